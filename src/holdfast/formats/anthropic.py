@@ -1,0 +1,228 @@
+"""Anthropic Messages: the system prompt apart, content in blocks, answers inside user messages.
+
+A wire message of the user may hold results and words; here these are two messages. Neighbours of
+one role are one wire message, as the service itself would merge them, unless the document they
+came from kept them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .. import sent
+from ..errors import InvalidPayload
+from ..message import Message, Role, ToolCallRequest, ToolCallResult
+from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..toolspec import ToolSpec
+from . import arguments, media
+from .adapter import Adapter
+from .draft import Call, Document, Draft, Result
+from .port import Violation
+from .rules import anthropic as rules
+from .schemas import function_schemas, read_function_schemas
+from .scope import Piece, Scope
+from .turns import in_turns, merged
+from .wire import expect, text_or_none
+
+__all__ = ["Anthropic"]
+
+_LONGEST_NAME = 128
+_TEXT_FILE = "text/plain"
+
+
+class _Wire(Struct):
+    role: Literal["user", "assistant"]
+    content: str | list[dict[str, Any]]
+
+
+class Anthropic(Adapter):
+    """The `system` and `messages` of a Messages request."""
+
+    name = "anthropic"
+    list_key = "messages"
+    keys = rules.KEYS
+
+    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
+        """List what the provider would reject; as a request, the last message must be the user's."""
+        return rules.violations(payload, request=request)
+
+    def tools(self, payload: Any) -> list[ToolSpec]:
+        """Read the `tools` of a request."""
+        return read_function_schemas(payload, schema_key="input_schema")
+
+    def _write_tools(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        return {"tools": function_schemas(tools, schema_key="input_schema")}
+
+    def _accepts_id(self, id: str) -> re.Match[str] | None:
+        return rules.ID.fullmatch(id)
+
+    def _open(self, payload: Any) -> Document:
+        if isinstance(payload, list):
+            return Document(None, None, payload)
+        if not isinstance(payload, dict) or not isinstance(payload.get("messages"), list):
+            raise InvalidPayload("expected an object with `messages`, or a list of messages", path="$")
+        envelope = {key: value for key, value in payload.items() if key not in ("messages", "system")}
+        return Document(envelope, payload.get("system"), payload["messages"])
+
+    def _read(self, document: Document) -> Iterator[Draft]:
+        if document.system is not None:
+            system = expect(document.system, str | list[dict[str, Any]], "$.system")
+            yield Draft("system", system, _content(system))
+        yield from in_turns(document.items, _drafts)
+
+    def _write(self, message: Message, scope: Scope) -> Any:
+        if message.role == "tool":
+            return {"role": "user", "content": [self._result(one, scope) for one in message.tool_results]}
+        if isinstance(message.content, str) and message.content and not message.tool_calls:
+            content: Any = message.content
+            if message.role == "system" and not scope.leading:
+                content = sent.notice(content)
+        else:
+            content = self.blocks(message, scope) + [_write_call(call, scope) for call in message.tool_calls]
+        if scope.leading:
+            return content
+        role = "assistant" if message.role == "assistant" else "user"
+        return {"role": role, "content": content or [self._text(sent.SILENCE, message.role)]}
+
+    def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        system = [piece.body for piece in pieces if piece.leading and piece.body]
+        wires = merged(pieces, "content", _as_blocks)
+        if not system:
+            return {"messages": wires}
+        whole = system[0] if len(system) == 1 else [block for body in system for block in _as_blocks(body)]
+        return {"system": whole, "messages": wires}
+
+    def _result(self, result: ToolCallResult, scope: Scope) -> dict[str, Any]:
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": scope.wire_id(result.tool_call_id)}
+        if parts := sent.result_parts(result.result):
+            block["content"] = self.result_blocks(parts, scope)
+        elif text := sent.result_text(result.result):
+            block["content"] = text
+        return block | {"is_error": True} if result.is_error else block
+
+    def _text(self, text: str, role: Role) -> dict[str, Any] | None:
+        return {"type": "text", "text": text} if text else None
+
+    def _media(self, part: ImagePart | FilePart, role: Role) -> dict[str, Any] | None:
+        source = _source(part) if role == "user" else None
+        if source is None or isinstance(part, ImagePart):
+            return source and {"type": "image", "source": source}
+        return {"type": "document", "source": source, **({"title": part.name} if part.name else {})}
+
+    def _reasoning(self, part: ReasoningPart) -> dict[str, Any]:
+        return {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
+
+
+def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content
+
+
+def _drafts(index: int, item: Any) -> tuple[str, Iterator[Draft]]:
+    wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
+    if isinstance(wire.content, str) or wire.role == "assistant" or not wire.content:
+        return wire.role, iter([_draft(wire.role, wire.content, item)])
+    return wire.role, _split(wire.content, item)
+
+
+def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
+    """Split a wire message where results and words meet; fields of its own go with the first."""
+    for is_result, run in groupby(content, lambda block: block.get("type") == "tool_result"):
+        blocks = list(run)
+        yield _draft("tool" if is_result else "user", blocks, {**rest, "content": blocks})
+        rest = {"role": "user"}
+
+
+def _draft(
+    role: Literal["user", "assistant", "tool"], content: str | list[dict[str, Any]], piece: Any
+) -> Draft:
+    if isinstance(content, str):
+        return Draft(role, piece, content)
+    if role == "tool":
+        return Draft("tool", piece, results=tuple(_read_result(block) for block in content))
+    if role == "user":
+        return Draft("user", piece, _content(content))
+    calls = tuple(_read_call(block) for block in content if block.get("type") == "tool_use")
+    said = _content([block for block in content if block.get("type") != "tool_use"])
+    return Draft("assistant", piece, said if said or not calls else None, calls)
+
+
+def _content(content: str | list[dict[str, Any]]) -> Content:
+    return content if isinstance(content, str) else tuple(_read_part(block) for block in content)
+
+
+def _read_call(block: dict[str, Any]) -> Call:
+    id, name = block.get("id"), block.get("name")
+    return Call(
+        name if isinstance(name, str) else "",
+        arguments.parsed(block.get("input")),
+        text_or_none(id),
+    )
+
+
+def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
+    name = scope.name(call.name, _LONGEST_NAME)
+    return {"type": "tool_use", "id": scope.wire_id(call.id), "name": name, "input": call.args}
+
+
+def _read_result(block: dict[str, Any]) -> Result:
+    id, content = block.get("tool_use_id"), block.get("content", "")
+    if isinstance(content, list):
+        parts = [_read_part(one) if isinstance(one, dict) else None for one in content]
+        if parts and all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts):
+            content = sent.result_of_parts(part for part in parts if part)
+    return Result(id if isinstance(id, str) else "", content, block.get("is_error") is True)
+
+
+def _source(part: ImagePart | FilePart) -> dict[str, Any] | None:
+    if part.file_id:
+        return {"type": "file", "file_id": part.file_id}
+    if part.url:
+        return {"type": "url", "url": part.url} if part.url.startswith(("https://", "http://")) else None
+    data = part.data or b""
+    if isinstance(part, ImagePart) and (part.media_type or "").startswith("image/"):
+        return {"type": "base64", "media_type": part.media_type, "data": media.encoded(data)}
+    if part.media_type == "application/pdf":
+        return {"type": "base64", "media_type": part.media_type, "data": media.encoded(data)}
+    if part.media_type == _TEXT_FILE and (text := media.as_text(data)) is not None:
+        return {"type": "text", "media_type": _TEXT_FILE, "data": text}
+    return None
+
+
+def _read_part(block: dict[str, Any]) -> Part:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"type": "image", "source": dict(source)} if found := _read_source(source):
+            return ImagePart(**found)
+        case {"type": "document", "source": dict(source), **rest} if found := _read_source(source):
+            title = rest.get("title")
+            return FilePart(**found, name=text_or_none(title))
+        case {"type": "thinking", "thinking": str(text), **rest}:
+            signature = rest.get("signature")
+            return ReasoningPart(text, text_or_none(signature))
+        case {"type": "redacted_thinking", "data": str(data)}:
+            return ReasoningPart("", data)
+        case _:
+            return OpaquePart(format=Anthropic.name, body=block, text=f"[{block.get('type', 'block')!s:.40}]")
+
+
+def _read_source(source: dict[str, Any]) -> dict[str, Any] | None:
+    match source:
+        case {"type": "base64", "media_type": str(kind), "data": str(text)}:
+            data = media.decoded(text)
+            return None if data is None else {"data": data, "media_type": kind}
+        case {"type": "text", "data": str(text)}:
+            return {"data": text.encode(), "media_type": _TEXT_FILE}
+        case {"type": "url", "url": str(url)}:
+            return {"url": url}
+        case {"type": "file", "file_id": str(id)}:
+            return {"file_id": id}
+        case _:
+            return None

@@ -1,0 +1,244 @@
+"""Amazon Bedrock Converse: strict alternation, one key a block, tool definitions always present.
+
+Results are blocks of a user message, as many as there were calls. A result that is a JSON object
+travels as `json`, any other as text. A document names its tools whenever it holds tool blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .. import sent
+from ..errors import InvalidPayload
+from ..message import Message, Role, ToolCallRequest, ToolCallResult
+from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..toolspec import ToolSpec
+from . import arguments, media
+from .adapter import Adapter
+from .draft import Call, Document, Draft, Result
+from .port import Violation
+from .rules import bedrock as rules
+from .schemas import minimal_specs, read_spec
+from .scope import Piece, Scope
+from .turns import in_turns, merged
+from .wire import expect, text_or_none
+
+__all__ = ["Bedrock"]
+
+_NAME_OF_DOCUMENT = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
+_IMAGES = ("png", "jpeg", "gif", "webp")
+_DOCUMENTS = ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md")
+
+
+class _Wire(Struct):
+    role: Literal["user", "assistant"]
+    content: list[dict[str, Any]]
+
+
+class Bedrock(Adapter):
+    """The `system`, `messages` and `toolConfig` of a Converse request."""
+
+    name = "bedrock"
+    list_key = "messages"
+    keys = rules.KEYS
+
+    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
+        """List what the provider would reject; as a request, the last message must be the user's."""
+        return rules.violations(payload, request=request)
+
+    def tools(self, payload: Any) -> list[ToolSpec]:
+        """Read the `toolConfig` of a request."""
+        match payload:
+            case {"toolConfig": {"tools": list(tools)}}:
+                found = (_read_tool(tool) for tool in tools)
+                return [spec for spec in found if spec]
+            case _:
+                return []
+
+    def _write_tools(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        return {"toolConfig": {"tools": [{"toolSpec": _write_tool(tool)} for tool in tools]}}
+
+    def _required(self, messages: Sequence[Message]) -> dict[str, Any]:
+        specs = minimal_specs(messages)
+        orphans = any(message.tool_results for message in messages) and not specs
+        return self._write_tools(specs or [ToolSpec(name=rules.UNKNOWN_TOOL)]) if specs or orphans else {}
+
+    def _accepts_id(self, id: str) -> re.Match[str] | None:
+        return rules.ID.fullmatch(id)
+
+    def _open(self, payload: Any) -> Document:
+        if isinstance(payload, list):
+            return Document(None, None, payload)
+        if not isinstance(payload, dict) or not isinstance(payload.get("messages"), list):
+            raise InvalidPayload("expected an object with `messages`, or a list of messages", path="$")
+        envelope = {key: value for key, value in payload.items() if key not in ("messages", "system")}
+        return Document(envelope, payload.get("system"), payload["messages"])
+
+    def _read(self, document: Document) -> Iterator[Draft]:
+        if document.system is not None:
+            system = expect(document.system, list[dict[str, Any]], "$.system")
+            yield Draft("system", system, _content(system))
+        yield from in_turns(document.items, _drafts)
+
+    def _write(self, message: Message, scope: Scope) -> Any:
+        if message.role == "tool":
+            return {"role": "user", "content": [self._result(one, scope) for one in message.tool_results]}
+        content = self.blocks(message, scope) + [_write_call(call, scope) for call in message.tool_calls]
+        if scope.leading:
+            return content
+        role = "assistant" if message.role == "assistant" else "user"
+        return {"role": role, "content": content or [{"text": sent.SILENCE}]}
+
+    def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        system = [block for piece in pieces if piece.leading for block in piece.body]
+        wires = merged(pieces, "content")
+        return {"system": system, "messages": wires} if system else {"messages": wires}
+
+    def _result(self, result: ToolCallResult, scope: Scope) -> dict[str, Any]:
+        block: dict[str, Any] = {"toolUseId": scope.wire_id(result.tool_call_id)}
+        value = result.result
+        if parts := sent.result_parts(value):
+            block["content"] = self.result_blocks(parts, scope) or [{"text": sent.SILENCE}]
+        elif isinstance(value, dict):
+            block["content"] = [{"json": value}]
+        else:
+            block["content"] = [self._text(sent.result_text(value), "user") or {"text": sent.SILENCE}]
+        return {"toolResult": block | {"status": "error"} if result.is_error else block}
+
+    def _text(self, text: str, role: Role) -> dict[str, Any] | None:
+        return {"text": text} if text.strip() else None
+
+    def _media(self, part: ImagePart | FilePart, role: Role) -> dict[str, Any] | None:
+        kind = media.extension(part.media_type)
+        source = _source(part) if role == "user" else None
+        if source is None:
+            return None
+        if isinstance(part, ImagePart):
+            return {"image": {"format": kind, "source": source}} if kind in _IMAGES else None
+        name = _NAME_OF_DOCUMENT.sub(" ", part.name or "").strip() or "document"
+        return {"document": {"format": kind, "name": name, "source": source}} if kind in _DOCUMENTS else None
+
+    def _reasoning(self, part: ReasoningPart) -> dict[str, Any]:
+        signature = {"signature": part.signature} if part.signature else {}
+        return {"reasoningContent": {"reasoningText": {"text": part.text, **signature}}}
+
+
+def _read_tool(tool: Any) -> ToolSpec | None:
+    match tool:
+        case {"toolSpec": {"inputSchema": {"json": dict(schema)}, **rest}}:
+            return read_spec({**rest, "schema": schema}, "schema")
+        case _:
+            return None
+
+
+def _write_tool(tool: ToolSpec) -> dict[str, Any]:
+    description = {"description": tool.description} if tool.description else {}
+    return {"name": tool.name, **description, "inputSchema": {"json": tool.input_schema}}
+
+
+def _drafts(index: int, item: Any) -> tuple[str, Iterator[Draft]]:
+    wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
+    if wire.role == "user":
+        return wire.role, _split(wire.content, item) if wire.content else iter([Draft("user", item, "")])
+    calls = tuple(
+        _read_call(block["toolUse"]) for block in wire.content if isinstance(block.get("toolUse"), dict)
+    )
+    said = _content([block for block in wire.content if not isinstance(block.get("toolUse"), dict)])
+    return wire.role, iter([Draft("assistant", item, said if said or not calls else None, calls)])
+
+
+def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
+    """Split a wire message where results and words meet; fields of its own go with the first."""
+    for is_result, run in groupby(content, lambda block: isinstance(block.get("toolResult"), dict)):
+        blocks = list(run)
+        piece = {**rest, "content": blocks}
+        if is_result:
+            yield Draft("tool", piece, results=tuple(_read_result(block["toolResult"]) for block in blocks))
+        else:
+            yield Draft("user", piece, _content(blocks))
+        rest = {"role": "user"}
+
+
+def _content(blocks: list[dict[str, Any]]) -> Content:
+    parts = tuple(_read_part(block) for block in blocks)
+    return parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
+
+
+def _read_call(block: dict[str, Any]) -> Call:
+    id, name = block.get("toolUseId"), block.get("name")
+    return Call(
+        name if isinstance(name, str) else "",
+        arguments.parsed(block.get("input")),
+        text_or_none(id),
+    )
+
+
+def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
+    return {
+        "toolUse": {"toolUseId": scope.wire_id(call.id), "name": scope.name(call.name), "input": call.args}
+    }
+
+
+def _read_result(block: dict[str, Any]) -> Result:
+    id, content = block.get("toolUseId"), block.get("content")
+    result: Any = content
+    match content:
+        case [{"json": value}]:
+            result = value
+        case [{"text": str(text)}]:
+            result = text
+        case [_, *_]:
+            parts = [_read_part(one) if isinstance(one, dict) else None for one in content]
+            if all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts):
+                result = sent.result_of_parts(part for part in parts if part)
+        case _:
+            result = "" if content in (None, []) else content
+    return Result(id if isinstance(id, str) else "", result, block.get("status") == "error")
+
+
+def _source(part: ImagePart | FilePart) -> dict[str, Any] | None:
+    if part.data is not None:
+        return {"bytes": media.encoded(part.data)}
+    return {"s3Location": {"uri": part.url}} if part.url and part.url.startswith("s3://") else None
+
+
+def _read_part(block: dict[str, Any]) -> Part:
+    match block:
+        case {"text": str(text)}:
+            return TextPart(text)
+        case {"image": {"format": str(kind), "source": dict(source)}} if found := _read_source(source):
+            return ImagePart(**found, media_type=media.media_type(kind) or f"image/{kind}")
+        case {"document": {"format": str(kind), "source": dict(source), **rest}} if found := _read_source(
+            source
+        ):
+            name = rest.get("name")
+            return FilePart(
+                **found,
+                media_type=media.media_type(kind) or f"application/{kind}",
+                name=text_or_none(name),
+            )
+        case {"reasoningContent": {"reasoningText": {"text": str(text), **rest}}}:
+            signature = rest.get("signature")
+            return ReasoningPart(text, text_or_none(signature))
+        case {"reasoningContent": {"redactedContent": str(data)}}:
+            return ReasoningPart("", data)
+        case {"cachePoint": _}:
+            return OpaquePart(format=Bedrock.name, body=block)
+        case _:
+            return OpaquePart(format=Bedrock.name, body=block, text=f"[{next(iter(block), 'block'):.40}]")
+
+
+def _read_source(source: dict[str, Any]) -> dict[str, Any] | None:
+    match source:
+        case {"bytes": str(text)}:
+            data = media.decoded(text)
+            return None if data is None else {"data": data}
+        case {"s3Location": {"uri": str(uri)}}:
+            return {"url": uri}
+        case _:
+            return None

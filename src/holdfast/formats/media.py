@@ -1,0 +1,97 @@
+"""Bytes in documents: data URLs, base64, and the names that providers give to media types."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from ..part import ImagePart
+
+__all__ = [
+    "as_text",
+    "data_url",
+    "decoded",
+    "encoded",
+    "extension",
+    "from_data_url",
+    "media_type",
+    "type_of_url",
+]
+
+_DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
+
+_EXTENSIONS = {
+    "png": "image/png",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "html": "text/html",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+}
+_MEDIA_TYPES = {kind: name for name, kind in _EXTENSIONS.items()}
+
+
+def extension(media_type: str | None) -> str | None:
+    """Give the short name of a media type: `png` for `image/png`."""
+    return _MEDIA_TYPES.get(media_type or "")
+
+
+def media_type(extension: str) -> str | None:
+    """Give the media type of a short name."""
+    return _EXTENSIONS.get(extension)
+
+
+def type_of_url(url: str) -> str | None:
+    """Guess the media type of what a URL names, by its ending."""
+    ending = url.partition("?")[0].partition("#")[0].rpartition(".")[2].lower()
+    return _EXTENSIONS.get({"jpg": "jpeg"}.get(ending, ending))
+
+
+def encoded(data: bytes) -> str:
+    """Write bytes as base64."""
+    return base64.b64encode(data).decode()
+
+
+def decoded(text: str) -> bytes | None:
+    """Read base64, or give None for what is not."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def as_text(data: bytes) -> str | None:
+    """Read bytes as UTF-8, or give None for what is not."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def image(url: str, detail: str | None = None) -> ImagePart:
+    """Give the picture that a URL names or holds."""
+    if source := from_data_url(url):
+        return ImagePart(data=source[0], media_type=source[1], detail=detail)
+    return ImagePart(url=url, detail=detail)
+
+
+def data_url(data: bytes, media_type: str | None) -> str:
+    """Write bytes as a data URL."""
+    return f"data:{media_type or 'application/octet-stream'};base64,{encoded(data)}"
+
+
+def from_data_url(url: str) -> tuple[bytes, str] | None:
+    """Read bytes and media type from a data URL, or give None for any other URL."""
+    if (match := _DATA_URL.fullmatch(url)) and (data := decoded(match[2])) is not None:
+        return data, match[1]
+    return None

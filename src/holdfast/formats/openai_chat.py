@@ -1,0 +1,198 @@
+"""OpenAI Chat Completions: one wire message a message, one `tool` message a result.
+
+System messages may stand anywhere. Arguments travel as a JSON string. Ids may repeat across
+batches, so an answer belongs to the nearest batch before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .. import sent
+from ..errors import InvalidPayload
+from ..message import Message, Role, ToolCallRequest
+from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..toolspec import ToolSpec
+from . import arguments, media
+from .adapter import Adapter
+from .draft import Call, Document, Draft, Result
+from .port import Violation
+from .rules import openai_chat as rules
+from .schemas import function_schemas, read_function_schemas
+from .scope import Piece, Scope
+from .wire import expect, text_or_none
+
+__all__ = ["OpenAIChat"]
+
+_AUDIO = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+
+
+class _Function(Struct):
+    name: str = ""
+    arguments: Any = ""
+
+
+class _Custom(Struct):
+    name: str = ""
+    input: str = ""
+
+
+class _Call(Struct):
+    id: str | None = None
+    function: _Function | None = None
+    custom: _Custom | None = None
+
+
+class _Wire(Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+
+
+class OpenAIChat(Adapter):
+    """The `messages` of a Chat Completions request."""
+
+    name = "openai-chat"
+    list_key = "messages"
+    keys = rules.KEYS
+    bare = True
+    unique_ids = False
+    system_anywhere = True
+
+    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
+        """List what the provider would reject; Chat Completions has no rule about the last message."""
+        return rules.violations(payload)
+
+    def tools(self, payload: Any) -> list[ToolSpec]:
+        """Read the `tools` of a request."""
+        return read_function_schemas(payload, inner="function")
+
+    def _write_tools(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        return {"tools": [{"type": "function", "function": schema} for schema in function_schemas(tools)]}
+
+    def _accepts_id(self, id: str) -> bool:
+        return len(id) <= rules.LONGEST_ID
+
+    def _open(self, payload: Any) -> Document:
+        if isinstance(payload, list):
+            return Document(None, None, payload)
+        if not isinstance(payload, dict) or not isinstance(payload.get("messages"), list):
+            raise InvalidPayload("expected a list of messages, or an object with `messages`", path="$")
+        envelope = {key: value for key, value in payload.items() if key != "messages"}
+        return Document(envelope, None, payload["messages"])
+
+    def _read(self, document: Document) -> Iterator[Draft]:
+        for index, item in enumerate(document.items):
+            wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
+            yield _draft(wire, [item])
+
+    def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
+        if message.role == "tool":
+            return [
+                {
+                    "role": "tool",
+                    "tool_call_id": scope.wire_id(one.tool_call_id),
+                    "content": self._output(one.result),
+                }
+                for one in message.tool_results
+            ]
+        wire: dict[str, Any] = {"role": message.role, "content": self._content(message, scope)}
+        if message.tool_calls:
+            wire["tool_calls"] = [_write_call(call, scope) for call in message.tool_calls]
+        return [wire]
+
+    def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        return {"messages": [wire for piece in pieces for wire in piece.body]}
+
+    def _content(self, message: Message, scope: Scope) -> Any:
+        if isinstance(message.content, str):
+            return message.content
+        return self.blocks(message, scope) or (None if message.tool_calls else "")
+
+    def _output(self, result: Any) -> Any:
+        if parts := sent.result_parts(result):
+            return [{"type": "text", "text": sent.described(part)} for part in parts]
+        return sent.result_text(result)
+
+    def _text(self, text: str, role: Role) -> dict[str, Any]:
+        return {"type": "text", "text": text}
+
+    def _media(self, part: ImagePart | FilePart, role: Role) -> dict[str, Any] | None:
+        if role != "user":
+            return None
+        if isinstance(part, ImagePart):
+            url = media.data_url(part.data, part.media_type) if part.data is not None else part.url
+            detail = {"detail": part.detail} if part.detail else {}
+            return {"type": "image_url", "image_url": {"url": url, **detail}} if url else None
+        if part.data is None:
+            return {"type": "file", "file": {"file_id": part.file_id}} if part.file_id else None
+        if audio := _AUDIO.get(part.media_type or ""):
+            return {"type": "input_audio", "input_audio": {"data": media.encoded(part.data), "format": audio}}
+        name = {"filename": part.name} if part.name else {}
+        return {"type": "file", "file": {"file_data": media.data_url(part.data, part.media_type), **name}}
+
+    def _reasoning(self, part: ReasoningPart) -> None:
+        return None
+
+
+def _draft(wire: _Wire, piece: list[Any]) -> Draft:
+    if wire.role == "tool":
+        result = wire.content if isinstance(wire.content, str | None) else _result(wire.content)
+        return Draft("tool", piece, results=(Result(wire.tool_call_id or "", result),))
+    role: Role = "system" if wire.role == "developer" else wire.role
+    calls = tuple(_read_call(call) for call in wire.tool_calls or ()) if role == "assistant" else ()
+    content = _read_content(wire)
+    if content is None and not calls:
+        content = wire.refusal or ""
+    return Draft(role, piece, content, calls)
+
+
+def _read_call(call: _Call) -> Call:
+    if call.custom is not None:
+        return Call(call.custom.name, {"input": call.custom.input}, call.id)
+    function = call.function or _Function()
+    return Call(function.name, arguments.parsed(function.arguments), call.id)
+
+
+def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
+    function = {"name": scope.name(call.name), "arguments": arguments.written(call.args)}
+    return {"id": scope.wire_id(call.id), "type": "function", "function": function}
+
+
+def _read_content(wire: _Wire) -> Content | None:
+    if wire.content is None or isinstance(wire.content, str):
+        return wire.content
+    return tuple(_read_part(block) for block in wire.content)
+
+
+def _result(blocks: list[dict[str, Any]]) -> Any:
+    texts = [block.get("text") for block in blocks]
+    if texts and all(isinstance(text, str) for text in texts):
+        return [{"type": "text", "text": text} for text in texts]
+    return blocks
+
+
+def _read_part(block: dict[str, Any]) -> Part:
+    match block:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return TextPart(text)
+        case {"type": "image_url", "image_url": {"url": str(url), **rest}}:
+            return media.image(url, text_or_none(rest.get("detail")))
+        case {"type": "file", "file": {"file_id": str(id)}}:
+            return FilePart(file_id=id)
+        case {"type": "file", "file": {"file_data": str(url), **rest}} if source := media.from_data_url(url):
+            name = rest.get("filename")
+            return FilePart(data=source[0], media_type=source[1], name=text_or_none(name))
+        case {"type": "input_audio", "input_audio": {"data": str(text), "format": str(kind)}} if (
+            data := media.decoded(text)
+        ) is not None:
+            return FilePart(data=data, media_type=media.media_type(kind) or f"audio/{kind}")
+        case _:
+            return OpaquePart(
+                format=OpenAIChat.name, body=block, text=f"[{block.get('type', 'block')!s:.40}]"
+            )

@@ -1,0 +1,180 @@
+"""The rules of Anthropic Messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from ..port import Violation
+from .report import Report, objects
+
+__all__ = ["ID", "KEYS", "violations"]
+
+ID = re.compile(r"[a-zA-Z0-9_-]+")
+_THINKING = ("thinking", "redacted_thinking")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+KEYS = frozenset(
+    (
+        "messages system model max_tokens tools tool_choice temperature top_p top_k stop_sequences stream "
+        "metadata thinking service_tier container context_management mcp_servers betas anthropic_version "
+        "anthropic_beta"
+    ).split()
+)
+
+
+def violations(payload: Any, *, request: bool = False) -> list[Violation]:
+    """List what the Messages API would reject."""
+    report = Report()
+    listed = payload.get("messages") if isinstance(payload, dict) else payload
+    turns = list(_turns(listed, report))
+    seen: set[str] = set()
+    for position, turn in enumerate(turns):
+        before = turns[position - 1] if position else None
+        after = turns[position + 1] if position + 1 < len(turns) else None
+        turn.check(before, after, seen, report)
+    if turns and turns[0].role != "user":
+        report.add("first-user", "the first message is the user's", index=turns[0].index)
+    if request and turns and turns[-1].role != "user":
+        report.add("last-user", "the last message of a request is the user's", index=turns[-1].last)
+    if isinstance(payload, dict):
+        _check_system(payload.get("system"), report)
+        if request and _thinks(payload) and len(turns) > 1 and turns[-1].ids("tool_result", "tool_use_id"):
+            turns[-2].check_own_thinking(report)
+    return sorted(report.found, key=lambda violation: violation.index)
+
+
+class _Turn:
+    """Neighbours of one role, which the service merges into one message."""
+
+    def __init__(self, role: Any, index: int) -> None:
+        self.role, self.index, self.last = role, index, index
+        self.blocks: list[tuple[int, dict[str, Any]]] = []
+
+    def ids(self, kind: str, key: str) -> list[str]:
+        """Give the ids of the blocks of one kind."""
+        found = (block.get(key) for _, block in self.blocks if block.get("type") == kind)
+        return [id for id in found if isinstance(id, str)]
+
+    def check(self, before: _Turn | None, after: _Turn | None, seen: set[str], report: Report) -> None:
+        asked = before.ids("tool_use", "id") if before and before.role == "assistant" else []
+        answered: set[str] = set()
+        words = False
+        for report.index, block in self.blocks:
+            match block.get("type"):
+                case "tool_use":
+                    self._check_call(block, after, seen, report)
+                case "tool_result":
+                    if words:
+                        report.add(
+                            "results-first",
+                            "tool_result blocks stand before any other block",
+                            block.get("tool_use_id"),
+                        )
+                    self._check_result(block, asked, answered, report)
+                case "text":
+                    words = True
+                    if not isinstance(block.get("text"), str) or not block["text"]:
+                        report.add("text-empty", "a text block is not empty")
+                case _:
+                    words = True
+        self._check_thinking(report)
+
+    def check_own_thinking(self, report: Report) -> None:
+        """Check that a message whose tools were just run begins with its own thinking."""
+        if not self.blocks or self.blocks[0][1].get("type") not in _THINKING:
+            report.add(
+                "thinking-first", "with thinking on, this message starts with its thinking", index=self.index
+            )
+
+    def _check_call(self, block: dict[str, Any], after: _Turn | None, seen: set[str], report: Report) -> None:
+        id = block.get("id")
+        if self.role != "assistant":
+            report.add("role", "only the assistant uses tools", id)
+        if not isinstance(id, str) or not ID.fullmatch(id):
+            report.add("call-id", f"the tool_use id {id!r:.80} does not match ^{ID.pattern}$", id)
+        elif id in seen:
+            report.add("call-id", f"the tool_use id {id} is not unique", id)
+        else:
+            seen.add(id)
+        report.name(block.get("name"), _NAME, id)
+        if not isinstance(block.get("input"), dict):
+            report.add("arguments", "input is a JSON object", id)
+        answers = after.ids("tool_result", "tool_use_id") if after and after.role == "user" else []
+        if isinstance(id, str) and id not in answers:
+            report.unanswered([id], report.index)
+
+    def _check_result(
+        self, block: dict[str, Any], asked: list[str], answered: set[str], report: Report
+    ) -> None:
+        id = block.get("tool_use_id")
+        if self.role != "user":
+            report.add("role", "only the user's messages hold tool results", id)
+        elif not isinstance(id, str) or id not in asked:
+            report.add("result-orphan", f"no tool_use {id!r:.80} in the previous message", id)
+        elif id in answered:
+            report.add("result-twice", f"the tool_use {id} is answered twice", id)
+        else:
+            answered.add(id)
+        if isinstance(block.get("content"), list):
+            for inner in objects(block["content"]):
+                if inner.get("type") == "text" and not inner.get("text"):
+                    report.add("text-empty", "a text block is not empty", id)
+
+    def _check_thinking(self, report: Report) -> None:
+        for report.index, run in groupby(self.blocks, key=lambda pair: pair[0]):
+            blocks = [block for _, block in run]
+            kinds = [block.get("type") in _THINKING for block in blocks]
+            if any(kinds) and self.role != "assistant":
+                report.add("thinking", "only the assistant thinks")
+            if any(block.get("type") == "thinking" and not block.get("signature") for block in blocks):
+                report.add("thinking", "a thinking block carries its signature")
+            uses_tools = any(block.get("type") == "tool_use" for block in blocks)
+            if uses_tools and kinds != sorted(kinds, reverse=True):
+                report.add("thinking", "thinking blocks stand first in a message that uses tools")
+
+
+def _turns(listed: Any, report: Report) -> Iterator[_Turn]:
+    turn: _Turn | None = None
+    for message in report.items(listed, "messages"):
+        role = message.get("role")
+        if role not in ("user", "assistant"):
+            report.add("role", f"no role is called {role!r:.40}; the system prompt stands apart, in `system`")
+        if turn is None or turn.role != role:
+            if turn:
+                yield turn
+            turn = _Turn(role, report.index)
+        turn.last = report.index
+        turn.blocks += [(report.index, block) for block in _blocks(message.get("content"), report)]
+    if turn:
+        yield turn
+
+
+def _blocks(content: Any, report: Report) -> list[dict[str, Any]]:
+    if isinstance(content, str) and content:
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, list) or not content:
+        report.add("content-empty", "a message has content: text, or a non-empty list of blocks")
+        return []
+    if len(objects(content)) < len(content):
+        report.add("shape", "a block is an object with a type")
+    return objects(content)
+
+
+def _thinks(payload: dict[str, Any]) -> bool:
+    thinking = payload.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
+
+
+def _check_system(system: Any, report: Report) -> None:
+    if system is None or isinstance(system, str):
+        return
+    texts = [block.get("text") for block in objects(system)]
+    if (
+        not isinstance(system, list)
+        or len(texts) < len(system)
+        or not all(isinstance(t, str) and t for t in texts)
+    ):
+        report.add("system", "system is text or a list of non-empty text blocks", index=0)

@@ -1,0 +1,119 @@
+"""The rules of OpenAI Chat Completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..port import Violation
+from .report import Report
+
+__all__ = ["KEYS", "LONGEST_ID", "violations"]
+
+LONGEST_ID = 40
+
+KEYS = frozenset(
+    (
+        "messages model tools tool_choice parallel_tool_calls functions function_call temperature top_p n "
+        "stream stream_options stop max_tokens max_completion_tokens presence_penalty frequency_penalty "
+        "logit_bias logprobs top_logprobs user response_format seed service_tier store metadata "
+        "modalities audio prediction reasoning_effort verbosity web_search_options prompt_cache_key "
+        "safety_identifier"
+    ).split()
+)
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+def violations(payload: Any) -> list[Violation]:
+    """List what Chat Completions would reject."""
+    report = Report()
+    batch = _Batch(report)
+    for message in report.items(
+        payload.get("messages") if isinstance(payload, dict) else payload, "messages"
+    ):
+        role = message.get("role")
+        if role not in _ROLES:
+            report.add("role", f"no role is called {role!r:.40}")
+        if role == "tool":
+            batch.answer(message)
+        else:
+            batch.close()
+        _check_content(message, role, report)
+        if role == "assistant" and message.get("tool_calls") is not None:
+            batch.open(message["tool_calls"])
+    batch.close()
+    return report.found
+
+
+class _Batch:
+    """The calls of the nearest assistant message, until every one is answered."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._index = 0
+        self._waiting: list[str] = []
+        self._ids: set[str] = set()
+
+    def open(self, calls: Any) -> None:
+        self._index, self._ids = self._report.index, set()
+        if not isinstance(calls, list) or not calls:
+            self._report.add("tool-calls-empty", "tool_calls is a non-empty list, or absent")
+            return
+        for call in calls:
+            self._ask(call)
+
+    def _ask(self, call: Any) -> None:
+        report = self._report
+        call = call if isinstance(call, dict) else {}
+        id = call.get("id")
+        if not isinstance(id, str) or not id:
+            report.add("call-id", "a call needs an id")
+        elif len(id) > LONGEST_ID:
+            report.add("call-id", f"the call id has {len(id)} characters, at most {LONGEST_ID} are taken", id)
+        elif id in self._ids:
+            report.add("call-id", f"the id {id} stands twice in one batch", id)
+        if isinstance(id, str) and id and id not in self._ids:
+            self._ids.add(id)
+            self._waiting.append(id)
+        _check_function(call, report)
+
+    def answer(self, message: dict[str, Any]) -> None:
+        id = message.get("tool_call_id")
+        if id in self._waiting:
+            self._waiting.remove(id)
+        elif isinstance(id, str) and id in self._ids:
+            self._report.add("result-twice", f"the call {id} is answered twice", id)
+        else:
+            self._report.add("result-orphan", f"no call {id!r:.80} in the nearest batch before", id)
+
+    def close(self) -> None:
+        self._report.unanswered(self._waiting, self._index)
+        self._waiting, self._ids = [], set()
+
+
+def _check_function(call: dict[str, Any], report: Report) -> None:
+    id = call.get("id")
+    if call.get("type") == "custom":
+        custom = call.get("custom")
+        report.name(custom.get("name") if isinstance(custom, dict) else None, id=id)
+        return
+    function = call.get("function")
+    if not isinstance(function, dict):
+        report.add("shape", "a call needs a function", id)
+        return
+    report.name(function.get("name"), id=id)
+    if not isinstance(function.get("arguments"), str):
+        report.add("arguments", "arguments is a string of JSON", id)
+
+
+def _check_content(message: dict[str, Any], role: Any, report: Report) -> None:
+    content, id = message.get("content"), message.get("tool_call_id")
+    if content is None:
+        if role == "assistant" and (message.get("tool_calls") or message.get("refusal")):
+            return
+        report.add("content-null", f"the content of a {role} message may not be null", id)
+    elif isinstance(content, list):
+        if not content or not all(isinstance(part, dict) and part.get("type") for part in content):
+            report.add("content", "content is text or a non-empty list of typed parts", id)
+    elif not isinstance(content, str):
+        report.add("content", f"content is {type(content).__name__}, not text or parts", id)

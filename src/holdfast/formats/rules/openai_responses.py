@@ -1,0 +1,110 @@
+"""The rules of OpenAI Responses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..port import Violation
+from .report import NAME_64, Report
+
+__all__ = ["KEYS", "LONGEST_ID", "violations"]
+
+LONGEST_ID = 64
+
+KEYS = frozenset(
+    (
+        "input instructions model tools tool_choice parallel_tool_calls temperature top_p stream "
+        "stream_options max_output_tokens max_tool_calls previous_response_id conversation include "
+        "reasoning text truncation store metadata user service_tier background prompt prompt_cache_key "
+        "safety_identifier top_logprobs"
+    ).split()
+)
+
+_PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
+_ROLES = ("system", "developer", "user", "assistant")
+
+
+def violations(payload: Any) -> list[Violation]:
+    """List what the Responses API would reject."""
+    listed = payload.get("input") if isinstance(payload, dict) else payload
+    if isinstance(payload, dict) and isinstance(listed, str) and listed:
+        return []
+    report = Report()
+    calls: dict[str, int] = {}
+    answered: set[str] = set()
+    reasoning: int | None = None
+    for item in report.items(listed, "input"):
+        kind = item.get("type", "message")
+        _check_id(item, kind, report)
+        if reasoning is not None and not _produced(item, kind):
+            report.add(
+                "reasoning-alone", "a reasoning item stands before the item it produced", index=reasoning
+            )
+        reasoning = None
+        match kind:
+            case "message":
+                _check_message(item, report)
+            case "function_call":
+                _check_call(item, calls, report)
+            case "function_call_output":
+                _check_output(item, calls, answered, report)
+            case "reasoning":
+                reasoning = report.index
+            case _ if not isinstance(kind, str):
+                report.add("shape", f"an item's type is text, not {type(kind).__name__}")
+    if reasoning is not None:
+        report.add("reasoning-alone", "a reasoning item stands before the item it produced", index=reasoning)
+    for id, index in calls.items():
+        if id not in answered:
+            report.unanswered([id], index)
+    return sorted(report.found, key=lambda violation: violation.index)
+
+
+def _produced(item: dict[str, Any], kind: Any) -> bool:
+    """Tell whether a model can have made the item."""
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return isinstance(kind, str) and not kind.endswith("_output")
+
+
+def _check_id(item: dict[str, Any], kind: Any, report: Report) -> None:
+    prefix = _PREFIXES.get(kind) if isinstance(kind, str) else None
+    id = item.get("id")
+    if prefix and id is not None and not (isinstance(id, str) and id.startswith(prefix)):
+        report.add("item-id", f"the id {id!r:.80} of a {kind} item does not begin with {prefix}", id)
+
+
+def _check_message(item: dict[str, Any], report: Report) -> None:
+    if item.get("role") not in _ROLES:
+        report.add("role", f"no role is called {item.get('role')!r:.40}")
+    content = item.get("content")
+    if isinstance(content, list):
+        if not content or not all(isinstance(part, dict) and part.get("type") for part in content):
+            report.add("content", "content is text or a non-empty list of typed parts")
+    elif not isinstance(content, str):
+        report.add("content", f"content is {type(content).__name__}, not text or parts")
+
+
+def _check_call(item: dict[str, Any], calls: dict[str, int], report: Report) -> None:
+    id = item.get("call_id")
+    if not isinstance(id, str) or not 0 < len(id) <= LONGEST_ID:
+        report.add("call-id", f"a call_id has 1 to {LONGEST_ID} characters", id)
+    elif id in calls:
+        report.add("call-id", f"the call_id {id} is not unique", id)
+    if isinstance(id, str) and id:
+        calls.setdefault(id, report.index)
+    report.name(item.get("name"), NAME_64, id)
+    if not isinstance(item.get("arguments"), str):
+        report.add("arguments", "arguments is a string of JSON", id)
+
+
+def _check_output(item: dict[str, Any], calls: dict[str, int], answered: set[str], report: Report) -> None:
+    id = item.get("call_id")
+    if not isinstance(id, str) or id not in calls:
+        report.add("result-orphan", f"no earlier call {id!r:.80}", id)
+    elif id in answered:
+        report.add("result-twice", f"the call {id} is answered twice", id)
+    else:
+        answered.add(id)
+    if not isinstance(item.get("output"), str | list):
+        report.add("output", "output is text or a list of parts", id)

@@ -1,0 +1,54 @@
+"""Collecting violations: shared by the validators of all providers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..port import Violation
+
+__all__ = ["NAME_64", "Report", "objects"]
+
+NAME_64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Report:
+    """Violations found so far, with the index of the message under inspection."""
+
+    def __init__(self) -> None:
+        self.found: list[Violation] = []
+        self.index = 0
+
+    def add(self, rule: str, text: str, id: object = None, *, index: int | None = None) -> None:
+        """Note a violation of the current message, or of the one at `index`."""
+        at = self.index if index is None else index
+        self.found.append(Violation(rule, at, id if isinstance(id, str) else None, text))
+
+    def name(self, name: object, pattern: re.Pattern[str] = NAME_64, id: object = None) -> None:
+        """Check the name of a called tool."""
+        if not isinstance(name, str) or not pattern.fullmatch(name):
+            self.add("tool-name", f"the tool name {name!r:.80} does not match ^{pattern.pattern}$", id)
+
+    def unanswered(self, ids: Iterable[str], index: int) -> None:
+        """Note calls that stay without an answer where they needed one."""
+        for id in ids:
+            self.add("call-unanswered", f"the call {id} of message {index} has no answer", id, index=index)
+
+    def items(self, listed: Any, noun: str) -> Iterator[dict[str, Any]]:
+        """Visit the objects of a list, moving the index along."""
+        if not isinstance(listed, list):
+            self.add("shape", f"{noun} is {type(listed).__name__}, not a list")
+            return
+        if not listed:
+            self.add("no-messages", f"{noun} is empty")
+        for self.index, item in enumerate(listed):
+            if isinstance(item, dict):
+                yield item
+            else:
+                self.add("shape", f"expected an object, got {type(item).__name__}")
+
+
+def objects(listed: Any) -> list[dict[str, Any]]:
+    """Give the objects of what ought to be a list of objects."""
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

@@ -1,0 +1,115 @@
+"""Ids and times: where the core mints, and how pure code derives.
+
+Minted ids are UUIDv7, so they sort by the moment they were made, and two made in
+one millisecond by one process keep their order. Derived ids are UUIDv8 over
+(position, content): the same input always gives the same id, and they sort by position.
+A tool-call id is ``call_`` and 32 hex digits, which every provider accepts as it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import threading
+import time
+from datetime import UTC, datetime
+from typing import NewType
+from uuid import UUID
+
+__all__ = [
+    "UNKNOWN_TIME",
+    "CallId",
+    "MessageId",
+    "call_id",
+    "derived_call_id",
+    "derived_id",
+    "is_timestamp",
+    "message_id",
+    "now",
+]
+
+MessageId = NewType("MessageId", str)
+CallId = NewType("CallId", str)
+
+UNKNOWN_TIME = "1970-01-01T00:00:00Z"
+"""The timestamp of a message whose document did not tell: pure code asks no clock."""
+
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
+_COUNTER_BITS = 42  # of the 74 random bits of a UUIDv7: never wraps within a millisecond
+
+
+class _Ticks:
+    """Milliseconds that never run backwards, each with a counter that only grows."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._millisecond = 0
+        self._counter = 0
+
+    def next(self) -> tuple[int, int]:
+        with self._lock:
+            millisecond = time.time_ns() // 1_000_000
+            if millisecond > self._millisecond:
+                self._millisecond, self._counter = millisecond, secrets.randbits(_COUNTER_BITS - 1)
+            else:
+                self._counter += 1 + secrets.randbits(8)
+            return self._millisecond, self._counter
+
+
+_ticks = _Ticks()
+os.register_at_fork(after_in_child=_ticks.__init__)  # a lock that another thread held stays held in a child
+
+
+def _uuid7() -> UUID:
+    millisecond, counter = _ticks.next()
+    high, low = counter >> 30, counter & ((1 << 30) - 1)
+    tail = (low << 32) | secrets.randbits(32)
+    return UUID(int=(millisecond << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | tail)
+
+
+def _uuid8(position: int, *content: bytes) -> UUID:
+    digest = hashlib.blake2b(digest_size=10)
+    for piece in content:
+        digest.update(len(piece).to_bytes(8, "big"))
+        digest.update(piece)
+    value = (position & ((1 << 48) - 1)) << 80 | int.from_bytes(digest.digest(), "big")
+    value = value & ~(0xF << 76) | 0x8 << 76
+    return UUID(int=value & ~(0b11 << 62) | 0b10 << 62)
+
+
+def message_id() -> MessageId:
+    """Mint the id of a new message."""
+    return MessageId(str(_uuid7()))
+
+
+def call_id() -> CallId:
+    """Mint the id of a new tool call."""
+    return CallId(f"call_{_uuid7().hex}")
+
+
+def derived_id(position: int, *content: bytes) -> MessageId:
+    """Derive the id of a message that a document holds at this position."""
+    return MessageId(str(_uuid8(position, *content)))
+
+
+def derived_call_id(position: int, *content: bytes) -> CallId:
+    """Derive the id of a call that a document holds at this position."""
+    return CallId(f"call_{_uuid8(position, *content).hex}")
+
+
+def now() -> str:
+    """Read the clock: ISO-8601, UTC, milliseconds, ``Z``."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_timestamp(text: str) -> bool:
+    """Tell a moment in ISO-8601, UTC, with a final ``Z``, from any other text."""
+    if not _TIMESTAMP.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,322 @@
+"""The border: foreign JSON enters here, once, by one rule.
+
+``read`` takes bytes or text, ``check`` takes values that are in memory already, and both
+refuse the same things with the path to the fault: duplicate keys, NaN and infinities,
+lone surrogates, nesting and size beyond a limit, anything that is not JSON.
+NUL is a character like any other. ``plain`` checks and copies, for those who keep what they are
+given. ``clean`` is for tool output, which must never be refused for what it says: it replaces
+what cannot be kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from .errors import ForbiddenJSON, MalformedJSON, TooLarge
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "MAX_VALUE_DEPTH",
+    "check",
+    "check_text",
+    "clean",
+    "plain",
+    "read",
+]
+
+MAX_BYTES = 64 * 1024 * 1024
+"""One document; far above any provider's request limit, far below a machine's memory."""
+
+MAX_DEPTH = 200
+"""Every JSON library on the way takes this much; some recurse and stop at 500 or 1,000."""
+
+MAX_VALUE_DEPTH = 180
+"""One value in a message; what is left is for the documents that hold it, so that they can be read."""
+
+MAX_DIGITS = 4_300
+"""Of an integer: CPython, in its default setting, neither reads nor prints longer ones."""
+
+_TOO_LONG = 10**MAX_DIGITS
+_SHOWN = 40  # characters of a hostile key or number that an error repeats
+
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^\[\]{}"]++', re.DOTALL)
+_LEVELS = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+_Path = tuple[Any, ...]  # (parent, step), innermost last; () is the root
+
+
+class _Fault:
+    """Stands in the parsed tree where something was refused, so that its path can be told."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def read(
+    data: bytes | bytearray | memoryview | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
+) -> Any:
+    """Parse one JSON document strictly."""
+    text = _text(data, max_bytes)
+    if _deeper_than(max_depth, text):
+        raise TooLarge(f"nested deeper than {max_depth} levels")
+    faults: list[_Fault] = []
+    value = _parse(text.removeprefix("\ufeff"), faults)
+    if faults or (isinstance(data, str) and not _encodable(text)) or _SURROGATE_ESCAPE.search(text):
+        check(value, max_depth=max_depth)
+    return value
+
+
+def check(value: Any, *, max_depth: int = MAX_DEPTH, at: str = "$") -> None:
+    """Refuse a value that is not faithful JSON, naming the path to the first fault."""
+    if _plainly_faithful(value, max_depth):
+        return
+    for node, path, depth in _walk(value):
+        if depth >= max_depth and isinstance(node, dict | list | tuple):
+            raise TooLarge(f"nested deeper than {max_depth} levels", path=at + _spelled(path))
+        if fault := _fault_of(node):
+            raise ForbiddenJSON(fault, path=at + _spelled(path))
+
+
+def check_text(text: object, *, at: str) -> None:
+    """Refuse what is not text, or has no UTF-8 form."""
+    if not isinstance(text, str):
+        raise ForbiddenJSON(f"expected text, got {type(text).__name__}", path=at)
+    if not _encodable(text):
+        raise ForbiddenJSON("a lone surrogate cannot be stored as UTF-8", path=at)
+
+
+def plain(value: Any, *, at: str = "$") -> Any:
+    """Check a value of a message and copy it: dicts, lists and scalars that nobody else holds."""
+    if type(value) is str:
+        check_text(value, at=at)
+        return value
+    with suppress(Exception):  # whatever a foreign type does when it is written: the walk names it
+        written = msgspec.json.encode(value)
+        copy = msgspec.json.decode(written)
+        if copy == value and written.count(b"[") + written.count(b"{") <= MAX_VALUE_DEPTH:
+            return copy
+    check(value, max_depth=MAX_VALUE_DEPTH, at=at)
+    return _plain(value)
+
+
+def clean(value: Any) -> Any:
+    """Make tool output storable: U+FFFD for lone surrogates, text for what JSON has no form for.
+
+    Only what is nested too deeply to be kept, as everything that contains itself, is refused.
+    """
+    try:
+        return _clean(value, MAX_VALUE_DEPTH)
+    except RecursionError:
+        raise TooLarge("tool output is nested too deeply") from None
+
+
+def _text(data: bytes | bytearray | memoryview | str, max_bytes: int) -> str:
+    if not isinstance(data, bytes | bytearray | memoryview | str):
+        raise ForbiddenJSON(f"expected bytes or text, got {type(data).__name__}")
+    if isinstance(data, str) and not data.isascii():
+        size = len(data.encode("utf-8", "surrogatepass"))
+    else:
+        size = len(data)
+    if size > max_bytes:
+        raise TooLarge(f"the document has {size:,} bytes; at most {max_bytes:,} are read")
+    if isinstance(data, str):
+        return data
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedJSON(f"not UTF-8: byte {error.start} is 0x{data[error.start]:02x}") from None
+
+
+def _parse(text: str, faults: list[_Fault]) -> Any:
+    def fault(text: str) -> _Fault:
+        faults.append(_Fault(text))
+        return faults[-1]
+
+    def pairs(items: list[tuple[str, Any]]) -> Any:
+        result = dict(items)
+        if len(result) == len(items):
+            return result
+        seen: set[str] = set()
+        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        return fault(f"the key {_shown(twice)} stands twice in one object")
+
+    def number(literal: str) -> Any:
+        value = float(literal)
+        return value if math.isfinite(value) else fault(f"the number {literal[:_SHOWN]} is out of range")
+
+    def integer(literal: str) -> Any:
+        digits = len(literal.lstrip("-"))
+        try:
+            if digits <= MAX_DIGITS:
+                return int(literal)
+        except ValueError:
+            pass  # an interpreter that is set to read fewer
+        return fault(f"an integer of {digits} digits is out of range")
+
+    def constant(literal: str) -> Any:
+        return fault(f"{literal} is not JSON")
+
+    try:
+        return json.loads(
+            text, object_pairs_hook=pairs, parse_float=number, parse_int=integer, parse_constant=constant
+        )
+    except json.JSONDecodeError as error:
+        raise MalformedJSON(f"not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
+    except RecursionError:
+        raise TooLarge("nested deeper than this interpreter can read") from None
+
+
+def _deeper_than(limit: int, text: str) -> bool:
+    """Measure the nesting before anything recurses into it; what is cut off in a string counts as one."""
+    if text.count("[") + text.count("{") <= limit:
+        return False
+    brackets = _NOT_STRUCTURE.sub("", text)
+    return max(accumulate(map(_LEVELS.__getitem__, brackets)), default=0) > limit
+
+
+def _encodable(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _plainly_faithful(value: Any, levels: int) -> bool:
+    try:
+        return _faithful(value, levels)
+    except RecursionError:
+        return False
+
+
+def _faithful(value: Any, levels: int) -> bool:
+    """Accept quickly what is plainly JSON; whatever is not gets looked at again, with its path."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _encodable(value)
+    if kind is dict and levels > 0:
+        for key, item in value.items():
+            if type(key) is not str or not _encodable(key) or not _faithful(item, levels - 1):
+                return False
+        return True
+    if kind is list and levels > 0:
+        return all(_faithful(item, levels - 1) for item in value)
+    if kind is float:
+        return math.isfinite(value)
+    return value is None or kind is bool or (kind is int and -(1 << 63) <= value < 1 << 64)
+
+
+def _walk(value: Any) -> Iterator[tuple[Any, _Path, int]]:
+    """Visit every node in document order, with its path and depth, without recursion."""
+    stack: list[tuple[Any, _Path, int]] = [(value, (), 0)]
+    while stack:
+        node, path, depth = stack.pop()
+        yield node, path, depth
+        if isinstance(node, dict):
+            stack.extend([(item, (path, key), depth + 1) for key, item in node.items()][::-1])
+        elif isinstance(node, list | tuple):
+            stack.extend([(item, (path, index), depth + 1) for index, item in enumerate(node)][::-1])
+
+
+def _fault_of(node: Any) -> str | None:
+    if isinstance(node, str):
+        return None if _encodable(node) else "a lone surrogate cannot be stored as UTF-8"
+    if node is None or isinstance(node, bool | list | tuple):
+        return None
+    if isinstance(node, dict):
+        return next((fault for key in node if (fault := _key_fault(key))), None)
+    if isinstance(node, float):
+        return None if math.isfinite(node) else f"{float.__repr__(node)} is not JSON"
+    if isinstance(node, int):
+        return None if -_TOO_LONG < node < _TOO_LONG else f"an integer of more than {MAX_DIGITS} digits"
+    return node.text if isinstance(node, _Fault) else f"a value of type {type(node).__name__} is not JSON"
+
+
+def _key_fault(key: Any) -> str | None:
+    if not isinstance(key, str):
+        return f"a key of type {type(key).__name__} is not a string"
+    return None if _encodable(key) else "a key holds a lone surrogate"
+
+
+def _plain(value: Any) -> Any:
+    """Copy what `check` let pass: subclasses, as enums or ordered dicts, become what JSON reads them as."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return int.__int__(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _clean(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return str.__str__(value) if _encodable(value) else _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        if not levels:
+            raise TooLarge(f"tool output is nested deeper than {MAX_VALUE_DEPTH} levels")
+        if isinstance(value, dict):
+            return _clean_object(value, levels - 1)
+        return [_clean(item, levels - 1) for item in value]
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "replace")
+    if value is None or isinstance(value, int | float):
+        return _plain(value) if _fault_of(value) is None else _number_text(value)
+    return _clean(_in_builtin_types(value), levels)
+
+
+def _clean_object(value: dict[Any, Any], levels: int) -> dict[str, Any]:
+    """Give every key a text of its own: two that read alike once they are clean both stay."""
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        text = _clean(key, levels)
+        name = text if isinstance(text, str) else json.dumps(text)
+        while name in result:
+            name = f"{name} ({len(result)})"
+        result[name] = _clean(item, levels)
+    return result
+
+
+def _number_text(value: float) -> str:
+    return hex(value) if isinstance(value, int) else float.__repr__(value)
+
+
+def _in_builtin_types(value: Any) -> Any:
+    """Give records as dicts, times as ISO-8601 and so on, and whatever else as its text."""
+    try:
+        return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=str)
+    except Exception:  # whatever a foreign class does when it is asked for its text
+        return f"<{type(value).__name__}>"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+def _spelled(path: _Path) -> str:
+    steps: list[str] = []
+    while path:
+        path, step = path
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        else:
+            name = len(step) <= _SHOWN and _IDENTIFIER.fullmatch(step)
+            steps.append(f".{step}" if name else f"[{_shown(step)}]")
+    return "".join(reversed(steps))

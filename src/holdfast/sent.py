@@ -1,0 +1,96 @@
+"""What a model reads: values as the text that is sent.
+
+Arguments and structured results are compact JSON in the order in which they came; a result that
+is a list of content parts (the shape that MCP servers answer with) is sent as parts; media that
+a provider cannot take becomes a line that says what it was. Counting and rendering share these
+functions, so that what is counted is what is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from .part import FilePart, ImagePart, Part, TextPart
+
+__all__ = [
+    "SILENCE",
+    "args_text",
+    "described",
+    "json_text",
+    "notice",
+    "result_of_parts",
+    "result_parts",
+    "result_text",
+]
+
+SILENCE = "[empty]"
+"""Stands for text that says nothing where a provider insists on some."""
+
+_RESULT_PARTS = tuple[TextPart | ImagePart | FilePart, ...]
+
+
+def json_text(value: Any) -> str:
+    """Write a JSON value as compact text."""
+    return msgspec.json.encode(value).decode()
+
+
+args_text = json_text
+
+
+def result_text(result: Any) -> str:
+    """Write a tool result as the text that the model reads."""
+    if isinstance(result, str):
+        return result
+    if parts := result_parts(result):
+        return "\n".join(part.text if isinstance(part, TextPart) else described(part) for part in parts)
+    return json_text(result)
+
+
+def result_parts(result: Any) -> tuple[TextPart | ImagePart | FilePart, ...] | None:
+    """Give a result that is a non-empty list of content parts as parts, any other as None."""
+    if (
+        not isinstance(result, list | tuple)
+        or not result
+        or not all(_looks_like_part(item) for item in result)
+    ):
+        return None
+    try:
+        return msgspec.convert(result, _RESULT_PARTS)
+    except msgspec.ValidationError:
+        return None
+
+
+def result_of_parts(parts: Iterable[Part]) -> list[Any]:
+    """Write content parts as a result, the way `result_parts` reads them."""
+    return [msgspec.to_builtins(part) for part in parts]
+
+
+def described(part: Part) -> str:
+    """Say in one line what a part was, for a reader that cannot be given the part itself."""
+    match part:
+        case ImagePart():
+            return f"[image {_source(part)}]"
+        case FilePart():
+            return f"[file {_source(part)}]"
+        case _:
+            return part.text
+
+
+def notice(text: str) -> str:
+    """Write a system message as user text, for a provider that takes none between the turns."""
+    return f"[System message] {text}"
+
+
+def _source(part: ImagePart | FilePart) -> str:
+    if part.data is not None:
+        digest = hashlib.sha256(part.data).hexdigest()[:16]
+        return f"{part.media_type or 'application/octet-stream'}, {len(part.data)} bytes, sha256 {digest}"
+    return part.url or f"id {part.file_id}"
+
+
+def _looks_like_part(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") in ("text", "image", "file")

@@ -1,0 +1,205 @@
+"""What goes wrong with conversations, one named fault at a time.
+
+Each fault is what an ordinary mishap leaves behind: a window trimmed in the middle of a batch, a tool that
+crashed, a user who spoke first, a loop that wrote its messages in the wrong order. `plant` breaks only a
+batch that is still sound, so that one fault does not mend another. Every message stays a valid value;
+it is the conversation that is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from random import Random
+from typing import Any
+
+from msgspec.structs import replace
+
+from .. import ids
+from ..message import Message, ToolCallResult
+from ..part import TextPart
+from .batches import Batch, batches, renamed, results, without
+from .stamps import Stamp, stamp
+
+__all__ = ["Fault", "plant"]
+
+
+class Fault(Enum):
+    """The ways in which a conversation can be broken."""
+
+    ASSISTANT_FIRST = "the question is trimmed away, the assistant speaks first"
+    ORPHAN_AT_START = "the call is trimmed away, its results come first"
+    PARTIAL_RESULTS = "some calls of a batch have no result"
+    NO_RESULTS = "no call of a batch has a result"
+    DANGLING_CALL = "the user speaks instead of the tools"
+    LATE_RESULT = "a result comes after the user has spoken"
+    DUPLICATE_RESULT = "a result comes twice, the same both times"
+    CONFLICTING_RESULT = "a result comes twice, and differs"
+    UNKNOWN_RESULT = "a result belongs to no call"
+    RESULT_BEFORE_CALL = "a result comes before its call"
+    REPEATED_CALL_ID = "two batches use one call id"
+    CONSECUTIVE_ASSISTANTS = "the assistant speaks again while calls are open"
+    REORDERED = "a batch and the message before it are out of order"
+    BLANK_MESSAGE = "a message says nothing"
+
+
+def plant(messages: Sequence[Message], fault: Fault, rng: Random) -> list[Message]:
+    """Break a conversation in this way; where there is no place for it, the list stays as it is."""
+    if fault in _OF_THE_WHOLE:
+        return _OF_THE_WHOLE[fault](list(messages), rng)
+    sound = batches(messages, calls=2 if fault in _OF_PARALLEL_CALLS else 1)
+    return _OF_A_BATCH[fault](list(messages), rng.choice(sound), rng) if sound else list(messages)
+
+
+def _assistant_first(messages: list[Message], _rng: Random) -> list[Message]:
+    head = _head(messages)
+    first = next((i for i, message in enumerate(messages) if message.role == "assistant"), head)
+    return messages[:head] + messages[first:]
+
+
+def _orphan_at_start(messages: list[Message], _rng: Random) -> list[Message]:
+    sound = batches(messages)
+    return messages[: _head(messages)] + messages[sound[0].call + 1 :] if sound else messages
+
+
+def _unknown_result(messages: list[Message], rng: Random) -> list[Message]:
+    nobody = ids.derived_call_id(len(messages), b"unknown", rng.randbytes(8))
+    orphan = ToolCallResult(tool_call_id=nobody, result="whose answer is this?")
+    sound = batches(messages)
+    if sound and rng.random() < 0.5:
+        return _answered_also(messages, rng.choice(sound), orphan, rng)
+    at = _edge(messages, rng)
+    return [*messages[:at], _tool(orphan, at, rng), *messages[at:]]
+
+
+def _repeated_call_id(messages: list[Message], rng: Random) -> list[Message]:
+    sound = batches(messages)
+    if len(sound) < 2:
+        return messages
+    earlier, later = sorted(rng.sample(sound, 2))
+    taken = rng.choice(messages[earlier.call].tool_calls).id
+    own = rng.choice(messages[later.call].tool_calls).id
+    span = [renamed(message, own, taken) for message in messages[later.call : later.end]]
+    return [*messages[: later.call], *span, *messages[later.end :]]
+
+
+def _blank_message(messages: list[Message], rng: Random) -> list[Message]:
+    at = _edge(messages, rng)
+    content: Any = rng.choice(("", " ", "\n\t ", "\u3000", (TextPart(text=""),)))
+    speak = rng.choice((Message.user, Message.assistant))
+    return [*messages[:at], speak(content, **_new(at, rng)), *messages[at:]]
+
+
+def _partial_results(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    calls = messages[batch.call].tool_calls
+    lost = rng.sample(calls, rng.randrange(1, len(calls)))
+    return without(messages, batch, {call.id for call in lost})
+
+
+def _no_results(messages: list[Message], batch: Batch, _rng: Random) -> list[Message]:
+    return messages[: batch.call + 1] + messages[batch.end :]
+
+
+def _dangling_call(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    messages, spoken = _with_user_after(messages, batch.end, rng)
+    return messages[: batch.call + 1] + messages[spoken:]
+
+
+def _late_result(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    late = rng.choice(results(messages, batch))
+    rest = without(messages, batch, {late.tool_call_id})
+    rest, spoken = _with_user_after(rest, batch.call + 1, rng)
+    return [*rest[: spoken + 1], _tool(late, spoken + 1, rng), *rest[spoken + 1 :]]
+
+
+def _duplicate_result(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    return _answered_also(messages, batch, rng.choice(results(messages, batch)), rng)
+
+
+def _conflicting_result(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    first = rng.choice(results(messages, batch))
+    return _answered_also(messages, batch, replace(first, result={"again": first.result}), rng)
+
+
+def _result_before_call(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    early = rng.choice(results(messages, batch))
+    rest = without(messages, batch, {early.tool_call_id})
+    return [*rest[: batch.call], _tool(early, batch.call, rng), *rest[batch.call :]]
+
+
+def _consecutive_assistants(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    said = messages[batch.call]
+    cut = rng.randrange(1, len(said.tool_calls))
+    first = said.replace(tool_calls=said.tool_calls[:cut])
+    second = Message.assistant(None, tool_calls=said.tool_calls[cut:], **_new(batch.call + 1, rng))
+    return [*messages[: batch.call], first, second, *messages[batch.call + 1 :]]
+
+
+def _reordered(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
+    start, call = max(batch.call - 1, 0), messages[batch.call]
+    span, answers = messages[start : batch.end], batch.end - batch.call - 1
+    sound = {message.id for message in span[-answers:]}
+    while sound == {message.id for message in span[span.index(call) + 1 :][:answers]}:
+        rng.shuffle(span)
+    return [*messages[:start], *span, *messages[batch.end :]]
+
+
+_OF_THE_WHOLE: dict[Fault, Callable[[list[Message], Random], list[Message]]] = {
+    Fault.ASSISTANT_FIRST: _assistant_first,
+    Fault.ORPHAN_AT_START: _orphan_at_start,
+    Fault.UNKNOWN_RESULT: _unknown_result,
+    Fault.REPEATED_CALL_ID: _repeated_call_id,
+    Fault.BLANK_MESSAGE: _blank_message,
+}
+_OF_A_BATCH: dict[Fault, Callable[[list[Message], Batch, Random], list[Message]]] = {
+    Fault.PARTIAL_RESULTS: _partial_results,
+    Fault.NO_RESULTS: _no_results,
+    Fault.DANGLING_CALL: _dangling_call,
+    Fault.LATE_RESULT: _late_result,
+    Fault.DUPLICATE_RESULT: _duplicate_result,
+    Fault.CONFLICTING_RESULT: _conflicting_result,
+    Fault.RESULT_BEFORE_CALL: _result_before_call,
+    Fault.CONSECUTIVE_ASSISTANTS: _consecutive_assistants,
+    Fault.REORDERED: _reordered,
+}
+_OF_PARALLEL_CALLS = (Fault.PARTIAL_RESULTS, Fault.CONSECUTIVE_ASSISTANTS)
+
+
+def _new(at: int, rng: Random) -> Stamp:
+    return stamp(at, b"planted", rng.randbytes(8))
+
+
+def _tool(result: ToolCallResult, at: int, rng: Random) -> Message:
+    return Message.tool([result], **_new(at, rng))
+
+
+def _head(messages: Sequence[Message]) -> int:
+    """Count the leading system messages."""
+    return next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+
+
+def _edge(messages: Sequence[Message], rng: Random) -> int:
+    """Pick a place between turns: before a user message that is not the first to speak, or at the end."""
+    head = _head(messages)
+    users = [i for i, message in enumerate(messages) if message.role == "user" and i > head]
+    return rng.choice([*users, len(messages)])
+
+
+def _with_user_after(messages: list[Message], start: int, rng: Random) -> tuple[list[Message], int]:
+    """Find where the user speaks next; where nobody does, let them."""
+    for i in range(start, len(messages)):
+        if messages[i].role == "user":
+            return messages, i
+    return [*messages, Message.user("Never mind.", **_new(len(messages), rng))], len(messages)
+
+
+def _answered_also(
+    messages: list[Message], batch: Batch, result: ToolCallResult, rng: Random
+) -> list[Message]:
+    """Add a result to a batch, in its last tool message or in one more."""
+    last = messages[batch.end - 1]
+    if rng.random() < 0.5:
+        added = [last.replace(tool_results=(*last.tool_results, result))]
+    else:
+        added = [last, _tool(result, batch.end, rng)]
+    return [*messages[: batch.end - 1], *added, *messages[batch.end :]]
