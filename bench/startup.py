@@ -1,0 +1,34 @@
+"""How long it takes until Holdfast is there, beside a bare interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+ROUNDS = 15
+
+
+def seconds(*command: str) -> float:
+    """Time a command, best of the rounds."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def main() -> None:
+    """Print start-up times."""
+    python = sys.executable
+    bare = seconds(python, "-c", "pass")
+    rows = {
+        "python -c pass": bare,
+        "import holdfast": seconds(python, "-c", "import holdfast"),
+        "import pydantic (a peer's values)": seconds(python, "-c", "import pydantic; pydantic.BaseModel"),
+        "import tiktoken (what we load late)": seconds(python, "-c", "import tiktoken"),
+        "holdfast --help": seconds(python, "-m", "holdfast.cli", "--help"),
+    }
+    for name, value in rows.items():
+        print(f"{name:36} {value * 1000:7.1f} ms   {(value - bare) * 1000:+7.1f} ms beyond bare Python")

@@ -1,0 +1,58 @@
+"""Tokens: how many a text, a message or a whole request has, and how far to trust the number.
+
+`counter` finds a counter by name: ``o200k_base`` and ``cl100k_base`` are exact, ``estimate`` and
+``estimate:claude`` (or another family) need no vocabulary. `counter_for` finds that of a model.
+`message_cost` and `conversation_cost` count what is sent; `Calibrated` learns what a provider's
+own tokens are worth.
+"""
+
+from __future__ import annotations
+
+from .. import catalog
+from ..errors import UnknownName
+from .background import count_off_loop
+from .calibrate import Calibrated
+from .cost import conversation_cost, message_cost, tools_cost
+from .counter import Count, Counter, Quality
+from .estimate import Estimator
+from .exact import ExactCounter
+from .families import FACTORS, estimator
+from .vocabulary import SIZES
+
+__all__ = [
+    "Calibrated",
+    "Count",
+    "Counter",
+    "Estimator",
+    "ExactCounter",
+    "Quality",
+    "conversation_cost",
+    "count_off_loop",
+    "counter",
+    "counter_for",
+    "counter_names",
+    "message_cost",
+    "tools_cost",
+]
+
+
+def counter_names() -> list[str]:
+    """List the names that `counter` knows."""
+    return [*sorted(SIZES), "estimate", *(f"estimate:{family}" for family in FACTORS)]
+
+
+def counter(name: str) -> Counter:
+    """Find a counter by its name."""
+    if name in SIZES:
+        return ExactCounter(name)
+    if name == "estimate":
+        return Estimator()
+    kind, _, family = name.partition(":")
+    if kind == "estimate" and family in FACTORS:
+        return estimator(family)
+    raise UnknownName(f"no counter is called {name!r:.60}; there are {', '.join(counter_names())}")
+
+
+def counter_for(model: str) -> Counter:
+    """Find the counter of a model; an unknown model is estimated."""
+    return counter(catalog.model(model).counter)

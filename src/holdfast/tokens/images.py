@@ -1,0 +1,95 @@
+"""What an image costs, by the rule of the provider that gets it.
+
+Each provider scales an image down and charges for its area, OpenAI and Gemini in tiles. A file
+that does not tell its size, or is only referred to, costs what the rule's largest ordinary image
+would: a window that leaves a little room is better than a request that is refused. Rules differ
+between models of one provider and change, so the result is an estimate, whatever the counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..part import ImagePart
+from .imagesize import Size, size_of
+
+__all__ = ["ImageRule", "anthropic", "cautious", "gemini", "openai", "rule_for"]
+
+ImageRule = Callable[[ImagePart], int]
+"""Gives the tokens of one image."""
+
+# OpenAI: fit into a square of 2,048, bring the short side down to 768, pay for tiles of 512.
+_OPENAI_BASE, _OPENAI_TILE = 85, 170
+_OPENAI_BOX, _OPENAI_SHORT, _OPENAI_SIDE = 2048, 768, 512
+_OPENAI_UNKNOWN = _OPENAI_BASE + 8 * _OPENAI_TILE  # two tiles by four: nothing costs more
+
+# Anthropic: bring the long side down to 1,568, pay a token for 750 pixels, never above 1,600.
+_ANTHROPIC_LONG, _ANTHROPIC_PIXELS, _ANTHROPIC_MOST = 1568, 750, 1600
+
+# Gemini: one price up to 384 by 384, beyond that the same for every tile of 768.
+_GEMINI_TILE, _GEMINI_SMALL, _GEMINI_SIDE = 258, 384, 768
+_GEMINI_UNKNOWN = 6 * _GEMINI_TILE  # a screen of 1,920 by 1,080
+
+
+def openai(image: ImagePart) -> int:
+    """Count an image as OpenAI's vision models do."""
+    if image.detail == "low":
+        return _OPENAI_BASE
+    size = _size(image)
+    if size is None:
+        return _OPENAI_UNKNOWN
+    fitted = _shrunk(size, by=max(size.width, size.height), to=_OPENAI_BOX)
+    fitted = _shrunk(fitted, by=min(fitted.width, fitted.height), to=_OPENAI_SHORT)
+    return _OPENAI_BASE + _OPENAI_TILE * _tiles(fitted, _OPENAI_SIDE)
+
+
+def anthropic(image: ImagePart) -> int:
+    """Count an image as Claude does."""
+    size = _size(image)
+    if size is None:
+        return _ANTHROPIC_MOST
+    fitted = _shrunk(size, by=max(size.width, size.height), to=_ANTHROPIC_LONG)
+    return min(_ANTHROPIC_MOST, -(-fitted.width * fitted.height // _ANTHROPIC_PIXELS))
+
+
+def gemini(image: ImagePart) -> int:
+    """Count an image as Gemini does."""
+    size = _size(image)
+    if size is None:
+        return _GEMINI_UNKNOWN
+    if max(size.width, size.height) <= _GEMINI_SMALL:
+        return _GEMINI_TILE
+    return _GEMINI_TILE * _tiles(size, _GEMINI_SIDE)
+
+
+def cautious(image: ImagePart) -> int:
+    """Count an image by whichever rule is dearest, for a provider that states none."""
+    return max(rule(image) for rule in (openai, anthropic, gemini))
+
+
+_RULES: dict[str, ImageRule] = {
+    "cl100k_base": openai,
+    "o200k_base": openai,
+    "estimate:claude": anthropic,
+    "estimate:gemini": gemini,
+}
+
+
+def rule_for(counter_name: str) -> ImageRule:
+    """Give the rule of the provider whose tokens a counter counts."""
+    return _RULES.get(counter_name, cautious)
+
+
+def _size(image: ImagePart) -> Size | None:
+    return None if image.data is None else size_of(image.data)
+
+
+def _shrunk(size: Size, *, by: int, to: int) -> Size:
+    """Scale down so that the side `by` becomes `to`; never scale up."""
+    if by <= to:
+        return size
+    return Size(max(1, size.width * to // by), max(1, size.height * to // by))
+
+
+def _tiles(size: Size, side: int) -> int:
+    return -(-size.width // side) * -(-size.height // side)

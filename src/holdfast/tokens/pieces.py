@@ -1,0 +1,63 @@
+"""Very long texts, in pieces that count like the whole.
+
+A tokenizer first splits text into words, numbers, runs of punctuation and runs of white space,
+and never looks back. So wherever it always splits, a text may be cut and its halves counted
+apart: the sum is exact. Three such seams hold for both open vocabularies:
+
+- between a letter or a digit and white space or punctuation, the apostrophe left out (``don't``);
+- between a letter and a digit, either way round;
+- after a line's end, unless white space or a slash follows.
+
+Where a stretch has no seam, it is cut hard; what is counted from there on may be off by a token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from msgspec import Struct
+
+__all__ = ["LIMIT", "Piece", "pieces"]
+
+LIMIT = 100_000
+"""Characters in one piece: the tokenizer gives up on a million spaces, but never on this many."""
+
+# Only letters that have been letters since Unicode 5: newer ones may be unknown to the tokenizer.
+_LETTER = (
+    "A-Za-zÀ-ÖØ-öø-ʯΑ-ΡΣ-ώА-ҁҊ-ԓא-ת\u0621-\u063a\u0641-\u064aऄ-ह\u0e01-\u0e30ぁ-ゖァ-ヺー㐀-䶵一-龥가-힣"
+)
+_SPACE = r" \t\r\n\u3000"
+_MARK = r"!-&(-/:-@\[-`{-~。、，．！？；：「」『』（）【】《》“”…—"
+
+_SEAMS = (
+    rf"(?<=[{_LETTER}0-9])(?=[{_SPACE}{_MARK}])",
+    rf"(?<=[{_LETTER}])(?=[0-9])",
+    rf"(?<=[0-9])(?=[{_LETTER}])",
+    rf"(?<=\n)(?=[{_LETTER}0-9!-.:-@\[-`{{-~])",
+)
+
+
+class Piece(Struct, frozen=True):
+    """A stretch of a text, and whether the cut at its end is exact."""
+
+    text: str
+    exact: bool
+
+
+def pieces(text: str, *, limit: int = LIMIT) -> Iterator[Piece]:
+    """Cut a text into pieces of at most `limit` characters, at the last seam within reach."""
+    start = 0
+    while len(text) - start > limit:
+        # Greedy, so it finds the last seam; one character more, since a seam shows by what follows it.
+        seam = _to_last_seam().match(text, start, start + limit + 1)
+        end = seam.end() if seam else start + limit
+        yield Piece(text[start:end], exact=seam is not None)
+        start = end
+    yield Piece(text[start:], exact=True)
+
+
+@cache  # takes five milliseconds to compile, and few texts are long enough to need it
+def _to_last_seam() -> re.Pattern[str]:
+    return re.compile(rf"(?s:.)+(?:{'|'.join(_SEAMS)})")

@@ -1,0 +1,152 @@
+"""Our counts against an independent implementation, on texts of every kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import warnings
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from holdfast.tokens import Count, Counter, counter
+from holdfast.tokens.pieces import pieces
+from holdfast.tokens.shape import pieces_of
+from holdfast.tokens.vocabulary import SIZES
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # the peer opens its tables in an older way
+    from bpe_openai._bindings import tokenizer_for_encoding
+
+pytestmark = pytest.mark.req("B2")
+
+NAMES = sorted(SIZES)
+PEERS = {name: tokenizer_for_encoding(name) for name in NAMES}
+SEED = 20_240_507
+SCRIPTS = [
+    (0x20, 0x7F), (0x20, 0x7F), (0x00, 0x20), (0x09, 0x0E), (0x80, 0x250), (0x300, 0x370), (0x370, 0x530),
+    (0x590, 0x700), (0x900, 0xE80), (0x1100, 0x1200), (0x2000, 0x2070), (0x20A0, 0x2C00), (0x3000, 0x3100),
+    (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0xFB00, 0xFFFE), (0x1F300, 0x1FB00), (0x10000, 0x110000),
+]  # fmt: skip
+WORDS = [
+    "the",
+    "don't",
+    "I'LL",
+    "İstanbul",
+    "東京",
+    "です。",
+    "안녕",
+    "привет",
+    "مرحبا",
+    "<|endoftext|>",
+    "<|im_end|>",
+]
+SPACES = [" ", "  ", "\n", "\r\n", "\t", "\u3000", "\u00a0", "\x0b", "\x85", "\u2028", " \n ", "\x00", "    "]
+
+# One of each class that the patterns tell apart, the letters of contractions among them.
+ALPHABET = "aSʰ中ǅ\u03011' .\n/"
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+seamy = st.text(st.sampled_from("aZé中あ한я19'’s.,/-_(\"「。\u3000 \t\n\r\u0301\u00a0🙂ſǅʰ\x00"), max_size=60)
+
+
+def peer(name: str, text: str) -> int:
+    return int(PEERS[name].count(text))
+
+
+def random_text(chance: random.Random) -> str:
+    parts = []
+    for _ in range(chance.randrange(12)):
+        kind = chance.random()
+        if kind < 0.3:
+            parts.append(chance.choice(SPACES))
+        elif kind < 0.6:
+            parts.append(chance.choice(WORDS))
+        else:
+            first, end = chance.choice(SCRIPTS)
+            parts.extend(chr(chance.randrange(first, end)) for _ in range(chance.randrange(8)))
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ten_thousand_random_texts_count_as_the_peer_counts_them(name: str) -> None:
+    chance, ours = random.Random(SEED), counter(name)
+    for _ in range(10_000):
+        text = random_text(chance)
+        assert ours.count(text) == Count(peer(name, text)), repr(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_short_text_over_the_classes_counts_as_the_peer_counts_it(name: str) -> None:
+    ours = counter(name)
+    for length in range(1, 5):
+        for letters in product(ALPHABET, repeat=length):
+            text = "".join(letters)
+            assert ours.count(text).tokens == peer(name, text), repr(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_real_conversations_count_as_the_peer_counts_them(name: str) -> None:
+    folder = os.environ.get("HOLDFAST_DATA")
+    if not folder:
+        pytest.skip("HOLDFAST_DATA does not say where the conversations are")
+    ours = counter(name)
+    for line in (Path(folder) / "tau-airline-dev.jsonl").read_text().splitlines():
+        assert ours.count(line) == Count(peer(name, line))
+        for message in json.loads(line)["messages"]:
+            text = message["content"] or json.dumps(message)
+            assert ours.count(text) == Count(peer(name, text))
+
+
+@given(texts)
+@example("\u0301A")
+@example("x" * 200 + "\u2028")
+def test_any_text_counts_as_the_peer_counts_it(text: str) -> None:
+    for name in NAMES:
+        assert counter(name).count(text) == Count(peer(name, text))
+
+
+@settings(max_examples=500)
+@given(st.one_of(texts, seamy), st.integers(1, 20))
+def test_pieces_with_exact_cuts_count_as_the_whole(text: str, limit: int) -> None:
+    cut = list(pieces(text, limit=limit))
+    assert "".join(piece.text for piece in cut) == text
+    assert all(len(piece.text) <= limit for piece in cut)
+    for name in NAMES:
+        exact = _exact_runs(counter(name), [(piece.text, piece.exact) for piece in cut])
+        assert all(parts == whole for parts, whole in exact)
+
+
+def _exact_runs(ours: Counter, cut: list[tuple[str, bool]]) -> list[tuple[int, int]]:
+    """Join pieces up to each hard cut, and count each run in pieces and as a whole."""
+    runs: list[list[str]] = [[]]
+    for text, exact in cut:
+        runs[-1].append(text)
+        if not exact:
+            runs.append([])
+    return [(sum(ours.count(text).tokens for text in run), ours.count("".join(run)).tokens) for run in runs]
+
+
+def test_a_planted_wrong_seam_is_caught() -> None:
+    halves = [("don", True), ("'t", True)]
+    assert any(parts != whole for parts, whole in _exact_runs(counter("o200k_base"), halves))
+
+
+@given(texts)
+def test_an_estimate_exists_for_any_text_and_leaves_no_character_out(text: str) -> None:
+    assert sum(len(piece) * times for piece, times in pieces_of(text).items()) == len(text)
+    estimate = counter("estimate").count(text)
+    assert estimate.quality == "estimated"
+    assert (estimate.tokens > 0) == bool(text)
+
+
+@given(texts, texts)
+def test_counting_a_text_never_depends_on_what_was_counted_before(one: str, other: str) -> None:
+    for name in ("o200k_base", "estimate"):
+        before = counter(name).count(one)
+        counter(name).count(other)
+        assert counter(name).count(one) == before

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdfast.errors import InputError
+from holdfast.tokens import Calibrated, Count
+
+pytestmark = pytest.mark.req("B2")
+
+
+def taught(*reports: tuple[int, int]) -> Calibrated:
+    learnt = Calibrated()
+    for counted, reported in reports:
+        learnt = learnt.observe(counted, reported)
+    return learnt
+
+
+def test_untaught_a_budget_is_what_it_is() -> None:
+    assert Calibrated().budget(128_000) == 128_000
+    assert Calibrated().reported(Count(17, "exact")) == Count(17, "exact")
+
+
+def test_the_first_report_is_believed() -> None:
+    assert taught((1_000, 1_250)) == Calibrated(1.25, 1)
+
+
+def test_a_budget_shrinks_by_what_the_provider_counts_more() -> None:
+    assert taught((1_000, 1_250)).budget(125_000) == 100_000
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(0, 10**7))
+@example(10, 11, 11)
+def test_what_fits_the_budget_fits_the_provider(counted: int, reported: int, tokens: int) -> None:
+    learnt = taught((counted, reported))
+    assert learnt.reported(Count(learnt.budget(tokens))).tokens <= tokens
+
+
+def test_a_foretold_report_is_an_estimate() -> None:
+    assert taught((100, 150)).reported(Count(10, "exact")) == Count(15, "estimated")
+
+
+def test_many_equal_reports_settle_on_their_ratio() -> None:
+    learnt = taught((100, 300), *[(1_000, 1_200)] * 60)
+    assert learnt.factor == pytest.approx(1.2, rel=0.02)
+    assert learnt.samples == 61
+
+
+def test_one_absurd_report_moves_little() -> None:
+    steady = taught(*[(1_000, 1_200)] * 20)
+    for absurd in (1, 1_000_000_000):
+        after = steady.observe(1_000, absurd)
+        assert after.factor == pytest.approx(steady.factor, rel=0.06)
+
+
+def test_the_factor_stays_within_reason_whatever_is_reported() -> None:
+    assert taught((1, 10**12)).factor == 4.0
+    assert taught((10**12, 1)).factor == 0.25
+    assert taught(*[(1, 10**9)] * 50).factor == 4.0
+
+
+@pytest.mark.parametrize(("counted", "reported"), [(0, 5), (5, 0), (-1, 5), (5, -1)])
+def test_a_report_of_nothing_is_refused(counted: int, reported: int) -> None:
+    with pytest.raises(InputError, match="both must be above 0"):
+        Calibrated().observe(counted, reported)
+
+
+@pytest.mark.parametrize(("factor", "samples"), [(0.0, 1), (-1.0, 1), (5.0, 1), (float("nan"), 1), (1.0, -1)])
+def test_a_calibration_that_cannot_be_is_refused(factor: float, samples: int) -> None:
+    with pytest.raises(InputError):
+        Calibrated(factor, samples)
+
+
+def test_observing_changes_nothing_but_makes_anew() -> None:
+    before = Calibrated()
+    before.observe(10, 20)
+    assert before == Calibrated(1.0, 0)
+
+
+def test_a_negative_budget_leaves_nothing() -> None:
+    assert taught((100, 150)).budget(-5) == 0
