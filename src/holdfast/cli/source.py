@@ -1,0 +1,149 @@
+"""Where conversations come from: a file or standard input, one document or one a line.
+
+The first line decides. When it is a JSON value by itself and more lines follow, the input is
+JSONL and is read line by line, however large it is; everything else is one document. Nothing is
+parsed before it is asked for, so that one bad line costs one conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, BinaryIO
+
+from .. import reader
+from ..errors import InputError, MalformedJSON, TooLarge
+from . import screen
+from .lines import Line, lines, readable
+
+__all__ = ["Document", "Source", "opened", "source"]
+
+STDIN = "stdin"
+LINE_SUFFIXES = (".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One conversation as it stands in the input; `line` is None when it is the whole input."""
+
+    name: str
+    line: int | None
+    data: bytes
+
+    @property
+    def where(self) -> str:
+        """The place as an error names it."""
+        return self.name if self.line is None else f"{self.name} line {self.line}"
+
+    def value(self) -> Any:
+        """Parse the document strictly."""
+        if len(self.data) > reader.MAX_BYTES:
+            advice = "; put one conversation on each line to read more" if self.line is None else ""
+            raise TooLarge(f"one conversation of more than {reader.MAX_BYTES:,} bytes{advice}")
+        return reader.read(self.data)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input that can be walked once; `size` is its number of bytes where that is known."""
+
+    name: str
+    many: bool
+    size: int | None
+    documents: Iterator[Document]
+
+
+@contextmanager
+def opened(path: str | None) -> Iterator[Source]:
+    """Open a file, or standard input for `-` and nothing."""
+    if path is None or path == "-":
+        yield source(_standard_input(), STDIN)
+        return
+    with readable(path):
+        stream = open(path, "rb")  # noqa: SIM115
+    with stream:
+        yield source(stream, path)
+
+
+def source(stream: BinaryIO, name: str) -> Source:
+    """Look at the first lines of a stream and say how to read it."""
+    numbered = lines(stream, name)
+    spoken, head = _head(numbered)
+    if not spoken:
+        raise InputError(f"{name}: nothing in it; expected a conversation as JSON, or one on each line")
+    if len(spoken) == 1:  # the input ended: a person at a terminal is not asked for its end twice
+        return Source(name, False, _size(stream), iter([Document(name, None, bytes(head))]))
+    many = _is_jsonl(spoken[0].data, spoken[1].data, name)
+    documents = _each(chain(spoken, numbered), name) if many else _only(head, stream, name)
+    return Source(name, many, _size(stream), documents)
+
+
+def _head(numbered: Iterator[Line]) -> tuple[list[Line], bytearray]:
+    """Take lines until two of them say something; give those two, and all that was taken."""
+    spoken: list[Line] = []
+    taken = bytearray()
+    while len(spoken) < 2 and len(taken) <= reader.MAX_BYTES and (line := next(numbered, None)):
+        taken += line.data
+        if not line.blank:
+            spoken.append(line)
+    return spoken, taken
+
+
+def _each(numbered: Iterator[Line], name: str) -> Iterator[Document]:
+    return (Document(name, line.number, line.data) for line in numbered if not line.blank)
+
+
+def _only(head: bytearray, stream: BinaryIO, name: str) -> Iterator[Document]:
+    with readable(name):
+        rest = stream.read(max(0, reader.MAX_BYTES + 1 - len(head)))
+    yield Document(name, None, bytes(head + rest))
+
+
+def _is_jsonl(first: bytes, second: bytes, name: str) -> bool:
+    """Decide by the first line; when it is damaged, two of three hints must agree."""
+    if _is_complete(first):
+        return True
+    named = name.endswith(LINE_SUFFIXES) and first.strip(b" \t\r\n[{") != b""
+    return sum((_is_beyond_repair(first), _is_complete(second), named)) >= 2
+
+
+def _is_complete(line: bytes) -> bool:
+    try:
+        reader.read(line)
+    except MalformedJSON:
+        return False
+    except InputError:
+        return True  # a JSON value, though one that will be refused
+    return True
+
+
+def _is_beyond_repair(line: bytes) -> bool:
+    """Tell whether no further line could make this the beginning of a JSON document."""
+    try:
+        json.loads(line.decode().rstrip())
+    except json.JSONDecodeError as error:
+        return error.pos < len(error.doc)
+    except (UnicodeDecodeError, RecursionError):
+        return True
+    return False
+
+
+def _size(stream: BinaryIO) -> int | None:
+    with suppress(OSError, AttributeError):
+        status = os.fstat(stream.fileno())
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+    return None
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise InputError(f"{STDIN}: closed; name a file instead")
+    if sys.stdin.isatty():
+        screen.say("reading a conversation from the terminal: paste JSON, then press Ctrl-D")
+    return sys.stdin.buffer

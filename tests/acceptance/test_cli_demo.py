@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import resource
+import shlex
+from pathlib import Path
+
+import pytest
+from cli_program import holdfast, on_a_terminal, real_holdfast
+
+import holdfast as package
+from holdfast import formats
+
+ROOT = Path(package.__file__).parent
+
+
+def shown_commands(text: str) -> list[list[str]]:
+    lines = text.replace(" \\\n", "").splitlines()
+    return [shlex.split(line.removeprefix("$ holdfast ")) for line in lines if line.startswith("$ ")]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT.parents[1])
+
+
+@pytest.mark.req("P3")
+@pytest.mark.usefixtures("here")
+def test_the_demo_shows_every_command_at_work() -> None:
+    code, out, err = holdfast("demo")
+    assert (code, err) == (0, "")
+    commands = shown_commands(out)
+    good, broken = (os.path.relpath(ROOT / name) for name in ("demo.json", "demo_broken.json"))
+    assert commands[:3] == [["count", good], ["validate", good], ["validate", broken]]
+    assert [command[4] for command in commands[3:]] == [n for n in formats.names() if n != "openai-chat"]
+    assert "\x1b" not in out
+
+
+@pytest.mark.usefixtures("here")
+def test_what_the_demo_shows_is_what_the_commands_print() -> None:
+    _, out, _ = holdfast("demo")
+    for block in out.split("\n\n"):
+        question, command, *shown = *block.replace(" \\\n", "").splitlines(), ""
+        if command.startswith("$ "):
+            (arguments,) = shown_commands(command)
+            printed = " ".join(holdfast(*arguments).out.split())
+            seen = [line.rstrip("…").strip() for line in shown if not line.startswith(("…", "(exit code"))]
+            assert question.startswith("# ")
+            assert seen
+            assert all(line in printed for line in seen)
+
+
+@pytest.mark.usefixtures("here")
+def test_the_demo_fits_eighty_columns_and_ends_with_what_to_try_next() -> None:
+    lines = holdfast("demo").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-4] == "What to try next:"
+    assert all(line.startswith("holdfast ") for line in lines[-3:])
+
+
+def test_the_demo_works_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = holdfast("demo")
+    assert code == 0
+    assert shown_commands(out)[0] == ["count", str(ROOT / "demo.json")]
+
+
+def test_the_demo_takes_less_than_two_seconds_of_work() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert real_holdfast("demo", cwd=ROOT).code == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
+
+
+def test_the_demo_is_coloured_on_a_terminal_only_and_not_against_the_users_will() -> None:
+    assert "\x1b[1m" in on_a_terminal("demo").err
+    assert "\x1b" not in on_a_terminal("demo", NO_COLOR="1").err
