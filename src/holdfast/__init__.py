@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from . import errors, formats
 from ._version import __version__
+from .context import Budget, ContextSnapshot, Policy, StateManager
 from .message import Message, ToolCallRequest, ToolCallResult
 from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
 from .toolspec import ToolSpec
 
 __all__ = [
+    "Budget",
+    "ContextSnapshot",
     "FilePart",
     "ImagePart",
     "Message",
     "OpaquePart",
+    "Policy",
     "ReasoningPart",
+    "StateManager",
     "TextPart",
     "ToolCallRequest",
     "ToolCallResult",

@@ -12,12 +12,20 @@ Catch ``HoldfastError`` for all of them; the leaves for what you can act on.
     │   ├── InvalidPayload        a document that is not of the provider's format
     │   ├── UnknownName           no format, counter or model goes by that name
     │   └── NewerFormat           written by a newer Holdfast than this one
-    └── InvalidConversation       well-formed, but a provider would answer 400
+    ├── InvalidConversation       well-formed, but a provider would answer 400
+    ├── ContextOverflow           even the least that must be sent exceeds the budget
+    └── ModelFailed               the model gave no complete answer
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .message import Message
+
 __all__ = [
+    "ContextOverflow",
     "ForbiddenJSON",
     "HoldfastError",
     "InputError",
@@ -25,6 +33,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidPayload",
     "MalformedJSON",
+    "ModelFailed",
     "NewerFormat",
     "TooLarge",
     "UnknownName",
@@ -87,9 +96,34 @@ class InvalidConversation(HoldfastError):
     """A provider would reject the conversation."""
 
 
+class ContextOverflow(HoldfastError):
+    """What must be sent exceeds the budget; nothing was deleted, and the conversation stays usable."""
+
+    def __init__(
+        self, text: str = "", *, limit: int = 0, head: int = 0, question: int = 0, last: int = 0
+    ) -> None:
+        super().__init__(text)
+        self.limit, self.head, self.question, self.last = limit, head, question, last
+
+    def __str__(self) -> str:
+        return (
+            f"{self.text}: head {self.head:,} + question {self.question:,} + kept {self.last:,} tokens "
+            f"in a budget of {self.limit:,}; raise the budget, or shorten prompt, tools or message"
+        )
+
+
+class ModelFailed(HoldfastError):
+    """The model gave no complete answer; ``partial`` is what it had said until then."""
+
+    def __init__(self, text: str = "", *, partial: Message | None = None) -> None:
+        super().__init__(text)
+        self.partial = partial
+
+
 EXIT_CODES: dict[type[HoldfastError], int] = {
     HoldfastError: 1,
     InvalidConversation: 1,
+    ContextOverflow: 1,
     InputError: 2,
 }
 

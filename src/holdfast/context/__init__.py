@@ -1,0 +1,27 @@
+"""The context engine: from a log of messages and a budget to a window that fits, validates and lasts.
+
+Pure: values in, values out. What it decides it returns; somebody else writes it down.
+"""
+
+from __future__ import annotations
+
+from .budget import Budget
+from .head import Head
+from .manager import StateManager
+from .policy import Policy, Reduction
+from .snapshot import ContextSnapshot
+from .tally import Tally
+from .tiers import Tiers
+from .window import Window
+
+__all__ = [
+    "Budget",
+    "ContextSnapshot",
+    "Head",
+    "Policy",
+    "Reduction",
+    "StateManager",
+    "Tally",
+    "Tiers",
+    "Window",
+]

@@ -1,0 +1,64 @@
+"""The chokepoint: no window leaves that a provider would reject.
+
+These are the rules that all providers share, in terms of messages: system messages first, then a
+user, every call answered once and at once, no answer without its call, no id twice. What holds here
+renders validly in every format. A window that grew is walked from where it grew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import InvalidConversation
+from ..message import Message
+
+__all__ = ["check"]
+
+
+def check(messages: Sequence[Message], known: int = 0) -> None:
+    """Raise if a window breaks a rule; its first `known` messages were found sound before."""
+    start = _edge(messages, known)
+    if start == 0:
+        _check_opening(messages)
+    awaited: dict[str, str] = {}
+    for message in messages[start:]:
+        if message.role != "tool" and awaited:
+            raise InvalidConversation(
+                f"the call {next(iter(awaited))} is left without an answer before {message.id}"
+            )
+        for result in message.tool_results:
+            if awaited.pop(result.tool_call_id, None) is None:
+                raise InvalidConversation(
+                    f"message {message.id} answers {result.tool_call_id}, which awaits no answer"
+                )
+        for call in message.tool_calls:
+            if call.id in awaited:
+                raise InvalidConversation(f"message {message.id} makes two calls with the id {call.id}")
+            awaited[call.id] = message.id
+    if awaited:
+        raise InvalidConversation(f"the call {next(iter(awaited))} is left without an answer at the end")
+    if start == 0:
+        _check_ids(messages)
+
+
+def _edge(messages: Sequence[Message], known: int) -> int:
+    """Step back to the last place where nothing was open."""
+    start = min(known, len(messages))
+    while start > 0 and (
+        start == len(messages) or messages[start].role == "tool" or messages[start - 1].tool_calls
+    ):
+        start -= 1
+    return start
+
+
+def _check_opening(messages: Sequence[Message]) -> None:
+    first = next((message for message in messages if message.role != "system"), None)
+    if first is not None and first.role != "user":
+        raise InvalidConversation(f"the first message is the user's, not {first.role} {first.id}")
+
+
+def _check_ids(messages: Sequence[Message]) -> None:
+    calls = [call.id for message in messages for call in message.tool_calls]
+    if len(set(calls)) < len(calls):
+        twice = next(id for id in calls if calls.count(id) > 1)
+        raise InvalidConversation(f"the call id {twice} is not unique")

@@ -1,0 +1,187 @@
+"""The collector: lock, evaluate, remove, until the request fits.
+
+It decides where the kept part of a conversation begins. From the gentlest step to the last:
+hide old tool output; evict the oldest turns down to a low-water mark, so that the next cut is far
+away; relax the turn lock to the newest messages; shrink those group by group down to the opening
+question and the last group; raise ``ContextOverflow``. A cut is made at the edge of a group, and
+where it falls inside a turn, the question that opened the turn is pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ..errors import ContextOverflow
+from .policy import Policy
+from .tally import Tally
+from .view import View
+
+__all__ = ["Plan", "Room", "plan"]
+
+WORTH_HIDING = 50
+"""Tokens that hiding one output must save: the line that stands for it has to be read, too."""
+
+
+class Room(Struct, frozen=True):
+    """The tokens at hand: the limit, what the head takes, the summary's cap, a missing question's cost."""
+
+    limit: int
+    head: int
+    cap: int
+    opener: int
+
+    def within(self, share: float) -> int:
+        """Give what is left for messages beside head and summary, within a share of the limit."""
+        return int(self.limit * share) - self.head - self.cap
+
+
+class Plan(Struct, frozen=True):
+    """Where the kept part begins, what stays before it, what is hidden in it, and how it came to that."""
+
+    kept: int
+    pinned: tuple[int, ...]
+    hidden: frozenset[int]
+    cap: int
+    events: tuple[str, ...]
+
+
+def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
+    """Find the place where the kept part begins so that the request fits."""
+    locks = _Locks(tally, room, policy, view.kept)
+    if hiding := _hide(tally, view, room, policy, locks):
+        return hiding
+    if _cost(tally, locks.turns, room) <= room.within(1):
+        return _evict(tally, view, room, policy, locks)
+    if policy.strict:
+        raise _overflow(
+            tally, room, locks.turns, "the newest turns alone exceed the budget, and the policy is strict"
+        )
+    return _relax(tally, view, room, policy, locks) or _shrink(tally, view, room, locks)
+
+
+class _Locks:
+    """The places where the locks begin: the newest turns, the newest messages, the last group."""
+
+    def __init__(self, tally: Tally, room: Room, policy: Policy, kept: int) -> None:
+        self.last = next(tally.group_starts(), 0)
+        self.hard = next(
+            (start for start in tally.group_starts() if tally.end - start >= policy.hard_lock), 0
+        )
+        starts = [start for start in tally.turns[-policy.lock_turns_at_most :] if start >= kept]
+        least = min(policy.lock_turns, len(starts))
+        self.turns = starts[-least] if starts else kept
+        if len(starts) < policy.lock_turns:
+            self.turns = kept
+            return
+        for start in reversed(starts[:-least]):
+            if tally.exceeds(start, room.within(policy.low_water)):
+                break
+            self.turns = start
+
+
+def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan | None:
+    """Hide old tool output where that alone frees a worthwhile part of the budget."""
+    if _mostly_out_of_reach(tally, view, room):
+        return None
+    new = _worth_hiding(tally, view.kept, locks.turns) - view.hidden
+    gain = sum(tally.mask(index)[1] for index in new)
+    shown = tally.total(view.kept) + sum(tally.cost(index) for index in view.pinned) - view.saved - gain
+    most = room.limit * (1 - policy.mask_gain) - room.head - (room.cap if view.cut else 0)
+    if gain < policy.mask_gain * room.limit or shown > most:
+        return None
+    text = f"hid the output of {len(new)} old tool messages, {gain:,} tokens"
+    return Plan(view.kept, view.pinned, view.hidden | new, room.cap, (text,))
+
+
+def _mostly_out_of_reach(tally: Tally, view: View, room: Room) -> bool:
+    """Tell, without counting it, that more lies before the limit's reach than behind it."""
+    reach = next((start for start in tally.group_starts() if tally.exceeds(start, room.limit)), view.kept)
+    return reach - view.kept > tally.end - reach
+
+
+def _worth_hiding(tally: Tally, start: int, end: int) -> frozenset[int]:
+    end = min(end, len(tally.items))
+    tools = (index for index in range(start, end) if tally.items[index].role == "tool")
+    return frozenset(index for index in tools if tally.mask(index)[1] >= WORTH_HIDING)
+
+
+def _evict(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan:
+    """Keep the newest turns that fit below the low-water mark, old output in them hidden."""
+    left = room.within(policy.low_water) - _cost(tally, locks.turns, room)
+    kept = locks.turns
+    for start, cost in _turns_before(tally, view, locks.turns):
+        left -= cost
+        if left < 0:
+            break
+        kept = start
+    hidden = _worth_hiding(tally, kept, locks.turns)
+    return Plan(kept, _pinned(tally, kept), hidden, room.cap, ("evicted the oldest turns",))
+
+
+def _turns_before(tally: Tally, view: View, end: int) -> Iterator[tuple[int, int]]:
+    """Give the turns before a place, newest first, with their tokens when old output is hidden."""
+    for start in reversed(tally.turns):
+        if start >= end:
+            continue
+        if start < view.kept:
+            return
+        hidden = _worth_hiding(tally, start, end)
+        yield start, tally.between(start, end) - sum(tally.mask(i)[1] for i in hidden)
+        end = start
+
+
+def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan | None:
+    """Keep the newest messages, and before them what fits: whole turns, or the rest of one turn."""
+    if _cost(tally, locks.hard, room) > room.within(1):
+        return None
+    inside = tally.question(locks.hard)
+    whole_turns = set(tally.turns)
+    kept = locks.hard
+    for start in tally.group_starts():
+        if start >= locks.hard:
+            continue
+        if start < max(view.kept, locks.turns) or _cost(tally, start, room) > room.within(policy.low_water):
+            break
+        if start in whole_turns or (inside is not None and start > inside):
+            kept = start
+    return Plan(
+        kept, _pinned(tally, kept), frozenset(), room.cap, ("relaxed the lock to the newest messages",)
+    )
+
+
+def _shrink(tally: Tally, view: View, room: Room, locks: _Locks) -> Plan:
+    """Give up locked groups, oldest first, down to the opening question and the last group."""
+    starts = [start for start in tally.group_starts() if start >= max(locks.hard, view.kept)]
+    fitting = [start for start in starts if _cost(tally, start, room) <= room.within(1)]
+    kept = min(fitting, default=locks.last)
+    left = room.limit - room.head - _cost(tally, kept, room)
+    if left < 0:
+        raise _overflow(
+            tally, room, kept, "the prompt, the opening question and the last group exceed the budget"
+        )
+    given_up = sum(start < kept for start in starts)
+    events = ("relaxed the lock to the newest messages", f"gave up {given_up} locked groups")
+    return Plan(kept, _pinned(tally, kept), frozenset(), min(room.cap, left), events)
+
+
+def _cost(tally: Tally, start: int, room: Room) -> int:
+    """Count what is kept when a cut is made here, the question that must stay included."""
+    return tally.total(start) + _question(tally, start, room)
+
+
+def _question(tally: Tally, start: int, room: Room) -> int:
+    if tally.question(start) is None:
+        return room.opener
+    return sum(tally.cost(index) for index in _pinned(tally, start))
+
+
+def _pinned(tally: Tally, kept: int) -> tuple[int, ...]:
+    question = tally.question(kept)
+    return () if question is None or question == kept else (question,)
+
+
+def _overflow(tally: Tally, room: Room, start: int, why: str) -> ContextOverflow:
+    question = _question(tally, start, room)
+    return ContextOverflow(why, limit=room.limit, head=room.head, question=question, last=tally.total(start))

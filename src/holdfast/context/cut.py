@@ -1,0 +1,75 @@
+"""Cutting: a plan becomes a decision, with the digest of what leaves.
+
+What was decided before is folded in: the digest of the previous cut, and a question that was
+pinned by it and is not any more.
+"""
+
+from __future__ import annotations
+
+from ..decision import Cut, Mask
+from ..ids import MessageId
+from ..message import Message
+from ..tokens import message_cost
+from ..tokens.cost import MESSAGE_FRAME
+from .collect import Plan
+from .digest import Digest, carrying, digest, text
+from .policy import Policy
+from .rounds import derived
+from .summary import rendered
+from .tally import Tally
+from .view import View
+
+__all__ = ["decided"]
+
+
+def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) -> Cut | Mask:
+    """Write a plan down as a decision."""
+    hidden = sorted(index for index in plan.hidden | view.hidden if index >= plan.kept)
+    ids = tuple(tally.at(index).id for index in hidden)
+    new = plan.hidden - view.hidden
+    if new and (plan.kept, plan.pinned) == (view.kept, view.pinned):
+        saved = sum(tally.mask(index)[1] for index in new)
+        return Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved)
+    evicted = _evicted(tally, view, plan)
+    known = digest(evicted, _known(view))
+    summary = text(known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template)
+    if message_cost(rendered(summary, policy.summary_template), tally.counter).tokens > plan.cap:
+        summary = ""
+    kept_from, pinned = tally.at(plan.kept).id, tuple(tally.at(index).id for index in plan.pinned)
+    return Cut(
+        id=derived(
+            "cut", kept_from, *pinned, *ids, summary, policy.fingerprint, str(limit), tally.counter.name
+        ),
+        kept_from=kept_from,
+        pinned=pinned,
+        masked=ids,
+        summary=summary,
+        digest=known.to_json(),
+        covers=_covers(view, evicted),
+        limit=limit,
+        policy=policy.fingerprint,
+        counter=tally.counter.name,
+    )
+
+
+def _known(view: View) -> Digest | None:
+    """Give what is known of earlier cuts; a model's text goes along with the facts."""
+    if view.cut is None:
+        return None
+    facts = Digest.from_json(view.cut.digest) if view.cut.digest else None
+    return carrying(view.summary, facts) if view.summary and view.summary != view.cut.summary else facts
+
+
+def _evicted(tally: Tally, view: View, plan: Plan) -> list[Message]:
+    """Give what leaves with this cut, in order, as it stands in the log."""
+    released = [index for index in view.pinned if index not in plan.pinned]
+    leaving = [index for index in range(view.kept, plan.kept) if index not in plan.pinned]
+    places = released + leaving
+    return [tally.at(index) if index >= len(tally.items) else tally.items[index] for index in places]
+
+
+def _covers(view: View, evicted: list[Message]) -> tuple[MessageId, MessageId]:
+    if not evicted and view.cut:
+        return view.cut.covers
+    first = view.cut.covers[0] if view.cut else evicted[0].id
+    return first, evicted[-1].id

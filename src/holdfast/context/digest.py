@@ -1,0 +1,86 @@
+"""The digest: what is known of the messages that were cut, at once and without a model.
+
+    evicted messages ──► digest(messages, previous) ──► Digest ──► text(digest, cap, …)
+                              ▲                           │
+                              └──── the next cut folds ───┘
+
+It knows what the user asked for, in the user's words; which tools succeeded, which failed and why;
+which files and ids the calls named; and how much was cut. It is bounded whatever the history, and
+folding the next cut into it gives what one digest of both would have given, as long as cuts fall
+between groups. A text from elsewhere, such as a model's summary, is carried along at its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..message import Message, ToolCallRequest, ToolCallResult
+from . import evidence
+from .known import Digest
+from .mentions import Room, folded
+from .quote import line
+from .telling import text
+
+__all__ = ["Digest", "carrying", "digest", "text"]
+
+CARRIED_CHARS = 2_000  # of a text from elsewhere: about 500 tokens, half of the usual cap
+NAME_CHARS = 64  # the longest tool name that a provider takes
+
+_TOPICS = Room(first=3, newest=7)
+_SUCCEEDED = Room(first=4, newest=8)
+_FAILED = Room(first=3, newest=5)
+_FILES = Room(first=4, newest=12)
+_IDS = Room(first=4, newest=8)
+
+_FIRST_READ, _NEWEST_READ = 16, 48  # of what the user said; some of it raises no topic, some repeats
+
+
+def digest(messages: Iterable[Message], previous: Digest | None = None) -> Digest:
+    """Fold messages that are cut now into what is known of those cut before."""
+    known, cut = previous or Digest(), tuple(messages)
+    said = [message for message in cut if message.role == "user" and not evidence.is_note(message)]
+    topics = [topic for message in _ends(said) if (topic := evidence.topic(message))]
+    calls, failed, answers = evidence.outcomes(cut)
+    args = [call.args for call in calls]
+    return Digest(
+        messages=known.messages + len(cut),
+        turns=known.turns + len(said),
+        topics=folded(known.topics, topics, _TOPICS, unread=len(said) - len(topics)),
+        succeeded=folded(known.succeeded, [call.name[:NAME_CHARS] for call in calls], _SUCCEEDED),
+        failed=folded(known.failed, [_failure(call, result) for call, result in failed], _FAILED),
+        files=folded(known.files, evidence.paths(args), _FILES),
+        ids=folded(known.ids, evidence.ids(args + answers), _IDS),
+        carried=_carried(cut, known.carried),
+    )
+
+
+def carrying(text: str, previous: Digest | None = None) -> Digest:
+    """Carry a summary that was written elsewhere, beside the facts that are known of what it covers.
+
+    What was carried before is covered by the new text, so it goes; topics and facts stay.
+    """
+    return msgspec.structs.replace(previous or Digest(), carried=line(text, CARRIED_CHARS))
+
+
+def _ends(messages: Sequence[Message]) -> Sequence[Message]:
+    """Give the first and the newest messages: the topics of no others can be kept."""
+    if len(messages) <= _FIRST_READ + _NEWEST_READ:
+        return messages
+    return (*messages[:_FIRST_READ], *messages[-_NEWEST_READ:])
+
+
+def _failure(call: ToolCallRequest, result: ToolCallResult) -> tuple[str, str, str]:
+    paths = evidence.paths([call.args])
+    return call.name[:NAME_CHARS], paths[0] if paths else "", evidence.reason(result)
+
+
+def _carried(messages: Sequence[Message], before: str) -> str:
+    """Carry summaries that stood among the messages behind what is carried already, each with its share."""
+    found = [message.text for message in messages if message.kind == "summary"]
+    if not found:
+        return before
+    texts = [text for text in (before, *found) if text]
+    share = max(1, CARRIED_CHARS // max(1, len(texts)) - 1)
+    return line(" ".join(line(text, share) for text in texts), CARRIED_CHARS)

@@ -1,0 +1,165 @@
+"""Evidence: what single messages, calls and results show, read off by rule and never guessed.
+
+A topic is how a user message begins, in the user's words. A result is a failure when it says so:
+by its flag, by an ``error`` in a structured one, or by the word that programs begin errors with (one
+widespread format has no flag). Paths and ids are the values of arguments that are named for them.
+Only beginnings are read, so the cost does not follow the length of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ..ids import CallId
+from ..message import Message, ToolCallRequest, ToolCallResult
+from ..part import TextPart
+from .quote import line
+
+__all__ = ["EARLIER", "Outcomes", "ids", "is_note", "outcomes", "paths", "reason", "topic"]
+
+TOPIC_CHARS = 200  # a long sentence or two; the next words are mostly details
+WHY_CHARS = 100  # the line of an error that names the cause
+PATH_CHARS = 160  # longer values under these keys are contents, not names
+ID_CHARS = 64  # as long as a digest in hex
+
+EARLIER = ToolCallRequest(id=CallId("call_earlier"), name="an earlier call", args={})
+"""Stands for a call that had been cut before its result came."""
+
+_SHORT = 24  # characters of the longest that only agrees or greets
+_AT_MOST = 16  # items of a list in one argument
+_DEEPEST = 4  # levels of a structured error in which its message is looked for
+
+_PATH_KEYS = frozenset(
+    "path paths file files file_path file_paths filepath filename file_name filePath fileName "
+    "target target_file notebook_path old_path new_path".split()
+)
+_DOUBTFUL_KEY = "target"  # names a path only when it looks like one
+_ID_ENDINGS = ("_id", "_ids", "Id", "Ids")
+
+_TRACEBACK = "Traceback (most recent call last)"
+_ERROR_STARTS = ("Error:", "error:", _TRACEBACK)
+_REASON_KEYS = ("message", "error", "detail", "reason", "stderr", "text")
+
+_NOTE_STARTS = ("[Tool result that no open call awaits", "[Tool error that no open call awaits")
+
+_NO_TOPICS = frozenset(
+    """ok|okay|yes|no|yep|nope|sure|thanks|thank you|thx|please|hi|hello|hey|go on|go ahead|continue|proceed
+    do it|next|stop|again|yes please|no thanks|great|good|perfect|done|y|n|k
+    はい|いいえ|ありがとう|ありがとうございます|続けて|お願いします|了解|好|好的|是|是的|不|谢谢|謝謝|继续|繼續|네|아니요""".replace(
+        "\n    ", "|"
+    ).split("|")
+)
+"""What a user says without raising anything."""
+
+
+class Outcomes(NamedTuple):
+    """What became of calls; ``answers`` are the structured results of those that succeeded."""
+
+    succeeded: list[ToolCallRequest]
+    failed: list[tuple[ToolCallRequest, ToolCallResult]]
+    answers: list[dict[str, Any]]
+
+
+def topic(message: Message) -> str:
+    """Give how a user message begins; nothing where it only agrees, greets or shows something."""
+    words = line(_first_words(message), TOPIC_CHARS)
+    if len(words) < _SHORT and words.strip(" .!?,。！？、").lower() in _NO_TOPICS:
+        return ""
+    return words
+
+
+def is_note(message: Message) -> bool:
+    """Tell a tool result that the view shows as user text from something that the user said."""
+    return isinstance(message.content, str) and message.content.startswith(_NOTE_STARTS)
+
+
+def outcomes(messages: Iterable[Message]) -> Outcomes:
+    """Tell the calls that succeeded from those that failed, in the order of their results.
+
+    A result whose call is not among the messages counts for `EARLIER`; a second result of a call
+    says nothing new.
+    """
+    calls: dict[CallId, ToolCallRequest] = {}
+    results: dict[CallId, ToolCallResult] = {}
+    for message in messages:
+        for call in message.tool_calls:
+            calls[call.id] = call
+        for result in message.tool_results:
+            results.setdefault(result.tool_call_id, result)
+    found = Outcomes([], [], [])
+    for id, result in results.items():
+        call = calls.get(id, EARLIER)
+        if result.is_error or _says_error(result.result):
+            found.failed.append((call, result))
+        else:
+            found.succeeded.append(call)
+            if type(result.result) is dict:
+                found.answers.append(result.result)
+    return found
+
+
+def paths(arguments: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Give the paths that the arguments of calls name."""
+    found = [(key, value) for args in arguments for key, value in args.items() if key in _PATH_KEYS]
+    each = ((key, one) for key, value in found for one in _items(value))
+    return [one for key, one in each if type(one) is str and _is_path(key, one)]
+
+
+def ids(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Give the ids that arguments and structured results name, each behind what it is called there."""
+    keys: set[str] = set().union(*values)
+    wanted = {key for key in keys if key == "id" or key.endswith(_ID_ENDINGS)}
+    found = [(key, value) for fields in values for key, value in fields.items() if key in wanted]
+    each = ((key[:ID_CHARS], one) for key, value in found for one in _items(value))
+    return [(key, str(one)) for key, one in each if type(one) is int or (type(one) is str and _is_id(one))]
+
+
+def reason(result: ToolCallResult) -> str:
+    """Give why a call failed, in the words of its result: at most a few levels down, one line."""
+    value = result.result
+    for _ in range(_DEEPEST):
+        if isinstance(value, dict):
+            value = next((value[key] for key in _REASON_KEYS if value.get(key)), "")
+        elif isinstance(value, list | tuple):
+            value = next(iter(value), "")
+    if not isinstance(value, str):
+        return "" if value is None or isinstance(value, dict | list | tuple) else str(value)[:WHY_CHARS]
+    if value.startswith(_TRACEBACK):
+        return _first_line(value[-2 * WHY_CHARS :].strip().rpartition("\n")[2])
+    return _first_line(value[: 2 * WHY_CHARS])
+
+
+@lru_cache(maxsize=256)
+def _first_line(beginning: str) -> str:
+    """Give the first line; agents tend to fail the same way again and again."""
+    return line(beginning.strip().partition("\n")[0], WHY_CHARS)
+
+
+def _first_words(message: Message) -> str:
+    content = message.content
+    if isinstance(content, str):
+        return content
+    words = (part.text for part in content or () if isinstance(part, TextPart))
+    return next((text for text in words if text and not text.isspace()), "")
+
+
+def _says_error(value: Any) -> bool:
+    if type(value) is str:
+        return value.startswith(_ERROR_STARTS)
+    return type(value) is dict and bool(value.get("error"))
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value[:_AT_MOST] if type(value) is list else (value,)
+
+
+def _is_path(key: str, text: str) -> bool:
+    if not 0 < len(text) <= PATH_CHARS:
+        return False
+    return key != _DOUBTFUL_KEY or ("://" not in text and any(mark in text for mark in "/\\."))
+
+
+def _is_id(text: str) -> bool:
+    return 0 < len(text) <= ID_CHARS

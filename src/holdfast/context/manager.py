@@ -1,0 +1,153 @@
+"""The State Manager: pure functions of the messages and settings it is given.
+
+It holds a counter's name and a policy, and nothing between calls. ``window`` takes a list, or the
+tally of one that grows; both give the same bytes, since the one is made from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..decision import Answer, Decision
+from ..errors import InputError
+from ..message import Message
+from ..tokens import Count, Counter, conversation_cost, counter, message_cost
+from ..toolspec import ToolSpec
+from .append import appended
+from .budget import Budget
+from .check import check
+from .collect import Room, plan
+from .cut import decided
+from .head import Head
+from .policy import Policy
+from .preface import Preface
+from .reduce import Limits
+from .report import Report
+from .snapshot import ContextSnapshot, snapshot
+from .summary import rendered
+from .tally import Tally
+from .tiers import Tiers, tiers, usage
+from .view import View, folded
+from .window import Lead, Window
+
+__all__ = ["StateManager"]
+
+
+class StateManager:
+    """Makes windows that fit, validate, and keep the prompt cache; keeps nothing itself."""
+
+    def __init__(self, counter: str | Counter = "o200k_base", policy: Policy | None = None) -> None:
+        self.policy = policy or Policy()
+        self._counter = counter
+
+    @property
+    def counter(self) -> Counter:
+        """The counter, loaded when it is first needed."""
+        return counter(self._counter) if isinstance(self._counter, str) else self._counter
+
+    def count(self, messages: Iterable[Message], tools: Iterable[ToolSpec] = ()) -> Count:
+        """Count what messages would cost if they were sent as they are."""
+        return conversation_cost(messages, self.counter, tools)
+
+    def append(self, messages: Sequence[Message], message: Message) -> list[Message]:
+        """Add a message, or refuse a result that no call awaits."""
+        return appended(messages, message)
+
+    def tally(self, messages: Iterable[Message], budget: Budget) -> Tally:
+        """Build the tally of a conversation, to be grown with `add` and given to `window`."""
+        return Tally.of(messages, self.counter, Limits.of(self.policy.reduction, budget.limit))
+
+    def window(
+        self,
+        messages: Sequence[Message] | Tally,
+        budget: Budget,
+        *,
+        head: Head | None = None,
+        decisions: Sequence[Decision] = (),
+        previous: Window | None = None,
+    ) -> Window:
+        """Make the window of a conversation, and say what had to be decided for it."""
+        tally = self._tallied(messages, budget)
+        preface = self._preface(head or Head(), tally, previous)
+        view = self._view(tuple(decisions), tally, budget.limit, previous)
+        lead = self._lead(preface, tally, view, previous)
+        new, events = _unrecorded(tally, view, decisions), tuple[str, ...]()
+        if _over(tally, view, lead, budget.limit):
+            found = plan(tally, view, self._room(preface, budget.limit), self.policy)
+            decision = decided(tally, view, found, self.policy, budget.limit)
+            new, events = [*new, decision], found.events
+            view = self._view((*decisions, decision), tally, budget.limit, None)
+            lead = self._lead(preface, tally, view, None)
+        window = Window(tally, view, preface, lead, limit=budget.limit, previous=previous)
+        check(window.messages, window.shared)
+        window.decisions, window.applied = tuple(new), (*decisions, *new)
+        window.report = Report(
+            tally, view, usage(tally, view, preface, lead, self.policy, budget.limit), events
+        )
+        return window
+
+    def classify(
+        self,
+        messages: Sequence[Message] | Tally,
+        budget: Budget,
+        *,
+        head: Head | None = None,
+        decisions: Sequence[Decision] = (),
+    ) -> Tiers:
+        """Say which message belongs to which tier, and what every category costs."""
+        window = self.window(messages, budget, head=head, decisions=decisions)
+        return tiers(window, self.policy)
+
+    def snapshot(self, messages: Sequence[Message], *, timestamp: int = 0) -> ContextSnapshot:
+        """Take a snapshot of a conversation as it would be sent if nothing were cut."""
+        return snapshot(messages, tokens=self.count(messages).tokens, timestamp=timestamp)
+
+    def _tallied(self, messages: Sequence[Message] | Tally, budget: Budget) -> Tally:
+        if not isinstance(messages, Tally):
+            return self.tally(messages, budget)
+        if messages.limits != Limits.of(self.policy.reduction, budget.limit):
+            raise InputError(
+                "the tally was made for another budget or policy; build it anew from the messages"
+            )
+        return messages
+
+    def _preface(self, head: Head, tally: Tally, previous: Window | None) -> Preface:
+        if previous and previous.tally is tally and previous.preface.fits(head, tally.head):
+            return previous.preface
+        return Preface(head, tally.head, self.counter)
+
+    def _view(
+        self, decisions: tuple[Decision, ...], tally: Tally, limit: int, previous: Window | None
+    ) -> View:
+        if previous and previous.tally is tally and previous.limit == limit and previous.applied == decisions:
+            return previous.view
+        return folded(decisions, tally, limit=limit, policy=self.policy.fingerprint)
+
+    def _lead(self, preface: Preface, tally: Tally, view: View, previous: Window | None) -> Lead:
+        if previous and previous.preface is preface and previous.leads_into(view):
+            return previous.lead
+        if not view.summary:
+            return Lead(preface, None, tally, view)
+        summary = rendered(view.summary, self.policy.summary_template)
+        return Lead(preface, (summary, message_cost(summary, self.counter).tokens), tally, view)
+
+    def _room(self, preface: Preface, limit: int) -> Room:
+        return Room(
+            limit=limit, head=preface.tokens, cap=self.policy.summary_cap(limit), opener=preface.opener
+        )
+
+
+def _over(tally: Tally, view: View, lead: Lead, limit: int) -> bool:
+    return tally.exceeds(view.kept, limit - lead.tokens + view.saved)
+
+
+def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list[Decision]:
+    """Give the answers for calls left behind that nobody has written down yet."""
+    recorded = {decision.call for decision in decisions if isinstance(decision, Answer)}
+    found: list[Decision] = []
+    for place, answer in reversed(tally.answers):
+        if place < view.kept:
+            break
+        if answer.call not in recorded:
+            found.append(answer)
+    return found[::-1]

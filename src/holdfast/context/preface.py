@@ -1,0 +1,49 @@
+"""The preface: the head as messages with their costs, counted once for as long as the head stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ids import UNKNOWN_TIME
+from ..message import Message
+from ..tokens import Counter, message_cost, tools_cost
+from ..tokens.cost import REPLY_START
+from .head import Category, Head
+from .rounds import derived
+
+__all__ = ["OPENER", "Preface"]
+
+OPENER = Message.user("[The conversation goes on from here.]", id=derived("opener"), timestamp=UNKNOWN_TIME)
+"""Stands where a question should, since every provider wants to hear the user first."""
+
+_Row = tuple[Category, Message, int]
+
+
+class Preface:
+    """What stands before the conversation: system messages, then data, and the tools beside them."""
+
+    def __init__(self, head: Head, leading: Sequence[Message], counter: Counter) -> None:
+        def rows(messages: Iterable[tuple[Category, Message]]) -> list[_Row]:
+            return [
+                (category, message, message_cost(message, counter).tokens) for category, message in messages
+            ]
+
+        self.head = head
+        self.leading = len(leading)
+        self.systems = rows(head.system_messages()) + rows(("system", message) for message in leading)
+        self.data = rows(head.data_messages())
+        self.tools = tools_cost(head.tools, counter).tokens
+        self.opener = 0 if self.data else message_cost(OPENER, counter).tokens
+        self.fixed = self.tools + REPLY_START
+        self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.data)
+
+    def fits(self, head: Head, leading: Sequence[Message]) -> bool:
+        """Tell whether this is the preface of that head."""
+        return self.head == head and self.leading == len(leading)
+
+    def by_category(self) -> dict[str, int]:
+        """Give the tokens of each part of the head."""
+        found = {"system": 0, "bootstrap": 0, "context": 0, "memory": 0}
+        for category, _, cost in self.systems + self.data:
+            found[category] += cost
+        return {**found, "tools": self.fixed}

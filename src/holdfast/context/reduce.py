@@ -1,0 +1,196 @@
+"""Reduction: a very long tool output, shown by its two ends.
+
+An output is too long when it has more than head + tail lines and more tokens than the soft limit,
+or more tokens than the hard limit whatever its lines. What is shown then is a `frame` that fits the
+limit which was exceeded. Frames are not recognised by their words, which any tool could print: a
+frame is left alone because it is within the limits, and what the limits cannot hold becomes a bare
+frame, which is shorter than anything that is ever reduced. So reducing twice is reducing once.
+
+The log keeps the whole output. Nothing but the results' text changes: ids, errors, media and order
+stay. All texts of one result share its limit, the short ones first, so that a line of comment
+beside a huge log stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from .. import sent
+from ..errors import InputError
+from ..message import Message, ToolCallResult
+from ..part import TextPart
+from ..tokens.counter import Counter
+from ..value import Value
+from . import lines
+from .frame import BARE, Frames, bare, framed
+from .lines import full_range
+from .measure import exceeds, tokens
+from .policy import Reduction
+
+__all__ = ["Limits", "full_range", "output_id", "output_texts", "reduced"]
+
+_INDENT = 2
+_MOST_INDENTATION = 64 * 1024 * 1024  # characters; a small document, deeply nested, would fill the memory
+
+Texts = tuple[str, ...]
+
+
+class Limits(Value, frozen=True):
+    """What an output may have under one budget: lines at each end, and tokens."""
+
+    head: int
+    tail: int
+    soft: int
+    hard: int
+
+    def __post_init__(self) -> None:
+        if self.head < 1 or self.tail < 1 or not 1 <= self.soft <= self.hard:
+            raise InputError("limits keep a line at each end and a token, and the hard one is the higher")
+
+    @classmethod
+    def of(cls, reduction: Reduction, budget_limit: int) -> Limits:
+        """Give the limits under a budget: neither is more than the reduction's share of it."""
+        most = max(1, int(budget_limit * reduction.share))
+        soft, hard = min(reduction.soft_tokens, most), min(reduction.hard_tokens, most)
+        return cls(reduction.head, reduction.tail, soft, hard)
+
+
+def reduced(
+    message: Message,
+    counter: Counter,
+    limits: Limits,
+    *,
+    handle: Callable[[ToolCallResult], str] | None = None,
+) -> Message:
+    """Give a tool message with its long outputs framed; any other message as it is.
+
+    ``handle`` gives the id under which a store holds a whole output; the frame's last line tells it.
+    """
+    if message.role != "tool":
+        return message
+    results = tuple(_reduced_result(result, counter, limits, handle) for result in message.tool_results)
+    if all(new is old for new, old in zip(results, message.tool_results, strict=True)):
+        return message
+    return message.replace(tool_results=results)
+
+
+def output_id(message: Message, result: ToolCallResult) -> str:
+    """Name an output by its message, and by its call where the message answers several."""
+    return message.id if len(message.tool_results) == 1 else f"{message.id}/{result.tool_call_id}"
+
+
+def output_texts(result: Any) -> Texts:
+    """Give the texts of a result whose lines a frame numbers: structured ones as indented JSON."""
+    if _is_structured(result):
+        return (_indented(result),)
+    return _sent_texts(result)
+
+
+def _reduced_result(
+    result: ToolCallResult,
+    counter: Counter,
+    limits: Limits,
+    handle: Callable[[ToolCallResult], str] | None,
+) -> ToolCallResult:
+    as_sent = _sent_texts(result.result)
+    if not exceeds(as_sent, limits.soft, counter):
+        return result
+    shown = output_texts(result.result)
+    rule = _Rule(counter, limits)
+    if not rule.has_many_lines(shown) and not exceeds(as_sent, limits.hard, counter):
+        return result
+    note = f"[Full output: {handle(result)}]" if handle else ""
+    short = rule.short(as_sent, shown, Frames(limits.head, limits.tail, note))
+    if short == as_sent:
+        return result
+    return msgspec.structs.replace(result, result=_with_texts(result.result, short))
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    """What is shown of texts that are too long."""
+
+    counter: Counter
+    limits: Limits
+
+    def has_many_lines(self, texts: Texts) -> bool:
+        return sum(map(lines.count, texts)) > self.limits.head + self.limits.tail
+
+    def short(self, as_sent: Texts, shown: Texts, frames: Frames) -> Texts:
+        """Give texts that are within the limit which they exceed, or as short as frames can make them."""
+        if not self.has_many_lines(shown):
+            short = self._shared(shown, self.limits.hard, frames)
+            if self._is_within_hard(short):
+                return short
+        short = self._shared(shown, self.limits.soft, frames)
+        if not exceeds(short, self.limits.soft, self.counter):
+            return short
+        return tuple(self._bare(*pair, frames) for pair in zip(as_sent, shown, strict=True))
+
+    def _is_within_hard(self, short: Texts) -> bool:
+        """Tell whether texts are within the hard limit, and the soft one does not apply to them."""
+        limit = self.limits.soft if self.has_many_lines(short) else self.limits.hard
+        return not exceeds(short, limit, self.counter)
+
+    def _shared(self, shown: Texts, limit: int, frames: Frames) -> Texts:
+        """Let the texts share a limit: each gets an equal part of what shorter ones have left."""
+        if len(shown) == 1 and _is_reducible(shown[0], frames):
+            return (framed(shown[0], limit, self.counter, frames),)
+        short = list(shown)
+        order = sorted(range(len(shown)), key=lambda index: len(shown[index]))
+        for done, index in enumerate(order):
+            part = max(1, limit // (len(order) - done))
+            if _is_reducible(shown[index], frames) and exceeds((shown[index],), part, self.counter):
+                short[index] = framed(shown[index], part, self.counter, frames)
+            limit = max(0, limit - tokens((short[index],), self.counter))
+        return tuple(short)
+
+    def _bare(self, as_sent: str, shown: str, frames: Frames) -> str:
+        """Give the bare frame of a text where that is shorter."""
+        frame = bare(shown, frames)
+        cost = tokens((frame,), self.counter)
+        shorter = _is_reducible(shown, frames) and exceeds((as_sent,), cost, self.counter)
+        return frame if shorter else as_sent
+
+
+def _is_reducible(text: str, frames: Frames) -> bool:
+    return len(text) > BARE + len(frames.note)
+
+
+def _is_structured(result: Any) -> bool:
+    return not isinstance(result, str) and sent.result_parts(result) is None
+
+
+def _sent_texts(result: Any) -> Texts:
+    parts = None if isinstance(result, str) else sent.result_parts(result)
+    if parts is None:
+        return (sent.result_text(result),)
+    return tuple(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _with_texts(result: Any, texts: Texts) -> Any:
+    """Put new texts where the old ones stood."""
+    if isinstance(result, str) or _is_structured(result):
+        return texts[0]
+    new = iter(texts)
+    return [{**part, "text": next(new)} if part["type"] == "text" else part for part in result]
+
+
+def _indented(result: Any) -> str:
+    """Write a structured result as indented JSON, its keys in their order."""
+    compact = sent.json_text(result)
+    if sum(_indentation(result)) > _MOST_INDENTATION:
+        return compact
+    return msgspec.json.format(compact, indent=_INDENT)
+
+
+def _indentation(value: Any) -> Iterator[int]:
+    """Give the characters of indentation, level by level."""
+    level, depth = [value], 0
+    while level:
+        yield 2 * _INDENT * depth * len(level)  # a container's closing bracket has a line too
+        nodes = (node for node in level if type(node) is dict or type(node) is list)
+        level = [child for node in nodes for child in (node.values() if type(node) is dict else node)]
+        depth += 1

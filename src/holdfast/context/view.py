@@ -1,0 +1,58 @@
+"""The view: what the recorded decisions say of a conversation, as places in its tally.
+
+The newest cut that was made under the same limit, policy and counter carries the whole view; masks
+that came after it add to it; a model's summary takes the place of its digest. A cut made under
+other settings is not used: the view is planned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ..decision import Cut, Decision, Mask, Summary
+from .tally import Tally
+
+__all__ = ["View", "folded"]
+
+
+class View(Struct, frozen=True):
+    """What of the tally is shown: everything from `kept` on, and what is pinned before it."""
+
+    kept: int = 0
+    pinned: tuple[int, ...] = ()
+    hidden: frozenset[int] = frozenset()
+    saved: int = 0
+    summary: str | None = None
+    cut: Cut | None = None
+
+
+def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: str) -> View:
+    """Fold recorded decisions into the view that they leave."""
+    settings = (limit, policy, tally.counter.name)
+    newest = next((i for i in reversed(range(len(decisions))) if isinstance(decisions[i], Cut)), None)
+    view = View()
+    if newest is not None:
+        cut = decisions[newest]
+        if not isinstance(cut, Cut) or (cut.limit, cut.policy, cut.counter) != settings:
+            return view
+        view = _of_cut(cut, tally)
+    later = decisions[newest + 1 :] if newest is not None else decisions
+    masks = [id for decision in later if isinstance(decision, Mask) for id in decision.ids]
+    texts = [one.text for one in later if isinstance(one, Summary) and view.cut and one.cut == view.cut.id]
+    hidden = frozenset(place for place in view.hidden | _places(masks, tally) if place >= view.kept)
+    saved = sum(tally.mask(place)[1] for place in hidden)
+    return View(view.kept, view.pinned, hidden, saved, texts[-1] if texts else view.summary, view.cut)
+
+
+def _of_cut(cut: Cut, tally: Tally) -> View:
+    kept = tally.place(cut.kept_from)
+    if kept is None:
+        return View()
+    pinned = tuple(sorted(_places(cut.pinned, tally)))
+    return View(kept, pinned, _places(cut.masked, tally), summary=cut.summary, cut=cut)
+
+
+def _places(ids: Sequence[str], tally: Tally) -> frozenset[int]:
+    return frozenset(place for id in ids if (place := tally.place(id)) is not None)

@@ -1,0 +1,174 @@
+"""Any messages, any cap: a digest is made, fits, stays small, and knows the first after many cuts."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.context.digest import Digest, carrying, digest, text
+from holdfast.context.policy import Policy
+from holdfast.context.summary import Refusal, accepted, rendered, request
+from holdfast.context.template import filled, label
+from holdfast.message import Message, ToolCallRequest, ToolCallResult
+from holdfast.testing import conversations
+from holdfast.tokens.counter import Count
+
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
+TEMPLATES = [
+    Policy().summary_template,
+    "Summary of previous context: {summary}",
+    "これまでの会話の要約: {summary}",
+    "{summary}",
+]
+LARGEST = 30_000  # bytes of JSON: all room full, every character of three bytes
+
+
+class Fours:
+    """Four bytes a token."""
+
+    name = "fours"
+
+    def count(self, text: str) -> Count:
+        return Count(-(-len(text.encode()) // 4), "estimated")
+
+
+class Letters:
+    """A character is a token: the dearest counter there is."""
+
+    name = "letters"
+
+    def count(self, text: str) -> Count:
+        return Count(len(text), "estimated")
+
+
+def clean(told: str) -> bool:
+    """Tell whether a text is one line without control characters."""
+    return not {unicodedata.category(character) for character in told} & {"Cc", "Cs", "Zl", "Zp"}
+
+
+words = st.text(max_size=400) | st.sampled_from([label(TEMPLATES[0]), "“”", "\n" * 300, "ok", "x" * 5_000])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+values = st.recursive(
+    scalars | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
+    max_leaves=8,
+)
+keys = st.sampled_from("path file paths target id user_id ids error message text other".split())
+arguments = st.dictionaries(keys, values, max_size=4)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> list[Message]:
+    call = ToolCallRequest(name=draw(words.filter(bool)), args=draw(arguments))
+    result = ToolCallResult(
+        tool_call_id=call.id, result=draw(values | arguments), is_error=draw(st.booleans())
+    )
+    return [Message.assistant(draw(words), tool_calls=[call]), Message.tool([result])]
+
+
+said = st.builds(Message.user, words).map(lambda message: [message])
+kinds: st.SearchStrategy[Any] = st.sampled_from(["prompt", "summary", "foreign"])
+systems = st.builds(lambda content, kind: [Message.system(content, kind=kind)], words, kinds)
+histories = st.lists(said | groups() | systems, max_size=8).map(
+    lambda runs: [one for run in runs for one in run]
+)
+counters = st.sampled_from([Fours(), Letters()])
+templates = st.sampled_from(TEMPLATES)
+makers = st.sampled_from([conversations.valid, conversations.broken])
+
+
+@pytest.mark.req("D2")
+@QUICK
+@given(histories, st.integers(-5, 1_500), counters, templates)
+def test_any_messages_are_told_within_any_cap(
+    messages: list[Message], cap: int, counter: Any, template: str
+) -> None:
+    known = digest(messages)
+    told = text(known, cap, counter, template)
+    assert told == text(digest(messages), cap, counter, template)
+    least = text(known, -1, counter, template)
+    assert counter.count(filled(template, told)).tokens <= max(
+        cap, counter.count(filled(template, least)).tokens
+    )
+    assert clean(told)
+    if label(template):
+        assert label(template) not in told
+        assert filled(template, told).count(label(template)) == 1
+
+
+@pytest.mark.req("D3")
+@QUICK
+@given(st.lists(histories, min_size=1, max_size=5))
+def test_folding_is_bounded_and_counts_everything(cuts: list[list[Message]]) -> None:
+    known = Digest()
+    for messages in cuts:
+        known = digest(messages, known)
+        assert len(msgspec.json.encode(known)) < LARGEST
+        assert Digest.from_json(known.to_json()) == known
+    assert known.messages == sum(map(len, cuts))
+    assert known.turns == known.topics.total == sum(one.role == "user" for cut in cuts for one in cut)
+    assert known.succeeded.total + known.failed.total == sum(
+        one.role == "tool" for cut in cuts for one in cut
+    )
+
+
+@pytest.mark.req("D3")
+@QUICK
+@given(st.tuples(histories, histories, histories), st.booleans())
+def test_three_cuts_in_a_row_know_the_first(cuts: tuple[list[Message], ...], swapped: bool) -> None:
+    known = None
+    for number, messages in enumerate(cuts):
+        known = digest([Message.user(f"task number {number}"), *messages], known)
+        if swapped:
+            known = carrying(f"model text {number}", known)
+    assert known is not None
+    told = text(known, 100_000, Fours(), TEMPLATES[0])
+    assert "“task number 0”" in told
+    assert not swapped or "model text 2" in told
+
+
+@QUICK
+@given(makers, st.integers(0, 2**32 - 1), st.integers(20, 800))
+def test_generated_conversations_valid_or_broken_are_told(
+    kind: Callable[[int], list[Message]], seed: int, cap: int
+) -> None:
+    messages = kind(seed)
+    told = text(digest(messages), cap, Fours(), TEMPLATES[0])
+    assert Fours().count(filled(TEMPLATES[0], told)).tokens <= cap
+    assert clean(told)
+
+
+@pytest.mark.req("D4")
+@QUICK
+@given(histories, st.text(max_size=600), st.integers(1, 200), st.integers(0, 200), templates)
+def test_whatever_a_model_writes_is_refused_or_fits(
+    messages: list[Message], written: str, cap: int, replaced: int, template: str
+) -> None:
+    asked = request(messages, written, cap=cap, focus=written, facts=written)
+    verdict = accepted(written, asked, counter=Fours(), replaced_tokens=replaced, template=template)
+    if isinstance(verdict, Refusal):
+        return
+    message = rendered(verdict, template)
+    assert Fours().count(message.text).tokens <= min(cap, replaced)
+    assert verdict.strip()
+
+
+@pytest.mark.req("D2")
+@QUICK
+@given(histories, words)
+def test_no_record_holds_the_mark_that_ends_it(messages: list[Message], previous: str) -> None:
+    asked = request(messages, previous, cap=100)
+    outside = asked.user.split(f"<{asked.mark}>\n")
+    assert all(piece.count(f"\n</{asked.mark}>") == 1 for piece in outside[1:])
+    assert asked == request(messages, previous, cap=100)

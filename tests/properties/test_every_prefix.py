@@ -1,0 +1,103 @@
+"""Every prefix of real and of generated conversations, at small budgets: it fits, or nothing could."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from window_checks import check_window
+
+from holdfast import Message, ToolCallResult, formats
+from holdfast.context.budget import Budget
+from holdfast.context.manager import StateManager
+from holdfast.context.policy import Policy
+from holdfast.context.reduce import Limits, reduced
+from holdfast.context.rounds import PENDING
+from holdfast.errors import ContextOverflow
+from holdfast.testing import conversations
+from holdfast.tokens import message_cost
+
+BUDGETS = (1_500, 2_000, 3_000, 4_000)
+CHUNKS = 8
+GENERATED = 500
+MANAGER = StateManager()
+
+
+def real(chunk: int) -> list[list[Message]]:
+    folder = os.environ.get("HOLDFAST_DATA")
+    if not folder:
+        pytest.skip("HOLDFAST_DATA is not set: no real conversations here")
+    lines = (Path(folder) / "tau-airline-dev.jsonl").read_text().splitlines()
+    chat = formats.get("openai-chat")
+    return [chat.parse(json.loads(line)["messages"]) for line in lines[chunk::CHUNKS]]
+
+
+def generated(chunk: int) -> list[list[Message]]:
+    return [conversations.valid(seed) for seed in range(chunk, GENERATED, CHUNKS)]
+
+
+def least(messages: Sequence[Message], limit: int) -> int:
+    """Count, apart from the engine, the least that must be sent: prompt, question, last group."""
+    counter = MANAGER.counter
+    limits = Limits.of(Policy().reduction, limit)
+
+    def cost(some: Iterable[Message]) -> int:
+        return sum(message_cost(reduced(message, counter, limits), counter).tokens for message in some)
+
+    body = [message for message in messages if message.role != "system"]
+    prompt = messages[: next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))]
+    start = len(body) - 1
+    while start > 0 and body[start].role == "tool":
+        start -= 1
+    question = next((i for i in reversed(range(start + 1)) if body[i].role == "user"), None)
+    asked = [body[question]] if question is not None and question < start else []
+    return 3 + cost(prompt) + cost(asked) + cost(body[start:]) + cost(still_open(body[start:]))
+
+
+def still_open(group: Sequence[Message]) -> list[Message]:
+    """Give the line that stands for calls under way, since no provider takes a call without an answer."""
+    answered = {result.tool_call_id for message in group for result in message.tool_results}
+    calls = [call for message in group for call in message.tool_calls if call.id not in answered]
+    results = [ToolCallResult(tool_call_id=call.id, result=PENDING, is_error=True) for call in calls]
+    return [Message.tool(results)] if results else []
+
+
+def windows_of(some: Iterable[list[Message]]) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for messages in some:
+        for limit in BUDGETS:
+            budget, decisions, previous = Budget(limit), [], None
+            tally = MANAGER.tally([], budget)
+            for end, message in enumerate(messages, start=1):
+                tally.add(message)
+                try:
+                    window = MANAGER.window(tally, budget, decisions=decisions, previous=previous)
+                except ContextOverflow:
+                    assert least(messages[:end], limit) > limit
+                    seen["overflow"] += 1
+                    continue
+                decisions, previous = [*decisions, *window.decisions], window
+                check_window(window, MANAGER, budget)
+                seen["cut" if window.view.cut else "hidden" if window.view.hidden else "whole"] += 1
+    return seen
+
+
+@pytest.mark.req("C1", "C5", "C6", "A8")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_prefix_of_a_real_conversation_fits_and_validates(chunk: int) -> None:
+    seen = windows_of(real(chunk))
+    print(dict(seen))
+    assert seen["whole"] > 0
+    assert seen["cut"] > 0
+
+
+@pytest.mark.req("C1", "C5", "C6", "A8")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_prefix_of_a_generated_conversation_fits_and_validates(chunk: int) -> None:
+    seen = windows_of(generated(chunk))
+    print(dict(seen))
+    assert seen["cut"] > 0

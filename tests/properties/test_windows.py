@@ -1,0 +1,171 @@
+"""Any log, any budget, any chain of cuts: the window fits, validates, and loses nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from window_checks import as_bytes, check_against_input, check_replay, check_window
+
+from holdfast import Message
+from holdfast.context import collect, rounds
+from holdfast.context import window as windows
+from holdfast.context.budget import Budget
+from holdfast.context.manager import StateManager
+from holdfast.context.policy import Policy
+from holdfast.context.tally import Tally
+from holdfast.decision import Cut, Decision, Summary
+from holdfast.errors import ContextOverflow, HoldfastError
+from holdfast.testing import conversations
+
+MANAGER = StateManager()
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+seeds = st.integers(0, 2**32 - 1)
+budgets = st.integers(60, 6_000)
+kinds = st.sampled_from([conversations.valid, conversations.broken])
+
+
+def check_overflow(overflow: ContextOverflow, limit: int) -> None:
+    assert overflow.head + overflow.question + overflow.last > overflow.limit == limit
+
+
+def one_window(kind: Callable[[int], list[Message]], seed: int, size: int) -> None:
+    messages, budget = kind(seed), Budget(size)
+    before = as_bytes(messages)
+    try:
+        window = MANAGER.window(messages, budget)
+    except ContextOverflow as overflow:
+        check_overflow(overflow, size)
+        return
+    check_window(window, MANAGER, budget)
+    check_against_input(window, messages)
+    check_replay(window, MANAGER, messages, budget, ())
+    assert as_bytes(messages) == before
+
+
+@pytest.mark.req("C1", "C3", "C6", "C7", "C9", "D1")
+@settings(QUICK, max_examples=1_500)
+@given(kind=kinds, seed=seeds, size=budgets)
+def test_any_window_fits_validates_and_can_be_replayed(
+    kind: Callable[[int], list[Message]], seed: int, size: int
+) -> None:
+    one_window(kind, seed, size)
+
+
+def long_log(rng: Random, parts: int) -> list[Message]:
+    """Give one log made of several conversations, sound and broken, their ids colliding as they may."""
+    log: list[Message] = []
+    for _ in range(parts):
+        kind = rng.choice([conversations.valid, conversations.valid, conversations.broken])
+        log += [message for message in kind(rng.randrange(2**32)) if message.role != "system" or not log]
+    return log
+
+
+def one_chain(seed: int, size: int, policy: Policy) -> int:
+    """Grow a log message by message, record most decisions, lose some, swap summaries; count the cuts."""
+    rng, manager, budget = Random(seed), StateManager(policy=policy), Budget(size)
+    log = long_log(rng, parts=12)
+    tally, decisions, previous, cuts = manager.tally([], budget), list[Decision](), None, 0
+    for end, message in enumerate(log, start=1):
+        tally.add(message)
+        if rng.random() < 0.5:
+            continue
+        try:
+            window = manager.window(tally, budget, decisions=decisions, previous=previous)
+        except ContextOverflow as overflow:
+            check_overflow(overflow, size)
+            continue
+        pure = manager.window(log[:end], budget, decisions=decisions)
+        assert as_bytes(pure.messages) == as_bytes(window.messages)
+        assert (pure.decisions, pure.tokens) == (window.decisions, window.tokens)
+        if window.decisions or rng.random() < 0.1:
+            check_window(window, manager, budget)
+            check_against_input(window, log[:end])
+        previous = window
+        if rng.random() < 0.1:
+            continue  # the process died before it wrote the decisions down
+        cuts += sum(isinstance(decision, Cut) for decision in window.decisions)
+        decisions += window.decisions
+        if window.view.cut and rng.random() < 0.05:
+            decisions.append(Summary(cut=window.view.cut.id, text="The user and the agent worked on a job."))
+    return cuts
+
+
+@pytest.mark.req("C7", "C8", "D3", "B1")
+@settings(QUICK, max_examples=60)
+@given(
+    seed=seeds, size=st.sampled_from([400, 700, 1_000, 1_500, 3_000]), low=st.sampled_from([0.4, 0.6, 0.9])
+)
+def test_chains_of_cuts_stay_sound_and_pure_and_incremental_windows_are_equal(
+    seed: int, size: int, low: float
+) -> None:
+    one_chain(seed, size, Policy(low_water=low))
+
+
+def test_the_chains_really_cut_five_times_and_more() -> None:
+    assert [one_chain(seed, 700, Policy()) >= 5 for seed in range(4)] == [True] * 4
+
+
+# Planted bugs: the checks above are worth something only if they catch these.
+
+
+def caught() -> bool:
+    """Tell whether the checks fail on at least one of a few conversations."""
+    for seed in range(60):
+        for size in (200, 500, 1_200):
+            try:
+                one_window(conversations.valid, seed, size)
+            except (AssertionError, HoldfastError):
+                return True
+    return False
+
+
+def test_without_a_planted_bug_nothing_is_caught() -> None:
+    assert not caught()
+
+
+def test_a_cut_at_a_raw_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = collect.plan
+
+    def raw(tally: Tally, *args: Any) -> collect.Plan:
+        found = plan(tally, *args)
+        return msgspec.structs.replace(found, kept=min(found.kept + 1, tally.end - 1), pinned=())
+
+    monkeypatch.setattr("holdfast.context.manager.plan", raw)
+    assert caught()
+
+
+def test_a_summary_that_is_not_counted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.context.manager.message_cost", lambda *_: type("Count", (), {"tokens": 0}))
+    assert caught()
+
+
+def test_a_repair_with_random_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "derived", lambda *_: secrets.token_hex(8))
+    for seed in range(60):
+        try:
+            one_window(conversations.broken, seed, 1_200)
+        except (AssertionError, HoldfastError):
+            return
+    pytest.fail("random ids went unnoticed")
+
+
+def test_a_window_that_keeps_a_stale_prefix_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows.Window, "grows_into", lambda self, other: self.tally is other.tally)
+    assert any(breaks(seed) for seed in range(6))
+
+
+def breaks(seed: int) -> bool:
+    """Tell whether a chain fails its checks."""
+    try:
+        one_chain(seed, 700, Policy())
+    except (AssertionError, HoldfastError):
+        return True
+    return False

@@ -1,0 +1,60 @@
+"""What every window must be, whatever the conversation: one function that the window tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast import codec, formats
+from holdfast.context.budget import Budget
+from holdfast.context.manager import StateManager
+from holdfast.context.window import Window
+from holdfast.decision import Decision
+from holdfast.message import Message
+
+FORMATS = [formats.get(name) for name in formats.names()]
+
+
+def as_bytes(messages: Sequence[Message]) -> bytes:
+    return codec.dump(messages)
+
+
+def check_window(window: Window, manager: StateManager, budget: Budget) -> None:
+    """Assert that a window fits, is counted rightly, and is what every provider takes."""
+    assert window.tokens <= budget.limit
+    assert manager.count(window.messages).tokens == window.tokens
+    if all(message.role == "system" for message in window.messages):
+        return  # nobody has spoken yet: there is nothing to send
+    last = window.messages[-1].role
+    for format in FORMATS:
+        violations = format.validate(format.render(window.messages), request=last in ("user", "tool"))
+        assert violations == [], f"{format.name}: {violations[0]}"
+
+
+def check_against_input(window: Window, messages: Sequence[Message]) -> None:
+    """Assert that the prompt stays, the hard lock holds, and one summary stands for what left."""
+    ids = {message.id for message in window.messages}
+    prompt = messages[: next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))]
+    assert {message.id for message in prompt} <= ids
+    summaries = [message for message in window.messages if message.kind == "summary"]
+    if window.view.cut is None:
+        assert summaries == []
+        return
+    assert len(summaries) == (1 if window.view.summary else 0)
+    first = window.messages.index(summaries[0]) if summaries else 0
+    assert all(message.role == "system" for message in window.messages[:first])
+
+
+def check_replay(
+    window: Window,
+    manager: StateManager,
+    messages: Sequence[Message],
+    budget: Budget,
+    decisions: Sequence[Decision],
+) -> None:
+    """Assert that the same input gives the same bytes, and that recorded decisions give them again."""
+    again = manager.window(messages, budget, decisions=decisions)
+    assert as_bytes(again.messages) == as_bytes(window.messages)
+    assert again.decisions == window.decisions
+    replayed = manager.window(messages, budget, decisions=[*decisions, *window.decisions])
+    assert as_bytes(replayed.messages) == as_bytes(window.messages)
+    assert replayed.decisions == ()
