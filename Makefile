@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench clean
+.PHONY: help run test check bench faults clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## see it work: count, validate and convert a bundled conversation
+run: $(STAMP) ## see it work: count, validate, fit and convert a bundled conversation
 	@$(BIN)/holdfast demo
 
 test: $(STAMP) check ## everything: lint, types, and all tests
@@ -32,6 +32,9 @@ check: $(STAMP) ## lint, types, layers and public names
 
 bench: $(STAMP) ## measure, beside peers and raw limits in the same run
 	@$(BIN)/python -m bench
+
+faults: $(STAMP) ## the same properties over many times the examples
+	@HOLDFAST_THOROUGH=10 $(BIN)/pytest --hypothesis-show-statistics tests/properties/test_windows.py
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

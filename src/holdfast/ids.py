@@ -57,9 +57,13 @@ class _Ticks:
                 self._counter += 1 + secrets.randbits(8)
             return self._millisecond, self._counter
 
+    def unlock(self) -> None:
+        """Take a new lock in the child of a fork, where one that a thread held would stay held."""
+        self._lock = threading.Lock()
+
 
 _ticks = _Ticks()
-os.register_at_fork(after_in_child=_ticks.__init__)  # a lock that another thread held stays held in a child
+os.register_at_fork(after_in_child=_ticks.unlock)
 
 
 def _uuid7() -> UUID:

@@ -28,8 +28,25 @@ __all__ = ["Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult"]
 Role = Literal["system", "user", "assistant", "tool"]
 SystemKind = Literal["prompt", "bootstrap", "summary", "foreign"]
 
-_ROLES = get_args(Role)
 _KINDS = get_args(SystemKind)
+
+_RULES = {
+    "user": "a user message has content, nothing else",
+    "assistant": "an assistant message has content, tool_calls or both, nothing else",
+    "tool": "a tool message has tool_results, nothing else",
+    "system": "a system message has content and a kind, nothing else",
+}
+_SHAPES = frozenset(
+    [
+        # role, content, tool_calls, tool_results, kind
+        ("user", True, False, False, None),
+        ("assistant", True, False, False, None),
+        ("assistant", True, True, False, None),
+        ("assistant", False, True, False, None),
+        ("tool", False, False, True, None),
+        *(("system", True, False, False, kind) for kind in _KINDS),
+    ]
+)
 
 
 class ToolCallRequest(Value, frozen=True, kw_only=True):
@@ -59,7 +76,9 @@ class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
         if not self.tool_call_id:
             raise InvalidMessage("a tool result needs the id of its call")
         if type(self.is_error) is not bool:
-            raise InvalidMessage(f"is_error is true or false, not {type(self.is_error).__name__}")
+            raise InvalidMessage(
+                f"expected true or false, got {type(self.is_error).__name__}", path="is_error"
+            )
         force_setattr(self, "result", reader.plain(self.result, at="result"))
 
 
@@ -78,16 +97,20 @@ class Message(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.extra is not UNSET:
             settle_extra(self)
-        if not (type(self.id) is type(self.timestamp) is type(self.role) is str and self.id.isascii()):
-            settle(self, "id", "timestamp", "role")
-        if not (type(self.content) is str and self.content.isascii()):
+        if not (type(self.id) is str and self.id.isascii()):
+            settle(self, "id")
+        if not (type(self.timestamp) is str and type(self.role) is str):
+            settle(self, "timestamp", "role")
+        if self.content is not None and not (type(self.content) is str and self.content.isascii()):
             _settle_content(self)
-        if type(self.tool_calls) is not tuple:
-            _settle_sequence(self, "tool_calls")
-        if type(self.tool_results) is not tuple:
-            _settle_sequence(self, "tool_results")
-        if fault := _field_fault(self) or _role_fault(self):
-            raise InvalidMessage(f"message {self.id or '(no id)'!s:.80}: {fault}")
+        if self.tool_calls != ():
+            _settle_items(self, "tool_calls", ToolCallRequest)
+        if self.tool_results != ():
+            _settle_items(self, "tool_results", ToolCallResult)
+        if self.kind is not None:
+            settle(self, "kind")
+        if fault := _fault(self):
+            raise InvalidMessage(f"message {self.id or '(no id)':.80}: {fault}")
 
     @classmethod
     def user(
@@ -107,14 +130,19 @@ class Message(Value, frozen=True, kw_only=True):
     ) -> Message:
         """Answer as the assistant, with text, tool calls or both."""
         said = None if content is None else _content(content)
-        return cls(**_stamp(id, timestamp), role="assistant", content=said, tool_calls=tuple(tool_calls))
+        return cls(
+            **_stamp(id, timestamp),
+            role="assistant",
+            content=said,
+            tool_calls=_items(tool_calls, "tool_calls"),
+        )
 
     @classmethod
     def tool(
         cls, tool_results: Iterable[ToolCallResult], *, id: str | None = None, timestamp: str | None = None
     ) -> Message:
         """Answer one or more tool calls."""
-        return cls(**_stamp(id, timestamp), role="tool", tool_results=tuple(tool_results))
+        return cls(**_stamp(id, timestamp), role="tool", tool_results=_items(tool_results, "tool_results"))
 
     @classmethod
     def system(
@@ -157,74 +185,64 @@ def _stamp(id: str | None, timestamp: str | None) -> dict[str, Any]:
     }
 
 
-def _sequence(items: Any, of: str) -> tuple[Any, ...]:
+def _content(content: str | Iterable[Part]) -> Content:
+    return content if isinstance(content, str) else _items(content, "content")
+
+
+def _items(items: Iterable[Any], field: str) -> tuple[Any, ...]:
     if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
-        raise InvalidMessage(f"{of}, not {type(items).__name__}")
+        raise InvalidMessage(f"expected a sequence, got {type(items).__name__}", path=field)
     return tuple(items)
 
 
-def _content(content: str | Iterable[Part]) -> Content:
-    return content if isinstance(content, str) else _sequence(content, "content is text or parts")
-
-
-def _calls(calls: Iterable[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
-    return _sequence(calls, "tool_calls is a sequence of ToolCallRequest")
-
 def _settle_content(message: Message) -> None:
-    """Make text plain, a list of parts a tuple, and an empty one absent."""
     if isinstance(message.content, str):
         settle(message, "content")
-    elif message.content is not None:
-        _settle_sequence(message, "content")
-        if not message.content:
-            force_setattr(message, "content", None)
+        return
+    _settle_items(message, "content", Part)
+    if not message.content:
+        force_setattr(message, "content", None)
 
 
-def _settle_sequence(message: Message, field: str) -> None:
-    """Take a list for a tuple, and nothing for an empty one."""
+def _settle_items(message: Message, field: str, kind: Any) -> None:
+    """Hold a field to a tuple of such values; a list will do, and nothing stands for an empty one."""
     items = getattr(message, field)
-    if not (items is None or isinstance(items, list | tuple)):
-        raise InvalidMessage(f"expected a list or tuple, got {type(items).__name__}", path=field)
-    force_setattr(message, field, tuple(items or ()))
+    if type(items) is not tuple:
+        items = () if items is None else _items(items, field)
+        force_setattr(message, field, items)
+    for index, item in enumerate(items):
+        if not isinstance(item, kind):
+            raise InvalidMessage(
+                f"a value of type {type(item).__name__} cannot stand here", path=f"{field}[{index}]"
+            )
 
 
-def _field_fault(message: Message) -> str | None:
-    """Name what is wrong with the fields of a message, whatever its role."""
+def _fault(message: Message) -> str | None:
+    """Name what is wrong with a message, if anything is."""
     if not message.id:
         return "it needs an id"
     if not ids.is_timestamp(message.timestamp):
         return f"timestamp {message.timestamp!r:.40} is not ISO-8601 in UTC with a final Z"
-    if type(message.content) is tuple and not _all(message.content, Part):
-        return "content is text or a sequence of parts"
-    if message.tool_calls and not _all(message.tool_calls, ToolCallRequest):
-        return "tool_calls is a sequence of ToolCallRequest"
-    if message.tool_results and not _all(message.tool_results, ToolCallResult):
-        return "tool_results is a sequence of ToolCallResult"
-    if message.native is not None and type(message.native) is not Native:
-        return f"native is a Native, not {type(message.native).__name__}"
-    return None
+    if not (message.native is None or type(message.native) is Native):
+        return f"native is a Native, not a {type(message.native).__name__}"
+    calls = message.tool_calls
+    if len(calls) > 1 and len({call.id for call in calls}) < len(calls):
+        return "two of its tool calls have the same id"
+    shape = (
+        message.role,
+        message.content is not None,
+        message.tool_calls != (),
+        message.tool_results != (),
+        message.kind,
+    )
+    return None if shape in _SHAPES else _contradiction(message)
 
 
-def _all(items: tuple[Any, ...], kind: Any) -> bool:
-    return all(isinstance(item, kind) for item in items)
-
-
-def _role_fault(message: Message) -> str | None:
-    """Name what a message has that its role does not allow, or lacks that its role needs."""
-    role, content, kind = message.role, message.content, message.kind
-    if role not in _ROLES:
-        return f"no role is called {role!r:.40}"
-    if message.tool_calls and role != "assistant":
-        return f"only the assistant makes tool calls, not {role}"
-    if message.tool_results and role != "tool":
-        return f"only a tool message holds tool_results, not {role}"
-    if kind is None if role == "system" else kind is not None:
-        return "a system message needs a kind, and only a system message has one"
-    if kind is not None and kind not in _KINDS:
-        return f"no kind of system message is called {kind!r:.40}"
-    if role == "tool":
-        alone = message.tool_results and content is None
-        return None if alone else "a tool message has tool_results, nothing else"
-    if content is not None or (role == "assistant" and message.tool_calls):
-        return None
-    return f"{role} message needs content"
+def _contradiction(message: Message) -> str:
+    if message.role not in _RULES:
+        return f"no role is called {message.role!r:.40}"
+    if message.kind not in (None, *_KINDS):
+        return f"no kind of system message is called {message.kind!r:.40}"
+    fields = ("content", "tool_calls", "tool_results", "kind")
+    held = [name for name in fields if getattr(message, name) not in (None, ())]
+    return f"{_RULES[message.role]}; this one has {' and '.join(held) or 'nothing'}"

@@ -22,11 +22,15 @@ class Edit(Value, frozen=True):
 
     def __post_init__(self) -> None:
         settle(self)
-        if type(self.at) is not tuple or not all(isinstance(step, str | int) for step in self.at):
+        if type(self.at) is not tuple or not all(map(_is_step, self.at)):
             raise InvalidMessage("the path of an edit is a tuple of keys and positions", path="at")
         force_setattr(self, "at", tuple(reader.plain(self.at, at="at")))
         if self.to is not UNSET:
             force_setattr(self, "to", reader.plain(self.to, at="to"))
+
+
+def _is_step(step: object) -> bool:
+    return isinstance(step, str | int) and not isinstance(step, bool)
 
 
 class Native(Value, frozen=True, kw_only=True):
@@ -48,6 +52,6 @@ class Native(Value, frozen=True, kw_only=True):
         if type(self.edits) is not tuple or not all(isinstance(edit, Edit) for edit in self.edits):
             raise InvalidMessage("edits is a tuple of Edit", path="edits")
         if not (self.starts is None or isinstance(self.starts, bool)):
-            raise InvalidMessage(f"starts is true, false or nothing, not {type(self.starts).__name__}")
+            raise InvalidMessage(f"expected true or false, got {type(self.starts).__name__}", path="starts")
         if not (self.envelope is UNSET or self.envelope is None):
             settle_object(self, "envelope")

@@ -14,8 +14,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -47,13 +45,14 @@ MAX_DIGITS = 4_300
 """Of an integer: CPython, in its default setting, neither reads nor prints longer ones."""
 
 _TOO_LONG = 10**MAX_DIGITS
-_SHOWN = 40  # characters of a hostile key or number that an error repeats
+_SHOWN = 40  # characters of a hostile key or number, and steps of a path, that an error repeats
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^\[\]{}"]++', re.DOTALL)
-_LEVELS = {"[": 1, "{": 1, "]": -1, "}": -1}
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_NESTING = (dict, list)
+_COLLECTIONS = (dict, list, tuple, set, frozenset)
 
 _Path = tuple[Any, ...]  # (parent, step), innermost last; () is the root
 
@@ -69,12 +68,9 @@ def read(
     data: bytes | bytearray | memoryview | str, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
 ) -> Any:
     """Parse one JSON document strictly."""
-    text = _text(data, max_bytes)
-    if _deeper_than(max_depth, text):
-        raise TooLarge(f"nested deeper than {max_depth} levels")
-    faults: list[_Fault] = []
+    text, faults = _text(data, max_bytes), list[_Fault]()
     value = _parse(text.removeprefix("\ufeff"), faults)
-    if faults or (isinstance(data, str) and not _encodable(text)) or _SURROGATE_ESCAPE.search(text):
+    if faults or _may_hold_lone_surrogates(data, text) or _deeper_than(max_depth, value):
         check(value, max_depth=max_depth)
     return value
 
@@ -103,11 +99,17 @@ def plain(value: Any, *, at: str = "$") -> Any:
     if type(value) is str:
         check_text(value, at=at)
         return value
-    with suppress(Exception):  # whatever a foreign type does when it is written: the walk names it
-        written = msgspec.json.encode(value)
-        copy = msgspec.json.decode(written)
-        if copy == value and written.count(b"[") + written.count(b"{") <= MAX_VALUE_DEPTH:
-            return copy
+    try:
+        written = _encode(value)
+        copy = _decode(written)
+        same = copy == value
+    except Exception:  # whatever a foreign type does when it is written: the walk names it
+        same = False
+    if same and (
+        written.count(b"[") + written.count(b"{") <= MAX_VALUE_DEPTH
+        or not _deeper_than(MAX_VALUE_DEPTH, copy)
+    ):
+        return copy
     check(value, max_depth=MAX_VALUE_DEPTH, at=at)
     return _plain(value)
 
@@ -179,12 +181,18 @@ def _parse(text: str, faults: list[_Fault]) -> Any:
         raise TooLarge("nested deeper than this interpreter can read") from None
 
 
-def _deeper_than(limit: int, text: str) -> bool:
-    """Measure the nesting before anything recurses into it; what is cut off in a string counts as one."""
-    if text.count("[") + text.count("{") <= limit:
-        return False
-    brackets = _NOT_STRUCTURE.sub("", text)
-    return max(accumulate(map(_LEVELS.__getitem__, brackets)), default=0) > limit
+def _may_hold_lone_surrogates(data: object, text: str) -> bool:
+    return (data is text and not _encodable(text)) or _SURROGATE_ESCAPE.search(text) is not None
+
+
+def _deeper_than(limit: int, value: Any) -> bool:
+    """Measure what was parsed level by level, without recursion."""
+    level = [value] if type(value) in _NESTING else []
+    while level and limit > 0:
+        children = (node.values() if type(node) is dict else node for node in level)
+        level = [item for items in children for item in items if type(item) in _NESTING]
+        limit -= 1
+    return bool(level)
 
 
 def _encodable(text: str) -> bool:
@@ -268,17 +276,20 @@ def _plain(value: Any) -> Any:
 
 def _clean(value: Any, levels: int) -> Any:
     if isinstance(value, str):
-        return str.__str__(value) if _encodable(value) else _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, dict | list | tuple | set | frozenset):
+        return str.__str__(value) if _encodable(value) else _without_lone_surrogates(value)
+    if isinstance(value, _COLLECTIONS):
         if not levels:
             raise TooLarge(f"tool output is nested deeper than {MAX_VALUE_DEPTH} levels")
         if isinstance(value, dict):
             return _clean_object(value, levels - 1)
-        return [_clean(item, levels - 1) for item in value]
-    if isinstance(value, bytes | bytearray):
-        return value.decode("utf-8", "replace")
+        items = [_clean(item, levels - 1) for item in value]
+        return sorted(items, key=json.dumps) if isinstance(value, set | frozenset) else items
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, int | float) and _fault_of(value):
+        return hex(value) if isinstance(value, int) else float.__repr__(value)
     if value is None or isinstance(value, int | float):
-        return _plain(value) if _fault_of(value) is None else _number_text(value)
+        return _plain(value)
     return _clean(_in_builtin_types(value), levels)
 
 
@@ -294,14 +305,15 @@ def _clean_object(value: dict[Any, Any], levels: int) -> dict[str, Any]:
     return result
 
 
-def _number_text(value: float) -> str:
-    return hex(value) if isinstance(value, int) else float.__repr__(value)
+def _without_lone_surrogates(text: str) -> str:
+    """Join halves that stand side by side, as a broken stream leaves them; any other is U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _in_builtin_types(value: Any) -> Any:
     """Give records as dicts, times as ISO-8601 and so on, and whatever else as its text."""
     try:
-        return msgspec.to_builtins(value, builtin_types=(bytes, bytearray), enc_hook=str)
+        return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview), enc_hook=str)
     except Exception:  # whatever a foreign class does when it is asked for its text
         return f"<{type(value).__name__}>"
 
@@ -319,4 +331,5 @@ def _spelled(path: _Path) -> str:
         else:
             name = len(step) <= _SHOWN and _IDENTIFIER.fullmatch(step)
             steps.append(f".{step}" if name else f"[{_shown(step)}]")
-    return "".join(reversed(steps))
+    steps.reverse()
+    return "".join(steps if len(steps) <= _SHOWN else [*steps[:12], "…", *steps[-4:]])

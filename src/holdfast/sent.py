@@ -1,9 +1,9 @@
 """What a model reads: values as the text that is sent.
 
 Arguments and structured results are compact JSON in the order in which they came; a result that
-is a list of content parts (the shape that MCP servers answer with) is sent as parts; media that
-a provider cannot take becomes a line that says what it was. Counting and rendering share these
-functions, so that what is counted is what is sent.
+is a list of content parts (in our names, or in those that MCP servers answer with) is sent as
+parts; media that a provider cannot take becomes a line that says what it was. Counting and
+rendering share these functions, so that what is counted is what is sent.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ __all__ = [
 SILENCE = "[empty]"
 """Stands for text that says nothing where a provider insists on some."""
 
+_MCP_NAMES = {"mimeType": "media_type"}
+_MCP_ASIDES = ("annotations", "_meta")
 _RESULT_PARTS = tuple[TextPart | ImagePart | FilePart, ...]
 
 
@@ -52,14 +54,10 @@ def result_text(result: Any) -> str:
 
 def result_parts(result: Any) -> tuple[TextPart | ImagePart | FilePart, ...] | None:
     """Give a result that is a non-empty list of content parts as parts, any other as None."""
-    if (
-        not isinstance(result, list | tuple)
-        or not result
-        or not all(_looks_like_part(item) for item in result)
-    ):
+    if not isinstance(result, list | tuple) or not result or not all(map(_looks_like_part, result)):
         return None
     try:
-        return msgspec.convert(result, _RESULT_PARTS)
+        return msgspec.convert([_in_our_names(item) for item in result], _RESULT_PARTS)
     except msgspec.ValidationError:
         return None
 
@@ -89,8 +87,16 @@ def _source(part: ImagePart | FilePart) -> str:
     if part.data is not None:
         digest = hashlib.sha256(part.data).hexdigest()[:16]
         return f"{part.media_type or 'application/octet-stream'}, {len(part.data)} bytes, sha256 {digest}"
-    return part.url or f"id {part.file_id}"
+    if part.url is None:
+        return f"id {part.file_id}"
+    return part.url.partition(",")[0] if part.url.startswith("data:") else part.url
 
 
 def _looks_like_part(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type") in ("text", "image", "file")
+    return isinstance(item, dict) and item.get("type") in ("text", "image", "audio", "file")
+
+
+def _in_our_names(item: dict[str, Any]) -> dict[str, Any]:
+    """Rename what MCP calls otherwise, and leave out what it says to the client alone."""
+    part = {_MCP_NAMES.get(key, key): value for key, value in item.items() if key not in _MCP_ASIDES}
+    return {**part, "type": "file"} if part["type"] == "audio" else part

@@ -7,6 +7,7 @@ as an equal one, and does not change when its maker changes what it was made fro
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -15,7 +16,7 @@ from msgspec.structs import force_setattr
 from . import reader
 from .errors import InvalidMessage
 
-__all__ = ["Extra", "Value", "settle", "settle_extra", "settle_object"]
+__all__ = ["Extra", "Value", "settle", "settle_extra", "settle_object", "wire_names"]
 
 
 class Extra(dict[str, Any]):
@@ -43,16 +44,26 @@ def settle(value: Value, *texts: str, optional: tuple[str, ...] = ()) -> None:
 
 def settle_extra(value: Value) -> None:
     """Own the unknown fields, none of which may pass for one that the value has."""
-    settle_object(value, "extra")
-    known = {*value.__struct_fields__, value.__struct_config__.tag_field} - {"extra"}
-    if taken := known & value.extra.keys():  # type: ignore[union-attr]
+    extra = _object(value.extra, at="extra")
+    if taken := extra.keys() & wire_names(type(value)):
         raise InvalidMessage(f"{min(taken)} is no extra field of {type(value).__name__}", path="extra")
-    force_setattr(value, "extra", Extra(value.extra) if value.extra else UNSET)  # type: ignore[arg-type]
+    force_setattr(value, "extra", Extra(extra) if extra else UNSET)
 
 
 def settle_object(value: Value, field: str) -> None:
     """Own a field that is a JSON object."""
-    given = getattr(value, field)
+    force_setattr(value, field, _object(getattr(value, field), at=field))
+
+
+@cache
+def wire_names(kind: type[Value]) -> frozenset[str]:
+    """Name the fields that a kind of value has on the wire."""
+    tag = kind.__struct_config__.tag_field
+    return frozenset({*kind.__struct_fields__, *([tag] if tag else [])} - {"extra"})
+
+
+def _object(given: object, *, at: str) -> dict[str, Any]:
     if not isinstance(given, dict):
-        raise InvalidMessage(f"expected a JSON object, got {type(given).__name__}", path=field)
-    force_setattr(value, field, reader.plain(given, at=field))
+        raise InvalidMessage(f"expected a JSON object, got {type(given).__name__}", path=at)
+    plain: dict[str, Any] = reader.plain(given, at=at)
+    return plain

@@ -10,6 +10,7 @@ import pytest
 from cli_program import broken, conversation, holdfast, jsonl
 
 from holdfast import formats
+from holdfast.formats.jsonl import read_jsonl
 
 pytestmark = pytest.mark.req("P3")
 
@@ -196,3 +197,41 @@ def test_a_broken_conversation_never_ends_in_a_traceback(name: str) -> None:
     code, _, err = holdfast("convert", "--from", "openai-chat", "--to", name, stdin=broken(id="b"))
     assert code in (0, 1)
     assert all(line.startswith("holdfast: stdin: ") for line in err.splitlines())
+
+
+def test_markdown_is_for_people() -> None:
+    code, out, err = holdfast("convert", "--from", "openai-chat", "--to", "markdown", stdin=conversation())
+    assert (code, err) == (0, "")
+    assert out.startswith("## system (foreign)\n\nYou help.\n\n## user\n\nWhat is here?\n")
+    assert "**result of** `ls`\n\n```\nnotes.txt\n```\n" in out
+    assert out.endswith("A file: notes.txt.\n")
+
+
+def test_many_conversations_in_markdown_have_a_title_each() -> None:
+    lines = jsonl(conversation(id="a"), conversation(id="b"))
+    _, out, _ = holdfast("convert", "--from", "openai-chat", "--to", "markdown", stdin=lines)
+    assert [line for line in out.splitlines() if line.startswith("# ")] == ["# line 1 (a)", "# line 2 (b)"]
+
+
+def test_markdown_spells_out_what_a_terminal_would_act_on() -> None:
+    document = [{"role": "user", "content": "\x1b[31mred\x1b[0m\ta\rb \u202e"}]
+    _, out, _ = holdfast("convert", "--from", "openai-chat", "--to", "markdown", stdin=document)
+    assert out == "## user\n\n\\x1b[31mred\\x1b[0m\ta\\rb \\u202e\n"
+
+
+def test_jsonl_holds_the_messages_of_one_conversation() -> None:
+    code, out, _ = holdfast("convert", "--from", "openai-chat", "--to", "jsonl", stdin=conversation(id="a"))
+    assert code == 0
+    chat = formats.get("openai-chat")
+    assert chat.render(list(read_jsonl(out.splitlines()))) == conversation(id="a")
+    lines = jsonl(conversation(), conversation())
+    code, out, err = holdfast("convert", "--from", "openai-chat", "--to", "jsonl", stdin=lines)
+    assert (code, out) == (2, "")
+    assert err.startswith("holdfast: stdin line 1: jsonl holds one conversation")
+
+
+@pytest.mark.parametrize("name", ["markdown", "jsonl"])
+def test_a_transcript_is_nothing_to_convert_from(name: str) -> None:
+    code, _, err = holdfast("convert", "--from", name, "--to", "gemini", stdin=conversation())
+    assert code == 2
+    assert name in err

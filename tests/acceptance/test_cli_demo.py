@@ -32,7 +32,8 @@ def test_the_demo_shows_every_command_at_work() -> None:
     commands = shown_commands(out)
     good, broken = (os.path.relpath(ROOT / name) for name in ("demo.json", "demo_broken.json"))
     assert commands[:3] == [["count", good], ["validate", good], ["validate", broken]]
-    assert [command[4] for command in commands[3:]] == [n for n in formats.names() if n != "openai-chat"]
+    assert commands[3] == ["fit", "--budget", "800", good]
+    assert [command[4] for command in commands[4:]] == [n for n in formats.names() if n != "openai-chat"]
     assert "\x1b" not in out
 
 
@@ -43,7 +44,8 @@ def test_what_the_demo_shows_is_what_the_commands_print() -> None:
         question, command, *shown = *block.replace(" \\\n", "").splitlines(), ""
         if command.startswith("$ "):
             (arguments,) = shown_commands(command)
-            printed = " ".join(holdfast(*arguments).out.split())
+            outcome = holdfast(*arguments)
+            printed = " ".join(f"{outcome.out} {outcome.err}".split())
             seen = [line.rstrip("…").strip() for line in shown if not line.startswith(("…", "(exit code"))]
             assert question.startswith("# ")
             assert seen
@@ -54,8 +56,17 @@ def test_what_the_demo_shows_is_what_the_commands_print() -> None:
 def test_the_demo_fits_eighty_columns_and_ends_with_what_to_try_next() -> None:
     lines = holdfast("demo").out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-4] == "What to try next:"
-    assert all(line.startswith("holdfast ") for line in lines[-3:])
+    assert lines[-5] == "What to try next:"
+    assert all(line.startswith("holdfast ") for line in lines[-4:])
+
+
+@pytest.mark.req("P4")
+@pytest.mark.usefixtures("here")
+def test_the_demo_shows_what_fitting_leaves_and_what_it_tells() -> None:
+    blocks = holdfast("demo").out.split("\n\n")
+    shown = " ".join(next(block for block in blocks if "$ holdfast fit" in block).split())
+    assert "[Memory Summary] Previous conversation context: 8 earlier messages (1 turn) left out." in shown
+    assert "2,306 tokens are now 758 of 800" in shown
 
 
 def test_the_demo_works_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

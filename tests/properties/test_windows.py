@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from random import Random
@@ -25,6 +26,7 @@ from holdfast.errors import ContextOverflow, HoldfastError
 from holdfast.testing import conversations
 
 MANAGER = StateManager()
+THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))  # `make faults` asks for many times the examples
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 seeds = st.integers(0, 2**32 - 1)
@@ -51,7 +53,7 @@ def one_window(kind: Callable[[int], list[Message]], seed: int, size: int) -> No
 
 
 @pytest.mark.req("C1", "C3", "C6", "C7", "C9", "D1")
-@settings(QUICK, max_examples=1_500)
+@settings(QUICK, max_examples=1_500 * THOROUGH)
 @given(kind=kinds, seed=seeds, size=budgets)
 def test_any_window_fits_validates_and_can_be_replayed(
     kind: Callable[[int], list[Message]], seed: int, size: int
@@ -99,7 +101,7 @@ def one_chain(seed: int, size: int, policy: Policy) -> int:
 
 
 @pytest.mark.req("C7", "C8", "D3", "B1")
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=60 * THOROUGH)
 @given(
     seed=seeds, size=st.sampled_from([400, 700, 1_000, 1_500, 3_000]), low=st.sampled_from([0.4, 0.6, 0.9])
 )

@@ -25,6 +25,7 @@ COMMANDS = {
     "count": "Count the tokens of conversations.",
     "validate": "Say what a provider would reject.",
     "convert": "Rewrite conversations for another provider.",
+    "fit": "Make conversations fit a budget, and keep them valid.",
     "demo": "Watch the commands at work on a bundled conversation.",
 }
 """Every command, in the order of the help, with its summary."""

@@ -1,4 +1,4 @@
-"""``holdfast convert``: the same conversations, in the format of another provider."""
+"""``holdfast convert``: the same conversations, in the format of another provider, or as a transcript."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ from .. import formats
 from ..formats.port import Format
 from . import destination, document, options, screen
 from .conversations import Conversation, walk
+from .transcripts import TRANSCRIPTS, Transcript
 from .validate import described
 
 __all__ = ["command"]
 
 
+def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | Transcript:
+    return TRANSCRIPTS.get(name) or formats.get(name)
+
+
 @click.command("convert", epilog=options.EPILOG)
 @options.file
 @options.format_option("--from", "source", "Provider format of the input.", required=True)
-@options.format_option("--to", "target", "Provider format of the output.", required=True)
+@click.option(
+    "--to",
+    "target",
+    metavar="NAME",
+    required=True,
+    callback=_found,
+    help="Provider format of the output; or markdown, for people; or jsonl, a message a line.",
+)
 @click.option("--output", metavar="FILE", help="Write to this file, which appears complete or not at all.")
 @click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
 @click.option("--quiet", is_flag=True, help="Do not tell what had to be left out.")
@@ -26,13 +38,13 @@ __all__ = ["command"]
 def command(
     file: str | None,
     source: Format,
-    target: Format,
+    target: Format | Transcript,
     output: str | None,
     force: bool,
     quiet: bool,
     keep_going: bool,
 ) -> int:
-    """Rewrite conversations, tool calls and definitions for another provider.
+    """Rewrite conversations, tool calls and definitions for another provider, or for people.
 
     FILE is a JSON document (a list of messages, or an object that holds one) or JSONL with a
     conversation a line; nothing or - is standard input. The output has the same shape: an
@@ -44,11 +56,16 @@ def command(
     Example:
       holdfast convert --from openai-chat --to anthropic messages.json
       holdfast convert --from anthropic --to gemini --output out.jsonl in.jsonl
+      holdfast convert --from openai-chat --to markdown messages.json
 
     The output is JSON as the provider takes it; there is nothing more that --json could give.
     """
     with destination.opened(output, force=force) as write:
-        conversion = _Conversion(source, target, quiet, write)
+        conversion = (
+            _Conversion(source, target, quiet, write)
+            if isinstance(target, Format)
+            else _Transcription(source, target, write)
+        )
         result = walk(file, conversion.convert, keep_going=keep_going)
     if result.bad:
         return 2
@@ -83,3 +100,17 @@ class _Conversion:
             screen.say(
                 f"{conversation.where}: {self.target.name} would reject the result: {described(violation)}"
             )
+
+
+@dataclass
+class _Transcription:
+    """Conversations, written as no provider takes them, so that none rejects them."""
+
+    source: Format
+    transcript: Transcript
+    write: destination.Write
+    rejected: int = 0
+
+    def convert(self, conversation: Conversation) -> None:
+        """Write one conversation."""
+        self.write(self.transcript(conversation, self.source.parse(conversation.payload)))

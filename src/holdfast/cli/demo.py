@@ -23,18 +23,22 @@ __all__ = ["command"]
 
 SOURCE = "openai-chat"
 LANDMARK = "jobs/nightly_export.py"  # an argument of the first call, which each provider writes its own way
+SUMMARY = "[Memory Summary]"
+SMALL_BUDGET = 800  # about a third of the conversation
+REMARK = "holdfast: "
 MAX_LINES = 9
 MAX_COLUMNS = 80
 
 NEXT = """\
-holdfast validate FILE          your own conversations: one document, or JSONL
-holdfast convert --help         from any of the five providers to any other
-holdfast count --json FILE      the same numbers, for your scripts"""
+holdfast validate FILE           your own conversations: one document, or JSONL
+holdfast fit --budget 8000 FILE  as much of them as a budget takes, still valid
+holdfast convert --help          from any of the five providers to any other
+holdfast count --json FILE       the same numbers, for your scripts"""
 
 
 @click.command("demo", epilog=options.EXIT_CODES)
 def command() -> int:
-    """Watch the commands at work: count, validate and convert a bundled conversation.
+    """Watch the commands at work: count, validate, fit and convert a bundled conversation.
 
     It needs no input, no key and no network, and changes nothing. Each command line that it shows
     can be typed as it stands.
@@ -50,6 +54,12 @@ def command() -> int:
         _step("What does it cost?", 0, "count", good),
         _step("Would the provider take it?", 0, "validate", good),
         _step("And after a careless cut?", 1, "validate", broken),
+        _step(
+            f"Make it fit {SMALL_BUDGET} tokens, and stay valid:",
+            0,
+            *("fit", "--budget", str(SMALL_BUDGET), good),
+            landmark=SUMMARY,
+        ),
     ]
     for name in formats.names():
         if name != SOURCE:
@@ -62,12 +72,15 @@ def command() -> int:
     return 0 if all(as_expected) else 1
 
 
-def _step(question: str, expected: int, *arguments: str) -> bool:
+def _step(question: str, expected: int, *arguments: str, landmark: str = LANDMARK) -> bool:
     """Run one command line and show it; tell whether it ended as it should."""
     output, code = _ran(arguments)
     _tell(f"# {question}", dim=True)
     _tell(_command_line(arguments), bold=True)
-    for line in _shortened(output.splitlines()):
+    lines = output.splitlines()
+    remarks = [line for line in lines if line.startswith(REMARK)]
+    results = [line for line in lines if not line.startswith(REMARK)]
+    for line in (*_shortened(results, landmark), *_wrapped(remarks)):
         screen.show(line)
     if code:
         _tell(f"(exit code {code})", dim=True)
@@ -94,16 +107,24 @@ def _ran(arguments: tuple[str, ...]) -> tuple[str, int]:
         return caught.getvalue().decode(), code
 
 
-def _shortened(lines: list[str]) -> list[str]:
+def _shortened(lines: list[str], landmark: str) -> list[str]:
     """Give what fits on the screen: all of it, or an excerpt around the landmark."""
     if len(lines) <= MAX_LINES:
-        return [part for line in lines for part in wrap(line, MAX_COLUMNS, subsequent_indent="    ")]
-    seen = next((index for index, line in enumerate(lines) if LANDMARK in line), 0)
+        return _wrapped(lines)
+    seen = next((index for index, line in enumerate(lines) if landmark in line), 0)
     start = max(0, seen - MAX_LINES // 2 - 1)
     kept = lines[start : start + MAX_LINES]
-    narrow = [line if len(line) <= MAX_COLUMNS else f"{line[: MAX_COLUMNS - 1]}…" for line in kept]
+    narrow = [part for line in kept for part in (_wrapped([line]) if landmark in line else _cut(line))]
     before, after = (screen.counted(n, "line") for n in (start, len(lines) - start - len(kept)))
     return [f"… {before}", *narrow, f"… {after}"]
+
+
+def _cut(line: str) -> list[str]:
+    return [line if len(line) <= MAX_COLUMNS else f"{line[: MAX_COLUMNS - 1]}…"]
+
+
+def _wrapped(lines: list[str]) -> list[str]:
+    return [part for line in lines for part in wrap(line, MAX_COLUMNS, subsequent_indent="    ")]
 
 
 def _bundled(name: str) -> str:

@@ -9,6 +9,7 @@ where it falls inside a turn, the question that opened the turn is pinned.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -86,7 +87,7 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
     if _mostly_out_of_reach(tally, view, room):
         return None
     new = _worth_hiding(tally, view.kept, locks.turns) - view.hidden
-    gain = sum(tally.mask(index)[1] for index in new)
+    gain = sum(tally.saved(index) for index in new)
     shown = tally.total(view.kept) + sum(tally.cost(index) for index in view.pinned) - view.saved - gain
     most = room.limit * (1 - policy.mask_gain) - room.head - (room.cap if view.cut else 0)
     if gain < policy.mask_gain * room.limit or shown > most:
@@ -97,18 +98,18 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
 
 def _mostly_out_of_reach(tally: Tally, view: View, room: Room) -> bool:
     """Tell, without counting it, that more lies before the limit's reach than behind it."""
-    reach = next((start for start in tally.group_starts() if tally.exceeds(start, room.limit)), view.kept)
+    reach = tally.reach(room.limit)
     return reach - view.kept > tally.end - reach
 
 
 def _worth_hiding(tally: Tally, start: int, end: int) -> frozenset[int]:
     end = min(end, len(tally.items))
     tools = (index for index in range(start, end) if tally.items[index].role == "tool")
-    return frozenset(index for index in tools if tally.mask(index)[1] >= WORTH_HIDING)
+    return frozenset(index for index in tools if tally.saved(index) >= WORTH_HIDING)
 
 
 def _evict(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan:
-    """Keep the newest turns that fit below the low-water mark, old output in them hidden."""
+    """Keep the newest turns that fit below the low-water mark."""
     left = room.within(policy.low_water) - _cost(tally, locks.turns, room)
     kept = locks.turns
     for start, cost in _turns_before(tally, view, locks.turns):
@@ -116,19 +117,17 @@ def _evict(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
         if left < 0:
             break
         kept = start
-    hidden = _worth_hiding(tally, kept, locks.turns)
-    return Plan(kept, _pinned(tally, kept), hidden, room.cap, ("evicted the oldest turns",))
+    return Plan(kept, _pinned(tally, kept), view.hidden, room.cap, ("evicted the oldest turns",))
 
 
 def _turns_before(tally: Tally, view: View, end: int) -> Iterator[tuple[int, int]]:
-    """Give the turns before a place, newest first, with their tokens when old output is hidden."""
-    for start in reversed(tally.turns):
-        if start >= end:
-            continue
+    """Give the turns before a place, newest first, with the tokens that they show."""
+    for turn in range(bisect_left(tally.turns, end) - 1, -1, -1):
+        start = tally.turns[turn]
         if start < view.kept:
             return
-        hidden = _worth_hiding(tally, start, end)
-        yield start, tally.between(start, end) - sum(tally.mask(i)[1] for i in hidden)
+        saved = sum(tally.saved(index) for index in range(start, end) if index in view.hidden)
+        yield start, tally.between(start, end) - saved
         end = start
 
 
@@ -162,7 +161,10 @@ def _shrink(tally: Tally, view: View, room: Room, locks: _Locks) -> Plan:
             tally, room, kept, "the prompt, the opening question and the last group exceed the budget"
         )
     given_up = sum(start < kept for start in starts)
-    events = ("relaxed the lock to the newest messages", f"gave up {given_up} locked groups")
+    events = (
+        "relaxed the lock to the newest messages",
+        f"gave up {given_up} locked {'group' if given_up == 1 else 'groups'}",
+    )
     return Plan(kept, _pinned(tally, kept), frozenset(), min(room.cap, left), events)
 
 

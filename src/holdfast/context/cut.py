@@ -28,7 +28,7 @@ def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) ->
     ids = tuple(tally.at(index).id for index in hidden)
     new = plan.hidden - view.hidden
     if new and (plan.kept, plan.pinned) == (view.kept, view.pinned):
-        saved = sum(tally.mask(index)[1] for index in new)
+        saved = sum(tally.saved(index) for index in new)
         return Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved)
     evicted = _evicted(tally, view, plan)
     known = digest(evicted, _known(view))
@@ -62,10 +62,10 @@ def _known(view: View) -> Digest | None:
 
 def _evicted(tally: Tally, view: View, plan: Plan) -> list[Message]:
     """Give what leaves with this cut, in order, as it stands in the log."""
-    released = [index for index in view.pinned if index not in plan.pinned]
-    leaving = [index for index in range(view.kept, plan.kept) if index not in plan.pinned]
-    places = released + leaving
-    return [tally.at(index) if index >= len(tally.items) else tally.items[index] for index in places]
+    released = [tally.items[index] for index in view.pinned if index not in plan.pinned]
+    leaving = tally.items[view.kept : plan.kept]
+    stays = {tally.items[index].id for index in plan.pinned}
+    return released + [message for message in leaving if message.id not in stays]
 
 
 def _covers(view: View, evicted: list[Message]) -> tuple[MessageId, MessageId]:

@@ -8,6 +8,7 @@ next cut folds it. Only leading system text is looked at, which users do not wri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -23,6 +24,9 @@ from .tally import Tally
 from .template import bare, label
 
 __all__ = ["parted", "recorded"]
+
+# How a summary begins that carries an earlier one; what it quotes has other quotation marks inside.
+_NESTED = re.compile(r"^Earlier summary: “([^”]*)”\. ")
 
 
 def parted(messages: Sequence[Message], template: str) -> tuple[list[Message], str]:
@@ -55,11 +59,11 @@ def recorded(earlier: str, tally: Tally, policy: Policy, limit: int) -> tuple[Cu
 
 def _summary(message: Message, template: str) -> str:
     """Give the summary that a system message ends with, if it does."""
-    last = message.parts[-1] if message.parts else None
+    last = message.parts[-1]
     if not isinstance(last, TextPart) or not label(template):
         return ""
     text = bare(template, last.text)
-    return text if text != last.text.strip() else ""
+    return _NESTED.sub(r"\1 ", text) if text != last.text.strip() else ""
 
 
 def _without(message: Message, template: str) -> Message | None:

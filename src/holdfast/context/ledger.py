@@ -31,11 +31,24 @@ class Ledger:
         self._reach(end)
         return self._at(end) - self._at(start)
 
+    def exceeds(self, start: int, end: int, room: int) -> bool:
+        """Tell whether a range costs more than the room, counting back no further than it takes."""
+        self._reach(end)
+        counted = max(start, self.first)
+        left = room - (self._at(end) - self._at(counted))
+        for index in range(counted - 1, start - 1, -1):
+            if left < 0:
+                break
+            cost = self._cost(index)
+            self._back.append(self._back[-1] + cost)
+            left -= cost
+        return left < 0
+
     def _reach(self, index: int) -> None:
-        while index < self.first:
-            self._back.append(self._back[-1] + self._cost(self.first - 1))
-        while index >= self._anchor + len(self._forth):
-            self._forth.append(self._forth[-1] + self._cost(self._anchor + len(self._forth) - 1))
+        for earlier in range(self.first - 1, index - 1, -1):
+            self._back.append(self._back[-1] + self._cost(earlier))
+        for later in range(self._anchor + len(self._forth) - 1, index):
+            self._forth.append(self._forth[-1] + self._cost(later))
 
     def _at(self, index: int) -> int:
         offset = index - self._anchor

@@ -3,27 +3,27 @@
 A sound window can still be rejected in the provider's own form, since its documents come back word
 for word: an empty block, an id that stands twice, a list of calls with none in it. The messages
 concerned are then written as we would write them, and, if that does not help, as if they came
-from another provider. All other messages keep every mark that their document gave them.
+from another provider. All other messages keep every mark that their document gave them. Tools
+that a provider wants defined, and that the document uses without, get the least definition.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import UNSET, structs
 
 from ..errors import InvalidConversation
 from ..formats.port import Format, Violation
+from ..formats.schemas import minimal_specs
 from ..message import Message
 from ..native import Native
+from ..toolspec import ToolSpec
 from .rounds import Repair
 
 __all__ = ["accepted"]
-
-MOST_PLACES = 16
-"""Places that are looked up one by one; where more are rejected, every message is concerned."""
 
 
 def accepted(
@@ -32,7 +32,13 @@ def accepted(
     """Write a document that the provider takes, and say what had to be left out; or raise."""
     written = list(messages)
     mended: dict[str, Repair] = {}
-    while violations := format.validate(payload := format.render(written), request=request):
+    tools: list[ToolSpec] | None = None
+    while violations := format.validate(
+        payload := format.render(written, tools=tools or ()), request=request
+    ):
+        if tools is None and (tools := _missing_tools(written, format)):
+            mended = {tool.name: Repair(tool.name, "the least definition is added") for tool in tools}
+            continue
         places = _plainer(written, _concerned(violations, written, format))
         places = places or _plainer(written, range(len(written)))
         if not places:
@@ -40,9 +46,17 @@ def accepted(
             raise InvalidConversation(f"{format.name} would reject the result: {violations[0]}{more}")
         for place, message in places.items():
             written[place] = message
-            text = "what the provider rejects in this message is written anew"
-            mended[message.id] = Repair(message.id, text)
+            mended[message.id] = Repair(message.id, "rewritten without what the provider rejects")
     return payload, tuple(mended.values())
+
+
+def _missing_tools(messages: Sequence[Message], format: Format) -> list[ToolSpec]:
+    """Give the least definitions of the tools in use, where the provider wants some and there are none."""
+    tools = minimal_specs(messages)
+    plain, defined = format.render(messages), format.render(messages, tools=tools)
+    if not isinstance(plain, dict) or plain.keys() == defined.keys():
+        return []
+    return tools if len(format.validate(defined)) < len(format.validate(plain)) else []
 
 
 def _plainer(messages: Sequence[Message], places: Iterable[int]) -> dict[int, Message]:
@@ -62,20 +76,24 @@ def _plainer(messages: Sequence[Message], places: Iterable[int]) -> dict[int, Me
 
 def _concerned(violations: Sequence[Violation], messages: Sequence[Message], format: Format) -> list[int]:
     """Find the messages that wrote what is rejected."""
-    indexes = {violation.index for violation in violations}
-    if len(indexes) > MOST_PLACES:
-        return list(range(len(messages)))
+    rejected = {violation.index for violation in violations}
+    found: list[int] = []
+    end = 0
+    for place, added in enumerate(_added(messages, format)):
+        start, end = end, end + added
+        wrote = range(start if added else max(0, end - 1), max(1, end))  # the head goes with the first item
+        if not rejected.isdisjoint(wrote):
+            found.append(place)
+    return found
 
-    def items(end: int) -> int:
-        """Count what the messages up to a place write."""
-        payload = format.render(messages[: end + 1])
+
+def _added(messages: Sequence[Message], format: Format) -> Iterator[int]:
+    """Give how many items of the document each message adds: none where it joins the one before."""
+
+    def items(*some: Message) -> int:
+        payload = format.render(some)
         listed = payload[format.list_key] if isinstance(payload, dict) else payload
         return len(listed) if isinstance(listed, list) else 1
 
-    places = range(len(messages))
-    found: set[int] = set()
-    for index in indexes:
-        first = bisect_left(places, index + 1, key=items) if index else 0
-        last = bisect_right(places, index + 1, key=items)
-        found.update(range(first, max(first + 1, last)))
-    return sorted(found & set(places))
+    yield from (items(first) for first in messages[:1])
+    yield from (items(one, other) - items(one) for one, other in pairwise(messages))

@@ -9,7 +9,7 @@ Counting is lazy and starts at the newest message: what no window reaches is nev
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -19,13 +19,11 @@ from ..ids import CallId, MessageId
 from ..message import Message
 from ..tokens import Counter, message_cost
 from .ledger import Ledger
-from .mask import masked
+from .mask import MASK, masked, masked_cost
 from .reduce import Limits, reduced
 from .rounds import Repair, Round, derived, note
 
 __all__ = ["Tally"]
-
-_FIRST_REACH = 64  # items counted at first when looking back; doubled until enough
 
 
 class Tally:
@@ -50,14 +48,18 @@ class Tally:
         self._tail: list[Message] | None = None
         self._ready: dict[str, tuple[Message, Message, int]] = {}
         self._ledger = Ledger(0, self._finished)
-        self._masks: dict[int, tuple[Message, int]] = {}
+        self._masks: dict[int, Message] = {}
+        self._line = counter.count(MASK).tokens
 
     @classmethod
     def of(cls, messages: Iterable[Message], counter: Counter, limits: Limits) -> Tally:
         """Build the tally of a whole conversation, counting nothing yet."""
-        tally = cls(counter, limits)
-        for message in messages:
-            tally.add(message)
+        tally, listed, place = cls(counter, limits), list(messages), 0
+        while place < len(listed):
+            taken = tally._add_sound(listed, place)
+            if not taken:
+                tally.add(listed[place])
+            place += taken or 1
         tally._ledger = Ledger(len(tally.items), tally._finished)
         return tally
 
@@ -121,17 +123,21 @@ class Tally:
         """Give the tokens of one message of the view."""
         if index >= len(self.items):
             return self._prepared(self.tail[index - len(self.items)])[1]
+        if index < self._ledger.first:
+            return self._prepared(self.items[index])[1]  # alone: what lies between need not be counted
         return self._ledger.between(index, index + 1)
 
     def exceeds(self, start: int, room: int) -> bool:
         """Tell whether the messages from a place on take more than the room, counting no more than needed."""
-        left = room - self.total(len(self.items))
-        place = len(self.items)
-        while place > start and left >= 0:
-            step = max(start, min(place - 1, self._ledger.first))
-            left -= self._ledger.between(step, place)
-            place = step
-        return left < 0
+        left = room - sum(self._prepared(message)[1] for message in self.tail)
+        return self._ledger.exceeds(start, len(self.items), left)
+
+    def reach(self, room: int) -> int:
+        """Give the earliest group from which on everything fits into the room."""
+        self.exceeds(0, room)
+        first = bisect_left(self.groups, self._ledger.first)
+        fitting = bisect_left(self.groups, True, lo=first, key=lambda start: self.total(start) <= room)
+        return self.groups[fitting] if fitting < len(self.groups) else len(self.items)
 
     def view(self, start: int, hidden: Iterable[int] = ()) -> list[Message]:
         """Give the messages from a place to the end, old output hidden where asked."""
@@ -139,19 +145,23 @@ class Tally:
         view = self.items[start:] + self.tail[max(0, start - len(self.items)) :]
         for index in hidden:
             if index >= start:
-                view[index - start] = self.mask(index)[0]
+                view[index - start] = self.hidden(index)
         return view
 
-    def mask(self, index: int) -> tuple[Message, int]:
-        """Give a tool message with its output hidden, and the tokens that it saves."""
+    def saved(self, index: int) -> int:
+        """Give the tokens that hiding the output of a tool message saves."""
+        return self.cost(index) - masked_cost(self.items[index], self._line)
+
+    def hidden(self, index: int) -> Message:
+        """Give a tool message with its output hidden."""
         if index not in self._masks:
-            whole = self.cost(index)
-            short = masked(self.items[index])
-            self._masks[index] = (short, whole - message_cost(short, self.counter).tokens)
+            self._masks[index] = masked(self.items[index])
         return self._masks[index]
 
     def place(self, id: str) -> int | None:
         """Give the place of a message in the view."""
+        for index in range(len(self._index), len(self.items)):
+            self._index[self.items[index].id] = index
         if id in self._index:
             return self._index[id]
         return next((len(self.items) + i for i, message in enumerate(self.tail) if message.id == id), None)
@@ -160,8 +170,41 @@ class Tally:
         """Give one message of the view."""
         if index >= len(self.items):
             return self.tail[index - len(self.items)]
-        self.cost(index)
-        return self.items[index]
+        return self.items[index] if index >= self._ledger.first else self._prepared(self.items[index])[0]
+
+    def _add_sound(self, messages: list[Message], place: int) -> int:
+        """Take words, or calls with their answers, where nothing needs mending; tell how many messages."""
+        message = messages[place]
+        if self._round or message.role in ("system", "tool"):
+            return 0
+        if message.tool_calls:
+            return self._add_sound_group(messages, place)
+        if message.id in self._ids:
+            return 0
+        self._ids.add(message.id)
+        self.length += 1
+        if message.role == "user":
+            self.turns.append(len(self.items))
+        self.groups.append(len(self.items))
+        self.items.append(message)
+        return 1
+
+    def _add_sound_group(self, messages: list[Message], place: int) -> int:
+        end = place + 1
+        while end < len(messages) and messages[end].role == "tool":
+            end += 1
+        group, asked = messages[place:end], messages[place].tool_calls
+        ids, calls = {message.id for message in group}, {call.id for call in asked}
+        answers = [result.tool_call_id for message in group for result in message.tool_results]
+        once = len(calls) == len(asked) == len(answers) and len(ids) == len(group)
+        fresh = self._calls.isdisjoint(calls) and self._ids.isdisjoint(ids)
+        if end == len(messages) or not once or calls != set(answers) or not fresh:
+            return 0
+        self._calls |= calls
+        self._ids |= ids
+        self.length += len(group)
+        self._append(group)
+        return len(group)
 
     def _add_system(self, message: Message) -> None:
         if not self.items and not self._round:
@@ -183,15 +226,19 @@ class Tally:
 
     def _with_own_calls(self, message: Message) -> Message:
         """Rename calls whose ids were used before, since an id names one call in a request."""
+        own = {call.id for call in message.tool_calls}
+        if len(own) == len(message.tool_calls) and self._calls.isdisjoint(own):
+            self._calls |= own
+            return message
         calls = list(message.tool_calls)
         for number, call in enumerate(calls):
             if call.id in self._calls:
-                own = CallId("call_" + derived("call", message.id, call.id, str(number)))
-                self._renamed[call.id] = own
-                self.repairs.append(Repair(call.id, f"two calls had this id; the later one is sent as {own}"))
-                calls[number] = msgspec.structs.replace(call, id=own, provider_id=None)
+                new = CallId("call_" + derived("call", message.id, call.id, str(number)))
+                self._renamed[call.id] = new
+                self.repairs.append(Repair(call.id, f"two calls had this id; the later one is sent as {new}"))
+                calls[number] = msgspec.structs.replace(call, id=new, provider_id=None)
             self._calls.add(calls[number].id)
-        return message if calls == list(message.tool_calls) else message.replace(tool_calls=tuple(calls))
+        return message.replace(tool_calls=tuple(calls))
 
     def _add_tool(self, message: Message) -> None:
         if any(result.tool_call_id in self._renamed for result in message.tool_results):
@@ -226,9 +273,7 @@ class Tally:
     def _append(self, items: Sequence[Message]) -> None:
         """Take a finished group into the view."""
         self.groups.append(len(self.items))
-        for item in items:
-            self._index.setdefault(item.id, len(self.items))
-            self.items.append(item)
+        self.items += items
 
     def _prepared(self, message: Message) -> tuple[Message, int]:
         """Reduce and count a message of the round under way, once."""

@@ -42,7 +42,7 @@ def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: s
     masks = [id for decision in later if isinstance(decision, Mask) for id in decision.ids]
     texts = [one.text for one in later if isinstance(one, Summary) and view.cut and one.cut == view.cut.id]
     hidden = frozenset(place for place in view.hidden | _places(masks, tally) if place >= view.kept)
-    saved = sum(tally.mask(place)[1] for place in hidden)
+    saved = sum(tally.saved(place) for place in hidden)
     return View(view.kept, view.pinned, hidden, saved, texts[-1] if texts else view.summary, view.cut)
 
 

@@ -85,9 +85,7 @@ class Window:
             return self.tokens
         count = min(self.shared, len(lead.messages))
         end = view.kept + self.shared - count
-        saved = (
-            view.saved if end >= len(tally.items) else sum(tally.mask(i)[1] for i in view.hidden if i < end)
-        )
+        saved = view.saved if end >= len(tally.items) else sum(tally.saved(i) for i in view.hidden if i < end)
         return (
             self.preface.tools + sum(lead.costs[:count]) + tally.total(view.kept) - tally.total(end) - saved
         )

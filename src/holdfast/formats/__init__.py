@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -44,15 +45,20 @@ def convert(payload: Any, source: Format, target: Format) -> Rendering:
     if source.name == target.name:
         return source.rendering(source.parse(payload))
     rendering = target.rendering(source.parse(payload), tools=source.tools(payload))
-    carried = {
-        source.list_key,
-        "system",
-        "systemInstruction",
-        "system_instruction",
-        "instructions",
-        "tools",
-        "toolConfig",
-    }
-    fields = payload.keys() & source.keys - carried if isinstance(payload, dict) else ()
-    lost = tuple(Omission(0, f"the request's field `{field}`") for field in sorted(fields))
-    return Rendering(rendering.payload, lost + rendering.left_out)
+    given = (
+        {key for key, value in payload.items() if value is not None} if isinstance(payload, dict) else set()
+    )
+    lost = [f"the request's field `{field}`" for field in sorted(given & source.keys - source.carried)]
+    lost += [f"the provider's own tool {label:.80}" for label in _hosted_tools(payload, source)]
+    return Rendering(rendering.payload, (*(Omission(0, text) for text in lost), *rendering.left_out))
+
+
+def _hosted_tools(payload: Any, source: Format) -> Iterator[str]:
+    """Name the tools of a request that are no definitions, so that only their provider knows them."""
+    match payload:
+        case {"toolConfig": {"tools": list(listed)}} | {"tools": list(listed)}:
+            for tool in listed:
+                if isinstance(tool, dict) and not source.tools(
+                    {"tools": [tool], "toolConfig": {"tools": [tool]}}
+                ):
+                    yield str(tool.get("type") or next(iter(tool), "of no kind"))

@@ -21,7 +21,7 @@ from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart
 from ..toolspec import ToolSpec
 from . import arguments, media
 from .adapter import Adapter
-from .draft import Call, Document, Draft, Result
+from .draft import Call, Document, Draft, Result, result_of_blocks
 from .port import Violation
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
@@ -31,8 +31,9 @@ from .wire import expect, text_or_none
 
 __all__ = ["Anthropic"]
 
-_LONGEST_NAME = 128
 _TEXT_FILE = "text/plain"
+_DOCUMENTS = ("application/pdf",)
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class _Wire(Struct):
@@ -46,6 +47,8 @@ class Anthropic(Adapter):
     name = "anthropic"
     list_key = "messages"
     keys = rules.KEYS
+    carried = frozenset({"messages", "system", "tools"})
+    longest_name = rules.LONGEST_NAME
 
     def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
         """List what the provider would reject; as a request, the last message must be the user's."""
@@ -66,8 +69,10 @@ class Anthropic(Adapter):
             return Document(None, None, payload)
         if not isinstance(payload, dict) or not isinstance(payload.get("messages"), list):
             raise InvalidPayload("expected an object with `messages`, or a list of messages", path="$")
-        envelope = {key: value for key, value in payload.items() if key not in ("messages", "system")}
-        return Document(envelope, payload.get("system"), payload["messages"])
+        system = payload.get("system")
+        own = ("messages",) if system is None else ("messages", "system")
+        envelope = {key: value for key, value in payload.items() if key not in own}
+        return Document(envelope, system, payload["messages"])
 
     def _read(self, document: Document) -> Iterator[Draft]:
         if document.system is not None:
@@ -78,10 +83,9 @@ class Anthropic(Adapter):
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
             return {"role": "user", "content": [self._result(one, scope) for one in message.tool_results]}
-        if isinstance(message.content, str) and message.content and not message.tool_calls:
-            content: Any = message.content
-            if message.role == "system" and not scope.leading:
-                content = sent.notice(content)
+        content: Any = message.content
+        if isinstance(content, str) and content.strip() and not message.tool_calls:
+            content = self._said(content, message.role, scope)
         else:
             content = self.blocks(message, scope) + [_write_call(call, scope) for call in message.tool_calls]
         if scope.leading:
@@ -89,9 +93,14 @@ class Anthropic(Adapter):
         role = "assistant" if message.role == "assistant" else "user"
         return {"role": role, "content": content or [self._text(sent.SILENCE, message.role)]}
 
+    def _fits(self, body: Any, *, leading: bool) -> bool:
+        content = body if leading else body.get("content") if isinstance(body, dict) else None
+        return isinstance(content, str | list)
+
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        system = [piece.body for piece in pieces if piece.leading and piece.body]
-        wires = merged(pieces, "content", _as_blocks)
+        system = [piece.body for piece in pieces if piece.leading and (piece.body or piece.native)]
+        opening = {"role": "user", "content": [self._text(sent.SILENCE, "user")]}
+        wires = merged(pieces, "content", opening, blocks=_as_blocks)
         if not system:
             return {"messages": wires}
         whole = system[0] if len(system) == 1 else [block for body in system for block in _as_blocks(body)]
@@ -106,7 +115,7 @@ class Anthropic(Adapter):
         return block | {"is_error": True} if result.is_error else block
 
     def _text(self, text: str, role: Role) -> dict[str, Any] | None:
-        return {"type": "text", "text": text} if text else None
+        return {"type": "text", "text": text} if text.strip() else None
 
     def _media(self, part: ImagePart | FilePart, role: Role) -> dict[str, Any] | None:
         source = _source(part) if role == "user" else None
@@ -114,8 +123,10 @@ class Anthropic(Adapter):
             return source and {"type": "image", "source": source}
         return {"type": "document", "source": source, **({"title": part.name} if part.name else {})}
 
-    def _reasoning(self, part: ReasoningPart) -> dict[str, Any]:
-        return {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}
+    def _reasoning(self, part: ReasoningPart) -> dict[str, Any] | None:
+        if not part.signature:
+            return None
+        return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
 def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -167,30 +178,29 @@ def _read_call(block: dict[str, Any]) -> Call:
 
 
 def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
-    name = scope.name(call.name, _LONGEST_NAME)
-    return {"type": "tool_use", "id": scope.wire_id(call.id), "name": name, "input": call.args}
+    return {
+        "type": "tool_use",
+        "id": scope.wire_id(call.id),
+        "name": scope.name(call.name),
+        "input": call.args,
+    }
 
 
 def _read_result(block: dict[str, Any]) -> Result:
-    id, content = block.get("tool_use_id"), block.get("content", "")
-    if isinstance(content, list):
-        parts = [_read_part(one) if isinstance(one, dict) else None for one in content]
-        if parts and all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts):
-            content = sent.result_of_parts(part for part in parts if part)
-    return Result(id if isinstance(id, str) else "", content, block.get("is_error") is True)
+    result = result_of_blocks(block.get("content") or "", _read_part)
+    return Result(text_or_none(block.get("tool_use_id")) or "", result, block.get("is_error") is True)
 
 
 def _source(part: ImagePart | FilePart) -> dict[str, Any] | None:
     if part.file_id:
         return {"type": "file", "file_id": part.file_id}
     if part.url:
-        return {"type": "url", "url": part.url} if part.url.startswith(("https://", "http://")) else None
-    data = part.data or b""
-    if isinstance(part, ImagePart) and (part.media_type or "").startswith("image/"):
-        return {"type": "base64", "media_type": part.media_type, "data": media.encoded(data)}
-    if part.media_type == "application/pdf":
-        return {"type": "base64", "media_type": part.media_type, "data": media.encoded(data)}
-    if part.media_type == _TEXT_FILE and (text := media.as_text(data)) is not None:
+        return {"type": "url", "url": part.url} if media.is_web(part.url) else None
+    if part.data is None:
+        return None
+    if part.media_type in (_IMAGES if isinstance(part, ImagePart) else _DOCUMENTS):
+        return {"type": "base64", "media_type": part.media_type, "data": media.encoded(part.data)}
+    if part.media_type == _TEXT_FILE and (text := media.as_text(part.data)) is not None:
         return {"type": "text", "media_type": _TEXT_FILE, "data": text}
     return None
 
@@ -207,8 +217,8 @@ def _read_part(block: dict[str, Any]) -> Part:
         case {"type": "thinking", "thinking": str(text), **rest}:
             signature = rest.get("signature")
             return ReasoningPart(text, text_or_none(signature))
-        case {"type": "redacted_thinking", "data": str(data)}:
-            return ReasoningPart("", data)
+        case {"type": "redacted_thinking"}:
+            return OpaquePart(format=Anthropic.name, body=block)
         case _:
             return OpaquePart(format=Anthropic.name, body=block, text=f"[{block.get('type', 'block')!s:.40}]")
 

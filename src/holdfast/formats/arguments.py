@@ -1,7 +1,8 @@
 """Tool-call arguments that travel as a JSON string, as OpenAI's do.
 
-A model may write arguments that are no JSON object; the provider takes them back all the same.
-They are kept under one key, as text, and written again as they were.
+A model may write arguments that are no JSON object, or nested too deeply to be kept as one; the
+provider takes them back all the same. They are kept under one key, as text, and written again as
+they were.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def parsed(arguments: Any) -> dict[str, Any]:
     if not isinstance(arguments, str):
         return {UNPARSED: sent.json_text(arguments)}
     try:
-        value = reader.read(arguments)
+        value = reader.read(arguments, max_depth=reader.MAX_VALUE_DEPTH)
     except InputError:
         return {UNPARSED: arguments}
     return value if isinstance(value, dict) else {UNPARSED: arguments}

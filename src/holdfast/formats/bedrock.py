@@ -20,7 +20,7 @@ from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart
 from ..toolspec import ToolSpec
 from . import arguments, media
 from .adapter import Adapter
-from .draft import Call, Document, Draft, Result
+from .draft import Call, Document, Draft, Result, result_of_blocks
 from .port import Violation
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
@@ -46,6 +46,7 @@ class Bedrock(Adapter):
     name = "bedrock"
     list_key = "messages"
     keys = rules.KEYS
+    carried = frozenset({"messages", "system", "toolConfig"})
 
     def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
         """List what the provider would reject; as a request, the last message must be the user's."""
@@ -65,8 +66,8 @@ class Bedrock(Adapter):
 
     def _required(self, messages: Sequence[Message]) -> dict[str, Any]:
         specs = minimal_specs(messages)
-        orphans = any(message.tool_results for message in messages) and not specs
-        return self._write_tools(specs or [ToolSpec(name=rules.UNKNOWN_TOOL)]) if specs or orphans else {}
+        orphans = not specs and any(message.tool_results for message in messages)
+        return self._defined([ToolSpec(name=rules.UNKNOWN_TOOL)] if orphans else specs)
 
     def _accepts_id(self, id: str) -> re.Match[str] | None:
         return rules.ID.fullmatch(id)
@@ -76,8 +77,10 @@ class Bedrock(Adapter):
             return Document(None, None, payload)
         if not isinstance(payload, dict) or not isinstance(payload.get("messages"), list):
             raise InvalidPayload("expected an object with `messages`, or a list of messages", path="$")
-        envelope = {key: value for key, value in payload.items() if key not in ("messages", "system")}
-        return Document(envelope, payload.get("system"), payload["messages"])
+        system = payload.get("system")
+        own = ("messages",) if system is None else ("messages", "system")
+        envelope = {key: value for key, value in payload.items() if key not in own}
+        return Document(envelope, system, payload["messages"])
 
     def _read(self, document: Document) -> Iterator[Draft]:
         if document.system is not None:
@@ -94,10 +97,15 @@ class Bedrock(Adapter):
         role = "assistant" if message.role == "assistant" else "user"
         return {"role": role, "content": content or [{"text": sent.SILENCE}]}
 
+    def _fits(self, body: Any, *, leading: bool) -> bool:
+        content = body if leading else body.get("content") if isinstance(body, dict) else None
+        return isinstance(content, list)
+
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        system = [block for piece in pieces if piece.leading for block in piece.body]
-        wires = merged(pieces, "content")
-        return {"system": system, "messages": wires} if system else {"messages": wires}
+        system = [piece.body for piece in pieces if piece.leading and (piece.body or piece.native)]
+        wires = merged(pieces, "content", {"role": "user", "content": [{"text": sent.SILENCE}]})
+        blocks = [block for body in system for block in body]
+        return {"system": blocks, "messages": wires} if system else {"messages": wires}
 
     def _result(self, result: ToolCallResult, scope: Scope) -> dict[str, Any]:
         block: dict[str, Any] = {"toolUseId": scope.wire_id(result.tool_call_id)}
@@ -185,20 +193,12 @@ def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
 
 
 def _read_result(block: dict[str, Any]) -> Result:
-    id, content = block.get("toolUseId"), block.get("content")
-    result: Any = content
-    match content:
-        case [{"json": value}]:
-            result = value
-        case [{"text": str(text)}]:
-            result = text
-        case [_, *_]:
-            parts = [_read_part(one) if isinstance(one, dict) else None for one in content]
-            if all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts):
-                result = sent.result_of_parts(part for part in parts if part)
-        case _:
-            result = "" if content in (None, []) else content
-    return Result(id if isinstance(id, str) else "", result, block.get("status") == "error")
+    match block.get("content"):
+        case [{"json": result}] | [{"text": str(result)}]:
+            pass
+        case content:
+            result = result_of_blocks(content or "", _read_part)
+    return Result(text_or_none(block.get("toolUseId")) or "", result, block.get("status") == "error")
 
 
 def _source(part: ImagePart | FilePart) -> dict[str, Any] | None:
@@ -225,9 +225,7 @@ def _read_part(block: dict[str, Any]) -> Part:
         case {"reasoningContent": {"reasoningText": {"text": str(text), **rest}}}:
             signature = rest.get("signature")
             return ReasoningPart(text, text_or_none(signature))
-        case {"reasoningContent": {"redactedContent": str(data)}}:
-            return ReasoningPart("", data)
-        case {"cachePoint": _}:
+        case {"cachePoint": _} | {"reasoningContent": {"redactedContent": _}}:
             return OpaquePart(format=Bedrock.name, body=block)
         case _:
             return OpaquePart(format=Bedrock.name, body=block, text=f"[{next(iter(block), 'block'):.40}]")

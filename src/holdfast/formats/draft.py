@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from .. import sent
 from ..ids import UNKNOWN_TIME, CallId, derived_id
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..native import Native
-from ..part import Content
+from ..part import Content, FilePart, ImagePart, Part, TextPart
 from .pairing import Answers, core_id
 
-__all__ = ["Call", "Document", "Draft", "Result", "settled"]
+__all__ = ["Call", "Document", "Draft", "Result", "result_of_blocks", "settled"]
 
 
 class Call(NamedTuple):
@@ -46,11 +47,21 @@ class Draft(Struct):
 
 
 class Document(NamedTuple):
-    """A payload taken apart; an envelope of None is a bare list."""
+    """A payload taken apart; an envelope of None is a bare list, items that are text one question."""
 
     envelope: dict[str, Any] | None
     system: Any
-    items: list[Any]
+    items: list[Any] | str
+
+
+def result_of_blocks(blocks: Any, read: Callable[[dict[str, Any]], Part]) -> Any:
+    """Read the blocks of a result as parts where all are words or media; no blocks are empty text."""
+    if not isinstance(blocks, list):
+        return blocks
+    parts = [read(block) if isinstance(block, dict) else None for block in blocks]
+    if not all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts):
+        return blocks
+    return sent.result_of_parts(part for part in parts if part) if parts else ""
 
 
 def settled(drafts: Sequence[Draft], native: Native) -> list[Message]:
@@ -73,7 +84,7 @@ def settled(drafts: Sequence[Draft], native: Native) -> list[Message]:
                 id=derived_id(index, msgspec.json.encode(draft.piece)),
                 timestamp=UNKNOWN_TIME,
                 role=draft.role,
-                content=draft.content or (None if calls or results else ""),
+                content=draft.content if draft.content or calls or results else "",
                 tool_calls=calls,
                 tool_results=results,
                 kind="foreign" if draft.role == "system" else None,

@@ -22,7 +22,7 @@ from ..toolspec import ToolSpec
 from . import arguments, media
 from .adapter import Adapter
 from .draft import Call, Document, Draft, Result
-from .pairing import gathered
+from .pairing import is_native
 from .port import Violation
 from .rules import gemini as rules
 from .schemas import function_schemas, read_spec
@@ -43,16 +43,21 @@ class _Wire(Struct):
     role: Literal["user", "model"] = "user"
 
 
+class _System(Struct):
+    parts: list[dict[str, Any]] = []
+
+
 class Gemini(Adapter):
     """The `systemInstruction` and `contents` of a generateContent request."""
 
     name = "gemini"
     list_key = "contents"
     keys = rules.KEYS
+    carried = frozenset({"contents", *rules.SYSTEM_KEYS, "tools"})
 
     def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
-        """List what the provider would reject; Gemini has no rule about the last content."""
-        return rules.violations(payload)
+        """List what the provider would reject; as a request, calls of the current turn are signed."""
+        return rules.violations(payload, request=request)
 
     def tools(self, payload: Any) -> list[ToolSpec]:
         """Read the `functionDeclarations` of a request."""
@@ -78,38 +83,37 @@ class Gemini(Adapter):
             return Document(None, None, payload)
         if not isinstance(payload, dict) or not isinstance(payload.get("contents"), list):
             raise InvalidPayload("expected an object with `contents`, or a list of contents", path="$")
-        own = ("contents", *rules.SYSTEM_KEYS)
-        system = {key: payload[key] for key in rules.SYSTEM_KEYS if key in payload}
-        return Document(
-            {key: value for key, value in payload.items() if key not in own}, system, payload["contents"]
-        )
+        system = {key: payload[key] for key in rules.SYSTEM_KEYS if payload.get(key) is not None}
+        envelope = {key: value for key, value in payload.items() if key != "contents" and key not in system}
+        return Document(envelope, system, payload["contents"])
 
     def _read(self, document: Document) -> Iterator[Draft]:
         for key, value in (document.system or {}).items():
-            wire = _Wire([{"text": value}]) if isinstance(value, str) else expect(value, _Wire, f"$.{key}")
-            yield Draft("system", {key: value}, _content(wire.parts))
+            parts = [{"text": value}] if isinstance(value, str) else expect(value, _System, f"$.{key}").parts
+            yield Draft("system", {key: value}, _content(parts))
         yield from in_turns(document.items, _drafts)
 
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
-        return _in_call_order(gathered(messages), _calls_without_id(messages, self.name))
+        return _in_call_order(super()._ordered(messages), _calls_without_id(messages, self.name))
 
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
             return {"role": "user", "parts": [_write_result(one, scope) for one in message.tool_results]}
-        foreign = not scope.is_native(message)
-        parts = self.blocks(message, scope) + [
-            _write_call(call, scope, foreign) for call in message.tool_calls
-        ]
+        parts = self.blocks(message, scope) + [_write_call(call, scope) for call in message.tool_calls]
         if scope.leading:
             return {"systemInstruction": {"parts": parts}} if parts else {}
         role = "model" if message.role == "assistant" else "user"
         return {"role": role, "parts": parts or [{"text": sent.SILENCE}]}
 
+    def _fits(self, body: Any, *, leading: bool) -> bool:
+        if not isinstance(body, dict):
+            return False
+        return body.keys() <= set(rules.SYSTEM_KEYS) if leading else isinstance(body.get("parts", []), list)
+
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        opening = {"role": "user", "parts": [{"text": sent.SILENCE}]}
         contents = merged(
-            pieces,
-            "parts",
-            apart=lambda one, other: "tool" in (one.role, other.role) and one.role != other.role,
+            pieces, "parts", opening, apart=lambda one, other: (one.role == "tool") != (other.role == "tool")
         )
         leading = [piece.body for piece in pieces if piece.leading and piece.body]
         if len(leading) < 2:
@@ -123,11 +127,12 @@ class Gemini(Adapter):
     def _media(self, part: ImagePart | FilePart, role: Role) -> dict[str, Any] | None:
         if role == "system":
             return None
-        if part.data is not None:
-            kind = part.media_type or "application/octet-stream"
-            return {"inlineData": {"mimeType": kind, "data": media.encoded(part.data)}}
         guess = part.media_type or media.type_of_url(part.url or "")
-        if not part.url or (isinstance(part, ImagePart) and not (guess or "").startswith("image/")):
+        if isinstance(part, ImagePart) and not (guess or "").startswith("image/"):
+            return None
+        if part.data is not None:
+            return {"inlineData": {"mimeType": guess or media.UNTYPED, "data": media.encoded(part.data)}}
+        if not part.url:
             return None
         return {"fileData": {**({"mimeType": guess} if guess else {}), "fileUri": part.url}}
 
@@ -137,29 +142,37 @@ class Gemini(Adapter):
 
 
 def _system_parts(value: Any) -> list[Any]:
-    return [{"text": value}] if isinstance(value, str) else list(value["parts"])
+    if isinstance(value, str):
+        return [{"text": value}] if value else []
+    parts = value.get("parts") if isinstance(value, dict) else None
+    return parts if isinstance(parts, list) else []
 
 
-def _calls_without_id(messages: Sequence[Message], format: str) -> dict[CallId, int]:
-    """Number the calls that the provider itself made without an id."""
-    native = [m for m in messages if m.tool_calls and m.native and m.native.format == format]
-    calls = [call.id for message in native for call in message.tool_calls if call.provider_id is None]
-    return {id: number for number, id in enumerate(calls)}
+def _calls_without_id(messages: Sequence[Message], format: str) -> dict[CallId, tuple[str, int]]:
+    """Name and number the calls that the provider itself made without an id."""
+    native = [message for message in messages if message.tool_calls and is_native(message, format)]
+    calls = [call for message in native for call in message.tool_calls if call.provider_id is None]
+    return {call.id: (call.name, number) for number, call in enumerate(calls)}
 
 
-def _in_call_order(messages: list[Message], numbers: dict[CallId, int]) -> list[Message]:
-    """Sort the answers to calls without an id, which are matched by order."""
-    if not numbers:
+def _in_call_order(messages: list[Message], calls: dict[CallId, tuple[str, int]]) -> list[Message]:
+    """Sort the answers to calls without an id, where those of one name are out of order."""
+    if not calls:
         return messages
     ordered: list[Message] = []
     for is_tool, run in groupby(messages, lambda message: message.role == "tool"):
         batch = list(run)
         results = [result for message in batch for result in message.tool_results]
-        wanted = sorted(results, key=lambda result: numbers.get(result.tool_call_id, -1))
-        if is_tool and wanted != results:
-            batch = [batch[0].replace(tool_results=tuple(wanted))]
+        known = [calls[result.tool_call_id] for result in results if result.tool_call_id in calls]
+        if is_tool and sorted(known, key=_name) != sorted(known):
+            results.sort(key=lambda result: calls.get(result.tool_call_id, ("", -1))[1])
+            batch = [batch[0].replace(tool_results=tuple(results))]
         ordered += batch
     return ordered
+
+
+def _name(call: tuple[str, int]) -> str:
+    return call[0]
 
 
 def _drafts(index: int, item: Any) -> tuple[str, Iterator[Draft]]:
@@ -206,12 +219,14 @@ def _read_call(call: dict[str, Any]) -> Call:
     )
 
 
-def _write_call(call: ToolCallRequest, scope: Scope, foreign: bool) -> dict[str, Any]:
-    id = {"id": scope.wire_id(call.id)} if foreign or call.provider_id else {}
-    part = {"functionCall": {**id, "name": scope.name(call.name), "args": call.args}}
+def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
+    id = {} if scope.native and not call.provider_id else {"id": scope.wire_id(call.id)}
     if not id:
         scope.silent.add(call.id)
-    return {**part, "thoughtSignature": SKIP_SIGNATURE} if foreign else part
+    return {
+        "functionCall": {**id, "name": scope.name(call.name), "args": call.args},
+        "thoughtSignature": SKIP_SIGNATURE,
+    }
 
 
 def _read_result(response: dict[str, Any]) -> Result:
@@ -229,9 +244,8 @@ def _read_result(response: dict[str, Any]) -> Result:
 
 def _write_result(result: ToolCallResult, scope: Scope) -> dict[str, Any]:
     value = result.result
-    if (parts := sent.result_parts(value)) and not all(isinstance(part, TextPart) for part in parts):
-        value = [{"type": "text", "text": sent.described(part)} for part in parts]
-        scope.omit("media of a tool result sent as text")
+    if parts := sent.result_parts(value):
+        value = [{"type": "text", "text": scope.in_words(part)} for part in parts]
     if result.is_error:
         response = {"error": value}
     elif isinstance(value, dict) and value.keys() not in ({"output"}, {"error"}):

@@ -45,7 +45,9 @@ def _body(message: Message, names: dict[str, str]) -> Iterator[str]:
         name = names.get(result.tool_call_id, result.tool_call_id)
         yield f"**{'error' if result.is_error else 'result'} of** `{_inline(name)}`"
         plain = isinstance(result.result, str) or sent.result_parts(result.result)
-        yield _fenced(sent.result_text(result.result), "") if plain else _fenced(_pretty(result.result), "json")
+        yield (
+            _fenced(sent.result_text(result.result), "") if plain else _fenced(_pretty(result.result), "json")
+        )
 
 
 def _part(part: Part) -> str:

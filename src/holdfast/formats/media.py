@@ -6,20 +6,27 @@ import base64
 import binascii
 import re
 
-from ..part import ImagePart
+from ..part import FilePart, ImagePart
 
 __all__ = [
+    "UNTYPED",
     "as_text",
+    "by_type",
     "data_url",
     "decoded",
     "encoded",
     "extension",
     "from_data_url",
+    "image",
+    "is_web",
     "media_type",
     "type_of_url",
 ]
 
-_DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
+UNTYPED = "application/octet-stream"
+"""The media type of bytes of which nothing is known."""
+
+_DATA_URL = re.compile(r"data:([^,]*);base64,(.*)", re.DOTALL)
 
 _EXTENSIONS = {
     "png": "image/png",
@@ -57,6 +64,21 @@ def type_of_url(url: str) -> str | None:
     return _EXTENSIONS.get({"jpg": "jpeg"}.get(ending, ending))
 
 
+def is_web(url: str | None) -> bool:
+    """Tell whether a URL names something on the web, which any provider can fetch."""
+    return (url or "").startswith(("https://", "http://"))
+
+
+def by_type(part: ImagePart | FilePart) -> ImagePart | FilePart:
+    """Give a picture as an image and anything else as a file, where the media type or the URL tells."""
+    picture = (part.media_type or type_of_url(part.url or "") or "").startswith("image/")
+    known = picture or part.media_type not in (None, "", UNTYPED)
+    proper = ImagePart if picture else FilePart
+    if not known or isinstance(part, proper):
+        return part
+    return proper(data=part.data, url=part.url, file_id=part.file_id, media_type=part.media_type)
+
+
 def encoded(data: bytes) -> str:
     """Write bytes as base64."""
     return base64.b64encode(data).decode()
@@ -87,7 +109,7 @@ def image(url: str, detail: str | None = None) -> ImagePart:
 
 def data_url(data: bytes, media_type: str | None) -> str:
     """Write bytes as a data URL."""
-    return f"data:{media_type or 'application/octet-stream'};base64,{encoded(data)}"
+    return f"data:{media_type or UNTYPED};base64,{encoded(data)}"
 
 
 def from_data_url(url: str) -> tuple[bytes, str] | None:

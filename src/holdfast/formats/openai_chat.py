@@ -7,6 +7,7 @@ batches, so an answer belongs to the nearest batch before it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,7 +19,8 @@ from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart
 from ..toolspec import ToolSpec
 from . import arguments, media
 from .adapter import Adapter
-from .draft import Call, Document, Draft, Result
+from .draft import Call, Document, Draft, Result, result_of_blocks
+from .pairing import is_native
 from .port import Violation
 from .rules import openai_chat as rules
 from .schemas import function_schemas, read_function_schemas
@@ -60,6 +62,7 @@ class OpenAIChat(Adapter):
     name = "openai-chat"
     list_key = "messages"
     keys = rules.KEYS
+    carried = frozenset({"messages", "tools"})
     bare = True
     unique_ids = False
     system_anywhere = True
@@ -91,13 +94,16 @@ class OpenAIChat(Adapter):
             wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
             yield _draft(wire, [item])
 
+    def _ordered(self, messages: Sequence[Message]) -> list[Message]:
+        return list(_in_batches(super()._ordered(messages), self.name))
+
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
             return [
                 {
                     "role": "tool",
                     "tool_call_id": scope.wire_id(one.tool_call_id),
-                    "content": self._output(one.result),
+                    "content": self._output(one.result, scope),
                 }
                 for one in message.tool_results
             ]
@@ -105,6 +111,9 @@ class OpenAIChat(Adapter):
         if message.tool_calls:
             wire["tool_calls"] = [_write_call(call, scope) for call in message.tool_calls]
         return [wire]
+
+    def _fits(self, body: Any, *, leading: bool) -> bool:
+        return isinstance(body, list)
 
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
         return {"messages": [wire for piece in pieces for wire in piece.body]}
@@ -114,9 +123,9 @@ class OpenAIChat(Adapter):
             return message.content
         return self.blocks(message, scope) or (None if message.tool_calls else "")
 
-    def _output(self, result: Any) -> Any:
+    def _output(self, result: Any, scope: Scope) -> Any:
         if parts := sent.result_parts(result):
-            return [{"type": "text", "text": sent.described(part)} for part in parts]
+            return [self._text(scope.in_words(part), "tool") for part in parts]
         return sent.result_text(result)
 
     def _text(self, text: str, role: Role) -> dict[str, Any]:
@@ -128,7 +137,8 @@ class OpenAIChat(Adapter):
         if isinstance(part, ImagePart):
             url = media.data_url(part.data, part.media_type) if part.data is not None else part.url
             detail = {"detail": part.detail} if part.detail else {}
-            return {"type": "image_url", "image_url": {"url": url, **detail}} if url else None
+            known = part.data is not None or media.is_web(part.url)
+            return {"type": "image_url", "image_url": {"url": url, **detail}} if known else None
         if part.data is None:
             return {"type": "file", "file": {"file_id": part.file_id}} if part.file_id else None
         if audio := _AUDIO.get(part.media_type or ""):
@@ -140,9 +150,29 @@ class OpenAIChat(Adapter):
         return None
 
 
+def _in_batches(messages: Sequence[Message], format: str) -> Iterator[Message]:
+    """Join a run of assistant messages that awaits answers as a whole into the one batch it is."""
+    for speaking, group in groupby(messages, lambda message: message.role == "assistant"):
+        run = list(group)
+        yield from [_batch(run)] if speaking and _is_batch(run, format) else run
+
+
+def _is_batch(run: Sequence[Message], format: str) -> bool:
+    calls = [call.id for message in run for call in message.tool_calls]
+    speaks_on = any(message.tool_calls for message in run[:-1])
+    foreign = not all(is_native(message, format) for message in run)
+    return speaks_on and foreign and len(set(calls)) == len(calls)
+
+
+def _batch(run: Sequence[Message]) -> Message:
+    parts = tuple(part for message in run for part in message.parts)
+    calls = tuple(call for message in run for call in message.tool_calls)
+    return run[0].replace(content=parts or None, tool_calls=calls)
+
+
 def _draft(wire: _Wire, piece: list[Any]) -> Draft:
     if wire.role == "tool":
-        result = wire.content if isinstance(wire.content, str | None) else _result(wire.content)
+        result = result_of_blocks(wire.content, _read_part)
         return Draft("tool", piece, results=(Result(wire.tool_call_id or "", result),))
     role: Role = "system" if wire.role == "developer" else wire.role
     calls = tuple(_read_call(call) for call in wire.tool_calls or ()) if role == "assistant" else ()
@@ -168,13 +198,6 @@ def _read_content(wire: _Wire) -> Content | None:
     if wire.content is None or isinstance(wire.content, str):
         return wire.content
     return tuple(_read_part(block) for block in wire.content)
-
-
-def _result(blocks: list[dict[str, Any]]) -> Any:
-    texts = [block.get("text") for block in blocks]
-    if texts and all(isinstance(text, str) for text in texts):
-        return [{"type": "text", "text": text} for text in texts]
-    return blocks
 
 
 def _read_part(block: dict[str, Any]) -> Part:

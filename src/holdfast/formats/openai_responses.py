@@ -11,47 +11,31 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from msgspec import Struct
-
 from .. import sent
 from ..errors import InvalidPayload
 from ..message import Message, Role, ToolCallRequest
-from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..part import FilePart, ImagePart, ReasoningPart
 from ..toolspec import ToolSpec
 from . import arguments, media
 from .adapter import Adapter
-from .draft import Call, Document, Draft, Result
+from .draft import Document, Draft
 from .port import Violation
+from .response_items import FORMAT, STORED, drafts
 from .rules import openai_responses as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope
-from .wire import expect, text_or_none
+from .wire import expect
 
 __all__ = ["OpenAIResponses"]
-
-
-class _MessageItem(Struct):
-    role: str
-    content: str | list[dict[str, Any]]
-
-
-class _CallItem(Struct):
-    call_id: str = ""
-    name: str = ""
-    arguments: Any = ""
-
-
-class _OutputItem(Struct):
-    call_id: str = ""
-    output: Any = ""
 
 
 class OpenAIResponses(Adapter):
     """The `input` (and `instructions`) of a Responses request."""
 
-    name = "openai-responses"
+    name = FORMAT
     list_key = "input"
     keys = rules.KEYS
+    carried = frozenset({"input", "instructions", "tools"})
     bare = True
     system_anywhere = True
 
@@ -74,31 +58,19 @@ class OpenAIResponses(Adapter):
             return Document(None, None, payload)
         if not isinstance(payload, dict) or not isinstance(payload.get("input"), str | list):
             raise InvalidPayload("expected a list of items, or an object with `input`", path="$")
-        envelope = {key: value for key, value in payload.items() if key not in ("input", "instructions")}
-        listed = payload["input"]
-        return Document(
-            envelope, payload.get("instructions"), [listed] if isinstance(listed, str) else listed
-        )
+        system, listed = payload.get("instructions"), payload["input"]
+        own = ("input",) if system is None else ("input", "instructions")
+        envelope = {key: value for key, value in payload.items() if key not in own}
+        return Document(envelope, system, listed)
 
     def _read(self, document: Document) -> Iterator[Draft]:
         if document.system is not None:
             instructions = expect(document.system, str, "$.instructions")
             yield Draft("system", {"instructions": instructions}, instructions)
-        run = _Run()
-        for index, item in enumerate(document.items):
-            path = f"$.input[{index}]"
-            if isinstance(item, str):
-                yield Draft("user", item, item)
-                continue
-            if other := _draft(expect(item, dict[str, Any], path), path):
-                yield from run.end()
-                yield other
-            else:
-                yield from run.take(item, path)
-        yield from run.end()
-
-    def _ordered(self, messages: Sequence[Message]) -> list[Message]:
-        return list(messages)
+        if isinstance(document.items, str):
+            yield Draft("user", document.items, document.items)
+        else:
+            yield from drafts(document.items)
 
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
@@ -110,29 +82,31 @@ class OpenAIResponses(Adapter):
                 }
                 for one in message.tool_results
             ]
-        items = self._said(message, scope)
+        items = self._content(message, scope)
         return items + [_write_call(call, scope) for call in message.tool_calls]
 
-    def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        items: list[Any] = []
-        for piece in pieces:
-            if isinstance(piece.body, dict):
-                fields |= piece.body
-            else:
-                items += [piece.body] if isinstance(piece.body, str) else piece.body
-        if len(items) == 1 and isinstance(items[0], str):
-            return {**fields, "input": items[0]}
-        return {**fields, "input": [_as_item(item) for item in items]}
+    def _fits(self, body: Any, *, leading: bool) -> bool:
+        if isinstance(body, dict):
+            return isinstance(body.get("instructions"), str)
+        return isinstance(body, str | list)
 
-    def _said(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
+    def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        bodies = [piece.body for piece in pieces]
+        fields = bodies[0] if bodies and isinstance(bodies[0], dict) else {}
+        rest = bodies[1:] if fields else bodies
+        if len(rest) == 1 and isinstance(rest[0], str):
+            return {**fields, "input": rest[0]}
+        return {**fields, "input": [item for body in rest for item in _as_items(body)]}
+
+    def _content(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         """Write content: text and media as message items, reasoning and hosted items as themselves."""
         if isinstance(message.content, str):
             silent = not message.content and message.tool_calls
             return [] if silent else [_message_item(message.role, message.content)]
         items: list[dict[str, Any]] = []
+        spoken = message.role == "assistant"
         for is_item, run in groupby(
-            self.blocks(message, scope), lambda block: block.get("type") not in _CONTENT_TYPES
+            self.blocks(message, scope), lambda block: spoken and not _is_content(block)
         ):
             blocks = list(run)
             items += blocks if is_item else [_message_item(message.role, blocks)]
@@ -149,6 +123,8 @@ class OpenAIResponses(Adapter):
         if role != "user":
             return None
         source: dict[str, Any]
+        if part.url is not None and not media.is_web(part.url):
+            return None
         if isinstance(part, ImagePart):
             url = part.url if part.data is None else media.data_url(part.data, part.media_type)
             source = {"image_url": url} if url else {"file_id": part.file_id}
@@ -159,81 +135,24 @@ class OpenAIResponses(Adapter):
             source = {"file_url": part.url} if part.url else {"file_id": part.file_id}
         return {"type": "input_file", **source, **({"filename": part.name} if part.name else {})}
 
-    def _reasoning(self, part: ReasoningPart) -> dict[str, Any]:
+    def _reasoning(self, part: ReasoningPart) -> dict[str, Any] | None:
+        if not part.signature:
+            return None
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-        signature = {"encrypted_content": part.signature} if part.signature else {}
-        return {"type": "reasoning", "summary": summary, **signature}
+        key = "id" if part.signature.startswith(STORED) else "encrypted_content"
+        return {"type": "reasoning", "summary": summary, key: part.signature}
 
 
-_CONTENT_TYPES = ("input_text", "output_text", "input_image", "input_file", "refusal")
+def _as_items(body: str | list[Any] | dict[str, Any]) -> list[Any]:
+    if isinstance(body, dict):
+        return [_message_item("system", body["instructions"])]
+    return [_message_item("user", body)] if isinstance(body, str) else body
 
 
-class _Run:
-    """The items of one assistant message, as long as they stand in the order in which we write."""
-
-    def __init__(self) -> None:
-        self._items: list[dict[str, Any]] = []
-        self._parts: list[Part] = []
-        self._said: str | None = None
-        self._calls: list[Call] = []
-
-    def take(self, item: dict[str, Any], path: str) -> Iterator[Draft]:
-        """Add an item; where it cannot follow, the message so far ends first."""
-        kind = item.get("type", "message")
-        if kind == "function_call":
-            call = expect(item, _CallItem, path)
-            self._calls.append(Call(call.name, arguments.parsed(call.arguments), call.call_id))
-        else:
-            spoken = any(isinstance(part, TextPart) for part in self._parts) or self._said is not None
-            if self._calls or (kind == "message" and spoken):
-                yield from self.end()
-            self._add(item, kind, path)
-        self._items.append(item)
-
-    def _add(self, item: dict[str, Any], kind: str, path: str) -> None:
-        if kind != "message":
-            self._flatten()
-            self._parts.append(_read_item(item))
-            return
-        content = expect(item, _MessageItem, path).content
-        if isinstance(content, str) and not self._parts:
-            self._said = content
-        else:
-            self._parts += (
-                [TextPart(content)] if isinstance(content, str) else [_read_part(one) for one in content]
-            )
-
-    def _flatten(self) -> None:
-        if self._said is not None:
-            self._parts, self._said = [TextPart(self._said)], None
-
-    def end(self) -> Iterator[Draft]:
-        """Give the message that the items make, if there are any."""
-        if self._items:
-            content: Content | None = self._said if self._said is not None else tuple(self._parts)
-            silent = self._calls and self._said is None and not self._parts
-            yield Draft("assistant", self._items, None if silent else content, tuple(self._calls))
-        self.__init__()  # type: ignore[misc]
-
-
-def _draft(item: dict[str, Any], path: str) -> Draft | None:
-    """Read an item that is not the assistant's."""
-    if item.get("type") == "function_call_output":
-        output: _OutputItem = expect(item, _OutputItem, path)
-        return Draft("tool", [item], results=(Result(output.call_id, _read_output(output.output)),))
-    if item.get("type", "message") != "message" or item.get("role") == "assistant":
-        return None
-    wire: _MessageItem = expect(item, _MessageItem, path)
-    if wire.role not in ("user", "system", "developer"):
-        raise InvalidPayload(f"no role is called {wire.role!r:.40}", path=f"{path}.role")
-    content = (
-        wire.content if isinstance(wire.content, str) else tuple(_read_part(one) for one in wire.content)
-    )
-    return Draft("user" if wire.role == "user" else "system", [item], content)
-
-
-def _as_item(item: Any) -> Any:
-    return _message_item("user", item) if isinstance(item, str) else item
+def _is_content(block: dict[str, Any]) -> bool:
+    """Tell what goes inside an assistant's message from what is an item of its own."""
+    kind = block.get("type")
+    return kind == "refusal" or str(kind).startswith(("input_", "output_"))
 
 
 def _message_item(role: str, content: str | list[dict[str, Any]]) -> dict[str, Any]:
@@ -247,54 +166,3 @@ def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
         "name": scope.name(call.name),
         "arguments": arguments.written(call.args),
     }
-
-
-def _read_output(output: Any) -> Any:
-    if isinstance(output, list) and output:
-        parts = [_read_part(one) if isinstance(one, dict) else None for one in output]
-        if all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts):
-            return sent.result_of_parts(part for part in parts if part)
-    return output
-
-
-def _read_item(item: dict[str, Any]) -> Part:
-    if item.get("type") != "reasoning":
-        return OpaquePart(format=OpenAIResponses.name, body=item, text=f"[{item.get('type')!s:.40}]")
-    summary = item.get("summary")
-    texts = [one.get("text") for one in summary if isinstance(one, dict)] if isinstance(summary, list) else []
-    signature = item.get("encrypted_content")
-    text = "\n".join(text for text in texts if isinstance(text, str))
-    return ReasoningPart(text, text_or_none(signature))
-
-
-def _read_part(block: dict[str, Any]) -> Part:
-    match block:
-        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
-            return TextPart(text)
-        case {"type": "refusal", "refusal": str(text)}:
-            return TextPart(text)
-        case {"type": "input_image", "image_url": str(url), **rest}:
-            return media.image(url, text_or_none(rest.get("detail")))
-        case {"type": "input_image", "file_id": str(id)}:
-            return ImagePart(file_id=id)
-        case {"type": "input_file", **rest}:
-            return _read_file(rest) or _opaque(block)
-        case _:
-            return _opaque(block)
-
-
-def _read_file(fields: dict[str, Any]) -> FilePart | None:
-    name = text_or_none(fields.get("filename"))
-    match fields:
-        case {"file_data": str(url)} if source := media.from_data_url(url):
-            return FilePart(data=source[0], media_type=source[1], name=name)
-        case {"file_url": str(url)}:
-            return FilePart(url=url, name=name)
-        case {"file_id": str(id)}:
-            return FilePart(file_id=id, name=name)
-        case _:
-            return None
-
-
-def _opaque(block: dict[str, Any]) -> OpaquePart:
-    return OpaquePart(format=OpenAIResponses.name, body=block, text=f"[{block.get('type', 'block')!s:.40}]")

@@ -55,6 +55,8 @@ class Answers:
 
     def ask(self, calls: tuple[ToolCallRequest, ...]) -> None:
         """Take note of a batch of calls."""
+        if not calls:
+            return
         batch: dict[_Key, deque[CallId]] = {}
         for call in calls:
             self._open.add(call.id)

@@ -51,12 +51,14 @@ class Rendering(Struct, frozen=True):
 class Format(ABC):
     """One provider's document format.
 
-    ``list_key`` is the field that holds the messages, ``keys`` are the fields of a request.
+    ``list_key`` is the field that holds the messages, ``keys`` are the fields of a request, and
+    ``carried`` those of them that messages and tool definitions tell another provider.
     """
 
     name: ClassVar[str]
     list_key: ClassVar[str]
     keys: ClassVar[frozenset[str]]
+    carried: ClassVar[frozenset[str]]
 
     @abstractmethod
     def parse(self, payload: Any) -> list[Message]:

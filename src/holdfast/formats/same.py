@@ -3,30 +3,42 @@
 Providers cut a conversation up differently: one message or several for the results of a batch,
 neighbours of one role joined or not, other ids, a system message in its place or as a notice.
 ``same`` compares what is left when these differences are gone: roles, content, calls and results
-in order, with calls and results tied to each other the same way. Text that says nothing counts as
-nothing; reasoning is private to the model that had it and is not compared; ``is_error`` is compared
-where both sides can carry it.
+in order, with calls and results tied to each other the same way.
+
+Text that says nothing counts as nothing. Reasoning is private to the model that had it and is not
+compared. ``is_error`` is compared where both sides can carry it. The order in which the results of
+one batch arrive does not count: they belong to their calls by id, they come in whichever order the
+tools end, and a provider without ids is sent them in the order of the calls. The order of the keys
+of arguments does not count either, since a JSON object has none. Tools are compared under the names
+that every provider takes, since that is how a name from elsewhere comes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
+
+import msgspec
 
 from .. import sent
 from ..ids import CallId
 from ..message import Message
-from ..part import Part, ReasoningPart
-from .pairing import gathered
+from ..part import FilePart, ImagePart, Part, ReasoningPart
+from . import arguments, media
+from .pairing import gathered, wire_name
 
-__all__ = ["same"]
+__all__ = ["same", "says_something"]
 
 _WITHOUT_ERRORS = ("openai-chat", "openai-responses")
 
-_Said = tuple[str, ...]
-_Atom = tuple[
-    Any, ...
-]  # ("text", role, text) | ("call", n, name, args) | ("result", n, texts, is_error or None)
+_Atom = tuple[Any, ...]
+"""``("text", role, text)``, ``("call", n, name, args)`` or ``("result", n, texts, is_error or None)``."""
+
+
+def says_something(text: str) -> bool:
+    """Tell text from what stands for silence."""
+    return bool(text.strip()) and text != sent.SILENCE
 
 
 def same(one: Sequence[Message], other: Sequence[Message]) -> bool:
@@ -45,28 +57,51 @@ def _atoms(messages: Sequence[Message]) -> Iterator[_Atom]:
     """Take a conversation apart into what was said, asked and answered, in order."""
     numbers: dict[CallId, int] = {}
     leading = True
-    for message in gathered(messages):
-        leading = leading and message.role == "system"
-        role = "user" if message.role == "system" and not leading else message.role
-        for text in _texts(message.parts):
-            yield "text", role, sent.notice(text) if role != message.role else text
+    for role, run in groupby(gathered(messages), lambda message: message.role):
+        said = list(run)
+        leading = leading and role == "system"
+        yield from _texts(said, notice=role == "system" and not leading)
+        yield from _calls(said, numbers)
+        yield from sorted(_results(said, numbers), key=lambda atom: atom[1])
+
+
+def _texts(said: Iterable[Message], *, notice: bool) -> Iterator[_Atom]:
+    for message in said:
+        for text in _audible(message.parts):
+            yield ("text", "user", sent.notice(text)) if notice else ("text", message.role, text)
+
+
+def _calls(said: Iterable[Message], numbers: dict[CallId, int]) -> Iterator[_Atom]:
+    for message in said:
         for call in message.tool_calls:
             number = numbers.setdefault(call.id, len(numbers))
-            yield "call", number, call.name, sent.json_text(call.args)
+            yield "call", number, wire_name(call.name), _args(call.args)
+
+
+def _results(said: Iterable[Message], numbers: dict[CallId, int]) -> Iterator[_Atom]:
+    for message in said:
         flagged = message.native is None or message.native.format not in _WITHOUT_ERRORS
         for result in message.tool_results:
             number = numbers.setdefault(result.tool_call_id, len(numbers))
-            yield "result", number, _result_texts(result.result), result.is_error if flagged else None
+            parts = sent.result_parts(result.result)
+            texts = tuple(_audible(parts)) if parts else _audible_text(sent.result_text(result.result))
+            yield "result", number, texts, result.is_error if flagged else None
 
 
-def _texts(parts: Sequence[Part]) -> Iterator[str]:
+def _args(args: dict[str, Any]) -> bytes:
+    if args.keys() == {arguments.UNPARSED}:
+        return arguments.written(args).encode()
+    return msgspec.json.encode(args, order="deterministic")
+
+
+def _audible(parts: Iterable[Part]) -> Iterator[str]:
+    """Give the texts that say something; media count as the line that describes them."""
     for part in parts:
-        text = "" if isinstance(part, ReasoningPart) else sent.described(part)
-        if text.strip() and text != sent.SILENCE:
-            yield text
+        if isinstance(part, ImagePart | FilePart):
+            yield sent.described(media.by_type(part))
+        elif not isinstance(part, ReasoningPart):
+            yield from _audible_text(part.text)
 
 
-def _result_texts(result: Any) -> _Said:
-    parts = sent.result_parts(result)
-    texts = [sent.described(part) for part in parts] if parts else [sent.result_text(result)]
-    return tuple(text for text in texts if text.strip() and text != sent.SILENCE)
+def _audible_text(text: str) -> tuple[str, ...]:
+    return (text,) if says_something(text) else ()

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from .. import sent
 from ..ids import CallId
 from ..message import Message, Role
-from ..part import Part
+from ..part import FilePart, ImagePart, TextPart
+from . import media
 from .pairing import wire_name
 from .port import Omission
 
@@ -21,19 +22,35 @@ class Piece(NamedTuple):
     body: Any
     starts: bool | None = None
     leading: bool = False
+    native: bool = False
 
 
 class Scope:
-    """One rendering under way: the ids in use, and what had to be left out so far."""
+    """One rendering under way: where it stands, the ids in use, and what had to be left out so far."""
 
-    def __init__(self, format: str, ids: dict[CallId, str], names: dict[CallId, str]) -> None:
-        self.format = format
+    def __init__(
+        self, format: str, ids: dict[CallId, str], names: dict[CallId, str], longest_name: int
+    ) -> None:
         self.names = names
-        self._ids = ids
-        self.index = 0
         self.leading = False
         self.left_out: list[Omission] = []
         self.silent: set[CallId] = set()
+        self._format = format
+        self._ids = ids
+        self._longest_name = longest_name
+        self._index = 0
+        self._origin: str | None = None
+
+    def enter(self, message: Message, index: int, *, leading: bool) -> None:
+        """Turn to a message, which stands at this index in the list that is rendered."""
+        self.leading = leading
+        self._index = index
+        self._origin = message.native.format if message.native else None
+
+    @property
+    def native(self) -> bool:
+        """Whether this very provider's document held the current message."""
+        return self._origin == self._format
 
     def wire_id(self, call: CallId) -> str:
         """Give the id under which the provider knows a call."""
@@ -41,20 +58,30 @@ class Scope:
 
     def omit(self, text: str) -> None:
         """Note that something of the current message is left out."""
-        self.left_out.append(Omission(self.index, text))
+        self.left_out.append(Omission(self._index, text))
 
-    def name(self, name: str, longest: int = 64) -> str:
+    def name(self, name: str) -> str:
         """Give a tool's name as the provider takes it."""
-        wire = wire_name(name, longest)
+        wire = wire_name(name, self._longest_name)
         if wire != name:
             self.omit(f"the tool name {name!r:.80} is sent as {wire}")
         return wire
 
-    def describe(self, part: Part) -> str:
+    def knows(self, part: ImagePart | FilePart) -> bool:
+        """Tell whether a file's id means something here: files are kept by a company, not a format."""
+        return (
+            part.file_id is None or self._origin is None or _company(self._origin) == _company(self._format)
+        )
+
+    def describe(self, part: ImagePart | FilePart) -> str:
         """Give the text that stands for a part which the provider cannot take."""
         self.omit(f"{type(part).__name__.removesuffix('Part').lower()} part sent as text")
-        return sent.described(part)
+        return sent.described(media.by_type(part))
 
-    def is_native(self, message: Message) -> bool:
-        """Tell whether this very provider's document held the message."""
-        return message.native is not None and message.native.format == self.format
+    def in_words(self, part: TextPart | ImagePart | FilePart) -> str:
+        """Give a part as text, for a place that takes nothing else."""
+        return part.text if isinstance(part, TextPart) else self.describe(part)
+
+
+def _company(format: str) -> str:
+    return format.partition("-")[0]

@@ -10,6 +10,9 @@ from .scope import Piece
 
 __all__ = ["in_turns", "merged"]
 
+_Blocks = Callable[[Any], list[Any]]
+_Apart = Callable[[Piece, Piece], bool]
+
 
 def in_turns(
     items: Iterable[Any], read: Callable[[int, Any], tuple[str, Iterable[Draft]]]
@@ -28,23 +31,39 @@ def in_turns(
 def merged(
     pieces: Iterable[Piece],
     key: str,
-    blocks: Callable[[Any], list[Any]] = list,
-    apart: Callable[[Piece, Piece], bool] | None = None,
+    opening: dict[str, Any],
+    *,
+    blocks: _Blocks = list,
+    apart: _Apart = lambda _one, _other: False,
 ) -> list[dict[str, Any]]:
-    """Join neighbours of one wire role into one wire message, block after block."""
-    wires: list[dict[str, Any]] = []
-    before: Piece | None = None
+    """Join neighbours of one wire role into one wire message, block after block.
+
+    Providers that want turns want the user to begin. Where the assistant does, `opening` goes
+    first, unless the provider's own document began like that.
+    """
+    groups: list[list[Piece]] = []
     for piece in pieces:
         if piece.leading:
             continue
-        joins = before is not None and before.body["role"] == piece.body["role"]
-        if joins and before is not None:
-            joins = not (
-                piece.starts if piece.starts is not None else apart is not None and apart(before, piece)
-            )
-        if joins:
-            wires[-1] = {**wires[-1], **piece.body, key: blocks(wires[-1][key]) + blocks(piece.body[key])}
+        if groups and _joins(groups[-1][-1], piece, apart):
+            groups[-1].append(piece)
         else:
-            wires.append(piece.body)
-        before = piece
+            groups.append([piece])
+    wires = [_joined(group, key, blocks) for group in groups]
+    if groups and groups[0][0].role == "assistant" and not groups[0][0].native:
+        wires.insert(0, opening)
     return wires
+
+
+def _joins(before: Piece, piece: Piece, apart: _Apart) -> bool:
+    if (before.role == "assistant") != (piece.role == "assistant"):
+        return False
+    return not (apart(before, piece) if piece.starts is None else piece.starts)
+
+
+def _joined(group: list[Piece], key: str, blocks: _Blocks) -> dict[str, Any]:
+    whole: dict[str, Any] = group[0].body
+    if len(group) == 1:
+        return whole
+    added = {name: value for piece in group[1:] for name, value in piece.body.items() if name != "role"}
+    return {**added, **whole, key: [block for piece in group for block in blocks(piece.body.get(key) or [])]}

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .. import sent
-from ..message import Message, ToolCallRequest, ToolCallResult
+from ..message import Message, ToolCallResult
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from .counter import Count, Counter, total
+from .counter import Count, Counter, Quality, total, weaker
 from .images import ImageRule, rule_for
 
 __all__ = ["MESSAGE_FRAME", "REPLY_START", "conversation_cost", "message_cost", "tools_cost"]
@@ -46,14 +46,17 @@ _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml
 
 def message_cost(message: Message, counter: Counter, *, images: ImageRule | None = None) -> Count:
     """Count one message as it is sent; `images` prices pictures, by default as the counter's provider."""
-    frame = Count(MESSAGE_FRAME)
-    content = message.content
-    if isinstance(content, str) and not message.tool_calls:
-        return frame + counter.count(content)
-    rule = images or rule_for(counter.name)
-    cost = frame + total(_part(part, counter, rule) for part in message.parts)
-    cost += total(_call(call, counter) for call in message.tool_calls)
-    return cost + total(_result(result, counter, rule) for result in message.tool_results)
+    content, calls, results = message.content, message.tool_calls, message.tool_results
+    frames = MESSAGE_FRAME + CALL_FRAME * len(calls) + RESULT_FRAME * len(results)
+    if isinstance(content, str):
+        counts = [counter.count(content)] if content else []
+    else:
+        counts = [_part(part, counter, images) for part in content or ()]
+    for call in calls:
+        counts += (counter.count(call.name), counter.count(sent.args_text(call.args)))
+    for result in results:
+        counts += _result(result, counter, images)
+    return _summed(frames, counts)
 
 
 def tools_cost(tools: Iterable[ToolSpec], counter: Counter) -> Count:
@@ -79,23 +82,28 @@ def _tool(tool: ToolSpec, counter: Counter) -> Count:
     return Count(TOOL_FRAME) + counter.count(sent.json_text(definition))
 
 
-def _call(call: ToolCallRequest, counter: Counter) -> Count:
-    return Count(CALL_FRAME) + counter.count(call.name) + counter.count(sent.args_text(call.args))
+def _summed(frames: int, counts: Iterable[Count]) -> Count:
+    quality: Quality = "exact"
+    for count in counts:
+        frames += count.tokens
+        if count.quality != "exact":
+            quality = weaker(quality, count.quality)
+    return Count(frames, quality)
 
 
-def _result(result: ToolCallResult, counter: Counter, images: ImageRule) -> Count:
+def _result(result: ToolCallResult, counter: Counter, images: ImageRule | None) -> list[Count]:
     parts = sent.result_parts(result.result)
     if parts is None:
-        return Count(RESULT_FRAME) + counter.count(sent.result_text(result.result))
-    return Count(RESULT_FRAME) + total(_part(part, counter, images) for part in parts)
+        return [counter.count(sent.result_text(result.result))]
+    return [_part(part, counter, images) for part in parts]
 
 
-def _part(part: Part, counter: Counter, images: ImageRule) -> Count:
+def _part(part: Part, counter: Counter, images: ImageRule | None) -> Count:
     match part:
         case TextPart():
             return counter.count(part.text)
         case ImagePart():
-            return Count(images(part), "estimated")
+            return Count((images or rule_for(counter.name))(part), "estimated")
         case FilePart():
             return counter.count(part.name or "") + Count(_file(part), "estimated")
         case ReasoningPart():

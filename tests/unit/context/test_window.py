@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripts import Letters, shown, talk
 
-from holdfast import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from holdfast import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
 from holdfast.context import Budget, Head, StateManager
 from holdfast.decision import Cut, Decision, Summary
 from holdfast.errors import InputError, InvalidMessage
@@ -141,6 +141,22 @@ def test_a_models_summary_takes_the_place_of_the_digest_of_its_cut_only() -> Non
         messages, budget, decisions=[cut, Summary(cut="another", text="A model wrote this.")]
     )
     assert stale.messages == first.messages
+
+
+@pytest.mark.req("D7")
+def test_the_summary_goes_where_a_provider_takes_system_messages() -> None:
+    window = LETTERS.window(talk("S:prompt " + "U A " * 40, text="w" * 100), Budget(4_000))
+    summary = window.messages[1].text
+    chat = formats.get("openai-chat").render(window.messages)
+    assert [(wire["role"], wire["content"]) for wire in chat[:2]] == [
+        ("system", "prompt"),
+        ("system", summary),
+    ]
+    anthropic = formats.get("anthropic").render(window.messages)
+    assert [block["text"] for block in anthropic["system"]] == ["prompt", summary]
+    gemini = formats.get("gemini").render(window.messages)
+    assert gemini["systemInstruction"]["parts"] == [{"text": "prompt"}, {"text": summary}]
+    assert gemini["contents"][0]["role"] == "user"
 
 
 def test_a_tally_made_for_another_budget_is_refused() -> None:

@@ -8,13 +8,14 @@ from itertools import groupby
 from typing import Any
 
 from ..port import Violation
-from .report import Report, objects
+from .report import Report, objects, shown
 
-__all__ = ["ID", "KEYS", "violations"]
+__all__ = ["ID", "KEYS", "LONGEST_NAME", "violations"]
 
+LONGEST_NAME = 128
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 _THINKING = ("thinking", "redacted_thinking")
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 
 KEYS = frozenset(
     (
@@ -41,31 +42,42 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
         report.add("last-user", "the last message of a request is the user's", index=turns[-1].last)
     if isinstance(payload, dict):
         _check_system(payload.get("system"), report)
-        if request and _thinks(payload) and len(turns) > 1 and turns[-1].ids("tool_result", "tool_use_id"):
+        if request and _thinks(payload) and len(turns) > 1 and turns[-1].answers:
             turns[-2].check_own_thinking(report)
-    return sorted(report.found, key=lambda violation: violation.index)
+    return report.violations
 
 
 class _Turn:
     """Neighbours of one role, which the service merges into one message."""
 
-    def __init__(self, role: Any, index: int) -> None:
+    def __init__(self, role: object, index: int) -> None:
         self.role, self.index, self.last = role, index, index
         self.blocks: list[tuple[int, dict[str, Any]]] = []
 
-    def ids(self, kind: str, key: str) -> list[str]:
-        """Give the ids of the blocks of one kind."""
+    @property
+    def calls(self) -> set[str]:
+        """The ids of the calls that the assistant makes here."""
+        return self._ids("tool_use", "id") if self.role == "assistant" else set()
+
+    @property
+    def answers(self) -> set[str]:
+        """The ids of the calls that the user answers here."""
+        return self._ids("tool_result", "tool_use_id") if self.role == "user" else set()
+
+    def _ids(self, kind: str, key: str) -> set[str]:
         found = (block.get(key) for _, block in self.blocks if block.get("type") == kind)
-        return [id for id in found if isinstance(id, str)]
+        return {id for id in found if isinstance(id, str)}
 
     def check(self, before: _Turn | None, after: _Turn | None, seen: set[str], report: Report) -> None:
-        asked = before.ids("tool_use", "id") if before and before.role == "assistant" else []
+        """Check the turn by itself and against its neighbours; `seen` are the call ids so far."""
+        asked = before.calls if before else set()
+        answers = after.answers if after else set()
         answered: set[str] = set()
         words = False
         for report.index, block in self.blocks:
             match block.get("type"):
                 case "tool_use":
-                    self._check_call(block, after, seen, report)
+                    self._check_call(block, answers, seen, report)
                 case "tool_result":
                     if words:
                         report.add(
@@ -89,33 +101,32 @@ class _Turn:
                 "thinking-first", "with thinking on, this message starts with its thinking", index=self.index
             )
 
-    def _check_call(self, block: dict[str, Any], after: _Turn | None, seen: set[str], report: Report) -> None:
+    def _check_call(self, block: dict[str, Any], answers: set[str], seen: set[str], report: Report) -> None:
         id = block.get("id")
         if self.role != "assistant":
             report.add("role", "only the assistant uses tools", id)
         if not isinstance(id, str) or not ID.fullmatch(id):
-            report.add("call-id", f"the tool_use id {id!r:.80} does not match ^{ID.pattern}$", id)
+            report.add("call-id", f"the tool_use id {shown(id)} does not match ^{ID.pattern}$", id)
         elif id in seen:
-            report.add("call-id", f"the tool_use id {id} is not unique", id)
+            report.add("call-id", f"the tool_use id {id:.80} is not unique", id)
         else:
             seen.add(id)
         report.name(block.get("name"), _NAME, id)
         if not isinstance(block.get("input"), dict):
             report.add("arguments", "input is a JSON object", id)
-        answers = after.ids("tool_result", "tool_use_id") if after and after.role == "user" else []
         if isinstance(id, str) and id not in answers:
             report.unanswered([id], report.index)
 
     def _check_result(
-        self, block: dict[str, Any], asked: list[str], answered: set[str], report: Report
+        self, block: dict[str, Any], asked: set[str], answered: set[str], report: Report
     ) -> None:
         id = block.get("tool_use_id")
         if self.role != "user":
             report.add("role", "only the user's messages hold tool results", id)
         elif not isinstance(id, str) or id not in asked:
-            report.add("result-orphan", f"no tool_use {id!r:.80} in the previous message", id)
+            report.add("result-orphan", f"no tool_use {shown(id)} in the previous message", id)
         elif id in answered:
-            report.add("result-twice", f"the tool_use {id} is answered twice", id)
+            report.add("result-twice", f"the tool_use {id:.80} is answered twice", id)
         else:
             answered.add(id)
         if isinstance(block.get("content"), list):
@@ -141,7 +152,10 @@ def _turns(listed: Any, report: Report) -> Iterator[_Turn]:
     for message in report.items(listed, "messages"):
         role = message.get("role")
         if role not in ("user", "assistant"):
-            report.add("role", f"no role is called {role!r:.40}; the system prompt stands apart, in `system`")
+            report.add(
+                "role", f"no role is called {shown(role)}; the system prompt stands apart, in `system`"
+            )
+            role = None
         if turn is None or turn.role != role:
             if turn:
                 yield turn
@@ -158,9 +172,10 @@ def _blocks(content: Any, report: Report) -> list[dict[str, Any]]:
     if not isinstance(content, list) or not content:
         report.add("content-empty", "a message has content: text, or a non-empty list of blocks")
         return []
-    if len(objects(content)) < len(content):
+    blocks = objects(content)
+    if len(blocks) < len(content) or not all(isinstance(block.get("type"), str) for block in blocks):
         report.add("shape", "a block is an object with a type")
-    return objects(content)
+    return blocks
 
 
 def _thinks(payload: dict[str, Any]) -> bool:

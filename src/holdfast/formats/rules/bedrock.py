@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ..port import Violation
-from .report import NAME_64, Report, objects
+from .report import NAME_64, Report, objects, shown
 
 __all__ = ["ID", "KEYS", "UNKNOWN_TOOL", "violations"]
 
@@ -38,17 +38,18 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
         blocks = _blocks(message.get("content"), report)
         asked = _check_blocks(blocks, role, asked, seen, report)
         uses_tools = uses_tools or any("toolUse" in block or "toolResult" in block for block in blocks)
-    report.unanswered(asked, report.index)
+    for id, index in asked.items():
+        report.unanswered([id], index)
     if request and role is not None and role != "user":
         report.add("last-user", "the last message of a request is the user's")
     if isinstance(payload, dict):
         _check_fields(payload, uses_tools, report)
-    return sorted(report.found, key=lambda violation: violation.index)
+    return report.violations
 
 
 def _check_role(role: Any, before: Any, report: Report) -> None:
     if role not in ("user", "assistant"):
-        report.add("role", f"no role is called {role!r:.40}; the system prompt stands apart, in `system`")
+        report.add("role", f"no role is called {shown(role)}; the system prompt stands apart, in `system`")
     elif report.index == 0 and role != "user":
         report.add("first-user", "the first message is the user's")
     elif role == before:
@@ -94,9 +95,9 @@ def _check_call(call: Any, role: Any, seen: set[str], report: Report) -> None:
     if role != "assistant":
         report.add("role", "only the assistant uses tools", id)
     if not isinstance(id, str) or not ID.fullmatch(id):
-        report.add("call-id", f"the toolUseId {id!r:.80} does not match ^{ID.pattern}$", id)
+        report.add("call-id", f"the toolUseId {shown(id)} does not match ^{ID.pattern}$", id)
     elif id in seen:
-        report.add("call-id", f"the toolUseId {id} is not unique", id)
+        report.add("call-id", f"the toolUseId {id:.80} is not unique", id)
     else:
         seen.add(id)
     report.name(call.get("name"), NAME_64, id)
@@ -110,9 +111,9 @@ def _check_result(result: Any, role: Any, asked: dict[str, int], answered: set[s
     if role != "user":
         report.add("role", "only the user's messages hold tool results", id)
     elif not isinstance(id, str) or id not in asked:
-        report.add("result-orphan", f"no toolUse {id!r:.80} in the message before", id)
+        report.add("result-orphan", f"no toolUse {shown(id)} in the message before", id)
     elif id in answered:
-        report.add("result-twice", f"the toolUse {id} is answered twice", id)
+        report.add("result-twice", f"the toolUse {id:.80} is answered twice", id)
     else:
         answered.add(id)
     content = result.get("content")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import deque
 from typing import Any
 
 from ..port import Violation
-from .report import NAME_64, Report, objects
+from .report import NAME_64, Report, objects, shown
 
 __all__ = ["KEYS", "SYSTEM_KEYS", "camel", "violations"]
 
@@ -29,43 +29,115 @@ _CAMEL = {
     "file_uri": "fileUri",
     "function_declarations": "functionDeclarations",
 }
+_SIGNING_MODELS = "gemini-3"
+"""The family that answers 400 to an unsigned call, by what its models' names hold."""
 
 
 def camel(part: dict[str, Any]) -> dict[str, Any]:
     """Spell the keys of a part as the reference does; the service takes both spellings."""
-    return {
-        _CAMEL.get(key, key): camel(value)
-        if key in ("inline_data", "file_data", "inlineData", "fileData") and isinstance(value, dict)
-        else value
-        for key, value in part.items()
-    }
+    spelled = {_CAMEL.get(key, key): value for key, value in part.items()}
+    for key in ("inlineData", "fileData"):
+        if isinstance(blob := spelled.get(key), dict):
+            spelled[key] = {_CAMEL.get(name, name): value for name, value in blob.items()}
+    return spelled
 
 
-def violations(payload: Any) -> list[Violation]:
+def violations(payload: Any, *, request: bool = False) -> list[Violation]:
     """List what generateContent would reject."""
     report = Report()
-    asked: list[dict[str, Any]] = []
-    asked_at, before = 0, None
+    batch = _Batch([], report)
+    turn: list[tuple[int, list[dict[str, Any]]]] = []
+    before = None
     for content in report.items(
         payload.get("contents") if isinstance(payload, dict) else payload, "contents"
     ):
         role = content.get("role", "user")
-        if role not in ("user", "model"):
-            report.add("role", f"no role is called {role!r:.40}; the system prompt stands apart")
-        elif before is None and role != "user":
-            report.add("first-user", "the first content is the user's")
+        _check_role(role, before, report)
         parts = _parts(content.get("parts"), report)
-        _check_responses(parts, role, asked, asked_at, report)
-        asked = _calls(parts)
-        if asked:
-            asked_at = report.index
-            _check_calls(asked, role, before, report)
+        answers = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        for answer in answers:
+            batch.answer(answer, role)
+        batch.close()
+        batch = _Batch([part["functionCall"] for part in parts if "functionCall" in part], report)
+        batch.check(role, before)
+        if role == "user" and not answers:
+            turn.clear()
+        turn.append((report.index, parts))
         before = role
-    if asked:
-        report.unanswered([_label(call) for call in asked], asked_at)
+    batch.close()
     if isinstance(payload, dict):
         _check_system(payload, report)
-    return sorted(report.found, key=lambda violation: violation.index)
+        if request and _SIGNING_MODELS in (_text(payload.get("model")) or ""):
+            _check_signatures(turn, report)
+    return report.violations
+
+
+class _Batch:
+    """The calls of one content, which the content after it answers: by id, else by name and order."""
+
+    def __init__(self, calls: list[Any], report: Report) -> None:
+        self._report = report
+        self._index = report.index
+        self._calls = [call if isinstance(call, dict) else {} for call in calls]
+        self._open = dict.fromkeys(range(len(calls)))
+        self._waiting: dict[tuple[str, str | None], deque[int]] = {}
+        for number, call in enumerate(self._calls):
+            id, name = _text(call.get("id")), _text(call.get("name"))
+            for key in (("name", name), ("id", id) if id else ("without id", name)):
+                self._waiting.setdefault(key, deque()).append(number)
+
+    def check(self, role: object, before: object) -> None:
+        """Check where the calls stand, and what they say."""
+        report, calls = self._report, self._calls
+        if calls and role != "model":
+            report.add("role", "only the model calls functions", calls[0].get("id"))
+        elif calls and before != "user":
+            report.add("call-place", "a function call comes right after a user content", calls[0].get("id"))
+        for (key, id), numbers in self._waiting.items():
+            if key == "id" and len(numbers) > 1:
+                report.add("call-id", f"the id {id:.80} stands twice in one content", id)
+        for call in calls:
+            report.name(call.get("name"), NAME_64, call.get("id"))
+            if not isinstance(call.get("args", {}), dict):
+                report.add("arguments", "args is a JSON object", call.get("id"))
+
+    def answer(self, response: Any, role: object) -> None:
+        """Take a response for one of the calls."""
+        report, response = self._report, response if isinstance(response, dict) else {}
+        id, name = _text(response.get("id")), _text(response.get("name"))
+        if role != "user":
+            report.add("role", "only the user's contents hold function responses", id)
+        if not isinstance(response.get("response"), dict):
+            report.add("response-object", "response is a JSON object", id)
+        keys = (("id", id), ("without id", name)) if id else (("name", name),)
+        if not any(self._take(key) for key in keys):
+            report.add("result-orphan", f"no open call {shown(id or name)} in the content before", id)
+
+    def close(self) -> None:
+        """Note the calls that got no response."""
+        calls = (self._calls[number] for number in self._open)
+        labels = [_text(call.get("id")) or _text(call.get("name")) or "(unnamed)" for call in calls]
+        self._report.unanswered(labels, self._index)
+
+    def _take(self, key: tuple[str, str | None]) -> bool:
+        waiting = self._waiting.get(key, ())
+        while waiting:
+            number = waiting.popleft()
+            if number in self._open:
+                del self._open[number]
+                return True
+        return False
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _check_role(role: object, before: object, report: Report) -> None:
+    if role not in ("user", "model"):
+        report.add("role", f"no role is called {shown(role)}; the system prompt stands apart")
+    elif before is None and role != "user":
+        report.add("first-user", "the first content is the user's")
 
 
 def _parts(parts: Any, report: Report) -> list[dict[str, Any]]:
@@ -77,61 +149,19 @@ def _parts(parts: Any, report: Report) -> list[dict[str, Any]]:
 
 
 def _is_empty(part: dict[str, Any]) -> bool:
-    data = {
-        key: value
-        for key, value in part.items()
-        if key not in ("thought", "thoughtSignature", "thought_signature")
-    }
-    signed = part.get("thoughtSignature") or part.get("thought_signature")
-    return not data or (data == {"text": ""} and not signed)
+    spelled = camel(part)
+    signed = spelled.pop("thoughtSignature", None)
+    spelled.pop("thought", None)
+    return not spelled or (spelled == {"text": ""} and not signed)
 
 
-def _calls(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = (part["functionCall"] for part in parts if "functionCall" in part)
-    return [call if isinstance(call, dict) else {} for call in found]
-
-
-def _label(call: dict[str, Any]) -> str:
-    return str(call.get("id") or call.get("name"))
-
-
-def _check_calls(calls: list[dict[str, Any]], role: Any, before: Any, report: Report) -> None:
-    if role != "model":
-        report.add("role", "only the model calls functions", calls[0].get("id"))
-    elif before != "user":
-        report.add("call-place", "a function call comes right after a user content", calls[0].get("id"))
-    ids = Counter(call["id"] for call in calls if isinstance(call.get("id"), str))
-    for id in (id for id, times in ids.items() if times > 1):
-        report.add("call-id", f"the id {id} stands twice in one content", id)
-    for call in calls:
-        report.name(call.get("name"), NAME_64, call.get("id"))
-        if not isinstance(call.get("args", {}), dict):
-            report.add("arguments", "args is a JSON object", call.get("id"))
-
-
-def _check_responses(
-    parts: list[dict[str, Any]], role: Any, asked: list[dict[str, Any]], asked_at: int, report: Report
-) -> None:
-    responses = [part["functionResponse"] for part in parts if "functionResponse" in part]
-    waiting = list(asked)
-    for response in (one if isinstance(one, dict) else {} for one in responses):
-        id = response.get("id")
-        if role != "user":
-            report.add("role", "only the user's contents hold function responses", id)
-        if not isinstance(response.get("response"), dict):
-            report.add("response-object", "response is a JSON object", id)
-        call = next((call for call in waiting if _answers(response, call)), None)
-        if call is not None:
-            waiting.remove(call)
-        else:
-            report.add("result-orphan", f"no open call {_label(response):.80} in the content before", id)
-    report.unanswered([_label(call) for call in waiting], asked_at)
-
-
-def _answers(response: dict[str, Any], call: dict[str, Any]) -> bool:
-    if response.get("id") is not None and call.get("id") is not None:
-        return bool(response["id"] == call["id"])
-    return bool(response.get("name") == call.get("name"))
+def _check_signatures(turn: list[tuple[int, list[dict[str, Any]]]], report: Report) -> None:
+    """Check that the first call of each content since the user last spoke carries its signature."""
+    for index, parts in turn:
+        call = next((part for part in parts if "functionCall" in part), None)
+        if call is not None and not call.get("thoughtSignature"):
+            id = call["functionCall"].get("id") if isinstance(call["functionCall"], dict) else None
+            report.add("thought-signature", "a call of the current turn carries a signature", id, index=index)
 
 
 def _check_system(payload: dict[str, Any], report: Report) -> None:

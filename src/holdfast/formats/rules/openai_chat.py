@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..port import Violation
-from .report import Report
+from .report import Report, shown
 
 __all__ = ["KEYS", "LONGEST_ID", "violations"]
 
@@ -33,7 +33,7 @@ def violations(payload: Any) -> list[Violation]:
     ):
         role = message.get("role")
         if role not in _ROLES:
-            report.add("role", f"no role is called {role!r:.40}")
+            report.add("role", f"no role is called {shown(role)}")
         if role == "tool":
             batch.answer(message)
         else:
@@ -42,7 +42,7 @@ def violations(payload: Any) -> list[Violation]:
         if role == "assistant" and message.get("tool_calls") is not None:
             batch.open(message["tool_calls"])
     batch.close()
-    return report.found
+    return report.violations
 
 
 class _Batch:
@@ -51,11 +51,10 @@ class _Batch:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._index = 0
-        self._waiting: list[str] = []
-        self._ids: set[str] = set()
+        self._open: dict[str, bool] = {}
 
     def open(self, calls: Any) -> None:
-        self._index, self._ids = self._report.index, set()
+        self._index = self._report.index
         if not isinstance(calls, list) or not calls:
             self._report.add("tool-calls-empty", "tool_calls is a non-empty list, or absent")
             return
@@ -67,28 +66,27 @@ class _Batch:
         call = call if isinstance(call, dict) else {}
         id = call.get("id")
         if not isinstance(id, str) or not id:
-            report.add("call-id", "a call needs an id")
+            report.add("call-id", "a call needs an id", id)
         elif len(id) > LONGEST_ID:
             report.add("call-id", f"the call id has {len(id)} characters, at most {LONGEST_ID} are taken", id)
-        elif id in self._ids:
+        elif id in self._open:
             report.add("call-id", f"the id {id} stands twice in one batch", id)
-        if isinstance(id, str) and id and id not in self._ids:
-            self._ids.add(id)
-            self._waiting.append(id)
+        if isinstance(id, str) and id:
+            self._open[id] = True
         _check_function(call, report)
 
     def answer(self, message: dict[str, Any]) -> None:
         id = message.get("tool_call_id")
-        if id in self._waiting:
-            self._waiting.remove(id)
-        elif isinstance(id, str) and id in self._ids:
-            self._report.add("result-twice", f"the call {id} is answered twice", id)
+        if not isinstance(id, str) or id not in self._open:
+            self._report.add("result-orphan", f"no call {shown(id)} in the nearest batch before", id)
+        elif self._open[id]:
+            self._open[id] = False
         else:
-            self._report.add("result-orphan", f"no call {id!r:.80} in the nearest batch before", id)
+            self._report.add("result-twice", f"the call {id:.80} is answered twice", id)
 
     def close(self) -> None:
-        self._report.unanswered(self._waiting, self._index)
-        self._waiting, self._ids = [], set()
+        self._report.unanswered((id for id, is_open in self._open.items() if is_open), self._index)
+        self._open = {}
 
 
 def _check_function(call: dict[str, Any], report: Report) -> None:
@@ -96,6 +94,8 @@ def _check_function(call: dict[str, Any], report: Report) -> None:
     if call.get("type") == "custom":
         custom = call.get("custom")
         report.name(custom.get("name") if isinstance(custom, dict) else None, id=id)
+        if isinstance(custom, dict) and not isinstance(custom.get("input"), str):
+            report.add("arguments", "the input of a custom tool is a string", id)
         return
     function = call.get("function")
     if not isinstance(function, dict):
@@ -111,7 +111,7 @@ def _check_content(message: dict[str, Any], role: Any, report: Report) -> None:
     if content is None:
         if role == "assistant" and (message.get("tool_calls") or message.get("refusal")):
             return
-        report.add("content-null", f"the content of a {role} message may not be null", id)
+        report.add("content-null", f"the content of a message of role {shown(role)} may not be null", id)
     elif isinstance(content, list):
         if not content or not all(isinstance(part, dict) and part.get("type") for part in content):
             report.add("content", "content is text or a non-empty list of typed parts", id)

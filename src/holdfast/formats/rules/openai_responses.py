@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..port import Violation
-from .report import NAME_64, Report
+from .report import NAME_64, Report, shown
 
 __all__ = ["KEYS", "LONGEST_ID", "violations"]
 
@@ -21,6 +21,9 @@ KEYS = frozenset(
 )
 
 _PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
+_CONTINUING = ("previous_response_id", "conversation")
+"""Where one of these is given, the service has the items before these ones, and calls among them."""
+
 _ROLES = ("system", "developer", "user", "assistant")
 
 
@@ -30,6 +33,7 @@ def violations(payload: Any) -> list[Violation]:
     if isinstance(payload, dict) and isinstance(listed, str) and listed:
         return []
     report = Report()
+    continued = isinstance(payload, dict) and any(payload.get(key) is not None for key in _CONTINUING)
     calls: dict[str, int] = {}
     answered: set[str] = set()
     reasoning: int | None = None
@@ -47,7 +51,7 @@ def violations(payload: Any) -> list[Violation]:
             case "function_call":
                 _check_call(item, calls, report)
             case "function_call_output":
-                _check_output(item, calls, answered, report)
+                _check_output(item, None if continued else calls, answered, report)
             case "reasoning":
                 reasoning = report.index
             case _ if not isinstance(kind, str):
@@ -57,7 +61,7 @@ def violations(payload: Any) -> list[Violation]:
     for id, index in calls.items():
         if id not in answered:
             report.unanswered([id], index)
-    return sorted(report.found, key=lambda violation: violation.index)
+    return report.violations
 
 
 def _produced(item: dict[str, Any], kind: Any) -> bool:
@@ -71,12 +75,12 @@ def _check_id(item: dict[str, Any], kind: Any, report: Report) -> None:
     prefix = _PREFIXES.get(kind) if isinstance(kind, str) else None
     id = item.get("id")
     if prefix and id is not None and not (isinstance(id, str) and id.startswith(prefix)):
-        report.add("item-id", f"the id {id!r:.80} of a {kind} item does not begin with {prefix}", id)
+        report.add("item-id", f"the id {shown(id)} of a {kind} item does not begin with {prefix}", id)
 
 
 def _check_message(item: dict[str, Any], report: Report) -> None:
     if item.get("role") not in _ROLES:
-        report.add("role", f"no role is called {item.get('role')!r:.40}")
+        report.add("role", f"no role is called {shown(item.get('role'))}")
     content = item.get("content")
     if isinstance(content, list):
         if not content or not all(isinstance(part, dict) and part.get("type") for part in content):
@@ -90,7 +94,7 @@ def _check_call(item: dict[str, Any], calls: dict[str, int], report: Report) -> 
     if not isinstance(id, str) or not 0 < len(id) <= LONGEST_ID:
         report.add("call-id", f"a call_id has 1 to {LONGEST_ID} characters", id)
     elif id in calls:
-        report.add("call-id", f"the call_id {id} is not unique", id)
+        report.add("call-id", f"the call_id {id:.80} is not unique", id)
     if isinstance(id, str) and id:
         calls.setdefault(id, report.index)
     report.name(item.get("name"), NAME_64, id)
@@ -98,12 +102,15 @@ def _check_call(item: dict[str, Any], calls: dict[str, int], report: Report) -> 
         report.add("arguments", "arguments is a string of JSON", id)
 
 
-def _check_output(item: dict[str, Any], calls: dict[str, int], answered: set[str], report: Report) -> None:
+def _check_output(
+    item: dict[str, Any], calls: dict[str, int] | None, answered: set[str], report: Report
+) -> None:
+    """Check an answer; calls of None stand for those that the service keeps itself."""
     id = item.get("call_id")
-    if not isinstance(id, str) or id not in calls:
-        report.add("result-orphan", f"no earlier call {id!r:.80}", id)
+    if not isinstance(id, str) or (calls is not None and id not in calls):
+        report.add("result-orphan", f"no earlier call {shown(id)}", id)
     elif id in answered:
-        report.add("result-twice", f"the call {id} is answered twice", id)
+        report.add("result-twice", f"the call {id:.80} is answered twice", id)
     else:
         answered.add(id)
     if not isinstance(item.get("output"), str | list):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..port import Violation
 
-__all__ = ["NAME_64", "Report", "objects"]
+__all__ = ["NAME_64", "Report", "objects", "shown"]
 
 NAME_64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -17,23 +17,30 @@ class Report:
     """Violations found so far, with the index of the message under inspection."""
 
     def __init__(self) -> None:
-        self.found: list[Violation] = []
+        self._found: list[Violation] = []
         self.index = 0
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was found, in the order of the messages."""
+        return sorted(self._found, key=lambda violation: violation.index)
 
     def add(self, rule: str, text: str, id: object = None, *, index: int | None = None) -> None:
         """Note a violation of the current message, or of the one at `index`."""
         at = self.index if index is None else index
-        self.found.append(Violation(rule, at, id if isinstance(id, str) else None, text))
+        self._found.append(Violation(rule, at, id if isinstance(id, str) else None, text))
 
     def name(self, name: object, pattern: re.Pattern[str] = NAME_64, id: object = None) -> None:
         """Check the name of a called tool."""
         if not isinstance(name, str) or not pattern.fullmatch(name):
-            self.add("tool-name", f"the tool name {name!r:.80} does not match ^{pattern.pattern}$", id)
+            self.add("tool-name", f"the tool name {shown(name)} does not match ^{pattern.pattern}$", id)
 
     def unanswered(self, ids: Iterable[str], index: int) -> None:
         """Note calls that stay without an answer where they needed one."""
         for id in ids:
-            self.add("call-unanswered", f"the call {id} of message {index} has no answer", id, index=index)
+            self.add(
+                "call-unanswered", f"the call {id:.80} of message {index} has no answer", id, index=index
+            )
 
     def items(self, listed: Any, noun: str) -> Iterator[dict[str, Any]]:
         """Visit the objects of a list, moving the index along."""
@@ -47,6 +54,11 @@ class Report:
                 yield item
             else:
                 self.add("shape", f"expected an object, got {type(item).__name__}")
+
+
+def shown(value: object) -> str:
+    """Quote text, shortened; of anything else tell the type, however large or deep the value is."""
+    return f"{value!r:.80}" if isinstance(value, str) else type(value).__name__
 
 
 def objects(listed: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,189 @@
+"""Fitting: one provider's document in, the same one out, within a budget and valid.
+
+There is no session and no next request, so the window fills the budget. A document that is valid and
+within the budget already comes back as it is. Every other one becomes messages, a window, and a
+document again, of the same shape and with the fields that it came with; what is written is
+validated and counted once more, since a provider's form can add to what the window knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, structs, to_builtins
+
+from .. import sent
+from ..errors import ContextOverflow
+from ..formats.port import Format, Violation
+from ..message import Message
+from ..native import Native
+from ..tokens import Count
+from .budget import Budget
+from .earlier import parted, recorded
+from .head import Head
+from .manager import StateManager
+from .mend import accepted
+from .policy import Reduction
+from .preface import OPENER
+from .rounds import Repair
+from .window import Window
+
+__all__ = ["Fitted", "fitted"]
+
+
+class Fitted(Struct, frozen=True, kw_only=True):
+    """A document that fits, and how it came to that.
+
+    ``violations`` are what the provider would have rejected before, ``repairs`` what was done about
+    it; ``hidden`` and ``reduced`` name the calls whose output is not shown whole. Ids are those of the
+    document, where it has any. ``window`` is None where nothing had to be done.
+    """
+
+    payload: Any
+    before: Count
+    after: Count
+    violations: tuple[Violation, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    hidden: tuple[str, ...] = ()
+    reduced: tuple[str, ...] = ()
+    window: Window | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what was done, and why, as plain JSON."""
+        report = self.window.report if self.window else None
+        return {
+            "changed": self.window is not None,
+            "tokens_before": self.before.tokens,
+            "tokens_after": self.after.tokens,
+            "quality": self.after.quality,
+            "usage": report.usage if report else None,
+            "events": list(report.events) if report else [],
+            "evicted_messages": report.evicted if report else 0,
+            "summary": self.window.view.summary if self.window else None,
+            "hidden": list(self.hidden),
+            "reduced": list(self.reduced),
+            "violations": [to_builtins(violation) for violation in self.violations],
+            "repairs": [to_builtins(repair) for repair in self.repairs],
+        }
+
+
+def fitted(payload: Any, format: Format, manager: StateManager, budget: Budget) -> Fitted:
+    """Make a document fit, or raise `ContextOverflow` or `InvalidConversation` and change nothing."""
+    document = _Document(payload, format)
+    before = manager.count(document.messages, document.tools)
+    if before.tokens <= budget.limit:
+        if not document.violations:
+            return Fitted(payload=payload, before=before, after=before)
+        manager = _unreducing(manager, budget.limit)
+    added = 0
+    while True:
+        window = _window(document, manager, budget.limit, added)
+        written, mended = document.written(window.messages)
+        after = manager.count(format.parse(written), format.tools(written))
+        if after.tokens <= budget.limit:
+            break
+        added += max(added, after.tokens - budget.limit)
+    repairs = (*window.report.repairs, *document.filled_in(window), *mended)
+    return Fitted(
+        payload=written,
+        before=before,
+        after=after,
+        violations=tuple(document.violations),
+        repairs=tuple(Repair(document.name(repair.id), repair.text) for repair in repairs),
+        hidden=document.calls_answered_by(window.report.hidden),
+        reduced=document.calls_answered_by(window.report.reduced),
+        window=window,
+    )
+
+
+class _Document:
+    """A provider's document: its messages, its tools, and the shape in which it is written again."""
+
+    def __init__(self, payload: Any, format: Format) -> None:
+        self.payload, self.format = payload, format
+        self.messages = format.parse(payload)
+        self.tools = tuple(format.tools(payload))
+        self.request = not format.validate(payload, request=True)
+        self.violations = [] if self.request else format.validate(payload)
+        calls = (call for message in self.messages for call in message.tool_calls)
+        self._names: dict[str, str] = {call.id: call.provider_id or call.id for call in calls}
+
+    def window(self, manager: StateManager, limit: int) -> Window:
+        """Make the window of the document; a summary that stands in it already is folded into the new one."""
+        messages, earlier = parted(self.messages, manager.policy.summary_template)
+        tally = manager.tally(messages, Budget(limit))
+        decisions = recorded(earlier, tally, manager.policy, limit)
+        return manager.window(tally, Budget(limit), head=Head(tools=self.tools), decisions=decisions)
+
+    def written(self, messages: Sequence[Message]) -> tuple[Any, tuple[Repair, ...]]:
+        """Write messages as a document of the same shape that is as valid as it can be asked to be."""
+        kept = self._enveloped(messages)
+        if isinstance(self.payload, list) and not isinstance(self.format.render(kept), list):
+            kept = self._enveloped(map(_spoken, messages))
+        written, repairs = accepted(kept, self.format, request=self.request)
+        return self._in_order(written), repairs
+
+    def filled_in(self, window: Window) -> Iterator[Repair]:
+        """Say what was put where something was missing, beyond what the window's report tells."""
+        if OPENER in window.messages:
+            yield Repair(OPENER.id, "the user's question is missing; a line stands in its place")
+        results = (one for message in self.messages for one in message.tool_results)
+        answered: set[str] = {one.tool_call_id for one in results}
+        answered |= {repair.id for repair in window.report.repairs}
+        for message in window.messages:
+            for one in message.tool_results:
+                if one.tool_call_id not in answered:
+                    yield Repair(one.tool_call_id, "a call that is still open is answered as still running")
+
+    def name(self, id: str) -> str:
+        """Give the document's own id of a call; anything else goes by ours."""
+        return self._names.get(id, id)
+
+    def calls_answered_by(self, ids: Sequence[str]) -> tuple[str, ...]:
+        """Name the calls that these messages answer."""
+        some = set(ids)
+        answers = (message.tool_results for message in self.messages if message.id in some)
+        return tuple(self.name(one.tool_call_id) for results in answers for one in results)
+
+    def _enveloped(self, messages: Iterable[Message]) -> list[Message]:
+        """Hand the document's own fields to the first message that is left, and to no other."""
+        kept = [_with_envelope(message, UNSET, self.format.name) for message in messages]
+        if kept and self.messages and (native := self.messages[0].native):
+            kept[0] = _with_envelope(kept[0], native.envelope, self.format.name)
+        return kept
+
+    def _in_order(self, written: Any) -> Any:
+        """Put the fields of an object in the order in which they came."""
+        if not (isinstance(written, dict) and isinstance(self.payload, dict)):
+            return written
+        return {key: written[key] for key in [*self.payload, *written] if key in written}
+
+
+def _unreducing(manager: StateManager, limit: int) -> StateManager:
+    """Give a manager that shortens no output: what fits as it is needs mending only."""
+    whole = Reduction(soft_tokens=limit, hard_tokens=limit, share=1)
+    return StateManager(manager.counter, structs.replace(manager.policy, reduction=whole))
+
+
+def _window(document: _Document, manager: StateManager, limit: int, added: int) -> Window:
+    """Make a window that leaves room for what the provider's form adds to it."""
+    try:
+        return document.window(manager, max(1, limit - added))
+    except ContextOverflow as error:
+        numbers = {"question": error.question, "last": error.last}
+        raise ContextOverflow(error.text, limit=limit, head=error.head + added, **numbers) from None
+
+
+def _with_envelope(message: Message, envelope: dict[str, Any] | UnsetType | None, format: str) -> Message:
+    native = message.native or Native(format=format)
+    if native.envelope is envelope:
+        return message
+    return structs.replace(message, native=structs.replace(native, envelope=envelope))
+
+
+def _spoken(message: Message) -> Message:
+    """Say as the user what a bare list has no other place for: the summary, where `system` stands apart."""
+    if message.role != "system":
+        return message
+    return Message.user(sent.notice(message.text), id=message.id, timestamp=message.timestamp)

@@ -1,0 +1,107 @@
+"""The window benches run, and judge rightly, on tiny sizes and without the peer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
+
+from bench import window_agent, window_cache, window_peer, window_speed, window_validity, windows
+
+from holdfast import Message
+from holdfast.context.manager import StateManager
+from holdfast.ids import CallId
+from holdfast.message import ToolCallResult
+from holdfast.testing import conversations
+from holdfast.tokens.cost import REPLY_START
+
+MANAGER = StateManager()
+
+
+def missing(*_: object) -> None:
+    raise window_peer.PeerMissing("not here")
+
+
+def peer_cost(messages: list[Message]) -> int:
+    rows = window_peer.rows(messages)
+    texts = [text for row in rows for text in row["texts"]]
+    return sum(int(row["frame"]) for row in rows) + sum(MANAGER.counter.count(text).tokens for text in texts)
+
+
+def test_the_agent_says_the_same_every_time_in_turns_of_about_400_tokens() -> None:
+    played = window_agent.turns(50)
+    assert played == window_agent.turns(50)
+    assert len(played) == 50 * window_agent.MESSAGES_A_TURN
+    assert 360 < MANAGER.count(played).tokens / 50 < 440
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_peer_counts_what_we_count(seed: int) -> None:
+    messages = conversations.valid(seed)
+    assert peer_cost(messages) + REPLY_START == MANAGER.count(messages).tokens
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_the_peer_keeps_comes_back_as_it_was(seed: int) -> None:
+    messages = conversations.broken(seed)
+    ids = [row["id"] for row in window_peer.rows(messages)]
+    assert window_peer.kept(messages, ids) == messages
+
+
+def test_of_a_message_that_the_peer_cut_apart_the_kept_results_come_back() -> None:
+    results = [ToolCallResult(tool_call_id=CallId(f"call_{i}"), result="done") for i in range(3)]
+    tool = Message.tool(results)
+    assert window_peer.kept([tool], ["0.1", "0.2"]) == [tool.replace(tool_results=tuple(results[1:]))]
+
+
+@pytest.mark.parametrize(
+    ("window", "limit", "faults"),
+    [
+        (window_agent.turns(2), 10**6, set()),
+        (window_agent.turns(2), 100, {"over"}),
+        (window_agent.turns(2)[:4], 10**6, {"lost"}),
+        (window_agent.turns(2)[5:], 10**6, {"anthropic", "lost"}),
+        (window_agent.turns(2)[6:], 10**6, {"openai-chat", "anthropic", "lost"}),
+        ([], 10**6, {"openai-chat", "anthropic", "lost"}),
+    ],
+)
+def test_the_judge_finds_what_is_wrong_with_a_window(
+    window: list[Message], limit: int, faults: set[str]
+) -> None:
+    assert set(window_validity.judged(window_agent.turns(2), limit, window, MANAGER)) == faults
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_nothing_is_wrong_with_our_windows(interrupted: bool) -> None:
+    cases = window_validity.cases(20, interrupted=interrupted, manager=MANAGER)
+    assert len(cases) == 20
+    assert set(window_validity.ours(cases, MANAGER)) <= {"overflow"}
+
+
+def test_a_sliding_window_loses_the_cache_where_ours_keeps_it() -> None:
+    play = window_cache.Play([Message.system(window_agent.PROMPT), *window_agent.turns(30)])
+    ours = play.shares((window.messages for window in play.ours(6_000)), 6_000)
+    sliding = play.shares(play.sliding(6_000), 6_000)
+    assert len(ours) == len(sliding) > 0
+    assert sum(ours) > 1.3 * sum(sliding)
+
+
+def test_a_conversation_that_fills_no_window_is_not_measured() -> None:
+    with pytest.raises(ValueError, match="do not fill"):
+        window_speed.single(window_agent.turns(2), 8_000)
+
+
+def test_without_the_peer_our_figures_stand_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(window_peer, "Peer", missing)
+    monkeypatch.setattr(window_speed, "ADDED", 8)
+    monkeypatch.setattr(window_speed, "ENOUGH", 0.0)
+    windows.main({3_000: (100,)}, conversations=5, played=50)
+    printed = capsys.readouterr().out
+    assert "without the peer: not here" in printed
+    assert "trim_messages" not in printed
+    assert "nothing wrong with ours: 0 faults: met" in printed

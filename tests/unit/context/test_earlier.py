@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Message, TextPart
+from holdfast.context import Budget, Policy, StateManager
+from holdfast.context.earlier import parted, recorded
+
+pytestmark = pytest.mark.req("D1", "D3", "P4")
+
+TEMPLATE = Policy().summary_template
+SUMMARY = TEMPLATE.replace("{summary}", "They spoke of ships.")
+HELLO = Message.user("Hello again.")
+
+
+def test_a_summary_of_its_own_is_taken_out_of_the_head() -> None:
+    prompt = Message.system("Be brief.")
+    assert parted([prompt, Message.system(SUMMARY), HELLO], TEMPLATE) == (
+        [prompt, HELLO],
+        "They spoke of ships.",
+    )
+
+
+def test_a_summary_behind_the_prompt_is_taken_off_it() -> None:
+    both = Message.system([TextPart(text="Be brief."), TextPart(text=SUMMARY)])
+    (prompt, hello), text = parted([both, HELLO], TEMPLATE)
+    assert (prompt.text, hello, text) == ("Be brief.", HELLO, "They spoke of ships.")
+
+
+def test_several_are_one() -> None:
+    messages = [Message.system(SUMMARY), Message.system(SUMMARY.replace("ships", "sails")), HELLO]
+    assert parted(messages, TEMPLATE) == ([HELLO], "They spoke of ships. They spoke of sails.")
+
+
+def test_what_a_summary_carried_is_not_nested() -> None:
+    text = "Earlier summary: “9 earlier messages left out.”. 4 earlier messages left out."
+    _, found = parted([Message.system(TEMPLATE.replace("{summary}", text)), HELLO], TEMPLATE)
+    assert found == "9 earlier messages left out. 4 earlier messages left out."
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [Message.user(SUMMARY)],
+        [HELLO, Message.system(SUMMARY)],
+        [Message.system(f"Never write {SUMMARY}"), HELLO],
+        [Message.system(""), HELLO],
+        [Message.system("Be brief."), HELLO],
+        [],
+    ],
+    ids=["from the user", "later on", "inside the prompt", "nothing", "a prompt", "no messages"],
+)
+def test_nothing_else_is_taken_for_a_summary(messages: list[Message]) -> None:
+    assert parted(messages, TEMPLATE) == (messages, "")
+
+
+def test_a_template_that_says_next_to_nothing_finds_nothing() -> None:
+    assert parted([Message.system("Note: be brief."), HELLO], "Note: {summary}")[1] == ""
+
+
+def test_an_earlier_summary_stands_in_the_window_as_it_was() -> None:
+    manager = StateManager()
+    tally = manager.tally([HELLO], Budget(1_000))
+    window = manager.window(
+        tally, Budget(1_000), decisions=recorded("They spoke of ships.", tally, manager.policy, 1_000)
+    )
+    assert [message.text for message in window.messages] == [SUMMARY, "Hello again."]
+    assert window.decisions == ()
+
+
+def test_without_a_summary_or_a_message_nothing_is_recorded() -> None:
+    manager = StateManager()
+    some, none = manager.tally([HELLO], Budget(1_000)), manager.tally([], Budget(1_000))
+    assert recorded("", some, manager.policy, 1_000) == ()
+    assert recorded("They spoke of ships.", none, manager.policy, 1_000) == ()

@@ -1,0 +1,98 @@
+"""What a provider takes although it looks odd: it is valid, comes back as it was, and others take it too."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from odd_documents import ODD, Odd
+
+from holdfast import codec, formats
+from holdfast.message import Message
+
+each_document = pytest.mark.parametrize("odd", ODD, ids=lambda case: f"{case.provider}: {case.says}")
+each_target = pytest.mark.parametrize("target", formats.names())
+
+
+def exact(value: Any) -> str:
+    """Write JSON so that 1, 1.0 and true are three things."""
+    return json.dumps(value, sort_keys=True)
+
+
+def parsed(odd: Odd) -> list[Message]:
+    return formats.get(odd.provider).parse(odd.document)
+
+
+@pytest.mark.req("A8")
+@each_document
+def test_the_provider_takes_it(odd: Odd) -> None:
+    assert formats.get(odd.provider).validate(odd.document) == []
+
+
+@pytest.mark.req("A8")
+@each_document
+def test_it_comes_back_as_it_was(odd: Odd) -> None:
+    before = copy.deepcopy(odd.document)
+    rendering = formats.get(odd.provider).rendering(parsed(odd))
+    assert exact(rendering.payload) == exact(odd.document) == exact(before)
+    assert rendering.left_out == ()
+
+
+@pytest.mark.req("A7", "A8")
+@each_document
+def test_it_comes_back_as_it_was_from_the_log(odd: Odd) -> None:
+    kept = [codec.decode(codec.encode(message)) for message in parsed(odd)]
+    assert exact(formats.get(odd.provider).render(kept)) == exact(odd.document)
+
+
+@pytest.mark.req("A8")
+@each_target
+@each_document
+def test_it_becomes_a_valid_document_of_every_provider_that_says_the_same(odd: Odd, target: str) -> None:
+    other = formats.get(target)
+    messages = parsed(odd)
+    document = other.render(messages)
+    assert other.validate(document) == []
+    assert formats.same(messages, other.parse(document))
+
+
+@pytest.mark.req("A8")
+@each_target
+@each_document
+def test_it_says_the_same_when_it_comes_back_from_another_provider(odd: Odd, target: str) -> None:
+    own, other = formats.get(odd.provider), formats.get(target)
+    abroad = other.parse(other.render(parsed(odd)))
+    document = own.render(abroad)
+    assert own.validate(document) == []
+    assert formats.same(abroad, own.parse(document))
+
+
+@each_target
+@each_document
+def test_it_is_translated_with_its_tools_and_tells_what_is_lost(odd: Odd, target: str) -> None:
+    source, other = formats.get(odd.provider), formats.get(target)
+    rendering = formats.convert(odd.document, source, other)
+    assert other.validate(rendering.payload) == []
+    names = [tool.name for tool in source.tools(odd.document)]
+    if names:
+        assert [tool.name for tool in other.tools(rendering.payload)] == names
+
+
+@each_document
+def test_ids_are_the_same_whenever_it_is_read(odd: Odd) -> None:
+    assert parsed(odd) == parsed(odd)
+    ids = [message.id for message in parsed(odd)]
+    assert len(set(ids)) == len(ids)
+    calls = [call.id for message in parsed(odd) for call in message.tool_calls]
+    assert len(set(calls)) == len(calls)
+
+
+@each_document
+def test_every_result_finds_its_call(odd: Odd) -> None:
+    messages = parsed(odd)
+    asked = {call.id for message in messages for call in message.tool_calls}
+    assert [
+        one for message in messages for one in message.tool_results if one.tool_call_id not in asked
+    ] == []

@@ -1,0 +1,56 @@
+"""The public surface is what `__all__` says: nothing leaks, nothing is missing, nothing is slow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+ROOT = Path(holdfast.__file__).parent
+HEAVY = ["anthropic", "asyncpg", "click", "mcp", "numpy", "openai", "redis", "rich", "tiktoken"]
+
+PUBLIC = """
+    Budget ContextSnapshot FilePart ImagePart Message OpaquePart Policy ReasoningPart StateManager TextPart
+    ToolCallRequest ToolCallResult ToolSpec __version__ errors formats
+""".split()
+
+
+def modules() -> list[str]:
+    names = [".".join(["holdfast", *p.relative_to(ROOT).with_suffix("").parts]) for p in ROOT.rglob("*.py")]
+    return sorted(name.removesuffix(".__init__") for name in names if not name.endswith("__main__"))
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(holdfast.__all__) == sorted(PUBLIC)
+
+
+def test_no_other_name_leaks_from_the_package() -> None:
+    assert sorted(dir(holdfast)) == sorted(PUBLIC)
+    with pytest.raises(AttributeError, match="no attribute 'Massage'"):
+        holdfast.Massage  # noqa: B018
+
+
+def test_every_public_name_is_there_when_it_is_asked_for() -> None:
+    code = f"import holdfast; print(all(getattr(holdfast, name) for name in {PUBLIC}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_every_module_says_what_it_exports_in_order(name: str) -> None:
+    module = import_module(name)
+    assert module.__doc__
+    exported = getattr(module, "__all__", [])
+    assert all(hasattr(module, one) for one in exported)
+    assert len(set(exported)) == len(exported)
+
+
+def test_importing_holdfast_loads_nothing_heavy() -> None:
+    code = f"import sys; from holdfast import *; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

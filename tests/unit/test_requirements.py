@@ -1,0 +1,54 @@
+"""`docs/requirements.md` is true: what it lists as done has a test that carries the number."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "requirements.md"
+ROW = re.compile(
+    r"^\| (?P<number>[A-P]\d+) \| (?P<text>[^|]+) \| (?P<state>done|partly|open) \| (?P<tests>[^|]*) \|$"
+)
+
+
+def rows() -> list[re.Match[str]]:
+    found = [ROW.match(line) for line in PAGE.read_text().splitlines() if re.match(r"\| [A-P]\d", line)]
+    assert all(found), "a row of the table is not of the form | A1 | text | done | test |"
+    return [match for match in found if match]
+
+
+def carried() -> dict[str, set[str]]:
+    """Collect the numbers that tests carry, by the path of the test file."""
+    numbers: dict[str, set[str]] = {}
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.req"):
+                for argument in node.args:
+                    if isinstance(argument, ast.Constant):
+                        numbers.setdefault(str(argument.value), set()).add(path.relative_to(TESTS).as_posix())
+    return numbers
+
+
+def test_the_page_lists_every_number_once() -> None:
+    counts = {"A": 8, "B": 3, "C": 10, "D": 7, "E": 4, "F": 6, "G": 9, "H": 4}
+    counts |= {"I": 9, "J": 4, "K": 4, "L": 4, "M": 2, "N": 3, "O": 4, "P": 4}
+    expected = [f"{letter}{n}" for letter, count in counts.items() for n in range(1, count + 1)]
+    assert [row["number"] for row in rows()] == expected
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["number"]) for row in rows()])
+def test_what_is_listed_has_a_test_that_carries_its_number(row: re.Match[str]) -> None:
+    named = re.findall(r"`([^`]+)`", row["tests"])
+    if row["state"] == "open":
+        assert named == []
+        return
+    assert named, "name the test"
+    assert set(named) <= carried().get(row["number"], set())
+
+
+def test_tests_carry_only_numbers_that_exist() -> None:
+    assert set(carried()) <= {row["number"] for row in rows()}
