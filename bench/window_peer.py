@@ -1,0 +1,157 @@
+"""The peer of the window benches: LangChain's `trim_messages`, in an environment of its own.
+
+A conversation goes over as rows: a tool message with several results becomes several rows, since
+the peer has one message a result. Each row brings the texts that cost tokens and the rest of its
+cost, so that peer and Holdfast count the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import holdfast
+from holdfast.message import Message
+from holdfast.tokens import Count, message_cost
+from holdfast.tokens.cost import MESSAGE_FRAME, REPLY_START
+
+ENVIRONMENT = Path(__file__).parents[1] / ".bench" / "langchain-core"
+PACKAGES = ("langchain-core", "tiktoken", "msgspec")
+SCRIPT = Path(__file__).parent / "peers" / "langchain_trim.py"
+
+Row = dict[str, Any]
+
+
+class PeerMissing(Exception):
+    """The peer could not be installed or did not run; the text says why."""
+
+
+class Texts:
+    """A counter that counts nothing and remembers what it was asked to count."""
+
+    name = "o200k_base"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def count(self, text: str) -> Count:
+        """Remember a text."""
+        self.asked.append(text)
+        return Count(0)
+
+
+def texts(messages: Iterable[Message]) -> list[str]:
+    """Give every text of some messages that costs tokens."""
+    found = Texts()
+    for message in messages:
+        message_cost(message, found)
+    return found.asked
+
+
+def rows(messages: Sequence[Message]) -> list[Row]:
+    """Write a conversation for the peer."""
+    return [row for index, message in enumerate(messages) for row in _rows(index, message)]
+
+
+def kept(messages: Sequence[Message], ids: Iterable[str]) -> list[Message]:
+    """Give what the peer kept as messages again, each with the results that are left of it."""
+    places: dict[int, list[int]] = {}
+    for id in ids:
+        index, number = map(int, id.split("."))
+        places.setdefault(index, []).append(number)
+    return [_portion(messages[index], numbers) for index, numbers in places.items()]
+
+
+class Peer:
+    """The peer at work: it holds a long history and some cases, and answers one question at a time."""
+
+    def __init__(self, history: Sequence[Message], cases: list[Row]) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        file = Path(self._folder.name) / "given.json"
+        listed = rows(history)
+        file.write_text(json.dumps({"history": listed, "cases": cases}))
+        self._starts = {row["id"]: place for place, row in enumerate(listed)}
+        self._length = len(history)
+        environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
+        self._process = subprocess.Popen(
+            [_python(), SCRIPT, file], stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, env=environment
+        )
+        self.versions: dict[str, str] = self._answer()
+
+    def times(self, size: int, limit: int, rounds: int) -> dict[str, float]:
+        """Time a window of the newest messages, with counting and with counts looked up."""
+        start = self._starts[f"{self._length - size}.0"]
+        found: dict[str, float] = self._asked(
+            {"start": start, "limit": limit - REPLY_START, "rounds": rounds}
+        )
+        return found
+
+    def windows(self) -> dict[str, list[list[str]]]:
+        """Give what is kept of every case, by the way of asking."""
+        found: dict[str, list[list[str]]] = self._asked(None)
+        return found
+
+    def close(self) -> None:
+        """Let the peer go."""
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def _asked(self, question: dict[str, int] | None) -> Any:
+        if self._process.stdin:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            error = self._process.communicate()[1]
+            self._folder.cleanup()
+            raise PeerMissing(f"the peer failed: {error.strip()[-300:]}")
+        return json.loads(line)
+
+
+def _rows(index: int, message: Message) -> Iterator[Row]:
+    row = {"id": f"{index}.0", "role": message.role, "content": message.text}
+    if message.role != "tool":
+        calls = [{"id": call.id, "name": call.name, "args": call.args} for call in message.tool_calls]
+        yield row | {"calls": calls} | _cost(message)
+        return
+    last = len(message.tool_results) - 1
+    for number, result in enumerate(message.tool_results):
+        cost = _cost(Message.tool([result], id=message.id, timestamp=message.timestamp))
+        cost["frame"] -= MESSAGE_FRAME if number < last else 0  # what is kept of a message is its end
+        row |= {"id": f"{index}.{number}", "content": "\n".join(cost["texts"]), "call": result.tool_call_id}
+        yield row | cost
+
+
+def _cost(message: Message) -> dict[str, Any]:
+    found = Texts()
+    return {"frame": message_cost(message, found).tokens, "texts": found.asked}
+
+
+def _portion(message: Message, numbers: list[int]) -> Message:
+    if message.role != "tool" or len(numbers) == len(message.tool_results):
+        return message
+    return message.replace(tool_results=tuple(message.tool_results[number] for number in numbers))
+
+
+def _python() -> Path:
+    """Make the peer's environment where there is none."""
+    python, made = ENVIRONMENT / "bin" / "python", ENVIRONMENT / ".installed"
+    if made.exists():
+        return python
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES)
+    for command in ((sys.executable, "-m", "venv", "--clear", ENVIRONMENT), install):
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise PeerMissing(f"the peer cannot be installed: {done.stderr.strip()[-300:]}")
+    made.touch()
+    return python

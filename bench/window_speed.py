@@ -1,0 +1,142 @@
+"""How long a window takes: from plain messages, with counts known, and when one message is added.
+
+All conversations are the newest part of one long one, so all sizes end alike. *Cold* is one call on
+a plain list, with a policy for a single use, beside the bare tokenising of what the window holds.
+*Planned* has the counts but no decision, so it plans the cut and digests what leaves; *recorded* has
+the cut as well, as after opening a session. *Added* is one message more and its window, in a
+conversation that grew message by message with every decision recorded: the same messages for all
+sizes, by turns. Times are of the processor, since the machine is shared.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from holdfast.context.budget import Budget
+from holdfast.context.manager import StateManager
+from holdfast.context.policy import Policy
+from holdfast.context.window import Window
+from holdfast.decision import Decision
+from holdfast.message import Message
+from holdfast.tokens.vocabulary import encoding
+
+from . import window_peer
+
+SIZES = {8_000: (100, 1_000, 10_000, 100_000), 128_000: (10_000, 100_000)}
+"""For each budget the lengths of conversations that fill it."""
+
+ROUNDS, MOST_ROUNDS = 5, 101
+ENOUGH = 0.5  # seconds of rounds that make a steady median
+ADDED = 400  # messages added and timed at each size: a dozen cuts of the smaller window
+
+ONCE = Policy(low_water=1.0)
+"""For a window that nobody will extend: as full as can be, as `holdfast fit` makes it."""
+
+
+class Times(Struct):
+    """What was measured for one size and one limit, in seconds; the peer's are None where it is missing."""
+
+    size: int
+    limit: int
+    cold: float
+    raw_sent: float
+    raw_whole: float
+    planned: float
+    recorded: float
+    added: list[float] = []
+    peer_exact: float | None = None
+    peer_known: float | None = None
+
+
+def measured(
+    history: Sequence[Message], sizes: dict[int, tuple[int, ...]], peer: window_peer.Peer | None
+) -> list[Times]:
+    """Measure every size under every limit, the peer right after us."""
+    found = []
+    for limit, lengths in sizes.items():
+        added = grown(history, limit, lengths)
+        for size in lengths:
+            one = single(history[-size:], limit)
+            one.added = added[size]
+            if peer:
+                spent = peer.times(size, limit, ROUNDS)
+                one.peer_exact, one.peer_known = spent["exact"], spent["known"]
+            found.append(one)
+    return found
+
+
+def single(messages: Sequence[Message], limit: int) -> Times:
+    """Measure what does not need a conversation that grew."""
+    budget, once, manager = Budget(limit), StateManager(policy=ONCE), StateManager()
+    window = once.window(messages, budget)
+    if not window.decisions:
+        raise ValueError(f"{len(messages):,} messages do not fill {limit:,} tokens")
+    held = {message.id for message in window.messages}
+    tally = manager.tally(messages, budget)
+    decided = manager.window(tally, budget).decisions
+    return Times(
+        len(messages),
+        limit,
+        cold=median(lambda: once.window(messages, budget)),
+        raw_sent=_tokenising(window.messages),
+        raw_whole=_tokenising([message for message in messages if message.id in held]),
+        planned=median(lambda: manager.window(tally, budget)),
+        recorded=median(lambda: manager.window(tally, budget, decisions=decided)),
+    )
+
+
+class Growth:
+    """A conversation that grows as in an agent: every decision recorded, the previous window given along."""
+
+    def __init__(self, messages: Sequence[Message], limit: int) -> None:
+        self._manager, self._budget = StateManager(), Budget(limit)
+        self._tally = self._manager.tally([], self._budget)
+        self._decisions: list[Decision] = []
+        self._previous: Window | None = None
+        for message in messages:
+            self.add(message)
+
+    def add(self, message: Message) -> float:
+        """Add a message, make the window, and give the time of both."""
+        start = time.process_time()
+        self._tally.add(message)
+        window = self._manager.window(
+            self._tally, self._budget, decisions=self._decisions, previous=self._previous
+        )
+        spent = time.process_time() - start
+        self._decisions += window.decisions
+        self._previous = window
+        return spent
+
+
+def grown(history: Sequence[Message], limit: int, sizes: Sequence[int]) -> dict[int, list[float]]:
+    """Let conversations grow to these sizes, then add the same messages to all of them, by turns."""
+    growths = {size: Growth(history[-size - ADDED : -ADDED], limit) for size in sizes}
+    spent: dict[int, list[float]] = {size: [] for size in sizes}
+    for message in history[-ADDED:]:
+        for size, growth in growths.items():
+            spent[size].append(growth.add(message))
+    return spent
+
+
+def median(run: Callable[[], object]) -> float:
+    """Time a call: the median of the rounds, of as many as take a while, after one to warm up."""
+    run()
+    gc.collect()
+    spent: list[float] = []
+    while len(spent) < ROUNDS or (sum(spent) < ENOUGH and len(spent) < MOST_ROUNDS):
+        start = time.process_time()
+        run()
+        spent.append(time.process_time() - start)
+    return statistics.median(spent)
+
+
+def _tokenising(messages: Sequence[Message]) -> float:
+    """Time the bare tokenising of the texts of some messages."""
+    texts, encode = window_peer.texts(messages), encoding("o200k_base").encode
+    return median(lambda: [len(encode(text, disallowed_special=())) for text in texts])
