@@ -145,6 +145,7 @@ def test_an_interruption_ends_with_130_and_no_traceback() -> None:
     with subprocess.Popen(
         command_line("count", "--keep-going"),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
     ) as process:  # fmt: skip
         assert process.stdin
         assert process.stderr

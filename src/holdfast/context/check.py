@@ -31,10 +31,7 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
                 raise InvalidConversation(
                     f"message {message.id} answers {result.tool_call_id}, which awaits no answer"
                 )
-        for call in message.tool_calls:
-            if call.id in awaited:
-                raise InvalidConversation(f"message {message.id} makes two calls with the id {call.id}")
-            awaited[call.id] = message.id
+        awaited.update((call.id, message.id) for call in message.tool_calls)
     if awaited:
         raise InvalidConversation(f"the call {next(iter(awaited))} is left without an answer at the end")
     if start == 0:
@@ -42,13 +39,11 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
 
 
 def _edge(messages: Sequence[Message], known: int) -> int:
-    """Step back to the last place where nothing was open."""
+    """Step back to the calls that were made last: before them nothing is open."""
     start = min(known, len(messages))
-    while start > 0 and (
-        start == len(messages) or messages[start].role == "tool" or messages[start - 1].tool_calls
-    ):
+    while start > 0 and messages[start - 1].role == "tool":
         start -= 1
-    return start
+    return start - 1 if start > 0 and messages[start - 1].tool_calls else start
 
 
 def _check_opening(messages: Sequence[Message]) -> None:

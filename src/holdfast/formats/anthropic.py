@@ -56,7 +56,7 @@ class Anthropic(Adapter):
 
     def tools(self, payload: Any) -> list[ToolSpec]:
         """Read the `tools` of a request."""
-        return read_function_schemas(payload, schema_key="input_schema")
+        return read_function_schemas(payload, kind="custom", schema_key="input_schema")
 
     def _write_tools(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         return {"tools": function_schemas(tools, schema_key="input_schema")}

@@ -25,7 +25,7 @@ from .draft import Call, Document, Draft, Result
 from .pairing import is_native
 from .port import Violation
 from .rules import gemini as rules
-from .schemas import function_schemas, read_spec
+from .schemas import function_schemas, read_declaration
 from .scope import Piece, Scope
 from .turns import in_turns, merged
 from .wire import expect, text_or_none
@@ -66,7 +66,7 @@ class Gemini(Adapter):
         for tool in listed if isinstance(listed, list) else ():
             declared = rules.camel(tool).get("functionDeclarations") if isinstance(tool, dict) else None
             for one in declared if isinstance(declared, list) else ():
-                spec = read_spec(one, "parametersJsonSchema") or read_spec(one, "parameters")
+                spec = read_declaration(rules.camel(one)) if isinstance(one, dict) else None
                 found += [spec] if spec else []
         return found
 

@@ -196,5 +196,5 @@ def wire_name(name: str, longest: int = LONGEST_NAME) -> str:
     """Give a tool's name in the alphabet that providers share, and no longer than they take."""
     if len(name) <= longest and not _FOREIGN_IN_NAME.search(name):
         return name
-    mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
-    return f"{_FOREIGN_IN_NAME.sub('_', name)[: LONGEST_NAME - 9]}_{mark}"
+    mark = "_" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return _FOREIGN_IN_NAME.sub("_", name)[: LONGEST_NAME - len(mark)] + mark

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..errors import InputError
 from ..message import Message
 from ..toolspec import EMPTY_SCHEMA, ToolSpec
 
-__all__ = ["function_schemas", "minimal_specs", "read_function_schemas", "read_spec"]
+__all__ = ["function_schemas", "minimal_specs", "read_declaration", "read_function_schemas", "read_spec"]
 
 
 def function_schemas(tools: Iterable[ToolSpec], *, schema_key: str = "parameters") -> list[dict[str, Any]]:
@@ -25,15 +27,15 @@ def function_schemas(tools: Iterable[ToolSpec], *, schema_key: str = "parameters
 
 
 def read_function_schemas(
-    payload: Any, *, inner: str | None = None, schema_key: str = "parameters"
+    payload: Any, *, kind: str = "function", inner: str | None = None, schema_key: str = "parameters"
 ) -> list[ToolSpec]:
-    """Read the definitions under `tools`, passing over a provider's own hosted tools."""
+    """Read the definitions under `tools`, passing over those of a kind that only their provider knows."""
     listed = payload.get("tools") if isinstance(payload, dict) else None
     found: list[ToolSpec] = []
     for tool in listed if isinstance(listed, list) else ():
-        body = tool.get(inner) if inner and isinstance(tool, dict) else tool
-        if spec := read_spec(body, schema_key):
-            found.append(spec)
+        if isinstance(tool, dict) and tool.get("type", kind) == kind:
+            spec = read_spec(tool.get(inner) if inner else tool, schema_key)
+            found += [spec] if spec else []
     return found
 
 
@@ -54,6 +56,26 @@ def read_spec(body: Any, schema_key: str) -> ToolSpec | None:
                 return None
         case _:
             return None
+
+
+def read_declaration(declared: dict[str, Any]) -> ToolSpec | None:
+    """Read a definition of Gemini's: its schema is JSON Schema, or the provider's own dialect of it."""
+    if "parametersJsonSchema" in declared:
+        return read_spec(declared, "parametersJsonSchema")
+    spec = read_spec(declared, "parameters")
+    return spec and replace(spec, input_schema=_json_schema(spec.input_schema))
+
+
+def _json_schema(schema: Any) -> Any:
+    """Spell the types of the provider's dialect as JSON Schema does: `OBJECT` is `object`."""
+    if isinstance(schema, list):
+        return [_json_schema(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: value.lower() if key == "type" and isinstance(value, str) else _json_schema(value)
+        for key, value in schema.items()
+    }
 
 
 def minimal_specs(messages: Iterable[Message]) -> list[ToolSpec]:

@@ -16,7 +16,10 @@ __all__ = ["Piece", "Scope"]
 
 
 class Piece(NamedTuple):
-    """What a message contributes to a document; `starts` keeps it apart from its neighbour."""
+    """What a message contributes to a document.
+
+    `starts` keeps it apart from its neighbour; `native` says that the provider's own document held it.
+    """
 
     role: Role
     body: Any
@@ -75,8 +78,9 @@ class Scope:
 
     def describe(self, part: ImagePart | FilePart) -> str:
         """Give the text that stands for a part which the provider cannot take."""
-        self.omit(f"{type(part).__name__.removesuffix('Part').lower()} part sent as text")
-        return sent.described(media.by_type(part))
+        medium = media.by_type(part)
+        self.omit(f"{'image' if isinstance(medium, ImagePart) else 'file'} part sent as text")
+        return sent.described(medium)
 
     def in_words(self, part: TextPart | ImagePart | FilePart) -> str:
         """Give a part as text, for a place that takes nothing else."""

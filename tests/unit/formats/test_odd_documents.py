@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from odd_documents import ODD, Odd
 
 from holdfast import codec, formats
+from holdfast.errors import HoldfastError
 from holdfast.message import Message
 
 each_document = pytest.mark.parametrize("odd", ODD, ids=lambda case: f"{case.provider}: {case.says}")
@@ -96,3 +98,44 @@ def test_every_result_finds_its_call(odd: Odd) -> None:
     assert [
         one for message in messages for one in message.tool_results if one.tool_call_id not in asked
     ] == []
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Give the path of every node of a document but its root."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, item in items:
+        yield (*path, step)
+        yield from places(item, (*path, step))
+
+
+def faults(document: Any, path: tuple[Any, ...]) -> Iterator[Any]:
+    """Give copies of a document in which this node is missing, doubled, or of another type."""
+    for change in ("missing", "doubled", None, 7, "", "user", {}, [{}]):
+        broken = copy.deepcopy(document)
+        parent = broken
+        for step in path[:-1]:
+            parent = parent[step]
+        if change == "missing":
+            del parent[path[-1]]
+        elif change != "doubled":
+            parent[path[-1]] = change
+        elif isinstance(parent, list):
+            parent.insert(path[-1], copy.deepcopy(parent[path[-1]]))
+        else:
+            parent[f"{path[-1]}_too"] = copy.deepcopy(parent[path[-1]])
+        yield broken
+
+
+@pytest.mark.req("A8")
+@each_document
+def test_with_anything_wrong_anywhere_in_it_it_is_kept_as_it_is_or_refused(odd: Odd) -> None:
+    provider = formats.get(odd.provider)
+    for path in places(odd.document):
+        for broken in faults(odd.document, path):
+            provider.validate(broken, request=True)
+            provider.tools(broken)
+            try:
+                messages = provider.parse(broken)
+            except HoldfastError:
+                continue
+            assert not messages or exact(provider.render(messages)) == exact(broken), path

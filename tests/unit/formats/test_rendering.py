@@ -131,6 +131,67 @@ def test_definitions_that_are_given_are_written_and_read_again(provider: formats
     assert provider.validate(payload) == []
 
 
+@pytest.mark.req("A8")
+@pytest.mark.parametrize(
+    ("provider", "tools"),
+    [
+        (
+            chat,
+            [
+                {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}},
+                {"type": "custom"},
+            ],
+        ),
+        (
+            responses,
+            [
+                {"type": "web_search"},
+                {"type": "function", "name": "look", "parameters": {"type": "object"}},
+                {"type": "custom", "name": "sh"},
+            ],
+        ),
+        (
+            anthropic,
+            [
+                {"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
+                {"name": "look", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}},
+                {"type": "custom", "name": "hear", "input_schema": {"type": "object"}},
+            ],
+        ),
+        (
+            gemini,
+            [
+                {"googleSearch": {}},
+                {"functionDeclarations": [{"name": "look", "parameters": {"type": "OBJECT"}}]},
+                {"function_declarations": [{"name": "hear", "parameters_json_schema": {"type": "object"}}]},
+            ],
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, formats.Format) else "",
+)
+def test_definitions_are_read_and_a_providers_own_tools_passed_over(
+    provider: formats.Format, tools: Any
+) -> None:
+    specs = provider.tools({"tools": tools})
+    assert [spec.name for spec in specs] == ["look", "hear"][: len(specs)]
+    assert all(spec.input_schema == {"type": "object"} for spec in specs)
+    assert specs
+
+
+@pytest.mark.req("A8")
+def test_the_types_of_geminis_schemas_are_spelled_as_in_json_schema() -> None:
+    inner = {"type": "ARRAY", "items": {"type": "STRING", "enum": ["TYPE"]}}
+    schema = {"type": "OBJECT", "properties": {"type": inner, "n": {"anyOf": [{"type": "INTEGER"}]}}}
+    (spec,) = gemini.tools({"tools": [{"functionDeclarations": [{"name": "look", "parameters": schema}]}]})
+    assert spec.input_schema == {
+        "type": "object",
+        "properties": {
+            "type": {"type": "array", "items": {"type": "string", "enum": ["TYPE"]}},
+            "n": {"anyOf": [{"type": "integer"}]},
+        },
+    }
+
+
 @each_format
 def test_no_definitions_are_written_where_none_are_given(provider: formats.Format) -> None:
     payload = provider.render([Message.user("Look.")], tools=iter(()))

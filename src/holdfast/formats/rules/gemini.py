@@ -28,6 +28,7 @@ _CAMEL = {
     "mime_type": "mimeType",
     "file_uri": "fileUri",
     "function_declarations": "functionDeclarations",
+    "parameters_json_schema": "parametersJsonSchema",
 }
 _SIGNING_MODELS = "gemini-3"
 """The family that answers 400 to an unsigned call, by what its models' names hold."""
