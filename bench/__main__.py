@@ -6,7 +6,7 @@ import platform
 import sys
 from importlib import import_module
 
-BENCHES = ("encoding", "counting", "startup")
+BENCHES = ("encoding", "counting", "startup", "windows")
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -136,14 +137,13 @@ def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
     if _cost(tally, locks.hard, room) > room.within(1):
         return None
     inside = tally.question(locks.hard)
-    whole_turns = set(tally.turns)
     kept = locks.hard
     for start in tally.group_starts():
         if start >= locks.hard:
             continue
         if start < max(view.kept, locks.turns) or _cost(tally, start, room) > room.within(policy.low_water):
             break
-        if start in whole_turns or (inside is not None and start > inside):
+        if tally.question(start) == start or (inside is not None and start > inside):
             kept = start
     return Plan(
         kept, _pinned(tally, kept), frozenset(), room.cap, ("relaxed the lock to the newest messages",)
@@ -152,7 +152,8 @@ def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
 
 def _shrink(tally: Tally, view: View, room: Room, locks: _Locks) -> Plan:
     """Give up locked groups, oldest first, down to the opening question and the last group."""
-    starts = [start for start in tally.group_starts() if start >= max(locks.hard, view.kept)]
+    first = max(locks.hard, view.kept)
+    starts = list(takewhile(lambda start: start >= first, tally.group_starts()))
     fitting = [start for start in starts if _cost(tally, start, room) <= room.within(1)]
     kept = min(fitting, default=locks.last)
     left = room.limit - room.head - _cost(tally, kept, room)

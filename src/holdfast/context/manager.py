@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..decision import Answer, Decision
+from ..decision import Answer, Cut, Decision
 from ..errors import InputError
 from ..message import Message
 from ..tokens import Count, Counter, conversation_cost, counter, message_cost
@@ -69,18 +69,18 @@ class StateManager:
         """Make the window of a conversation, and say what had to be decided for it."""
         tally = self._tallied(messages, budget)
         preface = self._preface(head or Head(), tally, previous)
-        view = self._view(tuple(decisions), tally, budget.limit, previous)
+        view = self._view(live := _live(decisions), tally, budget.limit, previous)
         lead = self._lead(preface, tally, view, previous)
         new, events = _unrecorded(tally, view, decisions), tuple[str, ...]()
         if _over(tally, view, lead, budget.limit):
             found = plan(tally, view, self._room(preface, budget.limit), self.policy)
             decision = decided(tally, view, found, self.policy, budget.limit)
             new, events = [*new, decision], found.events
-            view = self._view((*decisions, decision), tally, budget.limit, None)
+            view = self._view((*live, decision), tally, budget.limit, None)
             lead = self._lead(preface, tally, view, None)
         window = Window(tally, view, preface, lead, limit=budget.limit, previous=previous)
         check(window.messages, window.shared)
-        window.decisions, window.applied = tuple(new), (*decisions, *new)
+        window.decisions, window.applied = tuple(new), _live((*live, *new))
         window.report = Report(
             tally, view, usage(tally, view, preface, lead, self.policy, budget.limit), events
         )
@@ -143,11 +143,18 @@ def _over(tally: Tally, view: View, lead: Lead, limit: int) -> bool:
 
 def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list[Decision]:
     """Give the answers for calls left behind that nobody has written down yet."""
-    recorded = {decision.call for decision in decisions if isinstance(decision, Answer)}
-    found: list[Decision] = []
+    given: list[Answer] = []
     for place, answer in reversed(tally.answers):
         if place < view.kept:
             break
-        if answer.call not in recorded:
-            found.append(answer)
-    return found[::-1]
+        given.append(answer)
+    if not given:
+        return []
+    recorded = {decision.call for decision in decisions if isinstance(decision, Answer)}
+    return [answer for answer in reversed(given) if answer.call not in recorded]
+
+
+def _live(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Give the newest cut and what came after it: a cut carries the whole view."""
+    newest = next((i for i in reversed(range(len(decisions))) if isinstance(decisions[i], Cut)), 0)
+    return tuple(decisions[newest:])

@@ -26,6 +26,7 @@ class View(Struct, frozen=True):
     saved: int = 0
     summary: str | None = None
     cut: Cut | None = None
+    last_hidden: int = -1
 
 
 def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: str) -> View:
@@ -43,7 +44,8 @@ def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: s
     texts = [one.text for one in later if isinstance(one, Summary) and view.cut and one.cut == view.cut.id]
     hidden = frozenset(place for place in view.hidden | _places(masks, tally) if place >= view.kept)
     saved = sum(tally.saved(place) for place in hidden)
-    return View(view.kept, view.pinned, hidden, saved, texts[-1] if texts else view.summary, view.cut)
+    summary, last = texts[-1] if texts else view.summary, max(hidden, default=-1)
+    return View(view.kept, view.pinned, hidden, saved, summary, view.cut, last)
 
 
 def _of_cut(cut: Cut, tally: Tally) -> View:

@@ -85,10 +85,11 @@ class Window:
             return self.tokens
         count = min(self.shared, len(lead.messages))
         end = view.kept + self.shared - count
-        saved = view.saved if end >= len(tally.items) else sum(tally.saved(i) for i in view.hidden if i < end)
-        return (
-            self.preface.tools + sum(lead.costs[:count]) + tally.total(view.kept) - tally.total(end) - saved
-        )
+        saved = view.saved
+        if end <= view.last_hidden:
+            saved = sum(tally.saved(index) for index in view.hidden if index < end)
+        leading = self.preface.tools + sum(lead.costs[:count])
+        return leading + tally.total(view.kept) - tally.total(end) - saved
 
     def __repr__(self) -> str:
         return f"<Window of {len(self.messages)} messages, {self.tokens:,} of {self.limit:,} tokens>"
