@@ -6,6 +6,8 @@ The collector runs when a request would be strictly above the limit; equal is wi
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..catalog import ModelInfo
 from ..errors import InputError
 from ..value import Value
@@ -16,6 +18,7 @@ __all__ = ["Budget"]
 class Budget(Value, frozen=True):
     """A model's window, and the part of it that is kept for the answer."""
 
+    UNLIMITED: ClassVar[Budget]
     window: int
     output: int = 0
 
@@ -36,3 +39,6 @@ class Budget(Value, frozen=True):
     def limit(self) -> int:
         """The tokens that a request may have, tools included."""
         return self.window - self.output
+
+
+Budget.UNLIMITED = Budget(2**62)

@@ -89,7 +89,7 @@ class StateManager:
     def classify(
         self,
         messages: Sequence[Message] | Tally,
-        budget: Budget,
+        budget: Budget = Budget.UNLIMITED,
         *,
         head: Head | None = None,
         decisions: Sequence[Decision] = (),

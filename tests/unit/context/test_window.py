@@ -130,6 +130,15 @@ def test_the_three_tiers_hold_every_message_once() -> None:
     assert tiers.short_term
 
 
+@pytest.mark.req("C2")
+def test_without_a_budget_nothing_is_archived() -> None:
+    messages = talk("S " + "U A " * 40, text="w" * 100)
+    tiers = LETTERS.classify(messages)
+    assert tiers.archive == ()
+    assert len(tiers.immediate) == 1 + 20
+    assert len(tiers.short_term) == 60
+
+
 @pytest.mark.req("D2")
 def test_a_models_summary_takes_the_place_of_the_digest_of_its_cut_only() -> None:
     messages, budget = talk("S " + "U A " * 40, text="w" * 100), Budget(4_000)
