@@ -276,18 +276,24 @@ class Tally:
         self.items += items
 
     def _prepared(self, message: Message) -> tuple[Message, int]:
-        """Reduce and count a message of the round under way, once."""
+        """Reduce and count a message that may still change its place, once."""
         known = self._ready.get(message.id)
         if known is None or (known[0] is not message and known[1] is not message):
-            short = reduced(message, self.counter, self.limits)
-            if short is not message:
-                self.reduced_ids[message.id] = None
-            known = self._ready[message.id] = (message, short, message_cost(short, self.counter).tokens)
+            known = self._ready[message.id] = (message, *self._measured(message))
         return known[1], known[2]
 
     def _finished(self, index: int) -> int:
         """Reduce and count a message of the view for good."""
-        item, cost = self._prepared(self.items[index])
-        self._ready.pop(item.id, None)
-        self.items[index] = item
+        message = self.items[index]
+        known = self._ready.pop(message.id, None)
+        if known is not None and (known[0] is message or known[1] is message):
+            self.items[index], cost = known[1:]
+        else:
+            self.items[index], cost = self._measured(message)
         return cost
+
+    def _measured(self, message: Message) -> tuple[Message, int]:
+        short = reduced(message, self.counter, self.limits)
+        if short is not message:
+            self.reduced_ids[message.id] = None
+        return short, message_cost(short, self.counter).tokens
