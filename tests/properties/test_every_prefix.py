@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ from holdfast.context.rounds import PENDING
 from holdfast.errors import ContextOverflow
 from holdfast.testing import conversations
 from holdfast.tokens import message_cost
+
+Record = Callable[[str, object], None]
 
 BUDGETS = (1_500, 2_000, 3_000, 4_000)
 CHUNKS = 8
@@ -88,16 +90,18 @@ def windows_of(some: Iterable[list[Message]]) -> Counter[str]:
 
 @pytest.mark.req("C1", "C5", "C6", "A8")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_every_prefix_of_a_real_conversation_fits_and_validates(chunk: int) -> None:
+def test_every_prefix_of_a_real_conversation_fits_and_validates(chunk: int, record_property: Record) -> None:
     seen = windows_of(real(chunk))
-    print(dict(seen))
+    record_property("counted", ("windows of every prefix, real conversations", dict(seen)))
     assert seen["whole"] > 0
     assert seen["cut"] > 0
 
 
 @pytest.mark.req("C1", "C5", "C6", "A8")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_every_prefix_of_a_generated_conversation_fits_and_validates(chunk: int) -> None:
+def test_every_prefix_of_a_generated_conversation_fits_and_validates(
+    chunk: int, record_property: Record
+) -> None:
     seen = windows_of(generated(chunk))
-    print(dict(seen))
+    record_property("counted", ("windows of every prefix, generated conversations", dict(seen)))
     assert seen["cut"] > 0

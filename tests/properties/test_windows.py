@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from window_checks import as_bytes, check_against_input, check_replay, check_window
+from window_checks import as_bytes, check_against_input, check_hard_lock, check_replay, check_window
 
 from holdfast import Message
 from holdfast.context import collect, rounds
@@ -48,11 +48,12 @@ def one_window(kind: Callable[[int], list[Message]], seed: int, size: int) -> No
         return
     check_window(window, MANAGER, budget)
     check_against_input(window, messages)
+    check_hard_lock(window)
     check_replay(window, MANAGER, messages, budget, ())
     assert as_bytes(messages) == before
 
 
-@pytest.mark.req("C1", "C3", "C6", "C7", "C9", "D1")
+@pytest.mark.req("C1", "C3", "C5", "C6", "C7", "C9", "D1")
 @settings(QUICK, max_examples=1_500 * THOROUGH)
 @given(kind=kinds, seed=seeds, size=budgets)
 def test_any_window_fits_validates_and_can_be_replayed(

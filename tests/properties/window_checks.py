@@ -44,6 +44,15 @@ def check_against_input(window: Window, messages: Sequence[Message]) -> None:
     assert all(message.role == "system" for message in window.messages[:first])
 
 
+def check_hard_lock(window: Window, newest: int = 10) -> None:
+    """Assert that the newest messages stay, unless the report says that some were given up."""
+    if any(event.startswith("gave up") for event in window.report.events):
+        return
+    tally = window.tally
+    locked = (tally.items + tally.tail)[-newest:]
+    assert {message.id for message in locked} <= {message.id for message in window.messages}
+
+
 def check_replay(
     window: Window,
     manager: StateManager,
