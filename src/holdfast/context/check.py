@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..errors import InvalidConversation
 from ..message import Message
 
-__all__ = ["check"]
+__all__ = ["check", "check_fit"]
 
 
 def check(messages: Sequence[Message], known: int = 0) -> None:
@@ -36,6 +36,12 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
         raise InvalidConversation(f"the call {next(iter(awaited))} is left without an answer at the end")
     if start == 0:
         _check_ids(messages)
+
+
+def check_fit(tokens: int, limit: int) -> None:
+    """Raise if a window has more tokens than it may."""
+    if tokens > limit:
+        raise InvalidConversation(f"the window came out too long: {tokens:,} tokens of {limit:,}")
 
 
 def _edge(messages: Sequence[Message], known: int) -> int:

@@ -64,23 +64,25 @@ def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
 
 
 class _Locks:
-    """The places where the locks begin: the newest turns, the newest messages, the last group."""
+    """The places where the locks begin: the newest turns, inside them the newest messages, the last group."""
 
     def __init__(self, tally: Tally, room: Room, policy: Policy, kept: int) -> None:
         self.last = next(tally.group_starts(), 0)
         self.hard = next(
             (start for start in tally.group_starts() if tally.end - start >= policy.hard_lock), 0
         )
+        self.turns = max(kept, min(self.hard, self._turns(tally, room, policy, kept)))
+
+    def _turns(self, tally: Tally, room: Room, policy: Policy, kept: int) -> int:
         starts = [start for start in tally.turns[-policy.lock_turns_at_most :] if start >= kept]
-        least = min(policy.lock_turns, len(starts))
-        self.turns = starts[-least] if starts else kept
         if len(starts) < policy.lock_turns:
-            self.turns = kept
-            return
-        for start in reversed(starts[:-least]):
+            return kept
+        locked = starts[-policy.lock_turns]
+        for start in reversed(starts[: -policy.lock_turns]):
             if tally.exceeds(start, room.within(policy.low_water)):
                 break
-            self.turns = start
+            locked = start
+        return locked
 
 
 def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan | None:
@@ -89,7 +91,7 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
         return None
     new = _worth_hiding(tally, view.kept, locks.turns) - view.hidden
     gain = sum(tally.saved(index) for index in new)
-    shown = tally.total(view.kept) + sum(tally.cost(index) for index in view.pinned) - view.saved - gain
+    shown = _cost(tally, view.kept, room) - view.saved - gain
     most = room.limit * (1 - policy.mask_gain) - room.head - (room.cap if view.cut else 0)
     if gain < policy.mask_gain * room.limit or shown > most:
         return None

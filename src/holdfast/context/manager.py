@@ -15,7 +15,7 @@ from ..tokens import Count, Counter, conversation_cost, counter, message_cost
 from ..toolspec import ToolSpec
 from .append import appended
 from .budget import Budget
-from .check import check
+from .check import check, check_fit
 from .collect import Room, plan
 from .cut import decided
 from .head import Head
@@ -80,6 +80,7 @@ class StateManager:
             lead = self._lead(preface, tally, view, None)
         window = Window(tally, view, preface, lead, limit=budget.limit, previous=previous)
         check(window.messages, window.shared)
+        check_fit(window.tokens, budget.limit)
         window.decisions, window.applied = tuple(new), _live((*live, *new))
         window.report = Report(
             tally, view, usage(tally, view, preface, lead, self.policy, budget.limit), events

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripts import talk
 
-from holdfast.context.check import check
+from holdfast.context.check import check, check_fit
 from holdfast.errors import InvalidConversation
 
 
@@ -43,3 +43,10 @@ def test_a_window_that_grew_is_walked_from_where_it_grew() -> None:
         check(talk("U A[x] T[x] A U A[y]"), known=5)
     with pytest.raises(InvalidConversation, match="without an answer"):
         check(talk("U A[x,y] T[x] U"), known=3)
+
+
+@pytest.mark.req("C1")
+def test_a_window_that_is_too_long_is_stopped() -> None:
+    check_fit(100, 100)
+    with pytest.raises(InvalidConversation, match="too long"):
+        check_fit(101, 100)
