@@ -20,18 +20,21 @@ def check(messages: Sequence[Message], known: int = 0) -> None:
     start = _edge(messages, known)
     if start == 0:
         _check_opening(messages)
-    awaited: dict[str, str] = {}
+    awaited: dict[str, None] = {}
     for message in messages[start:]:
-        if message.role != "tool" and awaited:
+        if message.role == "tool":
+            for result in message.tool_results:
+                if result.tool_call_id not in awaited:
+                    raise InvalidConversation(
+                        f"message {message.id} answers {result.tool_call_id}, which awaits no answer"
+                    )
+                del awaited[result.tool_call_id]
+        elif awaited:
             raise InvalidConversation(
                 f"the call {next(iter(awaited))} is left without an answer before {message.id}"
             )
-        for result in message.tool_results:
-            if awaited.pop(result.tool_call_id, None) is None:
-                raise InvalidConversation(
-                    f"message {message.id} answers {result.tool_call_id}, which awaits no answer"
-                )
-        awaited.update((call.id, message.id) for call in message.tool_calls)
+        for call in message.tool_calls:
+            awaited[call.id] = None
     if awaited:
         raise InvalidConversation(f"the call {next(iter(awaited))} is left without an answer at the end")
     if start == 0:

@@ -129,7 +129,7 @@ def _turns_before(tally: Tally, view: View, end: int) -> Iterator[tuple[int, int
         start = tally.turns[turn]
         if start < view.kept:
             return
-        saved = sum(tally.saved(index) for index in range(start, end) if index in view.hidden)
+        saved = sum(map(tally.saved, view.hidden.intersection(range(start, end))))
         yield start, tally.between(start, end) - saved
         end = start
 

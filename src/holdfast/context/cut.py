@@ -19,7 +19,7 @@ from .summary import rendered
 from .tally import Tally
 from .view import View
 
-__all__ = ["decided"]
+__all__ = ["decided", "evicted_by"]
 
 
 def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) -> Cut | Mask:
@@ -30,7 +30,7 @@ def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) ->
     if new and (plan.kept, plan.pinned) == (view.kept, view.pinned):
         saved = sum(tally.saved(index) for index in new)
         return Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved)
-    evicted = _evicted(tally, view, plan)
+    evicted = evicted_by(tally, view, plan)
     known = digest(evicted, _known(view))
     summary = text(known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template)
     if message_cost(rendered(summary, policy.summary_template), tally.counter).tokens > plan.cap:
@@ -60,12 +60,14 @@ def _known(view: View) -> Digest | None:
     return carrying(view.summary, facts) if view.summary and view.summary != view.cut.summary else facts
 
 
-def _evicted(tally: Tally, view: View, plan: Plan) -> list[Message]:
+def evicted_by(tally: Tally, view: View, plan: Plan) -> list[Message]:
     """Give what leaves with this cut, in order, as it stands in the log."""
     released = [tally.items[index] for index in view.pinned if index not in plan.pinned]
     leaving = tally.items[view.kept : plan.kept]
-    stays = {tally.items[index].id for index in plan.pinned}
-    return released + [message for message in leaving if message.id not in stays]
+    for index in sorted(plan.pinned, reverse=True):
+        if index >= view.kept:
+            del leaving[index - view.kept]
+    return released + leaving
 
 
 def _covers(view: View, evicted: list[Message]) -> tuple[MessageId, MessageId]:

@@ -40,9 +40,8 @@ _FIRST_READ, _NEWEST_READ = 16, 48  # of what the user said; some of it raises n
 def digest(messages: Iterable[Message], previous: Digest | None = None) -> Digest:
     """Fold messages that are cut now into what is known of those cut before."""
     known, cut = previous or Digest(), tuple(messages)
-    said = [message for message in cut if message.role == "user" and not evidence.is_note(message)]
+    said, summaries, (calls, failed, answers) = evidence.read(cut)
     topics = [topic for message in _ends(said) if (topic := evidence.topic(message))]
-    calls, failed, answers = evidence.outcomes(cut)
     args = [call.args for call in calls]
     return Digest(
         messages=known.messages + len(cut),
@@ -52,7 +51,7 @@ def digest(messages: Iterable[Message], previous: Digest | None = None) -> Diges
         failed=folded(known.failed, [_failure(call, result) for call, result in failed], _FAILED),
         files=folded(known.files, evidence.paths(args), _FILES),
         ids=folded(known.ids, evidence.ids(args + answers), _IDS),
-        carried=_carried(cut, known.carried),
+        carried=_carried(summaries, known.carried),
     )
 
 
@@ -76,11 +75,10 @@ def _failure(call: ToolCallRequest, result: ToolCallResult) -> tuple[str, str, s
     return call.name[:NAME_CHARS], paths[0] if paths else "", evidence.reason(result)
 
 
-def _carried(messages: Sequence[Message], before: str) -> str:
+def _carried(summaries: Sequence[str], before: str) -> str:
     """Carry summaries that stood among the messages behind what is carried already, each with its share."""
-    found = [message.text for message in messages if message.kind == "summary"]
-    if not found:
+    if not summaries:
         return before
-    texts = [text for text in (before, *found) if text]
+    texts = [text for text in (before, *summaries) if text]
     share = max(1, CARRIED_CHARS // max(1, len(texts)) - 1)
     return line(" ".join(line(text, share) for text in texts), CARRIED_CHARS)

@@ -17,7 +17,7 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
 from .quote import line
 
-__all__ = ["EARLIER", "Outcomes", "ids", "is_note", "outcomes", "paths", "reason", "topic"]
+__all__ = ["EARLIER", "Evidence", "Outcomes", "ids", "is_note", "paths", "read", "reason", "topic"]
 
 TOPIC_CHARS = 200  # a long sentence or two; the next words are mostly details
 WHY_CHARS = 100  # the line of an error that names the cause
@@ -62,6 +62,14 @@ class Outcomes(NamedTuple):
     answers: list[dict[str, Any]]
 
 
+class Evidence(NamedTuple):
+    """What messages show: what the user said, summaries that stand among them, what became of calls."""
+
+    said: list[Message]
+    summaries: list[str]
+    outcomes: Outcomes
+
+
 def topic(message: Message) -> str:
     """Give how a user message begins; nothing where it only agrees, greets or shows something."""
     words = line(_first_words(message), TOPIC_CHARS)
@@ -75,45 +83,58 @@ def is_note(message: Message) -> bool:
     return isinstance(message.content, str) and message.content.startswith(_NOTE_STARTS)
 
 
-def outcomes(messages: Iterable[Message]) -> Outcomes:
-    """Tell the calls that succeeded from those that failed, in the order of their results.
+def read(messages: Iterable[Message]) -> Evidence:
+    """Read messages; the outcomes of calls are in the order of their results.
 
     A result whose call is not among the messages counts for `EARLIER`; a second result of a call
     says nothing new.
     """
+    said: list[Message] = []
+    summaries: list[str] = []
     calls: dict[CallId, ToolCallRequest] = {}
     results: dict[CallId, ToolCallResult] = {}
     for message in messages:
-        for call in message.tool_calls:
-            calls[call.id] = call
-        for result in message.tool_results:
-            results.setdefault(result.tool_call_id, result)
-    found = Outcomes([], [], [])
-    for id, result in results.items():
-        call = calls.get(id, EARLIER)
-        if result.is_error or _says_error(result.result):
-            found.failed.append((call, result))
-        else:
-            found.succeeded.append(call)
-            if type(result.result) is dict:
-                found.answers.append(result.result)
-    return found
+        role = message.role
+        if role == "user":
+            if not is_note(message):
+                said.append(message)
+        elif role == "assistant":
+            for call in message.tool_calls:
+                calls[call.id] = call
+        elif role == "tool":
+            for result in message.tool_results:
+                results.setdefault(result.tool_call_id, result)
+        elif message.kind == "summary":
+            summaries.append(message.text)
+    return Evidence(said, summaries, _outcomes(calls, results))
 
 
 def paths(arguments: Iterable[Mapping[str, Any]]) -> list[str]:
     """Give the paths that the arguments of calls name."""
-    found = [(key, value) for args in arguments for key, value in args.items() if key in _PATH_KEYS]
-    each = ((key, one) for key, value in found for one in _items(value))
-    return [one for key, one in each if type(one) is str and _is_path(key, one)]
+    return [
+        one
+        for args in arguments
+        for key in args
+        if key in _PATH_KEYS
+        for one in _items(args[key])
+        if type(one) is str and 0 < len(one) <= PATH_CHARS and (key != _DOUBTFUL_KEY or _looks_like_path(one))
+    ]
 
 
 def ids(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Give the ids that arguments and structured results name, each behind what it is called there."""
     keys: set[str] = set().union(*values)
     wanted = {key for key in keys if key == "id" or key.endswith(_ID_ENDINGS)}
-    found = [(key, value) for fields in values for key, value in fields.items() if key in wanted]
-    each = ((key[:ID_CHARS], one) for key, value in found for one in _items(value))
-    return [(key, str(one)) for key, one in each if type(one) is int or (type(one) is str and _is_id(one))]
+    if not wanted:
+        return []
+    return [
+        (key[:ID_CHARS], str(one))
+        for fields in values
+        for key in fields
+        if key in wanted
+        for one in _items(fields[key])
+        if type(one) is int or (type(one) is str and 0 < len(one) <= ID_CHARS)
+    ]
 
 
 def reason(result: ToolCallResult) -> str:
@@ -145,21 +166,24 @@ def _first_words(message: Message) -> str:
     return next((text for text in words if text and not text.isspace()), "")
 
 
-def _says_error(value: Any) -> bool:
-    if type(value) is str:
-        return value.startswith(_ERROR_STARTS)
-    return type(value) is dict and bool(value.get("error"))
+def _outcomes(calls: Mapping[CallId, ToolCallRequest], results: Mapping[CallId, ToolCallResult]) -> Outcomes:
+    succeeded, failed, answers = found = Outcomes([], [], [])
+    for id, result in results.items():
+        call, value = calls.get(id, EARLIER), result.result
+        structured = type(value) is dict
+        fails = value.startswith(_ERROR_STARTS) if type(value) is str else structured and value.get("error")
+        if result.is_error or fails:
+            failed.append((call, result))
+        else:
+            succeeded.append(call)
+            if structured:
+                answers.append(value)
+    return found
 
 
 def _items(value: Any) -> Sequence[Any]:
     return value[:_AT_MOST] if type(value) is list else (value,)
 
 
-def _is_path(key: str, text: str) -> bool:
-    if not 0 < len(text) <= PATH_CHARS:
-        return False
-    return key != _DOUBTFUL_KEY or ("://" not in text and any(mark in text for mark in "/\\."))
-
-
-def _is_id(text: str) -> bool:
-    return 0 < len(text) <= ID_CHARS
+def _looks_like_path(text: str) -> bool:
+    return "://" not in text and any(mark in text for mark in "/\\.")

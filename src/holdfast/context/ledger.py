@@ -45,10 +45,12 @@ class Ledger:
         return left < 0
 
     def _reach(self, index: int) -> None:
-        for earlier in range(self.first - 1, index - 1, -1):
-            self._back.append(self._back[-1] + self._cost(earlier))
-        for later in range(self._anchor + len(self._forth) - 1, index):
-            self._forth.append(self._forth[-1] + self._cost(later))
+        if index < self._anchor:
+            for earlier in range(self.first - 1, index - 1, -1):
+                self._back.append(self._back[-1] + self._cost(earlier))
+        else:
+            for later in range(self._anchor + len(self._forth) - 1, index):
+                self._forth.append(self._forth[-1] + self._cost(later))
 
     def _at(self, index: int) -> int:
         offset = index - self._anchor

@@ -53,9 +53,24 @@ class StateManager:
         """Add a message, or refuse a result that no call awaits."""
         return appended(messages, message)
 
-    def tally(self, messages: Iterable[Message], budget: Budget) -> Tally:
-        """Build the tally of a conversation, to be grown with `add` and given to `window`."""
-        return Tally.of(messages, self.counter, Limits.of(self.policy.reduction, budget.limit))
+    def tally(
+        self,
+        messages: Iterable[Message],
+        budget: Budget,
+        *,
+        stored: bool = False,
+        counts: Iterable[tuple[Message, int]] = (),
+    ) -> Tally:
+        """Build the tally of a conversation, to be grown with `add` and given to `window`.
+
+        `stored` says that a store holds the whole outputs; `counts` are those of messages that were
+        counted before and need no reduction.
+        """
+        return Tally.of(messages, self.counter, self.limits(budget), stored=stored, counts=counts)
+
+    def limits(self, budget: Budget) -> Limits:
+        """Give the limits beyond which a tool output is reduced under a budget."""
+        return Limits.of(self.policy.reduction, budget.limit)
 
     def window(
         self,
@@ -106,7 +121,7 @@ class StateManager:
     def _tallied(self, messages: Sequence[Message] | Tally, budget: Budget) -> Tally:
         if not isinstance(messages, Tally):
             return self.tally(messages, budget)
-        if messages.limits != Limits.of(self.policy.reduction, budget.limit):
+        if messages.limits != self.limits(budget):
             raise InputError(
                 "the tally was made for another budget or policy; build it anew from the messages"
             )

@@ -31,7 +31,7 @@ def tokens(texts: Sequence[str], counter: Counter) -> int:
 
 def exceeds(texts: Sequence[str], limit: int, counter: Counter) -> bool:
     """Tell whether texts have more tokens than a limit."""
-    size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+    size = sum([len(text) if text.isascii() else len(text.encode()) for text in texts])
     if size <= limit:
         return False
     if size > LONGEST_TOKEN * limit:

@@ -72,19 +72,28 @@ def folded(earlier: Mentions, came_up: Sequence[Words], room: Room, *, unread: i
     """Fold what comes up now into what came up before; `unread` more are only counted."""
     times = Counter(came_up)
     first = {mention.words: mention.times for mention in earlier.first[: room.first]}
-    for words in islice(dict.fromkeys(came_up), room.first):
+    for words in islice(times, room.first):
         if len(first) < room.first:
             first.setdefault(words, 0)
     first = {words: count + times[words] for words, count in first.items()}
     newest = {mention.words: mention.times for mention in earlier.newest}
-    latest = list(islice(dict.fromkeys(reversed(came_up)), room.first + room.newest))
-    for words in reversed(latest):
+    for words in reversed(_latest(came_up, most=min(len(times), room.first + room.newest))):
         newest[words] = newest.pop(words, 0) + times[words]
     kept = {words: count for words, count in newest.items() if words not in first}
     kept = dict(list(kept.items())[-room.newest :])
     total = earlier.total + len(came_up) + unread
     others = total - sum(first.values()) - sum(kept.values())
     return Mentions(_mentions(first), _mentions(kept), others)
+
+
+def _latest(came_up: Sequence[Words], *, most: int) -> list[Words]:
+    """Give the things that came up last, the newest first, reading back no further than it takes."""
+    found: dict[Words, None] = {}
+    for words in reversed(came_up):
+        if len(found) == most:
+            break
+        found[words] = None
+    return list(found)
 
 
 def _mentions(counted: dict[Words, int]) -> tuple[Mention, ...]:

@@ -14,6 +14,7 @@ beside a huge log stays whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -71,10 +72,10 @@ def reduced(
     """
     if message.role != "tool":
         return message
-    results = tuple(_reduced_result(result, counter, limits, handle) for result in message.tool_results)
-    if all(new is old for new, old in zip(results, message.tool_results, strict=True)):
+    results = [_reduced_result(result, counter, limits, handle) for result in message.tool_results]
+    if all(map(is_, results, message.tool_results)):
         return message
-    return message.replace(tool_results=results)
+    return message.replace(tool_results=tuple(results))
 
 
 def output_id(message: Message, result: ToolCallResult) -> str:

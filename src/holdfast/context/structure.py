@@ -39,12 +39,9 @@ class Structure:
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Add many messages, as adding one after the other would."""
-        listed, place = list(messages), 0
-        while place < len(listed):
-            taken = self._add_sound(listed, place)
-            if not taken:
-                self.add(listed[place])
-            place += taken or 1
+        rest = iter(messages)
+        while (doubtful := self._add_sound(rest)) is not None:
+            self.add(doubtful)
 
     def add(self, message: Message) -> None:
         """Add the next message of the conversation."""
@@ -80,39 +77,53 @@ class Structure:
         turn = bisect_right(self.turns, start) - 1
         return self.turns[turn] if turn >= 0 else None
 
-    def _add_sound(self, messages: list[Message], place: int) -> int:
-        """Take words, or calls with their answers, where nothing needs mending; tell how many messages."""
-        message = messages[place]
-        if self._round or message.role in ("system", "tool"):
-            return 0
-        if message.tool_calls:
-            return self._add_sound_group(messages, place)
-        if message.id in self._ids:
-            return 0
-        self._ids.add(message.id)
-        self.length += 1
-        if message.role == "user":
-            self.turns.append(len(self.items))
-        self.groups.append(len(self.items))
-        self.items.append(message)
-        return 1
+    def _add_sound(self, messages: Iterator[Message]) -> Message | None:
+        """Add messages as long as nothing needs mending; give the first one that may need it."""
+        if self._round:
+            return next(messages, None)
+        before = len(self.items)
+        doubtful = self._take_sound(messages)
+        self.length += len(self.items) - before
+        if len(self.items) > before and self.items[self.groups[-1]].tool_calls:
+            self._reopen()
+        return doubtful
 
-    def _add_sound_group(self, messages: list[Message], place: int) -> int:
-        end = place + 1
-        while end < len(messages) and messages[end].role == "tool":
-            end += 1
-        group, asked = messages[place:end], messages[place].tool_calls
-        ids, calls = {message.id for message in group}, {call.id for call in asked}
-        answers = [result.tool_call_id for message in group for result in message.tool_results]
-        once = len(calls) == len(asked) == len(answers) and len(ids) == len(group)
-        fresh = self._calls.isdisjoint(calls) and self._ids.isdisjoint(ids)
-        if end == len(messages) or not once or calls != set(answers) or not fresh:
-            return 0
-        self._calls |= calls
-        self._ids |= ids
-        self.length += len(group)
-        self._append(group)
-        return len(group)
+    def _take_sound(self, messages: Iterator[Message]) -> Message | None:
+        items, groups, turns, ids, calls = self.items, self.groups, self.turns, self._ids, self._calls
+        awaited: set[CallId] = set()
+        for place, message in enumerate(messages, start=len(items)):
+            role = message.role
+            if message.id in ids:
+                return message
+            if role == "tool":
+                for result in message.tool_results:
+                    if result.tool_call_id not in awaited:
+                        return message
+                    awaited.remove(result.tool_call_id)
+            elif awaited or role == "system":
+                return message
+            else:
+                if message.tool_calls:
+                    for call in message.tool_calls:
+                        if call.id in calls:
+                            return message
+                        awaited.add(call.id)
+                    calls |= awaited
+                elif role == "user":
+                    turns.append(place)
+                groups.append(place)
+            ids.add(message.id)
+            items.append(message)
+        return None
+
+    def _reopen(self) -> None:
+        """Take the last calls out of the view again: more may come that answers them."""
+        start = self.groups.pop()
+        asked, *answers = self.items[start:]
+        del self.items[start:]
+        self._round.ask(asked)
+        for message in answers:
+            self.repairs.extend(self._round.answer(message))
 
     def _add_system(self, message: Message) -> None:
         if not self.items and not self._round:

@@ -3,19 +3,23 @@
 It is what would be sent, with running totals. Adding a message costs what the message costs; any
 total is a subtraction. A tally that grew message by message equals one that was built at once, so
 the incremental window and the pure one are the same code over the same value. Counting is lazy and
-starts at the newest message: what no window reaches is never counted.
+starts at the newest message: what no window reaches is never counted. Where a store holds the whole
+outputs (``stored``), the frames of reduced ones say under which id.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import partial
 
 from ..message import Message
-from ..tokens import Counter, message_cost
+from ..tokens import Counter
+from ..tokens.cost import Meter
 from .ledger import Ledger
 from .mask import MASK, masked, masked_cost
-from .reduce import Limits, reduced
+from .places import Places
+from .reduce import Limits, output_id, reduced
 from .structure import Structure
 
 __all__ = ["Tally"]
@@ -24,25 +28,42 @@ __all__ = ["Tally"]
 class Tally(Structure):
     """A conversation as it would be sent, with its totals."""
 
-    def __init__(self, counter: Counter, limits: Limits) -> None:
+    def __init__(self, counter: Counter, limits: Limits, *, stored: bool = False) -> None:
         super().__init__()
         self.counter = counter
         self.limits = limits
+        self.stored = stored
         self.reduced_ids: dict[str, None] = {}
-        self._index: dict[str, int] = {}
+        self._places = Places(self.items, 0)
         self._tail: tuple[int, list[Message]] = (0, [])
         self._ready: dict[str, tuple[Message, Message, int]] = {}
         self._ledger = Ledger(0, self._finished)
         self._masks: dict[int, Message] = {}
+        self._meter = Meter(counter)
         self._line = counter.count(MASK).tokens
 
     @classmethod
-    def of(cls, messages: Iterable[Message], counter: Counter, limits: Limits) -> Tally:
-        """Build the tally of a whole conversation, counting nothing yet."""
-        tally = cls(counter, limits)
+    def of(
+        cls,
+        messages: Iterable[Message],
+        counter: Counter,
+        limits: Limits,
+        *,
+        stored: bool = False,
+        counts: Iterable[tuple[Message, int]] = (),
+    ) -> Tally:
+        """Build the tally of a whole conversation, counting nothing yet; some counts may be known."""
+        tally = cls(counter, limits, stored=stored)
+        for message, tokens in counts:
+            tally.foresee(message, tokens)
         tally.extend(messages)
         tally._ledger = Ledger(len(tally.items), tally._finished)
+        tally._places = Places(tally.items, len(tally.items))
         return tally
+
+    def foresee(self, message: Message, tokens: int) -> None:
+        """Take the count of a message that is about to be added and that needs no reduction."""
+        self._ready[message.id] = (message, message, tokens)
 
     @property
     def tail(self) -> list[Message]:
@@ -108,10 +129,9 @@ class Tally(Structure):
 
     def place(self, id: str) -> int | None:
         """Give the place of a message in the view."""
-        for index in range(len(self._index), len(self.items)):
-            self._index[self.items[index].id] = index
-        if id in self._index:
-            return self._index[id]
+        finished = self._places.of(id)
+        if finished is not None:
+            return finished
         return next((len(self.items) + i for i, message in enumerate(self.tail) if message.id == id), None)
 
     def at(self, index: int) -> Message:
@@ -138,7 +158,8 @@ class Tally(Structure):
         return cost
 
     def _measured(self, message: Message) -> tuple[Message, int]:
-        short = reduced(message, self.counter, self.limits)
+        handle = partial(output_id, message) if self.stored else None
+        short = reduced(message, self.counter, self.limits, handle=handle)
         if short is not message:
             self.reduced_ids[message.id] = None
-        return short, message_cost(short, self.counter).tokens
+        return short, self._meter.message(short)

@@ -9,6 +9,7 @@ message cannot pose as a summary by being summarised.
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cache
 from typing import NamedTuple
 
 from ..tokens import Counter
@@ -57,12 +58,13 @@ def text(digest: Digest, cap_tokens: int, counter: Counter, template: str) -> st
     smaller still, since something must stand at a cut.
     """
     telling = _Telling(digest, template)
+    told = cache(telling.at)
 
     def fits(detail: _Detail) -> bool:
-        return counter.count(filled(template, telling.at(detail))).tokens <= cap_tokens
+        return counter.count(filled(template, told(detail))).tokens <= cap_tokens
 
     level = bisect_left(_DETAILS, True, key=fits)
-    return telling.at(_DETAILS[level]) if level < len(_DETAILS) else telling.least()
+    return told(_DETAILS[level]) if level < len(_DETAILS) else telling.least()
 
 
 class _Telling:

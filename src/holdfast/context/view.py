@@ -2,7 +2,7 @@
 
 The newest cut that was made under the same limit, policy and counter carries the whole view; masks
 that came after it add to it; a model's summary takes the place of its digest. A cut made under
-other settings is not used: the view is planned anew.
+other settings is not used and the view is planned anew, unless what it covers is no longer there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: s
     view = View()
     if newest is not None:
         cut = decisions[newest]
-        if not isinstance(cut, Cut) or (cut.limit, cut.policy, cut.counter) != settings:
+        if not isinstance(cut, Cut) or not _is_usable(cut, tally, settings):
             return view
         view = _of_cut(cut, tally)
     later = decisions[newest + 1 :] if newest is not None else decisions
@@ -46,6 +46,11 @@ def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: s
     saved = sum(tally.saved(place) for place in hidden)
     summary, last = texts[-1] if texts else view.summary, max(hidden, default=-1)
     return View(view.kept, view.pinned, hidden, saved, summary, view.cut, last)
+
+
+def _is_usable(cut: Cut, tally: Tally, settings: tuple[int, str, str]) -> bool:
+    """Tell whether a cut holds: under its own settings, or where what it covers is not there to plan anew."""
+    return (cut.limit, cut.policy, cut.counter) == settings or tally.place(cut.covers[0]) is None
 
 
 def _of_cut(cut: Cut, tally: Tally) -> View:

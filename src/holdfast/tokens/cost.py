@@ -9,15 +9,16 @@ messages, its tools, and the start of the reply, so that a running total stays t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from .. import sent
-from ..message import Message, ToolCallResult
+from ..message import Message
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from .counter import Count, Counter, Quality, total, weaker
 from .images import ImageRule, rule_for
 
-__all__ = ["MESSAGE_FRAME", "REPLY_START", "conversation_cost", "message_cost", "tools_cost"]
+__all__ = ["MESSAGE_FRAME", "REPLY_START", "Meter", "conversation_cost", "message_cost", "tools_cost"]
 
 # OpenAI publishes the frame of a message: three tokens and the role, and three to start the
 # reply; and of functions: seven each and twelve for the block. Other providers are close to it.
@@ -44,19 +45,77 @@ _BYTES_OF_TEXT, _BYTES_OF_RECORDING, _BYTES_OF_DOCUMENT = 4, 400, 26
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml")
 
 
+class Meter:
+    """Counts messages as they are sent; ``quality`` is that of the weakest count so far.
+
+    ``images`` prices pictures, by default as the counter's provider does.
+    """
+
+    def __init__(self, counter: Counter, *, images: ImageRule | None = None) -> None:
+        self.quality: Quality = "exact"
+        self._count = counter.count
+        self._image = images or rule_for(counter.name)
+        self._names: dict[str, int] = {}
+
+    def message(self, message: Message) -> int:
+        """Give the tokens of one message."""
+        tokens, content = MESSAGE_FRAME, message.content
+        if isinstance(content, str):
+            tokens += self._text(content) if content else 0
+        elif content:
+            tokens += sum(map(self._part, content))
+        for call in message.tool_calls:
+            tokens += CALL_FRAME + self._name(call.name) + self._text(sent.args_text(call.args))
+        for result in message.tool_results:
+            tokens += RESULT_FRAME + self._result(result.result)
+        return tokens
+
+    def _text(self, text: str) -> int:
+        count = self._count(text)
+        if count.quality != "exact":
+            self.quality = weaker(self.quality, count.quality)
+        return count.tokens
+
+    def _name(self, name: str) -> int:
+        """Count the name of a tool, which comes again and again, once."""
+        if name not in self._names:
+            self._names[name] = self._text(name)
+        return self._names[name]
+
+    def _result(self, result: Any) -> int:
+        if isinstance(result, str):
+            return self._text(result)
+        parts = sent.result_parts(result)
+        return self._text(sent.result_text(result)) if parts is None else sum(map(self._part, parts))
+
+    def _part(self, part: Part) -> int:
+        match part:
+            case TextPart():
+                return self._text(part.text)
+            case ImagePart():
+                return self._estimated(self._image(part))
+            case FilePart():
+                return self._text(part.name or "") + self._estimated(_file(part))
+            case ReasoningPart():
+                return self._reasoning(part)
+            case OpaquePart():
+                return self._text(sent.json_text(part.body))
+
+    def _reasoning(self, part: ReasoningPart) -> int:
+        """Count a thought by its words; one that is sealed, by the length of the seal."""
+        if part.text or not part.signature:
+            return self._text(part.text)
+        return self._estimated(-(-len(part.signature) // SIGNATURE_CHARACTERS))
+
+    def _estimated(self, tokens: int) -> int:
+        self.quality = "estimated"
+        return tokens
+
+
 def message_cost(message: Message, counter: Counter, *, images: ImageRule | None = None) -> Count:
     """Count one message as it is sent; `images` prices pictures, by default as the counter's provider."""
-    content, calls, results = message.content, message.tool_calls, message.tool_results
-    frames = MESSAGE_FRAME + CALL_FRAME * len(calls) + RESULT_FRAME * len(results)
-    if isinstance(content, str):
-        counts = [counter.count(content)] if content else []
-    else:
-        counts = [_part(part, counter, images) for part in content or ()]
-    for call in calls:
-        counts += (counter.count(call.name), counter.count(sent.args_text(call.args)))
-    for result in results:
-        counts += _result(result, counter, images)
-    return _summed(frames, counts)
+    meter = Meter(counter, images=images)
+    return Count(meter.message(message), meter.quality)
 
 
 def tools_cost(tools: Iterable[ToolSpec], counter: Counter) -> Count:
@@ -73,43 +132,14 @@ def conversation_cost(
     images: ImageRule | None = None,
 ) -> Count:
     """Count a whole request: its messages, its tools, and the start of the reply."""
-    said = total(message_cost(message, counter, images=images) for message in messages)
-    return said + tools_cost(tools, counter) + Count(REPLY_START)
+    meter = Meter(counter, images=images)
+    said = sum(map(meter.message, messages))
+    return Count(said + REPLY_START, meter.quality) + tools_cost(tools, counter)
 
 
 def _tool(tool: ToolSpec, counter: Counter) -> Count:
     definition = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
     return Count(TOOL_FRAME) + counter.count(sent.json_text(definition))
-
-
-def _summed(frames: int, counts: Iterable[Count]) -> Count:
-    quality: Quality = "exact"
-    for count in counts:
-        frames += count.tokens
-        if count.quality != "exact":
-            quality = weaker(quality, count.quality)
-    return Count(frames, quality)
-
-
-def _result(result: ToolCallResult, counter: Counter, images: ImageRule | None) -> list[Count]:
-    parts = sent.result_parts(result.result)
-    if parts is None:
-        return [counter.count(sent.result_text(result.result))]
-    return [_part(part, counter, images) for part in parts]
-
-
-def _part(part: Part, counter: Counter, images: ImageRule | None) -> Count:
-    match part:
-        case TextPart():
-            return counter.count(part.text)
-        case ImagePart():
-            return Count((images or rule_for(counter.name))(part), "estimated")
-        case FilePart():
-            return counter.count(part.name or "") + Count(_file(part), "estimated")
-        case ReasoningPart():
-            return _reasoning(part, counter)
-        case OpaquePart():
-            return counter.count(sent.json_text(part.body))
 
 
 def _file(file: FilePart) -> int:
@@ -122,10 +152,3 @@ def _file(file: FilePart) -> int:
     if kind.startswith(("audio/", "video/")):
         return -(-len(file.data) // _BYTES_OF_RECORDING)
     return -(-len(file.data) // _BYTES_OF_DOCUMENT)
-
-
-def _reasoning(part: ReasoningPart, counter: Counter) -> Count:
-    """Count a thought by its words; one that is sealed, by the length of the seal."""
-    if part.text or not part.signature:
-        return counter.count(part.text)
-    return Count(-(-len(part.signature) // SIGNATURE_CHARACTERS), "estimated")

@@ -8,8 +8,6 @@ part by the estimator, and the result says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from ..errors import UnknownName
@@ -17,9 +15,6 @@ from . import vocabulary
 from .counter import Count, total
 from .estimate import Estimator
 from .pieces import LIMIT, Piece, pieces
-
-if TYPE_CHECKING:
-    from tiktoken import Encoding
 
 __all__ = ["ExactCounter"]
 
@@ -41,20 +36,15 @@ class ExactCounter(Struct, frozen=True):
 
     def count(self, text: str) -> Count:
         """Count a text: exactly, unless it has no seam for 100,000 characters."""
+        if len(text) > LIMIT:
+            return total(map(self._counted_piece, pieces(text)))
         encoding = vocabulary.encoding(self.name)
-        if len(text) <= LIMIT:
-            return _counted(encoding, text)
-        return total(_counted_piece(encoding, piece) for piece in pieces(text))
+        try:
+            # Not `encode_ordinary`: where the pattern overflows, that one panics past `except Exception`.
+            return Count(len(encoding.encode(text, disallowed_special=())), "exact")
+        except ValueError:
+            return Estimator().count(text)
 
-
-def _counted_piece(encoding: Encoding, piece: Piece) -> Count:
-    count = _counted(encoding, piece.text)
-    return count if piece.exact else Count(count.tokens, "estimated")
-
-
-def _counted(encoding: Encoding, text: str) -> Count:
-    try:
-        # Not `encode_ordinary`: where the pattern overflows, that one panics past `except Exception`.
-        return Count(len(encoding.encode(text, disallowed_special=())), "exact")
-    except ValueError:
-        return Estimator().count(text)
+    def _counted_piece(self, piece: Piece) -> Count:
+        count = self.count(piece.text)
+        return count if piece.exact else Count(count.tokens, "estimated")

@@ -81,29 +81,32 @@ def test_a_long_reason_is_cut() -> None:
     "result", ["Error: no such user", "Traceback (most recent call last):\n", {"error": "no such user"}]
 )
 def test_a_result_that_says_error_is_a_failure_without_a_flag(result: Any) -> None:
-    assert len(evidence.outcomes(group("f", {}, result)).failed) == 1
+    assert len(evidence.read(group("f", {}, result)).outcomes.failed) == 1
 
 
 @pytest.mark.parametrize(
     "result", ["ERROR 12:00 a line of a log", "Errors are rare", {"error": None}, "", None, []]
 )
 def test_a_result_that_only_mentions_errors_is_none(result: Any) -> None:
-    found = evidence.outcomes(group("f", {}, result))
+    found = evidence.read(group("f", {}, result)).outcomes
     assert (len(found.succeeded), len(found.failed)) == (1, 0)
 
 
 def test_a_call_that_nobody_answered_neither_succeeded_nor_failed() -> None:
-    found = evidence.outcomes(group("f", {}, 1)[:1])
+    found = evidence.read(group("f", {}, 1)[:1]).outcomes
     assert (found.succeeded, found.failed) == ([], [])
 
 
 def test_a_result_whose_call_is_gone_counts_for_an_earlier_call() -> None:
-    assert evidence.outcomes(group("f", {}, 1)[1:]).succeeded == [evidence.EARLIER]
+    assert evidence.read(group("f", {}, 1)[1:]).outcomes.succeeded == [evidence.EARLIER]
 
 
-def test_a_result_that_comes_twice_counts_once() -> None:
+def test_a_result_that_comes_twice_counts_once_as_it_came_first() -> None:
     asked, answered = group("f", {}, 1)
-    assert len(evidence.outcomes([asked, answered, answered]).succeeded) == 1
+    id = asked.tool_calls[0].id
+    later = Message.tool([ToolCallResult(tool_call_id=id, result="Error: too late")])
+    found = evidence.read([asked, answered, answered, later]).outcomes
+    assert (len(found.succeeded), len(found.failed)) == (1, 0)
 
 
 def test_paths_are_the_values_of_arguments_named_for_them() -> None:

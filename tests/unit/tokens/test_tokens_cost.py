@@ -19,7 +19,7 @@ from holdfast import (
     formats,
 )
 from holdfast.tokens import Count, conversation_cost, counter, message_cost, tools_cost
-from holdfast.tokens.cost import CALL_FRAME, FILE_UNKNOWN, MESSAGE_FRAME, REPLY_START, RESULT_FRAME
+from holdfast.tokens.cost import CALL_FRAME, FILE_UNKNOWN, MESSAGE_FRAME, REPLY_START, RESULT_FRAME, Meter
 
 pytestmark = pytest.mark.req("B3")
 
@@ -201,3 +201,19 @@ def test_the_published_rule_for_plain_messages_is_met() -> None:
 
 def test_an_estimating_counter_makes_an_estimate_of_it_all() -> None:
     assert conversation_cost([Message.user("hi")], counter("estimate:claude")).quality == "estimated"
+
+
+def test_a_meter_counts_every_message_as_alone_and_keeps_the_weakest_quality() -> None:
+    messages = [Message.user("hello"), Message.user([ImagePart(data=PNG)]), Message.user("world")]
+    meter, qualities = Meter(EXACT), []
+    for message in messages:
+        assert meter.message(message) == message_cost(message, EXACT).tokens
+        qualities.append(meter.quality)
+    assert qualities == ["exact", "estimated", "estimated"]
+
+
+def test_a_meter_counts_the_name_of_a_tool_once() -> None:
+    letters = Letters()
+    meter, message = Meter(letters), Message.assistant(tool_calls=[call()])
+    assert meter.message(message) == meter.message(message)
+    assert letters.texts.count("search") == 1
