@@ -10,33 +10,65 @@ Catch ``HoldfastError`` for all of them; the leaves for what you can act on.
     │   ├── TooLarge              more bytes, or deeper nesting, than a reader accepts
     │   ├── InvalidMessage        a message whose fields contradict its role
     │   ├── InvalidPayload        a document that is not of the provider's format
-    │   ├── UnknownName           no format, counter or model goes by that name
-    │   └── NewerFormat           written by a newer Holdfast than this one
+    │   ├── UnknownName           no format, counter, model or store goes by that name
+    │   ├── NewerFormat           written by a newer Holdfast than this one
+    │   ├── HomeUnusable          the installation's own folder cannot be used
+    │   └── UnusableSnapshot      there are snapshots of the session, and none can be used
+    │       ├── DamagedSnapshot   none of them can be read
+    │       └── ForeignSnapshot   some can be read, and this installation wrote none of those
     ├── InvalidConversation       well-formed, but a provider would answer 400
     ├── ContextOverflow           even the least that must be sent exceeds the budget
-    └── ModelFailed               the model gave no complete answer
+    ├── ModelFailed               the model gave no complete answer
+    ├── SnapshotFailed            the disk refused to write or to erase a snapshot
+    ├── SessionError              the session is not there, or cannot take this now
+    │   ├── NotFound              no such session, message or branch for this tenant and user
+    │   ├── AlreadyExists         the id is taken
+    │   ├── EpochEnded            the conversation was reset, closed or left idle since
+    │   ├── KeyReused             an idempotency key came again with another request
+    │   ├── Fenced                somebody else took the lease over
+    │   ├── Busy                  somebody else holds the lease
+    │   └── Conflict              the conversation moved on since it was read
+    └── StoreError                the store cannot be used
+        ├── StoreUnavailable      not there, not writable, full, or held too long
+        └── StoreDamaged          not a store of ours, or its bytes are damaged
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .message import Message
 
 __all__ = [
+    "AlreadyExists",
+    "Busy",
+    "Conflict",
     "ContextOverflow",
+    "DamagedSnapshot",
+    "EpochEnded",
+    "Fenced",
     "ForbiddenJSON",
+    "ForeignSnapshot",
     "HoldfastError",
+    "HomeUnusable",
     "InputError",
     "InvalidConversation",
     "InvalidMessage",
     "InvalidPayload",
+    "KeyReused",
     "MalformedJSON",
     "ModelFailed",
     "NewerFormat",
+    "NotFound",
+    "SessionError",
+    "SnapshotFailed",
+    "StoreDamaged",
+    "StoreError",
+    "StoreUnavailable",
     "TooLarge",
     "UnknownName",
+    "UnusableSnapshot",
     "exit_code",
 ]
 
@@ -92,6 +124,26 @@ class NewerFormat(InputError):
     """The document was written by a newer Holdfast; update this one to read it."""
 
 
+class HomeUnusable(InputError):
+    """The installation's own folder cannot be used; set HOLDFAST_HOME to another."""
+
+
+class UnusableSnapshot(InputError):
+    """No snapshot of the session can be used; ``passed_over`` says why of each."""
+
+    def __init__(self, text: str = "", *, path: str = "", passed_over: tuple[Any, ...] = ()) -> None:
+        super().__init__(text, path=path)
+        self.passed_over = passed_over
+
+
+class DamagedSnapshot(UnusableSnapshot):
+    """No snapshot of the session can be read."""
+
+
+class ForeignSnapshot(UnusableSnapshot):
+    """This installation did not write the snapshot; load it only if you trust whoever did."""
+
+
 class InvalidConversation(HoldfastError):
     """A provider would reject the conversation."""
 
@@ -120,14 +172,67 @@ class ModelFailed(HoldfastError):
         self.partial = partial
 
 
+class SnapshotFailed(HoldfastError):
+    """The disk refused to write or to erase a snapshot; those that it holds are whole."""
+
+
+class SessionError(HoldfastError):
+    """The session is not there, or cannot take this now."""
+
+
+class NotFound(SessionError):
+    """There is no such session, message or branch for this tenant and user."""
+
+
+class AlreadyExists(SessionError):
+    """The id is taken."""
+
+
+class EpochEnded(SessionError):
+    """The conversation was reset, closed or left idle since this handle was opened; open it again."""
+
+
+class KeyReused(SessionError):
+    """The idempotency key was used for another request; take a new key."""
+
+
+class Fenced(SessionError):
+    """Somebody else took the lease over; what this worker knows may be old: open the session again."""
+
+
+class Busy(SessionError):
+    """Somebody else holds the lease; wait until it is released, or until it expires."""
+
+
+class Conflict(SessionError):
+    """The conversation moved on since it was read; ``version`` and ``head`` say where it is now."""
+
+    def __init__(self, text: str = "", *, version: int = 0, head: tuple[int, int] = (0, 0)) -> None:
+        super().__init__(text)
+        self.version, self.head = version, head
+
+
+class StoreError(HoldfastError):
+    """The store cannot be used."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is not there, not writable, full, or held by another process for too long."""
+
+
+class StoreDamaged(StoreError):
+    """The file is not a store of ours, or its bytes are damaged; `holdfast verify` says more."""
+
+
 EXIT_CODES: dict[type[HoldfastError], int] = {
     HoldfastError: 1,
     InvalidConversation: 1,
     ContextOverflow: 1,
     InputError: 2,
+    StoreError: 3,
 }
 
 
 def exit_code(error: HoldfastError) -> int:
-    """Tell a shell what happened: 1 for an invalid conversation, 2 for bad usage or input."""
+    """Tell a shell what happened: 1 refused or invalid, 2 bad usage or input, 3 the store cannot be used."""
     return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)

@@ -27,14 +27,19 @@ LAYERS: list[set[str]] = [
         "sent",
         "toolspec",
         "decision",
+        "entry",
+        "words",
     },
     {"tokens", "catalog", "formats"},
     {"context"},
-    {"models"},
+    {"models", "stores", "home", "durable"},
+    {"session", "snapshots", "memory"},
+    {"archive", "blocking"},
     {"testing"},
     {"cli"},
 ]
 PURE = {"reader", "value", "part", "native", "message", "codec", "sent", "toolspec", "decision"}
+PURE |= {"entry", "words"}
 PURE |= {"formats", "tokens", "catalog", "context"}
 IMPURE_IMPORTS = {
     "asyncio",

@@ -2,7 +2,8 @@
 
 The newest cut that was made under the same limit, policy and counter carries the whole view; masks
 that came after it add to it; a model's summary takes the place of its digest. A cut made under
-other settings is not used and the view is planned anew, unless what it covers is no longer there.
+other settings is not used and the view is planned anew, unless what it covers is no longer there;
+what was hidden since then stays hidden.
 """
 
 from __future__ import annotations
@@ -36,9 +37,8 @@ def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: s
     view = View()
     if newest is not None:
         cut = decisions[newest]
-        if not isinstance(cut, Cut) or not _is_usable(cut, tally, settings):
-            return view
-        view = _of_cut(cut, tally)
+        if isinstance(cut, Cut) and _is_usable(cut, tally, settings):
+            view = _of_cut(cut, tally)
     later = decisions[newest + 1 :] if newest is not None else decisions
     masks = [id for decision in later if isinstance(decision, Mask) for id in decision.ids]
     texts = [one.text for one in later if isinstance(one, Summary) and view.cut and one.cut == view.cut.id]

@@ -1,0 +1,90 @@
+"""Entries: everything that a log can hold, as a closed union, and their bytes.
+
+A message is an entry as it stands. A prompt and a bootstrap are what the core says before the
+messages; the newest on the path counts. Decisions change the view of what came before them. Usage is
+what a provider reported; a note is for people. A kind that this version does not know was written by
+a newer one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from . import codec
+from .decision import Answer, Cut, Decision, Mask, Summary
+from .errors import HoldfastError, InvalidPayload, NewerFormat
+from .message import Message
+from .value import Value
+
+__all__ = ["Bootstrap", "Entry", "Note", "Prompt", "Usage", "decode", "encode", "kind_of"]
+
+
+class Prompt(Value, frozen=True, tag="prompt", tag_field="kind"):
+    """The system prompt from here on."""
+
+    text: str
+
+
+class Bootstrap(Value, frozen=True, tag="bootstrap", tag_field="kind"):
+    """What is known of the user, from here on."""
+
+    text: str
+
+
+class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
+    """What a provider reported of a request."""
+
+    input: int
+    output: int
+    cached: int = 0
+    model: str = ""
+
+
+class Note(Value, frozen=True, tag="note", tag_field="kind"):
+    """A line for people; no model reads it."""
+
+    text: str
+
+
+Entry = Message | Prompt | Bootstrap | Decision | Usage | Note
+
+_KINDS: dict[str, type[Any]] = {
+    "prompt": Prompt,
+    "bootstrap": Bootstrap,
+    "cut": Cut,
+    "mask": Mask,
+    "summary": Summary,
+    "answer": Answer,
+    "usage": Usage,
+    "note": Note,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message"}
+_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
+_encoder = msgspec.json.Encoder()
+
+
+def kind_of(entry: Entry) -> str:
+    """Name the kind of an entry."""
+    return _NAMES[type(entry)]
+
+
+def encode(entry: Entry) -> bytes:
+    """Write an entry as UTF-8 JSON."""
+    return codec.encode(entry) if isinstance(entry, Message) else _encoder.encode(entry)
+
+
+def decode(kind: str, data: bytes) -> Entry:
+    """Read an entry; bytes that are none raise a typed error."""
+    if kind == "message":
+        return codec.decode(data)
+    if kind not in _DECODERS:
+        raise NewerFormat(
+            f"an entry of the kind {kind!r:.40} was written by a newer Holdfast; update this one"
+        )
+    try:
+        entry: Entry = _DECODERS[kind].decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, HoldfastError) as error:
+        raise InvalidPayload(f"a damaged {kind}: {error}") from None
+    return entry

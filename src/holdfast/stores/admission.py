@@ -1,0 +1,94 @@
+"""The checks of a change, in their order, and what the session looks like after it.
+
+Session, epoch, key, fence, expected version and head: the first that fails is the answer. A known key
+with the same digest answers with what the first request came to, before fence and version are looked
+at, so that a retry is safe whatever has happened since. Pure: stores that keep sessions in Python
+run it inside their transaction; stores that check on a server are held to it by the contract suite.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, structs
+
+from ..errors import Busy, Conflict, EpochEnded, Fenced, KeyReused
+from .port import Change, Receipt, SessionRow
+
+__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced"]
+
+KEY_LIFE = 7 * 24 * 3600 * 1000
+"""Milliseconds for which an idempotency key is remembered."""
+
+
+class KnownKey(Struct, frozen=True):
+    """A key that was used, with the digest of its request and what that came to."""
+
+    digest: bytes
+    receipt: Receipt
+    created: int
+
+
+def admitted(row: SessionRow, change: Change, known: KnownKey | None) -> Receipt | None:
+    """Raise the first check that fails; give the first receipt of a repeated request, else nothing."""
+    _check_epoch(row, change)
+    if change.key and known and change.now - known.created < KEY_LIFE:
+        if known.digest != change.key.digest:
+            raise KeyReused(f"the key {change.key.name!r} was used for another request; take a new one")
+        return structs.replace(known.receipt, repeated=True)
+    _check_fence(row, change)
+    _check_expectations(row, change)
+    return None
+
+
+def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: int) -> SessionRow:
+    """Give the session after a change whose records begin behind that place."""
+    ended = change.end is not None
+    return structs.replace(
+        row,
+        branch=branch,
+        seq=seq + len(change.records),
+        total=total + sum(record.tokens for record in change.records),
+        version=row.version + change.moves_path,
+        epoch=row.epoch + change.next_epoch,
+        active=max(row.active, change.now) if change.is_activity else row.active,
+        ended=change.now if ended else None if change.next_epoch else row.ended,
+        reason=change.end or ("" if change.next_epoch else row.reason),
+    )
+
+
+def _check_epoch(row: SessionRow, change: Change) -> None:
+    if change.epoch is not None and change.epoch != row.epoch:
+        raise EpochEnded(
+            f"session {row.id}: epoch {change.epoch} has ended, {row.epoch} runs; open the session again"
+        )
+    if row.ended is not None and not change.next_epoch:
+        raise EpochEnded(f"session {row.id} has ended ({row.reason}); reset() begins its next epoch")
+
+
+def _check_fence(row: SessionRow, change: Change) -> None:
+    live = row.lease_until > change.now
+    if change.fence is None and live:
+        raise Busy(
+            f"session {row.id} is leased by {row.holder or 'another worker'} for "
+            f"{(row.lease_until - change.now) / 1000:.1f} s more; wait, or take over when it expires"
+        )
+    if change.fence is not None and change.fence != row.fence:
+        raise Fenced(
+            f"session {row.id}: the lease with fence {change.fence} was taken over (fence {row.fence}); "
+            "open the session again"
+        )
+
+
+def _check_expectations(row: SessionRow, change: Change) -> None:
+    if change.expected_version is not None and change.expected_version != row.version:
+        raise Conflict(
+            f"session {row.id} is at version {row.version}, not {change.expected_version}; "
+            "read what is new and decide again",
+            version=row.version,
+            head=row.head,
+        )
+    if change.expected_head is not None and change.expected_head != row.head:
+        raise Conflict(
+            f"the head of session {row.id} is {tuple(row.head)}, not {tuple(change.expected_head)}",
+            version=row.version,
+            head=row.head,
+        )

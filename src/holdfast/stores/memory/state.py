@@ -1,0 +1,144 @@
+"""What the memory store holds, shared by its ports: sessions, parcels, and an index of words.
+
+Every operation runs under the one lock and never pauses inside it, so each is a transaction, also
+where several threads share a store. Writers work out everything first and change the state last:
+what raises has changed nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import NamedTuple
+
+from msgspec import structs
+
+from ...errors import AlreadyExists, NotFound
+from ..admission import KEY_LIFE, KnownKey
+from ..port import Address, Branch, Key, Parcel, Receipt, Record, Row, SessionRow, Span
+
+__all__ = ["Indexed", "Kept", "Port", "State", "private", "written"]
+
+
+class Indexed(NamedTuple):
+    """An entry that can be searched."""
+
+    at: Address
+    row: Row
+    words: frozenset[str]
+
+
+class Kept:
+    """One session: its row, its branches, the rows of each branch, and the keys of its requests."""
+
+    def __init__(self, row: SessionRow) -> None:
+        self.row = row
+        self.branches = {1: Branch(id=1, parent=None, fork_seq=0, created=row.created, operation="create")}
+        self.rows: dict[int, list[Row]] = {1: []}
+        self.by_id: dict[str, Row] = {}
+        self._keys: dict[str, KnownKey] = {}
+
+    def slice(self, span: Span) -> list[Row]:
+        """Give the rows of a span, as far as there are any."""
+        branch = self.branches.get(span.branch)
+        if branch is None:
+            return []
+        start = max(0, span.first - branch.fork_seq - 1)
+        return self.rows[span.branch][start : max(0, span.last - branch.fork_seq)]
+
+    def total(self, branch: int | None, seq: int) -> int:
+        """Give the running sum of tokens at a place of a path."""
+        while branch is not None:
+            known = self.branches[branch]
+            if seq > known.fork_seq:
+                return self.rows[branch][seq - known.fork_seq - 1].total
+            branch = known.parent
+        return 0
+
+    def tip(self, branch: int) -> int:
+        """Give the last sequence number of a branch, or raise `NotFound` where there is no such branch."""
+        if branch not in self.branches:
+            raise NotFound(f"session {self.row.id} has no branch {branch}")
+        return self.branches[branch].fork_seq + len(self.rows[branch])
+
+    def check_new(self, records: Iterable[Record]) -> None:
+        """Raise `AlreadyExists` where an id is taken, by the log or by another of the records."""
+        fresh = set[str]()
+        for record in records:
+            if record.id in self.by_id or record.id in fresh:
+                raise AlreadyExists(f"session {self.row.id} holds an entry {record.id} already")
+            fresh.add(record.id)
+
+    def known(self, key: Key | None) -> KnownKey | None:
+        """Give what a key was used for, if it was."""
+        return self._keys.get(key.name) if key else None
+
+    def remember(self, key: Key, receipt: Receipt, now: int) -> None:
+        """Keep what a request came to, and forget the oldest keys whose time is over."""
+        self._keys.pop(key.name, None)
+        self._keys[key.name] = KnownKey(key.digest, receipt, now)
+        while now - self._keys[oldest := next(iter(self._keys))].created >= KEY_LIFE:
+            del self._keys[oldest]
+
+    @property
+    def keys(self) -> int:
+        """How many keys are remembered."""
+        return len(self._keys)
+
+
+class State:
+    """All that there is, and the lock under which it is read and changed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.sessions: dict[Address, Kept] = {}
+        self.outbox: dict[str, Parcel] = {}
+        self.index: list[Indexed | None] = []  # a removed entry leaves a hole: marks stay what they are
+
+    def kept(self, at: Address) -> Kept:
+        """Give a session, or raise `NotFound`."""
+        try:
+            return self.sessions[at]
+        except KeyError:
+            raise NotFound(f"there is no session {at.session}") from None
+
+    def append(self, kept: Kept, rows: Iterable[tuple[Row, frozenset[str]]]) -> None:
+        """Put rows behind the last one of their branch, and their words into the index."""
+        for row, words in rows:
+            kept.rows[row.branch].append(row)
+            kept.by_id[row.id] = row
+            if words:
+                self.index.append(Indexed(kept.row.address, row, words))
+
+
+class Port:
+    """One side of a memory store, over the state that all sides share."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+
+def written(
+    records: Iterable[Record], *, branch: int, seq: int, total: int
+) -> list[tuple[Row, frozenset[str]]]:
+    """Give records the places behind one, each with its words."""
+    rows = list[tuple[Row, frozenset[str]]]()
+    for record in records:
+        seq, total = seq + 1, total + record.tokens
+        row = Row(
+            branch=branch,
+            seq=seq,
+            id=record.id,
+            kind=record.kind,
+            body=record.body,
+            tokens=record.tokens,
+            total=total,
+        )
+        rows.append((row, frozenset(record.words)))
+    return rows
+
+
+def private(row: SessionRow) -> SessionRow:
+    """Give a row whose meta is nobody else's: a caller may change what was handed out."""
+    return structs.replace(row, meta=deepcopy(row.meta))

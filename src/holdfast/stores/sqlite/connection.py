@@ -1,0 +1,140 @@
+"""Connections: how a file is opened, what is set on it, and how its schema comes up to date.
+
+A new file, an old schema and eight processes that open it at once are the normal case: whoever gets
+the lock migrates, the others find it done. A migration is one transaction, so a process that is
+killed in it leaves the schema as it was. Before anything is written the file is looked at: what is
+not ours, and what a newer version wrote, is left untouched.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+
+import apsw
+
+from ...errors import NewerFormat, StoreDamaged, StoreUnavailable
+from .queries import migrations
+
+__all__ = ["APPLICATION", "LEAST_SQLITE", "PATIENCE", "connect", "migrate"]
+
+APPLICATION = 0x486F6C64
+"""What SQLite's header says of whose file it is: "Hold"."""
+
+LEAST_SQLITE = (3, 51, 3)
+"""Older ones can damage a database in WAL mode when two connections write at the wrong moment."""
+
+PATIENCE = 30.0
+"""Seconds to wait for another process before giving up."""
+
+_MARKS = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version
+"""
+"""Asked in one statement, so that all is of one moment: another process may be migrating."""
+
+
+def connect(path: str, *, write: bool) -> apsw.Connection:
+    """Open a connection to a file that has its schema."""
+    flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
+    db = apsw.Connection(path, flags=flags)
+    try:
+        db.set_busy_handler(_patient())
+        if write:
+            _prepare_writer(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def migrate(path: str) -> None:
+    """Make the file and its schema, or bring it up to date, or refuse it untouched."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            _migrate(path)
+            return
+        except (apsw.BusyError, apsw.LockedError, apsw.SchemaChangeError):
+            # The switch to WAL does not ask the busy handler.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
+
+
+def _migrate(path: str) -> None:
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    left_open = os.path.exists(f"{path}-wal")
+    db = apsw.Connection(path, flags=flags)
+    try:
+        if left_open:  # whose file it is, is not known yet: closing must not move the log of writes into it
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        db.set_busy_handler(_patient())
+        if _version(db, path) == len(migrations()) and db.pragma("journal_mode") == "wal":
+            return
+        _prepare_writer(db)
+        with_lock(db, lambda: _step_up(db, path))
+    finally:
+        db.close()
+
+
+def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:
+    """Do something in a transaction that has the write lock from its start."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        work()
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _step_up(db: apsw.Connection, path: str) -> None:
+    steps = migrations()
+    for number in range(_version(db, path), len(steps)):
+        db.execute(steps[number])
+        db.execute(f"PRAGMA user_version = {number + 1}")
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def _version(db: apsw.Connection, path: str) -> int:
+    """Give the schema's version, and refuse a file that is somebody else's or newer."""
+    ((application, version, tables),) = db.execute(_MARKS)
+    if application != APPLICATION and (version or tables):
+        raise StoreDamaged(f"{path} is a database of another program; give the path of another file")
+    if application == APPLICATION and version < 1:
+        raise StoreDamaged(f"{path} is damaged: its schema has the number {version}; put a copy in its place")
+    if version > len(migrations()):
+        raise NewerFormat(
+            f"{path} has schema {version}, newer than {len(migrations())}; update Holdfast to open it"
+        )
+    return int(version)
+
+
+def _prepare_writer(db: apsw.Connection) -> None:
+    if db.pragma("journal_mode", "wal") != "wal":
+        raise StoreUnavailable(
+            f"{db.filename} cannot be put into WAL mode; its file system must support shared memory"
+        )
+    db.pragma("synchronous", "FULL")
+    db.pragma("secure_delete", "ON")
+    db.pragma("cache_size", -16_000)
+
+
+def _patient() -> Callable[[int], bool]:
+    """Wait in short, uneven steps: whoever holds the lock has it for a few milliseconds."""
+    waiting_since = 0.0
+
+    def wait(calls: int) -> bool:
+        nonlocal waiting_since
+        if calls == 0:
+            waiting_since = time.monotonic()
+        elif time.monotonic() - waiting_since > PATIENCE:
+            return False
+        time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311
+        return True
+
+    return wait

@@ -1,0 +1,53 @@
+"""What the store says of itself: versions, settings, sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import apsw
+
+from ..port import Durability, Finding
+from .readers import Readers
+from .removal import scrub
+from .verification import findings
+from .writer import Writer
+
+__all__ = ["SqliteHealth"]
+
+_SYNC = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
+
+
+class SqliteHealth:
+    """Facts for people, and a check of everything."""
+
+    durability: Durability = "fsync"
+    path: str
+    _writer: Writer
+    _readers: Readers
+
+    async def facts(self) -> dict[str, str]:
+        """Tell versions, settings and sizes, for people."""
+        return await self._writer.run_alone(self._facts)
+
+    async def scrub(self) -> bool:
+        """Overwrite what deleted sessions left in files; tell whether no byte is left in them."""
+        return await self._writer.run_alone(scrub)
+
+    async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
+        """Walk everything, check order and checksums, and set damaged records aside if asked to."""
+        async for finding in findings(self.path, self._writer, repair=repair):
+            yield finding
+
+    def _facts(self, db: apsw.Connection) -> dict[str, str]:
+        sizes = [os.path.getsize(name) for name in (self.path, f"{self.path}-wal") if os.path.exists(name)]
+        return {
+            "store": "sqlite",
+            "path": os.path.abspath(self.path),
+            "sqlite": apsw.sqlite_lib_version(),
+            "journal_mode": str(db.pragma("journal_mode")),
+            "synchronous": _SYNC[int(db.pragma("synchronous"))],
+            "secure_delete": "ON" if db.pragma("secure_delete") == 1 else "OFF",
+            "schema": str(db.pragma("user_version")),
+            "bytes": f"{sum(sizes):,}",
+        }

@@ -1,0 +1,216 @@
+-- name: session
+-- A damaged index must not lead to somebody else's session: the row itself says whose it is.
+SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
+       version, fence, lease_until, holder, ended, reason
+FROM session NOT INDEXED
+WHERE key = (SELECT key FROM session WHERE tenant = :tenant AND id = :session)
+  AND tenant = :tenant AND id = :session;
+
+-- name: session_key
+SELECT key
+FROM session NOT INDEXED
+WHERE key = (SELECT key FROM session WHERE tenant = :tenant AND id = :session)
+  AND tenant = :tenant AND id = :session;
+
+-- name: add_session
+INSERT INTO session (tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq,
+                     total, version, fence, lease_until, holder, ended, reason, expires)
+VALUES (:tenant, :id, :user, :title, :tags, :counter, :meta, :created, :active, :idle, :epoch, :branch, :seq,
+        :total, :version, :fence, :lease_until, :holder, :ended, :reason, :expires)
+RETURNING key;
+
+-- name: advance_session
+UPDATE session
+SET epoch = :epoch, branch = :branch, seq = :seq, total = :total, version = :version, active = :active,
+    ended = :ended, reason = :reason, expires = :expires
+WHERE key = :key;
+
+-- name: describe_session
+UPDATE session
+SET title = :title, tags = :tags, meta = :meta, idle = :idle, expires = :expires
+WHERE key = :key;
+
+-- name: lease_session
+UPDATE session SET fence = :fence, lease_until = :lease_until, holder = :holder WHERE key = :key;
+
+-- name: page
+SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
+       version, fence, lease_until, holder, ended, reason
+FROM session
+WHERE tenant = :tenant
+  AND (:created IS NULL OR (created, id) < (:created, :id))
+  AND (:since IS NULL OR active >= :since)
+  AND (:until IS NULL OR active < :until)
+  AND (:live IS NULL OR (ended IS NULL) = :live)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM tag WHERE tag.session = session.key AND tag.name = :tag))
+ORDER BY created DESC, id DESC
+LIMIT :limit;
+
+-- name: page_of_user
+SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
+       version, fence, lease_until, holder, ended, reason
+FROM session
+WHERE tenant = :tenant
+  AND user = :user
+  AND (:created IS NULL OR (created, id) < (:created, :id))
+  AND (:since IS NULL OR active >= :since)
+  AND (:until IS NULL OR active < :until)
+  AND (:live IS NULL OR (ended IS NULL) = :live)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM tag WHERE tag.session = session.key AND tag.name = :tag))
+ORDER BY created DESC, id DESC
+LIMIT :limit;
+
+-- name: due_sessions
+SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
+       version, fence, lease_until, holder, ended, reason
+FROM session
+WHERE tenant = :tenant AND expires <= :now AND lease_until <= :now
+ORDER BY expires, id
+LIMIT :limit;
+
+-- name: drop_tags
+DELETE FROM tag WHERE session = :key;
+
+-- name: add_tag
+INSERT INTO tag (session, name) VALUES (:key, :name);
+
+-- name: branches
+SELECT id, parent, fork_seq, created, name, operation, former FROM branch WHERE session = :key ORDER BY id;
+
+-- name: branch
+SELECT id, parent, fork_seq FROM branch WHERE session = :key AND id = :branch;
+
+-- name: last_branch
+SELECT max(id) FROM branch WHERE session = :key;
+
+-- name: add_branch
+INSERT INTO branch (session, id, parent, fork_seq, created, name, operation, former)
+VALUES (:key, :id, :parent, :fork_seq, :created, :name, :operation, :former);
+
+-- name: tip
+SELECT max(seq) FROM entry WHERE session = :key AND branch = :branch;
+
+-- name: total
+SELECT total FROM entry WHERE session = :key AND branch = :branch AND seq = :seq;
+
+-- name: add_entry
+INSERT INTO entry (session, branch, seq, id, kind, body, tokens, total, checksum)
+VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum)
+RETURNING key;
+
+-- name: read
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry
+WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last
+ORDER BY seq
+LIMIT :limit;
+
+-- name: read_newest
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry
+WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last
+ORDER BY seq DESC
+LIMIT :limit;
+
+-- name: find
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum FROM entry WHERE session = :key AND id = :id;
+
+-- name: newest
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry
+WHERE session = :key AND branch = :branch AND kind = :kind AND kind <> 'message' AND seq BETWEEN :first AND :last
+ORDER BY seq DESC
+LIMIT 1;
+
+-- name: newest_message
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry
+WHERE session = :key AND branch = :branch AND kind = 'message' AND seq BETWEEN :first AND :last
+ORDER BY seq DESC
+LIMIT 1;
+
+-- name: known_key
+SELECT digest, epoch, version, branch, first, last, created FROM key WHERE session = :key AND name = :name;
+
+-- name: keep_key
+INSERT OR REPLACE INTO key (session, name, digest, epoch, version, branch, first, last, created)
+VALUES (:key, :name, :digest, :epoch, :version, :branch, :first, :last, :created);
+
+-- name: forget_keys
+DELETE FROM key
+WHERE (session, name) IN (SELECT session, name FROM key WHERE created <= :before ORDER BY created LIMIT 10);
+
+-- name: add_parcel
+INSERT OR IGNORE INTO outbox (id, tenant, session, kind, body, due, tries, error, parked)
+VALUES (:id, :tenant, :session, :kind, :body, :due, 0, '', 0);
+
+-- name: due_parcels
+SELECT id, tenant, session, kind, body, due, tries, error, parked
+FROM outbox
+WHERE parked = 0 AND due <= :now AND (:tenant IS NULL OR tenant = :tenant)
+ORDER BY due, id
+LIMIT :limit;
+
+-- name: claim_parcel
+UPDATE outbox SET due = :until, tries = tries + 1 WHERE id = :id;
+
+-- name: parcels
+SELECT id, tenant, session, kind, body, due, tries, error, parked
+FROM outbox
+WHERE (:tenant IS NULL OR tenant = :tenant) AND (:parked IS NULL OR parked = :parked)
+ORDER BY due, id
+LIMIT :limit;
+
+-- name: drop_parcel
+DELETE FROM outbox WHERE id = :id;
+
+-- name: fail_parcel
+UPDATE outbox SET error = :error, due = coalesce(:due, due), parked = :due IS NULL WHERE id = :id;
+
+-- name: revive_parcel
+UPDATE outbox SET due = :due, tries = 0, parked = 0 WHERE id = :id AND parked = 1 RETURNING id;
+
+-- name: counts
+SELECT (SELECT count(*) FROM entry WHERE session = :key), (SELECT count(*) FROM branch WHERE session = :key),
+       (SELECT count(*) FROM key WHERE session = :key),
+       (SELECT count(*) FROM outbox WHERE tenant = :tenant AND session = :session);
+
+-- name: add_words
+INSERT INTO word (rowid, words) VALUES (:key, :words);
+
+-- name: search
+SELECT entry.key, session.id, entry.session, entry.branch, entry.seq, entry.id, entry.kind, entry.body,
+       entry.tokens, entry.total, entry.checksum
+FROM word
+JOIN entry ON entry.key = word.rowid
+JOIN session ON session.key = entry.session
+WHERE word MATCH :words
+  AND (:before IS NULL OR word.rowid < :before)
+  AND session.tenant = :tenant
+  AND (:user IS NULL OR session.user = :user)
+ORDER BY word.rowid DESC
+LIMIT :limit;
+
+-- name: drop_words
+DELETE FROM word WHERE rowid IN (SELECT key FROM entry WHERE session = :key);
+
+-- name: optimize_words
+INSERT INTO word (word) VALUES ('optimize');
+
+-- name: drop_entries
+DELETE FROM entry WHERE session = :key;
+
+-- name: drop_damaged
+DELETE FROM damaged WHERE session = :key;
+
+-- name: drop_branches
+DELETE FROM branch WHERE session = :key;
+
+-- name: drop_keys
+DELETE FROM key WHERE session = :key;
+
+-- name: drop_parcels
+DELETE FROM outbox WHERE tenant = :tenant AND session = :session;
+
+-- name: drop_session
+DELETE FROM session WHERE key = :key;

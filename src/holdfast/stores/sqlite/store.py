@@ -1,0 +1,72 @@
+"""The SQLite store: one file, any number of processes, nothing acknowledged that can be lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import apsw
+
+from ...errors import InputError, StoreError
+from .connection import LEAST_SQLITE, migrate
+from .directory import SqliteDirectory
+from .faults import telling
+from .health import SqliteHealth
+from .leases import SqliteLeases
+from .log import SqliteLog
+from .outbox import SqliteOutbox
+from .readers import Readers
+from .writer import Writer
+
+__all__ = ["SqliteStore", "connect"]
+
+
+class SqliteStore(SqliteLog, SqliteDirectory, SqliteOutbox, SqliteLeases, SqliteHealth):
+    """Sessions in one file."""
+
+    def __init__(self, path: str) -> None:
+        _check_version()
+        self.path = path
+        with telling(path):
+            migrate(path)
+            self._writer = Writer(path)
+        self._readers = Readers(path)
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the file."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._readers.close()
+        self._writer.close()
+
+
+async def connect(url: str) -> SqliteStore:
+    """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is made where it is missing."""
+    return await asyncio.to_thread(SqliteStore, _path(url))
+
+
+def _path(url: str) -> str:
+    parts = urlsplit(url)
+    path = unquote(parts.path).removeprefix("/")
+    if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
+        raise InputError(
+            f"{url!r:.200} names no file: write sqlite:///relative.db or sqlite:////absolute.db, "
+            "with ? and # as %3F and %23"
+        )
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise InputError(f"the folder {str(folder)!r} of {url!r:.200} does not exist; make it first")
+    if Path(path).is_dir():
+        raise InputError(f"{path!r} is a folder; give the path of a file")
+    return path
+
+
+def _check_version() -> None:
+    linked = tuple(int(number) for number in apsw.sqlite_lib_version().split("."))
+    if linked < LEAST_SQLITE:
+        raise StoreError(
+            f"SQLite {apsw.sqlite_lib_version()} can damage databases in WAL mode; "
+            f"install an apsw that brings {'.'.join(map(str, LEAST_SQLITE))} or newer"
+        )

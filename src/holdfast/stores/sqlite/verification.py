@@ -1,0 +1,110 @@
+"""Verification: the file first, then everything in it, mended if asked to.
+
+Where the file itself is damaged nothing is written to it: what cannot be read is counted, or what can
+be read is salvaged into another file, and that one is checked and mended. Checks are short looks of
+readers of their own, so other processes go on reading and writing meanwhile; only SQLite's own check
+of all pages is one long look, during which the log of writes grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from functools import partial
+
+import apsw
+from msgspec import structs
+
+from ...errors import StoreError
+from ..port import Address, Finding, Span
+from .careful import rows_around
+from .checks.description import address_of
+from .checks.structure import inspect_structure
+from .checks.walk import Walk, session_keys
+from .faults import UNREADABLE, telling
+from .queries import query
+from .readers import Readers
+from .salvage import Salvaged, publish, salvage, salvage_path
+from .writer import Writer
+
+__all__ = ["findings"]
+
+_END = 2**62
+
+
+async def findings(path: str, writer: Writer, *, repair: bool) -> AsyncIterator[Finding]:
+    """Check a store's file and everything in it."""
+    readers = Readers(path)
+    try:
+        structure = await readers.run(inspect_structure)
+        for fault in structure.faults:
+            yield Finding(fault=f"the file is damaged: {fault}")
+        if structure.sound:
+            found = Walk(readers, writer, repair=repair).findings(index_is_broken=structure.index_is_broken)
+        else:
+            found = _salvaged(path) if repair else _unreadable(readers)
+        async for finding in found:
+            yield finding
+    finally:
+        readers.abandon()
+
+
+async def _unreadable(readers: Readers) -> AsyncIterator[Finding]:
+    """Count what cannot be read of each session."""
+    after: int | None = 0
+    while after is not None:
+        try:
+            keys = await readers.run(partial(session_keys, after=after))
+        except StoreError as error:
+            yield Finding(fault=f"the sessions behind number {after} cannot be read: {error}")
+            return
+        for key in keys:
+            for finding in await readers.run(partial(_unreadable_in, session=key)):
+                yield finding
+        after = keys[-1] if keys else None
+
+
+def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
+    found, at = list[Finding](), address_of(db, session) or Address("", "")
+    try:
+        branches = [id for id, *_ in db.execute(query("branch_rows"), {"key": session})]
+    except UNREADABLE as error:
+        return [Finding(tenant=at.tenant, session=at.session, fault=f"its branches cannot be read: {error}")]
+    for branch in branches:
+        lost = [row for row in rows_around(db, session, Span(branch, 1, _END)) if row.damaged]
+        if lost:
+            fault = f"{len(lost)} entries cannot be read, the first is {lost[0].seq}"
+            where = Finding(tenant=at.tenant, session=at.session, branch=branch, seq=lost[0].seq, fault=fault)
+            found.append(where)
+    return found
+
+
+async def _salvaged(path: str) -> AsyncIterator[Finding]:
+    """Copy what can be read, check and mend the copy, and give it its name."""
+    fault, target = "what is damaged cannot be mended in place", salvage_path(path)
+    if os.path.exists(target):
+        done = f"nothing: {target} is there already; look at it, or move it away"
+        yield Finding(fault=fault, done=done)
+        return
+    with telling(path):
+        copy = await asyncio.to_thread(salvage, path)
+    found = [finding async for finding in _mended(copy)]
+    await asyncio.to_thread(publish, path, copy.part)
+    amount = f"{copy.entries:,} entries of {copy.sessions:,} sessions"
+    advice = "stop what uses it, and put the copy in its place"
+    yield Finding(fault=fault, done=f"{amount} were copied to {target}; {path} is as it was: {advice}")
+    for finding in found:
+        yield structs.replace(finding, done=f"in {target}: {finding.done}" if finding.done else "")
+
+
+async def _mended(copy: Salvaged) -> AsyncIterator[Finding]:
+    readers, writer = Readers(copy.part), Writer(copy.part)
+    try:
+        walk = Walk(readers, writer, repair=True)
+        await walk.rebuild_index()
+        async for finding in walk.findings():
+            yield finding
+    finally:
+        await asyncio.to_thread(readers.close)
+        await asyncio.to_thread(writer.close)

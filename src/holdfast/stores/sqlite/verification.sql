@@ -1,0 +1,343 @@
+-- name: places
+SELECT seq FROM entry WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last ORDER BY seq;
+
+-- name: scan
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry NOT INDEXED
+WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last;
+
+-- name: schema
+SELECT type, name, tbl_name, sql FROM sqlite_schema;
+
+-- name: session_keys
+SELECT key FROM session WHERE key > :after ORDER BY key LIMIT :limit;
+
+-- Texts are read as bytes: what is damaged may be no text.
+-- name: address
+SELECT CAST(tenant AS BLOB), CAST(id AS BLOB) FROM session WHERE key = :key;
+
+-- name: description
+SELECT CAST(title AS BLOB), CAST(counter AS BLOB), CAST(holder AS BLOB), CAST(reason AS BLOB),
+       CAST(tags AS BLOB), CAST(meta AS BLOB), active, idle, ended, expires
+FROM session
+WHERE key = :key;
+
+-- name: tags
+SELECT CAST(name AS BLOB) FROM tag WHERE session = :key;
+
+-- name: set_title
+UPDATE session SET title = :title WHERE key = :key;
+
+-- name: set_counter
+UPDATE session SET counter = :counter WHERE key = :key;
+
+-- name: set_holder
+UPDATE session SET holder = :holder WHERE key = :key;
+
+-- name: set_reason
+UPDATE session SET reason = :reason WHERE key = :key;
+
+-- name: set_meta
+UPDATE session SET meta = :meta WHERE key = :key;
+
+-- name: set_tags
+UPDATE session SET tags = :tags WHERE key = :key;
+
+-- name: set_expiry
+UPDATE session SET expires = :expires WHERE key = :key;
+
+-- name: head
+SELECT branch, seq, total FROM session WHERE key = :key;
+
+-- name: set_head
+UPDATE session SET branch = :branch, seq = :seq, total = :total WHERE key = :key;
+
+-- name: branch_rows
+SELECT id, parent, fork_seq, former FROM branch WHERE session = :key;
+
+-- name: next_branch
+SELECT min(branch) FROM entry WHERE session = :key AND branch > :after;
+
+-- name: first_entry
+SELECT seq, tokens, total FROM entry WHERE session = :key AND branch = :branch ORDER BY seq LIMIT 1;
+
+-- name: last_entry
+SELECT seq, total FROM entry WHERE session = :key AND branch = :branch ORDER BY seq DESC LIMIT 1;
+
+-- name: set_origin
+UPDATE branch SET parent = :parent, fork_seq = :fork_seq WHERE session = :key AND id = :id;
+
+-- name: set_former
+UPDATE branch SET former = :former WHERE session = :key AND id = :id;
+
+-- name: walked
+SELECT key, seq, CAST(id AS BLOB), CAST(kind AS BLOB), body, tokens, total, checksum
+FROM entry
+WHERE session = :key AND branch = :branch AND seq > :after AND seq <= :tip
+ORDER BY seq
+LIMIT :limit;
+
+-- name: count_entry
+UPDATE entry SET tokens = :tokens WHERE key = :entry;
+
+-- name: total_entry
+UPDATE entry SET total = :total WHERE key = :entry;
+
+-- name: replace_entry
+UPDATE entry
+SET id = :id, kind = :kind, body = :body, tokens = :tokens, total = :total, checksum = :checksum
+WHERE key = :entry;
+
+-- name: drop_entry
+DELETE FROM entry WHERE key = :entry;
+
+-- name: set_entry_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT session, branch, seq, CAST(id AS TEXT), CAST(kind AS TEXT), CAST(body AS BLOB), :fault
+FROM entry
+WHERE key = :entry;
+
+-- name: set_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault) VALUES (:key, 0, 0, '', :kind, :body, :fault);
+
+-- name: forget_words
+DELETE FROM word WHERE rowid = :entry;
+
+-- name: stray_keys
+SELECT CAST(name AS BLOB), branch, last
+FROM key
+WHERE session = :key
+  AND (first > last + 1 OR first < 1
+       OR last > coalesce((SELECT max(seq) FROM entry WHERE entry.session = key.session AND entry.branch = key.branch),
+                          (SELECT fork_seq FROM branch WHERE branch.session = key.session AND branch.id = key.branch),
+                          -1))
+LIMIT :limit;
+
+-- name: set_key_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT session, branch, last, name, 'key', digest, :fault
+FROM key
+WHERE session = :key AND name = CAST(:name AS TEXT);
+
+-- name: drop_key
+DELETE FROM key WHERE session = :key AND name = CAST(:name AS TEXT);
+
+-- name: orphans_entry
+SELECT session, count(*) FROM entry WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+
+-- name: orphans_branch
+SELECT session, count(*) FROM branch WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+
+-- name: orphans_key
+SELECT session, count(*) FROM key WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+
+-- name: orphans_tag
+SELECT session, count(*) FROM tag WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+
+-- name: set_entry_orphans_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT 0, branch, seq, id, kind, body, :fault FROM entry WHERE session = :key;
+
+-- name: set_branch_orphans_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT 0, id, fork_seq, name, 'branch', CAST(json_array(parent, created, operation, former) AS BLOB), :fault
+FROM branch
+WHERE session = :key;
+
+-- name: set_key_orphans_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT 0, branch, last, name, 'key', digest, :fault FROM key WHERE session = :key;
+
+-- name: set_tag_orphans_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT 0, 0, 0, name, 'tag', x'', :fault FROM tag WHERE session = :key;
+
+-- name: drop_entry_orphans
+DELETE FROM entry WHERE session = :key;
+
+-- name: drop_branch_orphans
+DELETE FROM branch WHERE session = :key;
+
+-- name: drop_key_orphans
+DELETE FROM key WHERE session = :key;
+
+-- name: drop_tag_orphans
+DELETE FROM tag WHERE session = :key;
+
+-- name: stray_parcels
+SELECT CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(session AS BLOB)
+FROM outbox
+WHERE NOT EXISTS (SELECT 1 FROM session WHERE session.tenant = outbox.tenant AND session.id = outbox.session)
+LIMIT :limit;
+
+-- name: set_parcel_aside
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT 0, 0, 0, id, 'parcel', body, :fault FROM outbox WHERE id = CAST(:id AS TEXT);
+
+-- name: drop_stray_parcel
+DELETE FROM outbox WHERE id = CAST(:id AS TEXT);
+
+-- name: last_key
+SELECT max(key) FROM entry;
+
+-- name: make_vocabulary
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab (main, word, instance);
+
+-- name: vocabulary
+SELECT term, doc FROM temp.vocabulary;
+
+-- name: bodies
+SELECT key, kind, body FROM entry WHERE key > :after AND key <= :last ORDER BY key LIMIT :limit;
+
+-- name: not_indexed
+SELECT key
+FROM entry
+WHERE key > :after AND kind = 'message' AND NOT EXISTS (SELECT 1 FROM word_docsize WHERE id = entry.key)
+ORDER BY key
+LIMIT :limit;
+
+-- name: empty_words
+INSERT INTO word (word) VALUES ('delete-all');
+
+-- Salvage reads texts as bytes, row by row from a damaged file, and writes them to a new one.
+-- name: first_of_session
+SELECT min(key) FROM session NOT INDEXED;
+
+-- name: last_of_session
+SELECT max(key) FROM session NOT INDEXED;
+
+-- name: salvage_session
+SELECT key, CAST(tenant AS BLOB), CAST(id AS BLOB), CAST(user AS BLOB), CAST(title AS BLOB), tags, CAST(counter
+       AS BLOB), meta, created, active, idle, epoch, branch, seq, total, version, fence, lease_until,
+       CAST(holder AS BLOB), ended, CAST(reason AS BLOB), expires
+FROM session NOT INDEXED
+WHERE key BETWEEN ? AND ?
+ORDER BY key;
+
+-- name: restore_session
+INSERT OR IGNORE INTO session
+VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?,
+       ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?);
+
+-- name: first_of_entry
+SELECT min(key) FROM entry NOT INDEXED;
+
+-- name: last_of_entry
+SELECT max(key) FROM entry NOT INDEXED;
+
+-- name: salvage_entry
+SELECT key, session, branch, seq, CAST(id AS BLOB), CAST(kind AS BLOB), body, tokens, total, checksum
+FROM entry NOT INDEXED
+WHERE key BETWEEN ? AND ?
+ORDER BY key;
+
+-- name: restore_entry
+INSERT OR IGNORE INTO entry
+VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?);
+
+-- name: first_of_damaged
+SELECT min(key) FROM damaged NOT INDEXED;
+
+-- name: last_of_damaged
+SELECT max(key) FROM damaged NOT INDEXED;
+
+-- name: salvage_damaged
+SELECT key, session, branch, seq, CAST(id AS BLOB), CAST(kind AS BLOB), body, CAST(fault AS BLOB)
+FROM damaged NOT INDEXED
+WHERE key BETWEEN ? AND ?
+ORDER BY key;
+
+-- name: restore_damaged
+INSERT OR IGNORE INTO damaged
+VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT));
+
+-- name: first_of_branch
+SELECT min(session) FROM branch;
+
+-- name: last_of_branch
+SELECT max(session) FROM branch;
+
+-- name: salvage_branch
+SELECT session, id, parent, fork_seq, created, CAST(name AS BLOB), CAST(operation AS BLOB), former
+FROM branch
+WHERE session BETWEEN ? AND ?
+ORDER BY session;
+
+-- name: restore_branch
+INSERT OR IGNORE INTO branch
+VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?);
+
+-- name: first_of_tag
+SELECT min(session) FROM tag;
+
+-- name: last_of_tag
+SELECT max(session) FROM tag;
+
+-- name: salvage_tag
+SELECT session, CAST(name AS BLOB)
+FROM tag
+WHERE session BETWEEN ? AND ?
+ORDER BY session;
+
+-- name: restore_tag
+INSERT OR IGNORE INTO tag
+VALUES (?, CAST(? AS TEXT));
+
+-- name: first_of_key
+SELECT min(session) FROM key NOT INDEXED;
+
+-- name: last_of_key
+SELECT max(session) FROM key NOT INDEXED;
+
+-- name: salvage_key
+SELECT session, CAST(name AS BLOB), digest, epoch, version, branch, first, last, created
+FROM key NOT INDEXED
+WHERE session BETWEEN ? AND ?
+ORDER BY session;
+
+-- name: restore_key
+INSERT OR IGNORE INTO key
+VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?);
+
+-- name: restore_unsound_entry
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT coalesce(CAST(?2 AS INTEGER), 0), coalesce(CAST(?3 AS INTEGER), 0), coalesce(CAST(?4 AS INTEGER), 0),
+       coalesce(CAST(?5 AS TEXT), ''), coalesce(CAST(?6 AS TEXT), ''), coalesce(CAST(?7 AS BLOB), x''),
+       'its bytes do not match their checksum'
+WHERE ?1 OR ?8 OR ?9 OR ?10 OR TRUE;
+
+-- name: next_parcel
+SELECT id, tenant, session, kind, body, due, tries, error, parked
+FROM outbox NOT INDEXED
+WHERE id > :behind
+ORDER BY id
+LIMIT 1;
+
+-- name: parcel_before
+SELECT id, tenant, session, kind, body, due, tries, error, parked
+FROM outbox NOT INDEXED
+WHERE id < :behind
+ORDER BY id DESC
+LIMIT 1;
+
+-- name: restore_parcel
+INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: indexed_sessions
+SELECT key, tenant, id, user, created FROM session INDEXED BY session_by_user ORDER BY tenant, user, created, id;
+
+-- name: indexed_sessions_from_the_end
+SELECT key, tenant, id, user, created
+FROM session INDEXED BY session_by_user
+ORDER BY tenant DESC, user DESC, created DESC, id DESC;
+
+-- name: usual_counter
+SELECT (SELECT counter FROM session GROUP BY counter ORDER BY count(*) DESC LIMIT 1);
+
+-- name: restore_indexed_session
+INSERT OR IGNORE INTO session (key, tenant, id, user, created, counter, title, tags, meta, active, idle, epoch, branch,
+                               seq, total, version, fence, lease_until, holder, ended, reason)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, '', x'', CAST('{}' AS BLOB), ?5, 0, 1, 0, 0, 0, 0, 0, 0, '', NULL, '');
+
+-- name: salvaged
+SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM entry);

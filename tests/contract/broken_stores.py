@@ -1,0 +1,308 @@
+"""Stores with one planted bug each, and the test of the contract that must catch it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from msgspec import structs
+
+from holdfast.stores.admission import KnownKey
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.state import Kept, State
+from holdfast.stores.port import (
+    Address,
+    Change,
+    Filter,
+    Hit,
+    Key,
+    Lease,
+    Parcel,
+    Receipt,
+    Record,
+    Removed,
+    Row,
+    SessionRow,
+    Span,
+)
+
+
+def without(change: Change, **fields: Any) -> Change:
+    """Give a change that does not ask for this."""
+    return structs.replace(change, **fields)
+
+
+class SkipsTheKey(MemoryStore):
+    caught_by = "test_a_repeated_key_gives_the_first_receipt_whatever_happened_since"
+
+    async def commit(self, change: Change) -> Receipt:
+        return await super().commit(without(change, key=None))
+
+
+class IgnoresTheDigest(MemoryStore):
+    caught_by = "test_each_check_refuses_and_changes_nothing"
+
+    async def commit(self, change: Change) -> Receipt:
+        return await super().commit(without(change, key=change.key and Key(change.key.name, b"")))
+
+
+class NeverForgetsAKey(MemoryStore):
+    caught_by = "test_keys_are_forgotten_when_their_time_is_over"
+
+    async def commit(self, change: Change) -> Receipt:
+        receipt = await super().commit(change)
+        if change.key:
+            known = KnownKey(change.key.digest, receipt, 2**60)
+            self._state.sessions[change.at]._keys[change.key.name] = known
+        return receipt
+
+
+class ChecksTheVersionBeforeTheKey(MemoryStore):
+    caught_by = "test_of_two_checks_that_fail_the_earlier_one_answers"
+
+    async def commit(self, change: Change) -> Receipt:
+        row = await self.get(change.at)
+        if change.epoch in (None, row.epoch) and row.ended is None:
+            only_version = Change(
+                at=change.at, now=2**60, fence=None, expected_version=change.expected_version
+            )
+            await super().commit(only_version)
+        return await super().commit(change)
+
+
+class SkipsTheFence(MemoryStore):
+    caught_by = "test_while_a_lease_is_live_only_its_holder_writes"
+
+    async def commit(self, change: Change) -> Receipt:
+        return await super().commit(without(change, fence=(await self.get(change.at)).fence))
+
+
+class SkipsTheEpoch(MemoryStore):
+    caught_by = "test_a_reset_begins_an_epoch_and_refuses_the_old_one"
+
+    async def commit(self, change: Change) -> Receipt:
+        return await super().commit(without(change, epoch=None))
+
+
+class VersionGrowsWithDecisions(MemoryStore):
+    caught_by = "test_the_version_grows_with_messages_and_branches_and_nothing_else"
+
+    async def commit(self, change: Change) -> Receipt:
+        receipt = await super().commit(change)
+        if receipt.repeated or change.moves_path or not change.records:
+            return receipt
+        kept = self._state.sessions[change.at]
+        kept.row = structs.replace(kept.row, version=kept.row.version + 1)
+        return structs.replace(receipt, version=kept.row.version)
+
+
+class _AnyTenant(State):
+    def kept(self, at: Address) -> Kept:
+        same = [kept for known, kept in self.sessions.items() if known.session == at.session]
+        return same[0] if same else super().kept(at)
+
+
+class LosesTheTenantCheck(MemoryStore):
+    caught_by = "test_another_tenants_session_is_not_found_by_any_operation"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = _AnyTenant()
+
+
+class SearchesAllTenants(MemoryStore):
+    caught_by = "test_another_tenants_sessions_are_in_no_list"
+
+    async def search(
+        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+    ) -> list[Hit]:
+        tenants = {at.tenant for at in self._state.sessions}
+        found = [
+            await MemoryStore.search(self, one, words, user=user, before=before, limit=limit)
+            for one in tenants
+        ]
+        return [hit for hits in found for hit in hits]
+
+
+class TakesAnyWord(MemoryStore):
+    caught_by = "test_all_the_words_must_be_there"
+
+    async def search(
+        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+    ) -> list[Hit]:
+        return await super().search(tenant, words[:1], user=user, before=before, limit=limit)
+
+
+class AppendsOneByOne(MemoryStore):
+    caught_by = "test_an_entry_id_that_is_taken_refuses_the_whole_change"
+
+    async def commit(self, change: Change) -> Receipt:
+        if len(change.records) < 2 or change.key or change.fork or change.expected_head:
+            return await super().commit(change)
+        first = await super().commit(without(change, records=change.records[:1], parcels=()))
+        rest = without(change, records=change.records[1:], expected_version=None, select=None)
+        return structs.replace(await super().commit(rest), first=first.first)
+
+
+class PausesInTheMiddle(MemoryStore):
+    caught_by = "test_a_cancelled_append_is_there_or_not_and_harms_nobody"
+
+    async def commit(self, change: Change) -> Receipt:
+        if len(change.records) != 2:
+            return await super().commit(change)
+        await super().commit(without(change, records=change.records[:1]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return await super().commit(without(change, records=change.records[1:]))
+
+
+class ForksBeforeItChecks(MemoryStore):
+    caught_by = "test_an_entry_id_that_is_taken_refuses_the_whole_change"
+
+    async def commit(self, change: Change) -> Receipt:
+        if change.fork and change.records:
+            await super().commit(without(change, records=(), key=None, parcels=(), next_epoch=False))
+            change = without(change, fork=None, expected_head=None, expected_version=None)
+        return await super().commit(change)
+
+
+class ComparesAndThenSets(MemoryStore):
+    caught_by = "test_of_those_that_expect_one_version_one_wins"
+
+    async def commit(self, change: Change) -> Receipt:
+        if change.expected_version == (await self.get(change.at)).version:
+            await asyncio.sleep(0)
+            change = without(change, expected_version=None)
+        return await super().commit(change)
+
+
+class SendsWhatWasRefused(MemoryStore):
+    caught_by = "test_parcels_go_in_with_their_change_and_not_when_it_is_refused"
+
+    async def commit(self, change: Change) -> Receipt:
+        for parcel in change.parcels:
+            self._state.outbox.setdefault(parcel.id, parcel)
+        return await super().commit(change)
+
+
+class LetsTwoTakeOneParcel(MemoryStore):
+    caught_by = "test_what_is_taken_is_nobody_elses_until_that_moment"
+
+    async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
+        return await super().take(now, until=now, limit=limit, tenant=tenant)
+
+
+class GivesAFenceTwice(MemoryStore):
+    caught_by = "test_fences_grow_also_after_a_release"
+
+    async def release(self, at: Address, lease: Lease) -> None:
+        await super().release(at, lease)
+        if kept := self._state.sessions.get(at):
+            kept.row = structs.replace(kept.row, fence=kept.row.fence - 1)
+
+
+class PagesByTimeAlone(MemoryStore):
+    caught_by = "test_pages_are_complete_and_in_order_however_long_they_are"
+
+    async def page(
+        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+    ) -> list[SessionRow]:
+        behind = after and structs.replace(after, id="")
+        return await super().page(tenant, which, after=behind, limit=limit)
+
+
+class TakesTagsForPatterns(MemoryStore):
+    caught_by = "test_users_and_tags_with_hostile_names_are_told_apart"
+
+    async def page(
+        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+    ) -> list[SessionRow]:
+        everything = await super().page(tenant, structs.replace(which, tag=None), after=after, limit=limit)
+        wanted = (which.tag or "*").replace("%", "*")
+        return [
+            row for row in everything if which.tag is None or any(fnmatchcase(t, wanted) for t in row.tags)
+        ]
+
+
+class CutsBodiesAtNul(MemoryStore):
+    caught_by = "test_bodies_are_kept_byte_for_byte"
+
+    async def read(
+        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+    ) -> list[Row]:
+        rows = await super().read(at, span, limit=limit, newest=newest)
+        return [structs.replace(row, body=row.body.split(b"\0")[0]) for row in rows]
+
+
+class SumsEachBranchFromZero(MemoryStore):
+    caught_by = "test_a_fork_goes_on_counting_where_it_left_its_parent"
+
+    async def commit(self, change: Change) -> Receipt:
+        receipt = await super().commit(change)
+        if change.fork:
+            kept = self._state.sessions[change.at]
+            kept.row = structs.replace(kept.row, total=sum(record.tokens for record in change.records))
+        return receipt
+
+
+class LeavesWordsBehind(MemoryStore):
+    caught_by = "test_what_is_removed_is_gone_with_everything_that_hung_on_it"
+
+    async def remove(self, at: Address) -> Removed:
+        index = self._state.index
+        removed = await super().remove(at)
+        self._state.index = index
+        return removed
+
+
+class CountsDecisionsAsActivity(MemoryStore):
+    caught_by = "test_only_a_message_or_a_new_epoch_is_activity"
+
+    async def commit(self, change: Change) -> Receipt:
+        receipt = await super().commit(change)
+        kept = self._state.sessions[change.at]
+        kept.row = structs.replace(kept.row, active=max(kept.row.active, change.now))
+        return receipt
+
+
+class ExpiresWhatIsHeld(MemoryStore):
+    caught_by = "test_due_are_the_idle_that_nobody_holds_the_longest_idle_first"
+
+    async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
+        rows = await self.page(tenant, Filter(live=True), limit=10**6)
+        idle = [row for row in rows if row.expires is not None and row.expires <= now]
+        return sorted(idle, key=lambda row: (row.expires or 0, row.id))[:limit]
+
+
+class MakesASessionOfNothing(MemoryStore):
+    caught_by = "test_a_session_whose_first_entries_share_an_id_is_not_made"
+
+    async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
+        made = await super().create(row)
+        if records:
+            await self.commit(Change(at=row.address, now=row.created, records=tuple(records)))
+            kept = self._state.sessions[row.address]
+            kept.row = structs.replace(kept.row, version=0)
+            made = kept.row
+        return made
+
+
+class HandsOutItsOwnMeta(MemoryStore):
+    caught_by = "test_what_is_handed_out_cannot_change_what_is_kept"
+
+    async def get(self, at: Address) -> SessionRow:
+        return self._state.kept(at).row
+
+
+class LooksAtOneSpan(MemoryStore):
+    caught_by = "test_the_newest_of_each_kind_is_found_over_several_spans"
+
+    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+        return await super().newest(at, spans[:1], kinds)
+
+
+BROKEN: list[type[Any]] = [
+    kind for kind in list(globals().values()) if isinstance(kind, type) and hasattr(kind, "caught_by")
+]

@@ -1,0 +1,145 @@
+"""A store with a little of everything, ways to tamper with its file, and what a check says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from holdfast.entry import Note, encode
+from holdfast.ids import UNKNOWN_TIME
+from holdfast.message import Message
+from holdfast.stores.port import (
+    Address,
+    Change,
+    Finding,
+    Fork,
+    Key,
+    Parcel,
+    Record,
+    Row,
+    SessionRow,
+    Span,
+)
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.rows import checksum
+from holdfast.words import words_of
+
+T = TypeVar("T")
+
+NOW = 1_750_000_000_000
+END = 2**31
+LONG, SHORT = Address("acme", "long"), Address("other", "short")
+
+
+def said(id: str, text: str, tokens: int = 3) -> Record:
+    message = Message.user(text, id=id, timestamp=UNKNOWN_TIME)
+    return Record(
+        id=id, kind="message", body=encode(message), tokens=tokens, words=tuple(words_of(message))
+    )
+
+
+def noted(id: str) -> Record:
+    return Record(id=id, kind="note", body=encode(Note("n")))
+
+
+def session(at: Address, **fields: Any) -> SessionRow:
+    given = {"user": "u", "title": "", "tags": ("x", "y"), "counter": "o200k_base", "meta": {"k": [1]}}
+    return SessionRow(**given, **fields, tenant=at.tenant, id=at.session, created=NOW, active=NOW)
+
+
+async def furnish(store: SqliteStore) -> None:
+    """Session `long`: branch 1 of six entries, branch 2 behind the fourth, branch 3 behind the fifth of 2."""
+    await store.create(session(LONG, idle=5_000), [said("a1", "alpha one"), noted("n2")])
+    await store.commit(
+        Change(at=LONG, now=NOW, key=Key("k", b"d"), records=(said("a3", "disk full"), said("a4", "four", 5)))
+    )
+    await store.commit(Change(at=LONG, now=NOW, records=(said("a5", "five"), said("a6", "six", 7))))
+    for fork, records in [
+        (Fork(parent=1, seq=4, operation="fork"), (said("b5", "other five", 9), said("b6", "other six"))),
+        (Fork(parent=2, seq=5, operation="rewind"), (said("c6", "third six", 4), noted("n7"))),
+    ]:
+        await store.commit(Change(at=LONG, now=NOW, fork=fork, records=records))
+    waiting = Parcel(id="p", tenant=SHORT.tenant, session=SHORT.session, kind="ingest", body=b"{}", due=NOW)
+    await store.create(session(SHORT), [said("s1", "short one")])
+    await store.commit(Change(at=SHORT, now=NOW, records=(said("s2", "short two"),), parcels=(waiting,)))
+
+
+def run(path: Path, scene: Callable[[SqliteStore], Coroutine[Any, Any, T]]) -> T:
+    """Open the store, do something with it, and close it."""
+
+    async def played() -> T:
+        store = SqliteStore(str(path))
+        try:
+            return await scene(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(played())
+
+
+def furnished(path: Path) -> Path:
+    run(path, furnish)
+    return path
+
+
+def verified(path: Path, *, repair: bool = False) -> list[Finding]:
+    async def check(store: SqliteStore) -> list[Finding]:
+        return [finding async for finding in store.verify(repair=repair)]
+
+    return run(path, check)
+
+
+def tamper(path: Path, *statements: str, **values: Any) -> None:
+    """Change the file behind the store's back."""
+    db = apsw.Connection(str(path))
+    try:
+        for statement in statements:
+            db.execute(statement, values)
+    finally:
+        db.close()
+
+
+def tables(path: Path) -> dict[str, list[Any]]:
+    """Give everything in the file, as hex: what is damaged may be no text."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+
+    def shown(table: str) -> list[Any]:
+        columns = [f"hex({name})" for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+        return sorted(db.execute(f"SELECT {', '.join(columns)} FROM {table}"))
+
+    try:
+        names = ("session", "branch", "entry", "damaged", "tag", "key", "outbox", "word_docsize")
+        return {name: shown(name) for name in names}
+    finally:
+        db.close()
+
+
+def rows(path: Path, at: Address = LONG) -> dict[int, list[Row]]:
+    """Give all entries of a session as the store gives them, by branch."""
+
+    async def read(store: SqliteStore) -> dict[int, list[Row]]:
+        branches = await store.branches(at)
+        return {one.id: await store.read(at, Span(one.id, 1, END)) for one in branches}
+
+    return run(path, read)
+
+
+def rewrite(path: Path, id: str, **columns: Any) -> None:
+    """Give an entry other columns, and the checksum that goes with them."""
+    db = apsw.Connection(str(path))
+    try:
+        names = ("session", "branch", "seq", "id", "kind", "tokens", "body")
+        (row,) = db.execute(f"SELECT {', '.join(names)} FROM entry WHERE id = ?", (id,))
+        values = dict(zip(names, row, strict=True)) | columns
+        sets = ", ".join(f"{name} = :{name}" for name in names)
+        total = checksum(*(values[name] for name in names))
+        db.execute(
+            f"UPDATE entry SET {sets}, checksum = :checksum WHERE id = :old",
+            values | {"checksum": total, "old": id},
+        )
+    finally:
+        db.close()
