@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .context import Budget, ContextSnapshot, Policy, StateManager
     from .message import Message, ToolCallRequest, ToolCallResult
     from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
+    from .session import Session, SessionManager
     from .toolspec import ToolSpec
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "OpaquePart",
     "Policy",
     "ReasoningPart",
+    "Session",
+    "SessionManager",
     "StateManager",
     "TextPart",
     "ToolCallRequest",
@@ -42,6 +45,7 @@ _HOMES = {
     "context": ("Budget", "ContextSnapshot", "Policy", "StateManager"),
     "message": ("Message", "ToolCallRequest", "ToolCallResult"),
     "part": ("FilePart", "ImagePart", "OpaquePart", "ReasoningPart", "TextPart"),
+    "session": ("Session", "SessionManager"),
     "toolspec": ("ToolSpec",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

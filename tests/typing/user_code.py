@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from holdfast import Message, ToolCallRequest, ToolCallResult, ToolSpec, errors, formats
+from holdfast import (
+    Budget,
+    Message,
+    SessionManager,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    errors,
+    formats,
+)
 from holdfast.formats import Format, Violation, same
 
 
@@ -27,3 +36,13 @@ def sendable(messages: list[Message], provider: str) -> object:
 
 def texts(messages: list[Message]) -> list[str]:
     return [message.text for message in messages if message.role == "user"]
+
+
+async def a_session(url: str) -> list[str]:
+    async with await SessionManager.open(url, tenant="default") as sessions:
+        session = await sessions.create(user="u1", system="You are kind.")
+        receipt = await session.append(Message.user("hello"), expected_version=0, key="k")
+        session = await sessions.open(session.id, user="u1")
+        window = await session.window(Budget(8_000, 1_000))
+        found = [hit.message.text async for hit in sessions.search("hello", user="u1")]
+        return [*found, str(receipt.version), str(window.tokens)]

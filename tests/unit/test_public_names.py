@@ -12,11 +12,11 @@ import pytest
 import holdfast
 
 ROOT = Path(holdfast.__file__).parent
-HEAVY = ["anthropic", "asyncpg", "click", "mcp", "numpy", "openai", "redis", "rich", "tiktoken"]
+HEAVY = ["anthropic", "apsw", "asyncpg", "click", "mcp", "numpy", "openai", "redis", "rich", "tiktoken"]
 
 PUBLIC = """
-    Budget ContextSnapshot FilePart ImagePart Message OpaquePart Policy ReasoningPart StateManager TextPart
-    ToolCallRequest ToolCallResult ToolSpec __version__ errors formats
+    Budget ContextSnapshot FilePart ImagePart Message OpaquePart Policy ReasoningPart Session SessionManager
+    StateManager TextPart ToolCallRequest ToolCallResult ToolSpec __version__ errors formats
 """.split()
 
 

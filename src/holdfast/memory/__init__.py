@@ -1,0 +1,20 @@
+"""Long-term memory: the port behind which engines stand, and the worker that delivers to them.
+
+``port`` says what an engine does, ``plugins`` finds one by its name, ``jsonl`` is the plainest there is,
+and ``delivery`` takes parcels from a store's outbox to an engine.
+"""
+
+from .delivery import Worker
+from .plugins import open_engine
+from .port import Evicted, Listed, MemoryEngine, Recollection, SessionRecord, User
+
+__all__ = [
+    "Evicted",
+    "Listed",
+    "MemoryEngine",
+    "Recollection",
+    "SessionRecord",
+    "User",
+    "Worker",
+    "open_engine",
+]

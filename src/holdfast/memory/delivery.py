@@ -1,0 +1,160 @@
+"""Delivery: a worker that takes parcels from a store's outbox to a memory engine.
+
+A parcel is claimed for longer than its delivery may take, handed to the engine, and removed when the
+engine has taken it. A worker that dies in between leaves the claim to run out, and another delivers
+again; the engine knows the key. So each parcel is delivered at least once and counts once. What fails
+is tried again later and later, and at last parked, with the reason, where a user can see and revive it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+from msgspec import Struct
+
+from ..errors import InputError, NotFound, StoreError
+from ..session.clock import Clock, wall_clock
+from ..session.parcels import Contents, Ending, contents
+from ..stores.port import Address, Parcel, SessionRow, Store
+from . import backoff, handover
+from .foreign import GRACE, failure
+from .port import MemoryEngine
+
+__all__ = ["TIMEOUT", "Delivery", "Worker"]
+
+TIMEOUT = 300.0
+"""Seconds that an engine may take for one parcel, however long the session was."""
+
+MARGIN = 60.0
+"""Seconds by which a claim outlasts a delivery: for the store's own work, and clocks that differ."""
+
+Result = Literal["delivered", "delayed", "parked", "dropped"]
+
+_log = logging.getLogger(__name__)
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """What one try came to; ``due`` is when a delayed parcel is tried again."""
+
+    parcel: Parcel
+    result: Result
+    error: str = ""
+    due: int | None = None
+
+
+def _untold(_delivery: Delivery) -> None:
+    """Tell nobody."""
+
+
+class Worker:
+    """Delivers what is due, one parcel at a time; any number of workers may share a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: MemoryEngine,
+        *,
+        tenant: str | None = None,
+        clock: Clock = wall_clock,
+        random: Random | None = None,
+        most_tries: int = backoff.MOST_TRIES,
+        timeout: float = TIMEOUT,
+        tell: Callable[[Delivery], None] = _untold,
+    ) -> None:
+        self._store, self._engine, self._tenant = store, engine, tenant
+        self._clock, self._random = clock, random or Random()  # noqa: S311
+        self._most_tries, self._timeout, self._tell = most_tries, timeout, tell
+
+    async def run_once(self, stop: asyncio.Event | None = None) -> Counter[Result]:
+        """Try everything that is due now once, and count what came of it."""
+        now, counts = self._clock(), Counter[Result]()
+        while not (stop and stop.is_set()) and (parcel := await self._take(now)):
+            delivery = await self._deliver(parcel)
+            counts[delivery.result] += 1
+            self._tell(delivery)
+        return counts
+
+    async def run(self, stop: asyncio.Event, *, interval: float = 5.0) -> Counter[Result]:
+        """Deliver until told to stop; the parcel in hand still arrives. A store may be away for a while."""
+        counts = Counter[Result]()
+        while not stop.is_set():
+            try:
+                counts += await self.run_once(stop)
+            except StoreError as error:
+                _log.warning("the outbox cannot be read, trying again in %g s: %s", interval, error)
+            try:
+                await asyncio.wait_for(stop.wait(), interval)
+            except TimeoutError:
+                continue
+        return counts
+
+    async def _take(self, now: int) -> Parcel | None:
+        until = self._clock() + int((self._timeout + GRACE + MARGIN) * 1000)
+        taken = await self._store.take(now, until=until, limit=1, tenant=self._tenant)
+        return taken[0] if taken else None
+
+    async def _deliver(self, parcel: Parcel) -> Delivery:
+        if parcel.tries > self._most_tries:
+            return await self._park(
+                parcel, f"begun {parcel.tries - 1} times and never ended: workers died of it"
+            )
+        try:
+            row, inside = await self._store.get(_address(parcel)), contents(parcel)
+        except NotFound:
+            return await self._drop(parcel)
+        except InputError as unreadable:  # the next try would find the same
+            return await self._park(parcel, str(unreadable))
+        error = await failure(lambda: self._hand_over(parcel, row, inside), timeout=self._timeout)
+        if not await self._still_there(parcel):
+            return await self._take_back(parcel)
+        if error is None:
+            await self._store.delivered(parcel.id)
+            return Delivery(parcel=parcel, result="delivered")
+        if parcel.tries >= self._most_tries:
+            return await self._park(parcel, error)
+        return await self._delay(parcel, error)
+
+    async def _hand_over(self, parcel: Parcel, row: SessionRow, inside: Contents) -> None:
+        if isinstance(inside, Ending):
+            await self._engine.ingest(await handover.record(self._store, row, parcel.id, inside))
+        else:
+            evicted = await handover.evicted(self._store, row, parcel.id, inside)
+            await self._engine.archive(evicted, inside.summary)
+
+    async def _still_there(self, parcel: Parcel) -> bool:
+        try:
+            await self._store.get(_address(parcel))
+        except NotFound:
+            return False
+        return True
+
+    async def _take_back(self, parcel: Parcel) -> Delivery:
+        """Forget what was handed over of a session that was erased in the meantime."""
+        if error := await failure(lambda: self._engine.forget(_address(parcel)), timeout=self._timeout):
+            _log.warning(
+                "session %s was erased while it was delivered, and the engine may still hold it: %s",
+                parcel.session, error,
+            )  # fmt: skip
+        return await self._drop(parcel)
+
+    async def _drop(self, parcel: Parcel) -> Delivery:
+        await self._store.delivered(parcel.id)
+        return Delivery(parcel=parcel, result="dropped", error="the session was erased")
+
+    async def _delay(self, parcel: Parcel, error: str) -> Delivery:
+        due = self._clock() + backoff.wait(parcel.tries, self._random)
+        await self._store.failed(parcel.id, error=error, due=due)
+        return Delivery(parcel=parcel, result="delayed", error=error, due=due)
+
+    async def _park(self, parcel: Parcel, error: str) -> Delivery:
+        await self._store.failed(parcel.id, error=error, due=None)
+        return Delivery(parcel=parcel, result="parked", error=error)
+
+
+def _address(parcel: Parcel) -> Address:
+    return Address(parcel.tenant, parcel.session)

@@ -1,0 +1,123 @@
+"""Answering: which results a conversation takes.
+
+A result belongs to a call by the core's id, or by the provider's id within the newest batch. The same
+result twice is taken once. One for a call that nobody made, or that has another result already, is
+refused. One that comes late, for a call that was given up or has left the window, is taken and shown
+in its own place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ..errors import InvalidMessage
+from ..ids import CallId
+from ..message import Message, ToolCallRequest, ToolCallResult
+from .loaded import Loaded
+
+__all__ = ["Exchange", "fresh", "unknown_calls"]
+
+
+class Exchange:
+    """The calls and results that are known when a message comes."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._calls = set(loaded.calls)
+        self._results = dict(loaded.results)
+        self._providers, self._has_batch = _by_provider(loaded.batch), bool(loaded.batch)
+
+    def learn(self, message: Message) -> None:
+        """Take a message into account that is about to be written."""
+        for call in message.tool_calls:
+            self._calls.add(call.id)
+            self._results.pop(call.id, None)  # an id that is used again names the newer call
+        if message.tool_calls:
+            self._providers = _by_provider(message.tool_calls)
+        for result in message.tool_results:
+            self.take(result)
+
+    def take(self, result: ToolCallResult) -> None:
+        """Take a result into account that is about to be written."""
+        self._results.setdefault(result.tool_call_id, result)
+
+    def recall(self, message: Message) -> None:
+        """Take a message into account that is older than all that are known, the newest of them first."""
+        for result in message.tool_results:
+            if result.tool_call_id not in self._calls:
+                self._results.setdefault(result.tool_call_id, result)
+        self._calls.update(call.id for call in message.tool_calls)
+        if message.tool_calls and not self._has_batch:
+            self._providers, self._has_batch = _by_provider(message.tool_calls), True
+
+    def resolved(self, result: ToolCallResult) -> ToolCallResult:
+        """Give the result under the core's id of its call."""
+        if result.tool_call_id in self._calls:
+            return result
+        own = self._providers.get(result.tool_call_id)
+        return msgspec.structs.replace(result, tool_call_id=own) if own is not None else result
+
+    def knows(self, call: CallId) -> bool:
+        """Tell whether somebody made that call."""
+        return call in self._calls
+
+    def answer(self, call: CallId) -> ToolCallResult | None:
+        """Give the result that a call has already."""
+        return self._results.get(call)
+
+
+def unknown_calls(exchange: Exchange, messages: Iterable[Message]) -> set[CallId]:
+    """Give the calls that results speak of and that are not known yet."""
+    results = (exchange.resolved(result) for message in messages for result in message.tool_results)
+    calls = [call for message in messages for call in message.tool_calls]
+    own = {call.id for call in calls} | {call.provider_id for call in calls}
+    return {one.tool_call_id for one in results if not exchange.knows(one.tool_call_id)} - own
+
+
+def fresh(exchange: Exchange, messages: Iterable[Message]) -> list[Message]:
+    """Give what is to be written: results under the core's ids, known ones left out, others refused."""
+    kept = list[Message]()
+    for message in messages:
+        taken = _fresh(exchange, message)
+        if taken is not None:
+            exchange.learn(taken)
+            kept.append(taken)
+    return kept
+
+
+def _fresh(exchange: Exchange, message: Message) -> Message | None:
+    if message.role != "tool":
+        return message
+    results = list[ToolCallResult]()
+    for given in message.tool_results:
+        result = exchange.resolved(given)
+        if not _is_known(exchange, result):
+            exchange.take(result)
+            results.append(result)
+    if not results:
+        return None
+    taken = tuple(results)
+    return message if taken == message.tool_results else message.replace(tool_results=taken)
+
+
+def _is_known(exchange: Exchange, result: ToolCallResult) -> bool:
+    before = exchange.answer(result.tool_call_id)
+    if before is not None:
+        if _said(before) == _said(result):
+            return True
+        raise InvalidMessage(f"the call {result.tool_call_id} is answered already, with another result")
+    if not exchange.knows(result.tool_call_id):
+        raise InvalidMessage(
+            f"no call {result.tool_call_id} awaits a result; append the assistant's message first"
+        )
+    return False
+
+
+def _said(result: ToolCallResult) -> tuple[bytes, bool]:
+    """Give what tells one result from another: to Python, 1 and True would be the same."""
+    return msgspec.json.encode(result.result, order="sorted"), result.is_error
+
+
+def _by_provider(calls: Iterable[ToolCallRequest]) -> dict[str, CallId]:
+    return {call.provider_id: call.id for call in calls if call.provider_id}

@@ -1,0 +1,79 @@
+"""Leasing: one worker writes alone, and is told when it no longer does.
+
+A lease is renewed in the background while it is held. A worker that was stopped for too long finds
+its fence outdated at its next write, whatever its clock says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from ..errors import HoldfastError, InputError, SessionError
+from ..stores.port import Lease
+from .clock import holder_name
+from .names import checked
+from .scribe import Scribe
+
+__all__ = ["acquire", "leased", "release", "renew"]
+
+LONGEST = 86_400
+"""Seconds: whoever dies while holding a session blocks it for no longer than a day."""
+
+
+async def acquire(scribe: Scribe, seconds: float, holder: str | None) -> Lease:
+    """Take the lease of a session, or raise `Busy`."""
+    now, name = scribe.clock(), checked(holder, "a holder") if holder is not None else holder_name()
+    until = now + _milliseconds(seconds)
+    scribe.lease = await scribe.store.acquire(scribe.at, holder=name, until=until, now=now)
+    scribe.row = await scribe.store.get(scribe.at)
+    return scribe.lease
+
+
+async def renew(scribe: Scribe, seconds: float) -> Lease:
+    """Hold on for longer, or raise `Fenced`."""
+    if scribe.lease is None:
+        raise SessionError(f"session {scribe.at.session} is not leased by this handle; acquire() first")
+    until = scribe.clock() + _milliseconds(seconds)
+    scribe.lease = await scribe.store.renew(scribe.at, scribe.lease, until=until)
+    return scribe.lease
+
+
+async def release(scribe: Scribe) -> None:
+    """Give the lease back, if there is one."""
+    lease, scribe.lease = scribe.lease, None
+    if lease is not None:
+        await scribe.store.release(scribe.at, lease)
+
+
+@asynccontextmanager
+async def leased(scribe: Scribe, seconds: float, holder: str | None) -> AsyncIterator[Lease]:
+    """Hold the lease for as long as the block runs."""
+    lease = await acquire(scribe, seconds, holder)
+    keeper = asyncio.create_task(_keep(scribe, seconds))
+    try:
+        yield lease
+    finally:
+        keeper.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeper
+        await release(scribe)
+
+
+async def _keep(scribe: Scribe, seconds: float) -> None:
+    """Renew well before the lease ends; once it is lost, the next write says so."""
+    while True:
+        await asyncio.sleep(seconds / 3)
+        try:
+            await renew(scribe, seconds)
+        except HoldfastError:
+            return
+
+
+def _milliseconds(seconds: float) -> int:
+    if not 0 < seconds <= LONGEST:
+        raise InputError(
+            f"a lease of {seconds} seconds cannot be held; take more than 0, at most {LONGEST:,}"
+        )
+    return max(1, int(seconds * 1000))

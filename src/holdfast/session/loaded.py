@@ -1,0 +1,151 @@
+"""What is loaded of a path: the part that windows are made of, growing with the log.
+
+Rows are folded in the order of the log: messages, the newest prompt and bootstrap, the decisions
+since the last cut. It begins at the newest cut, so that opening a long session reads little, or at
+the root, where a cut cannot be used. A row that is damaged is set aside here and reported; what
+stands around it is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..context.budget import Budget
+from ..context.head import Head
+from ..context.manager import StateManager
+from ..context.reduce import Limits
+from ..context.tally import Tally
+from ..decision import Answer, Cut, Decision, Summary
+from ..entry import Bootstrap, Entry, Prompt, decode
+from ..errors import HoldfastError, NewerFormat
+from ..ids import CallId
+from ..message import Message, ToolCallRequest, ToolCallResult
+from ..stores.port import Position, Row, Span
+from ..toolspec import ToolSpec
+from .records import COUNTED_WHOLE
+
+__all__ = ["Loaded"]
+
+
+class Loaded:
+    """Messages and decisions of a path, from some entry on to its head."""
+
+    def __init__(self, path: Sequence[Span], *, first: int) -> None:
+        self.path = list(path)
+        self.first = first
+        self.head = Position(path[0].branch if path else 0, first - 1)
+        self.prompt: str | None = None
+        self.bootstrap: str | None = None
+        self.messages = list[Message]()
+        self.places = dict[str, int]()
+        self.decisions = list[Decision]()
+        self.damaged = list[Row]()
+        self.calls = dict[CallId, ToolCallRequest]()
+        self.results = dict[CallId, ToolCallResult]()
+        self.given_up = set[CallId]()
+        self.batch: tuple[ToolCallRequest, ...] = ()
+        self._counts = list[tuple[int, int]]()
+        self._tally: Tally | None = None
+        self._tallied = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it begins at the root."""
+        return self.first <= 1
+
+    @property
+    def cut(self) -> Cut | None:
+        """The newest cut."""
+        return next((one for one in reversed(self.decisions) if isinstance(one, Cut)), None)
+
+    def summary_of(self, cut: Cut | None) -> str:
+        """Give the text that stands for what a cut covers: a model's where there is one, else the digest."""
+        if cut is None:
+            return ""
+        texts = [one.text for one in self.decisions if isinstance(one, Summary) and one.cut == cut.id]
+        return texts[-1] if texts else cut.summary
+
+    def add(self, row: Row) -> None:
+        """Fold the next row in."""
+        self.head = Position(row.branch, row.seq)
+        self.recall(row)
+
+    def recall(self, row: Row) -> None:
+        """Fold a row in that stands before the part that is loaded."""
+        try:
+            entry = decode(row.kind, row.body) if not row.damaged else None
+        except NewerFormat:
+            raise
+        except HoldfastError:
+            entry = None
+        if entry is None:
+            self.damaged.append(row)
+        else:
+            self._fold(entry, row.tokens, len(row.body))
+
+    def grow(self, entries: Sequence[tuple[Entry, int, int]], head: Position) -> None:
+        """Fold entries in that were just written, each with its tokens and bytes."""
+        self.head = head
+        for entry, tokens, size in entries:
+            self._fold(entry, tokens, size)
+
+    def tokens_of(self, id: str) -> int:
+        """Give the stored count of a message."""
+        return self._counts[self.places[id]][0]
+
+    def message_head(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Head:
+        """Give what stands before the messages."""
+        return Head(
+            system=self.prompt,
+            bootstrap=self.bootstrap,
+            context=context,
+            memory=memory,
+            tools=tuple(tools),
+        )
+
+    def tally(self, manager: StateManager, budget: Budget) -> Tally:
+        """Give the tally under a budget, grown by what was folded in since."""
+        limits = manager.limits(budget)
+        known = zip(self.messages[self._tallied :], self._counts[self._tallied :], strict=True)
+        if self._tally is None or self._tally.limits != limits:
+            known = zip(self.messages, self._counts, strict=True)
+            counts = [(one, tokens) for one, (tokens, size) in known if _is_sure(one, size, limits)]
+            self._tally = manager.tally(self.messages, budget, stored=True, counts=counts)
+        else:
+            for message, (tokens, size) in known:
+                if _is_sure(message, size, limits):
+                    self._tally.foresee(message, tokens)
+                self._tally.add(message)
+        self._tallied = len(self.messages)
+        return self._tally
+
+    def _fold(self, entry: Entry, tokens: int, size: int) -> None:
+        match entry:
+            case Message():
+                self._fold_message(entry, tokens, size)
+            case Prompt(text=text):
+                self.prompt = text
+            case Bootstrap(text=text):
+                self.bootstrap = text
+            case Answer(call=call):
+                self.given_up.add(call)
+                self.decisions.append(entry)
+            case _ if isinstance(entry, Decision):
+                self.decisions.append(entry)
+
+    def _fold_message(self, message: Message, tokens: int, size: int) -> None:
+        self.places[message.id] = len(self.messages)
+        self.messages.append(message)
+        self._counts.append((tokens, size))
+        if message.tool_calls:
+            self.batch = message.tool_calls
+            self.calls.update((call.id, call) for call in message.tool_calls)
+            for call in message.tool_calls:  # an id that is used again names the newer call
+                self.results.pop(call.id, None)
+        for result in message.tool_results:
+            self.results.setdefault(result.tool_call_id, result)
+
+
+def _is_sure(message: Message, size: int, limits: Limits) -> bool:
+    """Tell whether the stored count holds: it was counted whole, and is too short to be reduced."""
+    return message.role != "tool" or size <= min(COUNTED_WHOLE, limits.soft)

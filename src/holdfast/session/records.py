@@ -1,0 +1,90 @@
+"""Records: entries made ready for a store, counted once and with their words for search.
+
+A message is counted as it will be sent, a long one after reduction. The digest of a request leaves out what a
+rebuilt message would have anew, id and timestamp, so that a retry is recognised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from .. import codec, ids
+from ..context.budget import Budget
+from ..context.policy import Policy
+from ..context.reduce import Limits, output_id, reduced
+from ..entry import Entry, encode, kind_of
+from ..message import Message
+from ..stores.port import Record
+from ..tokens import Counter, message_cost
+from ..tokens.background import INLINE
+from ..tokens.exact import ExactCounter
+from ..words import searchable, words_of
+
+__all__ = ["COUNTED_WHOLE", "Recorder", "digest", "searchable"]
+
+COUNTED_WHOLE = 4_000
+"""Bytes up to which a tool message is counted as it stands: whoever reads the count may reduce otherwise."""
+
+
+class Recorder:
+    """Makes records under one counter and policy."""
+
+    def __init__(self, counter: Counter, policy: Policy) -> None:
+        self._counter = counter
+        self._limits = Limits.of(policy.reduction, Budget.UNLIMITED.limit)
+
+    async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
+        """Count and index entries; what takes long is done in a thread, and the loop goes on."""
+        unloaded = isinstance(self._counter, ExactCounter) and not self._counter.is_loaded
+        bodies = [encode(entry) for entry in entries]
+        if unloaded or sum(map(len, bodies)) > INLINE:
+            return await asyncio.to_thread(self._records, entries, bodies)
+        return self._records(entries, bodies)
+
+    def _records(self, entries: Sequence[Entry], bodies: Sequence[bytes]) -> tuple[Record, ...]:
+        return tuple(self._record(entry, body) for entry, body in zip(entries, bodies, strict=True))
+
+    def _record(self, entry: Entry, body: bytes) -> Record:
+        if not isinstance(entry, Message):
+            return Record(id=ids.message_id(), kind=kind_of(entry), body=body)
+        cost = message_cost(self._as_sent(entry, len(body)), self._counter)
+        found = tuple(words_of(entry))
+        return Record(id=entry.id, kind="message", body=body, tokens=cost.tokens, words=found)
+
+    def _as_sent(self, message: Message, size: int) -> Message:
+        if size <= COUNTED_WHOLE:
+            return message
+        return reduced(message, self._counter, self._limits, handle=partial(output_id, message))
+
+
+def digest(messages: Iterable[Message]) -> bytes:
+    """Tell one request from another by what it says."""
+    summed, own = hashlib.blake2b(digest_size=16), dict[str, str]()
+    for message in messages:
+        own |= {call.id: f"{len(own) + place}" for place, call in enumerate(message.tool_calls)}
+        body = msgspec.json.encode(_said(codec.to_builtins(message), own), order="sorted")
+        summed.update(len(body).to_bytes(8, "big"))
+        summed.update(body)
+    return summed.digest()
+
+
+def _said(plain: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
+    """Leave out what a message that is built anew has anew: its id, its time, the ids of its calls.
+
+    A result of a call of the same request speaks of it by its place.
+    """
+    said = {key: value for key, value in plain.items() if key not in ("id", "timestamp")}
+    if calls := said.get("tool_calls"):
+        said["tool_calls"] = [{key: value for key, value in call.items() if key != "id"} for call in calls]
+    if results := said.get("tool_results"):
+        ids = [own.get(result["tool_call_id"], result["tool_call_id"]) for result in results]
+        said["tool_results"] = [
+            {**result, "tool_call_id": id} for result, id in zip(results, ids, strict=True)
+        ]
+    return said

@@ -1,0 +1,167 @@
+"""The scribe: writes for one session, with the epoch, the fence and the time that belong to it.
+
+It knows the session as it was last seen, and says so when the conversation it writes for has ended:
+reset by somebody, closed, or left idle for longer than it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from ..entry import Entry
+from ..errors import Busy, Conflict, EpochEnded
+from ..stores.port import (
+    MESSAGE,
+    Change,
+    Fork,
+    Key,
+    Lease,
+    Parcel,
+    Position,
+    Receipt,
+    Record,
+    SessionRow,
+    Store,
+)
+from .clock import Clock
+from .loading import path_to
+from .parcels import Ending
+from .records import Recorder
+
+__all__ = ["Scribe"]
+
+
+class Scribe:
+    """One session's way into its store."""
+
+    def __init__(self, store: Store, row: SessionRow, clock: Clock, recorder: Recorder) -> None:
+        self.store, self.row, self.clock, self._recorder = store, row, clock, recorder
+        self.at, self.epoch = row.address, row.epoch
+        self.lease: Lease | None = None
+        self._in_doubt = False
+
+    async def refresh(self) -> SessionRow:
+        """See the session as it is now; raise `EpochEnded` where it is another conversation.
+
+        While a lease is held nobody else writes, and the store is not asked. After a write that failed
+        it is: a broken-off one may have come through, and a worker with a fast clock may have been let in.
+        """
+        if self._in_doubt or self.lease is None or self.lease.until <= self.clock():
+            self.row, self._in_doubt = await self.store.get(self.at), False
+        if self.row.epoch != self.epoch:
+            raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
+        return self.row
+
+    async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
+        """Make entries ready to be written."""
+        return await self._recorder.records(entries)
+
+    async def commit(
+        self,
+        *,
+        records: Sequence[Record] = (),
+        key: Key | None = None,
+        expected_version: int | None = None,
+        expected_head: Position | None = None,
+        fork: Fork | None = None,
+        select: int | None = None,
+        parcels: Sequence[Parcel] = (),
+        next_epoch: bool = False,
+        end: str | None = None,
+    ) -> Receipt:
+        """Write a change, all of it or nothing."""
+        if not (next_epoch or end):
+            await self.end_if_idle()
+        change = Change(
+            at=self.at,
+            now=self.clock(),
+            epoch=self.epoch,
+            key=key,
+            fence=self.lease.fence if self.lease else None,
+            expected_version=expected_version,
+            expected_head=expected_head,
+            fork=fork,
+            select=select,
+            records=tuple(records),
+            parcels=tuple(parcels),
+            next_epoch=next_epoch,
+            end=end,
+        )
+        try:
+            receipt = await self.store.commit(change)
+        except BaseException:
+            self._in_doubt = True
+            raise
+        self._seen(receipt, change)
+        return receipt
+
+    async def end_if_idle(self) -> bool:
+        """End a session that was left alone for longer than it may be; tell whether this call did."""
+        while _is_idle(self.row, self.clock()):
+            self.row = await self.store.get(self.at)
+            if not _is_overdue(self.row, self.clock()) or self.row.epoch != self.epoch:
+                break
+            try:
+                await self.end("idle")
+            except (Busy, Conflict, EpochEnded):
+                continue
+            return True
+        return False
+
+    async def end(self, reason: str) -> Receipt:
+        """End the epoch, and leave its history for the memory engine."""
+        receipt = await self.commit(
+            end=reason, expected_head=self.row.head, parcels=await self.ending(reason)
+        )
+        self.row = structs.replace(self.row, ended=self.clock(), reason=reason)
+        return receipt
+
+    async def ending(self, reason: str) -> list[Parcel]:
+        """Give the parcel for an epoch that ends at the head; none where nothing was said since it began."""
+        row, now = self.row, self.clock()
+        path = await path_to(self.store, self.at, row.head)
+        said = await self.store.newest(self.at, path, [MESSAGE])
+        if not said or row.ended is not None:
+            return []
+        ending = Ending(
+            epoch=row.epoch,
+            branch=row.branch,
+            seq=row.seq,
+            last=said[MESSAGE].id,
+            user=row.user,
+            reason=reason,
+            started=await self._started(path[-1].branch),
+            ended=now,
+        )
+        return [ending.parcel(self.at, due=now)]
+
+    async def _started(self, root: int) -> int:
+        """Tell when an epoch began: with its root branch."""
+        branches = await self.store.branches(self.at)
+        return next(branch.created for branch in branches if branch.id == root)
+
+    def _seen(self, receipt: Receipt, change: Change) -> None:
+        """Remember where the session is after a change; a repeated one says nothing of now."""
+        if receipt.repeated:
+            return
+        row, self.epoch = self.row, receipt.epoch
+        self.row = structs.replace(
+            row,
+            epoch=receipt.epoch,
+            version=receipt.version,
+            branch=receipt.branch,
+            seq=receipt.last,
+            active=max(row.active, change.now) if change.is_activity else row.active,
+            ended=None if change.next_epoch else row.ended,
+            reason="" if change.next_epoch else row.reason,
+        )
+
+
+def _is_idle(row: SessionRow, now: int) -> bool:
+    return row.expires is not None and row.expires <= now
+
+
+def _is_overdue(row: SessionRow, now: int) -> bool:
+    return _is_idle(row, now) and row.lease_until <= now

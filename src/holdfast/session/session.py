@@ -1,0 +1,247 @@
+"""A session: the handle of one conversation, from any process, on any store.
+
+It holds nothing that the store does not hold. What it keeps in memory is the part of the log that
+windows are made of, and it looks at the store before it trusts that. Any number of handles may be
+open on one session; a lease makes one of them the only writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from ..context.budget import Budget
+from ..context.manager import StateManager
+from ..context.snapshot import ContextSnapshot
+from ..context.window import Window
+from ..entry import Prompt
+from ..errors import Conflict, InputError, SessionError
+from ..message import Message
+from ..stores.port import Branch, Fork, Lease, Receipt, SessionRow, Span
+from ..toolspec import ToolSpec
+from . import leasing
+from .appending import Appender
+from .groups import end_of
+from .keeping import Keeper
+from .loading import message_of, path_to, rows_backwards
+from .names import checked, checked_meta, checked_prompt
+from .queue import live_snapshot
+from .restoring import interrupted
+from .scribe import Scribe
+from .summaries import Summaries
+from .windows import Windows
+
+__all__ = ["Session"]
+
+UNDOABLE = ("rewind", "fork")
+
+
+class Session:
+    """One conversation."""
+
+    def __init__(self, scribe: Scribe, manager: StateManager, *, summaries: Summaries | None = None) -> None:
+        self._scribe, self._manager, self._summaries = scribe, manager, summaries
+        self._keeper: Keeper | None = None
+        self._windows = Windows(scribe, manager, summaries)
+        self._appender = Appender(scribe, self._windows)
+
+    @property
+    def row(self) -> SessionRow:
+        """The session as it was last seen: title, tags, times, version, head."""
+        return self._scribe.row
+
+    @property
+    def id(self) -> str:
+        """The id under which any worker opens it."""
+        return self.row.id
+
+    @property
+    def version(self) -> int:
+        """How often the path of messages changed, as last seen."""
+        return self.row.version
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should be told: damaged entries, a model that is left alone, a disk that refuses."""
+        model = self._summaries.failures.notice if self._summaries else ""
+        disk = self._keeper.failure if self._keeper else ""
+        return tuple(notice for notice in (self._windows.damage, model, disk) if notice)
+
+    async def append(
+        self, *messages: Message, expected_version: int | None = None, key: str | None = None
+    ) -> Receipt:
+        """Add messages, all of them or none, and return once they are as durable as the store promises."""
+        receipt = await self._appender.append(messages, expected_version=expected_version, key=key)
+        if self._keeper:
+            self._keeper.said(messages[-1])
+        return receipt
+
+    async def messages(self, *, last: int | None = None) -> list[Message]:
+        """Give the messages on the path to the head, or the last ones; nothing that was cut is missing."""
+        row = await self._scribe.refresh()
+        path = await path_to(self._scribe.store, self._scribe.at, row.head)
+        if last is not None:
+            return await self._last_messages(path, last)
+        rows = [
+            one for span in reversed(path) for one in await self._scribe.store.read(self._scribe.at, span)
+        ]
+        return [message for one in rows if (message := message_of(one))]
+
+    async def window(
+        self,
+        budget: Budget,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        context: str | None = None,
+        memory: str | None = None,
+    ) -> Window:
+        """Make the window to send; what had to be decided for it is in the log afterwards."""
+        return await self._windows.make(budget, tools=tools, context=context, memory=memory)
+
+    async def preview(
+        self,
+        budget: Budget,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        context: str | None = None,
+        memory: str | None = None,
+    ) -> Window:
+        """Make the window that `window` would make, and write nothing."""
+        return await self._windows.preview(budget, tools=tools, context=context, memory=memory)
+
+    async def snapshot(self) -> ContextSnapshot:
+        """Take a snapshot of the live queue: head, summary and kept messages."""
+        loaded = await self._windows.loaded()
+        return live_snapshot(loaded, self.row, self._manager, self._scribe.clock())
+
+    def keep_snapshots(self, keeper: Keeper) -> None:
+        """Have a snapshot written after each turn and round of tools."""
+        self._keeper = keeper
+
+    async def set_system(self, text: str) -> Receipt:
+        """Set the system prompt from here on."""
+        return await self._appender.write([Prompt(checked_prompt(text))])
+
+    async def fork(self, *, at: str | None = None, name: str = "") -> Branch:
+        """Go on from a message of any branch, or from the head, on a branch of its own."""
+        return await self._branch("fork", at, checked(name, "a branch name", empty=True))
+
+    async def rewind(self, *, to: str) -> Branch:
+        """Go back to a message: it is the last one then. What came after it stays in the log."""
+        return await self._branch("rewind", to, "")
+
+    async def undo(self) -> str:
+        """Take the newest fork or rewind back, and say which it was."""
+        while True:
+            row = await self._scribe.refresh()
+            head = next(branch for branch in await self.branches() if branch.id == row.branch)
+            if head.operation not in UNDOABLE or head.former is None:
+                raise SessionError(f"session {row.id}: there is nothing to undo")
+            try:
+                await self._scribe.commit(select=head.former, expected_head=row.head)
+            except Conflict as conflict:
+                if conflict.head[0] != row.branch:  # it would be another operation that is undone
+                    raise
+                continue
+            self._windows.forget()
+            return head.operation
+
+    async def branches(self) -> list[Branch]:
+        """Give all branches in the order of their making."""
+        return await self._scribe.store.branches(self._scribe.at)
+
+    async def reset(self, *, system: str | None = None) -> Receipt:
+        """End this conversation and begin the next under the same id; its history goes to the memory."""
+        while True:
+            row = await self._scribe.refresh()
+            prompt = (await self._windows.loaded()).prompt if system is None else checked_prompt(system)
+            entries = [Prompt(prompt)] if prompt is not None else []
+            try:
+                receipt = await self._scribe.commit(
+                    records=await self._scribe.records(entries),
+                    expected_head=row.head,
+                    fork=Fork(parent=None, seq=0, operation="reset"),
+                    parcels=await self._scribe.ending("reset"),
+                    next_epoch=True,
+                )
+            except Conflict:
+                continue
+            self._windows.forget()
+            await self._scribe.refresh()
+            if self._keeper:
+                await self._keeper.begin_anew()
+            return receipt
+
+    async def end(self, reason: str = "closed") -> Receipt:
+        """End this conversation; it stays readable, and `reset` begins the next."""
+        checked(reason, "a reason")
+        while True:
+            await self._scribe.refresh()
+            try:
+                return await self._scribe.end(reason)
+            except Conflict:
+                continue
+
+    async def give_up_calls(self) -> None:
+        """Answer calls that were under way when a process ended, with an error that everybody sees."""
+        if answers := interrupted(await self._windows.loaded()):
+            await self._appender.append([answers], expected_version=None, key=None)
+
+    async def rename(self, title: str) -> None:
+        """Give the session another title."""
+        await self._describe(title=checked(title, "a title", empty=True))
+
+    async def tag(self, *tags: str) -> None:
+        """Give the session these tags, and no others."""
+        await self._describe(tags=[checked(tag, "a tag") for tag in tags])
+
+    async def annotate(self, meta: dict[str, Any]) -> None:
+        """Set what else is known of the session: any JSON object."""
+        await self._describe(meta=checked_meta(meta))
+
+    def lease(
+        self, *, seconds: float = 30.0, holder: str | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Write alone for as long as the block runs: ``async with session.lease(): …``."""
+        return leasing.leased(self._scribe, seconds, holder)
+
+    async def acquire(self, *, seconds: float = 30.0, holder: str | None = None) -> Lease:
+        """Take the lease until it is released or runs out; `Busy` while another worker has it."""
+        return await leasing.acquire(self._scribe, seconds, holder)
+
+    async def renew(self, *, seconds: float = 30.0) -> Lease:
+        """Hold the lease for longer; `Fenced` where somebody took over."""
+        return await leasing.renew(self._scribe, seconds)
+
+    async def release(self) -> None:
+        """Give the lease back."""
+        await leasing.release(self._scribe)
+
+    async def _last_messages(self, path: Sequence[Span], count: int) -> list[Message]:
+        if count < 0:
+            raise InputError(f"last={count}: a number of messages is not negative")
+        newest = list[Message]()
+        if count:
+            async for row in rows_backwards(self._scribe.store, self._scribe.at, path):
+                if message := message_of(row):
+                    newest.append(message)
+                if len(newest) == count:
+                    break
+        return newest[::-1]
+
+    async def _branch(self, operation: str, id: str | None, name: str) -> Branch:
+        while True:
+            row = await self._scribe.refresh()
+            place = row.head if id is None else await end_of(self._scribe.store, self._scribe.at, id)
+            fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=operation)
+            try:
+                receipt = await self._scribe.commit(fork=fork, expected_head=row.head)
+            except Conflict:
+                continue
+            self._windows.forget()
+            return next(branch for branch in await self.branches() if branch.id == receipt.branch)
+
+    async def _describe(self, **changes: Any) -> None:
+        await self._scribe.store.update(self._scribe.at, **changes)
+        await self._scribe.refresh()

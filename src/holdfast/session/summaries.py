@@ -1,0 +1,125 @@
+"""Summaries by a model, in the background: prepared before a cut, or put in its digest's place after.
+
+One request is under way at a time. What comes of it is used only if it still fits: the same cut is
+the newest, the same epoch runs. A model that fails three times in a row is left alone, and the user
+is told; the digests stand meanwhile, and the history is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ..context.foresight import Foreseen, foreseen
+from ..context.manager import StateManager
+from ..context.summary import Failures, Refusal, accepted, request
+from ..context.window import Window
+from ..decision import Cut, Summary
+from ..message import Message
+from ..models import Model, ModelRequest, complete
+from ..tokens.cost import MESSAGE_FRAME
+
+__all__ = ["Prepared", "Summaries"]
+
+PATIENCE = 120.0
+"""Seconds that a model may take; by then the conversation has moved on."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class Prepared(Struct, frozen=True):
+    """A cut that is ready, with a model's summary of it, and the cut that it follows."""
+
+    cut: Cut
+    summary: Summary
+    follows: str | None
+
+
+class Summaries:
+    """Asks a model to summarise, for one session."""
+
+    def __init__(self, model: Model, manager: StateManager, spawn: Spawn) -> None:
+        self._model, self._manager, self._spawn = model, manager, spawn
+        self._task: asyncio.Task[None] | None = None
+        self._prepared: Prepared | None = None
+        self.failures = Failures()
+
+    def prepared(self, follows: Cut | None) -> tuple[Cut, Summary] | None:
+        """Give the cut that was prepared and its summary, if it follows the one that is newest now."""
+        ready = self._prepared
+        if ready is None or ready.follows != (follows.id if follows else None):
+            return None
+        return ready.cut, ready.summary
+
+    def prepare(self, window: Window) -> None:
+        """Begin with the summary of the coming cut, where a window is nearly full."""
+        if window.tokens < self._manager.policy.warn * window.limit or not self._may_ask():
+            return
+        follows = window.view.cut.id if window.view.cut else None
+        if self._prepared and self._prepared.follows == follows:
+            return
+        coming = foreseen(window, self._manager.policy)
+        if coming is not None:
+            self._task = self._spawn(self._prepare(coming, follows))
+
+    def replace(
+        self,
+        cut: Cut,
+        evicted: Sequence[Message],
+        previous: str,
+        swap: Callable[[Summary], Awaitable[None]],
+    ) -> None:
+        """Begin with a summary that takes the place of a cut's digest; `swap` writes it if it still fits."""
+        if evicted and self._may_ask():
+            self._task = self._spawn(self._replace(cut, evicted, previous, swap))
+
+    def _may_ask(self) -> bool:
+        return self.failures.may_try and (self._task is None or self._task.done())
+
+    async def _prepare(self, coming: Foreseen, follows: str | None) -> None:
+        text = await self._ask(coming.cut, coming.evicted, coming.previous)
+        if text is not None:
+            self._prepared = Prepared(coming.cut, self._summary(coming.cut, text), follows)
+
+    async def _replace(
+        self,
+        cut: Cut,
+        evicted: Sequence[Message],
+        previous: str,
+        swap: Callable[[Summary], Awaitable[None]],
+    ) -> None:
+        text = await self._ask(cut, evicted, previous)
+        if text is not None:
+            await swap(self._summary(cut, text))
+
+    def _summary(self, cut: Cut, text: str) -> Summary:
+        return Summary(cut=cut.id, text=text, source={"model": self._model.name})
+
+    async def _ask(self, cut: Cut, evicted: Sequence[Message], previous: str) -> str | None:
+        """Ask for a summary; whatever goes wrong is counted, and nothing comes of it."""
+        counter, policy = self._manager.counter, self._manager.policy
+        cap = policy.summary_cap(cut.limit) - MESSAGE_FRAME
+        asked = request(evicted, previous, cap=cap, facts=cut.summary)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                answer = await complete(
+                    self._model, ModelRequest(messages=asked.messages, max_output=2 * cap)
+                )
+        except Exception as error:  # a model's adapter may raise anything; the session must go on
+            self.failures = self.failures.failed(f"{type(error).__name__}: {error}"[:200])
+            return None
+        text = accepted(
+            answer.message.text,
+            asked,
+            counter=counter,
+            replaced_tokens=self._manager.count(evicted).tokens,
+            template=policy.summary_template,
+        )
+        if isinstance(text, Refusal):
+            self.failures = self.failures.failed(text)
+            return None
+        self.failures = self.failures.succeeded()
+        return text

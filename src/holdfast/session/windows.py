@@ -1,0 +1,179 @@
+"""Windows of a session: made from what is loaded, with their decisions written into the log.
+
+A decision is written only on the path it was made for: where somebody wrote meanwhile, what is new is
+read and the window is made again. So two workers that cut at once leave one cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..context.budget import Budget
+from ..context.head import Head
+from ..context.manager import StateManager
+from ..context.window import Window
+from ..decision import Cut, Decision, Summary
+from ..entry import Entry
+from ..errors import Conflict, SessionError
+from ..stores.port import Parcel, Receipt, Record
+from ..toolspec import ToolSpec
+from .loaded import Loaded
+from .loading import Settings, load, refreshed
+from .parcels import Eviction
+from .scribe import Scribe
+from .summaries import Summaries
+
+__all__ = ["Windows"]
+
+SPARE = 1_000
+"""Messages that may be held beyond what the window shows, before they are let go."""
+
+
+class Windows:
+    """Makes the windows of one session, and keeps what the next one can be made from."""
+
+    def __init__(self, scribe: Scribe, manager: StateManager, summaries: Summaries | None) -> None:
+        self._scribe, self._manager, self._summaries = scribe, manager, summaries
+        self._loaded: Loaded | None = None
+        self._previous: Window | None = None
+
+    @property
+    def damage(self) -> str:
+        """What is to be told of entries that could not be read."""
+        count = len(self._loaded.damaged) if self._loaded else 0
+        return f"{count} damaged entries were left out; run `holdfast verify`" if count else ""
+
+    async def make(
+        self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
+    ) -> Window:
+        """Make a window, and write down what had to be decided for it."""
+        while True:
+            loaded = await self.loaded(budget)
+            head = loaded.message_head(tools, context, memory)
+            window, decisions = self._decided(loaded, budget, head)
+            if decisions:
+                before = loaded.cut
+                try:
+                    await self._record(loaded, decisions)
+                except Conflict:
+                    continue
+                self._summarise(loaded, before, decisions)
+            elif self._summaries:
+                self._summaries.prepare(window)
+            self._previous = window
+            self._let_go(loaded, window)
+            return window
+
+    async def preview(
+        self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
+    ) -> Window:
+        """Make a window, and write nothing."""
+        loaded = await self.loaded(budget)
+        return self._decided(loaded, budget, loaded.message_head(tools, context, memory))[0]
+
+    async def loaded(self, budget: Budget | None = None) -> Loaded:
+        """Give the path as it is now: for a budget, or for whoever needs no window."""
+        row = await self._scribe.refresh()
+        known, settings = self._loaded, self._settings(budget)
+        if known is not None and _serves(known, settings) and await refreshed(self._scribe.store, row, known):
+            return known
+        self._loaded = await load(self._scribe.store, row, settings)
+        return self._loaded
+
+    def grow(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:
+        """Take in what was just written, if nothing was written between."""
+        known = self._loaded
+        if known is None or receipt.repeated or receipt.branch != known.head.branch:
+            return
+        if receipt.first == known.head.seq + 1:
+            sizes = [(record.tokens, len(record.body)) for record in records]
+            known.grow([(entry, *size) for entry, size in zip(entries, sizes, strict=True)], receipt.head)
+
+    def forget(self) -> None:
+        """Load anew the next time: the head is elsewhere."""
+        self._loaded = self._previous = None
+
+    def _decided(self, loaded: Loaded, budget: Budget, head: Head) -> tuple[Window, tuple[Decision, ...]]:
+        """Make a window, with the summary that was prepared for its cut if that is ready and fits."""
+        window = self._window(loaded, budget, head, loaded.decisions)
+        ready = self._summaries.prepared(loaded.cut) if self._summaries else None
+        if ready is None or not _has_cut(window.decisions) or not self._may_use(ready[0], loaded, budget):
+            return window, window.decisions
+        prepared = self._window(loaded, budget, head, [*loaded.decisions, *ready])
+        if _has_cut(prepared.decisions):  # it has become too little
+            return window, window.decisions
+        return prepared, (*ready, *prepared.decisions)
+
+    def _window(self, loaded: Loaded, budget: Budget, head: Head, decisions: Sequence[Decision]) -> Window:
+        tally = loaded.tally(self._manager, budget)
+        return self._manager.window(tally, budget, head=head, decisions=decisions, previous=self._previous)
+
+    def _may_use(self, ready: Cut, loaded: Loaded, budget: Budget) -> bool:
+        settings = self._settings(budget)
+        return settings is not None and settings.fit(ready) and ready.kept_from in loaded.places
+
+    def _summarise(self, loaded: Loaded, before: Cut | None, decisions: Sequence[Decision]) -> None:
+        """Have a digest that was just written replaced by a model's words."""
+        cut = next((one for one in decisions if isinstance(one, Cut)), None)
+        if cut is None or self._summaries is None or any(isinstance(one, Summary) for one in decisions):
+            return
+        start = loaded.places.get(before.kept_from, 0) if before else 0
+        leaving = loaded.messages[start : loaded.places.get(cut.kept_from, 0)]
+        evicted = [message for message in leaving if message.id not in cut.pinned]
+        self._summaries.replace(cut, evicted, loaded.summary_of(before), self._swap)
+
+    async def _swap(self, summary: Summary) -> None:
+        """Write a model's summary, if its cut is still the newest and this handle may write."""
+        while True:
+            try:
+                loaded = await self.loaded()
+                if loaded.cut is not None and loaded.cut.id == summary.cut:
+                    await self._record(loaded, [summary])
+                return
+            except Conflict:
+                continue
+            except SessionError:
+                return
+
+    async def _record(self, loaded: Loaded, decisions: Sequence[Decision]) -> None:
+        head = loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
+        parcels = [self._parcel(loaded, one) for one in decisions if isinstance(one, Cut)]
+        records = await self._scribe.records(decisions)
+        receipt = await self._scribe.commit(records=records, expected_head=head, parcels=parcels)
+        self.grow(receipt, decisions, records)
+
+    def _parcel(self, loaded: Loaded, cut: Cut) -> Parcel:
+        """Say which messages leave with a cut: those from the last cut on."""
+        before, place = loaded.cut, loaded.places.get(cut.kept_from)
+        head = loaded.head
+        eviction = Eviction(
+            epoch=self._scribe.epoch,
+            branch=head.branch,
+            seq=head.seq,
+            cut=cut.id,
+            first=before.kept_from if before else cut.covers[0],
+            last=loaded.messages[place - 1].id if place else cut.covers[1],
+            summary=cut.summary,
+        )
+        return eviction.parcel(self._scribe.at, due=self._scribe.clock())
+
+    def _settings(self, budget: Budget | None) -> Settings | None:
+        if budget is None:
+            return None
+        return Settings(budget.limit, self._manager.policy.fingerprint, self._manager.counter.name)
+
+    def _let_go(self, loaded: Loaded, window: Window) -> None:
+        """Hold no more than a window needs, however long the process lives."""
+        if len(loaded.messages) > 2 * len(window.messages) + SPARE:
+            self._loaded = None
+
+
+def _serves(loaded: Loaded, settings: Settings | None) -> bool:
+    if loaded.whole or settings is None:
+        return True
+    cut = loaded.cut
+    return cut is not None and settings.fit(cut)
+
+
+def _has_cut(decisions: Sequence[Decision]) -> bool:
+    return any(isinstance(one, Cut) for one in decisions)

@@ -1,0 +1,24 @@
+"""Snapshots: the live queue of a session as a file, so that an agent that restarts remembers.
+
+`Snapshots` writes, restores, lists and erases; `SnapshotPace` says when to write.
+"""
+
+from __future__ import annotations
+
+from ..errors import DamagedSnapshot, ForeignSnapshot, SnapshotFailed, UnusableSnapshot
+from .pace import SnapshotPace
+from .restored import Found, Restored
+from .snapshots import FOLDER, KEPT, Snapshots
+
+__all__ = [
+    "FOLDER",
+    "KEPT",
+    "DamagedSnapshot",
+    "ForeignSnapshot",
+    "Found",
+    "Restored",
+    "SnapshotFailed",
+    "SnapshotPace",
+    "Snapshots",
+    "UnusableSnapshot",
+]

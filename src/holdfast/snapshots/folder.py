@@ -1,0 +1,124 @@
+"""An open folder: files appear in it whole or not at all, and links are not followed.
+
+A file is written under a temporary name, forced to the disk, and only then gets its name, which is
+chosen at that moment. Writers need no lock: no two of them ever touch the same file. A temporary file
+that a killed writer left behind is nobody's snapshot, and goes once it is old.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .. import durable
+
+__all__ = ["DAMAGED", "Folder", "Unreadable"]
+
+DAMAGED = ".damaged"
+
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
+_LEFT_BEHIND = 3_600  # seconds; a live writer needs one or two, and one that is overtaken writes again
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Unreadable(Exception):
+    """A file is left alone, since reading it could hang, exhaust the memory or lead elsewhere."""
+
+
+class Folder:
+    """An open folder; `opened` gives one."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._folder = descriptor
+
+    @classmethod
+    @contextmanager
+    def opened(cls, anchor: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[Folder]:
+        """Go from the anchor down the parts, following no link; with ``make``, make what is missing."""
+        if make:
+            durable.make_folder(anchor)
+        folder = os.open(anchor, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for part in parts:
+                above, folder = folder, -1
+                try:
+                    folder = durable.enter(above, part, make=make)
+                finally:
+                    os.close(above)
+            yield cls(anchor.joinpath(*parts), folder)
+        finally:
+            if folder >= 0:
+                os.close(folder)
+
+    def names(self) -> list[str]:
+        """List what is there."""
+        return os.listdir(self._folder)
+
+    def read(self, name: str, *, limit: int) -> bytes:
+        """Read a regular file of at most so many bytes."""
+        self._insist_on_a_file(os.stat(name, dir_fd=self._folder, follow_symlinks=False), limit)
+        with open(os.open(name, _READING, dir_fd=self._folder), "rb") as file:
+            self._insist_on_a_file(os.fstat(file.fileno()), limit)
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise Unreadable(f"it grew beyond {limit:,} bytes")
+        return data
+
+    def add(self, data: bytes, *, name: Callable[[], str]) -> str:
+        """Add a file that is on the disk, whole, before it has its name; the name is asked for last."""
+        temporary = f".{secrets.token_hex(8)}.tmp"
+        durable.write_new(temporary, data, folder=self._folder)
+        try:
+            final = name()
+            os.rename(temporary, final, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except BaseException:
+            with suppress(OSError):
+                self.remove(temporary)
+            raise
+        durable.sync_folder(self._folder)
+        return final
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a link but not what it leads to."""
+        os.unlink(name, dir_fd=self._folder)
+
+    def erase(self) -> int:
+        """Remove every file, then the folder, unless there are folders in it; say how many files went."""
+        files = [name for name in self.names() if not self._is_folder(name)]
+        for name in files:
+            with suppress(FileNotFoundError):
+                self.remove(name)
+        durable.sync_folder(self._folder)
+        with suppress(OSError):
+            os.rmdir(self.path)
+        return len(files)
+
+    def set_aside(self, name: str) -> str:
+        """Rename a damaged file, so that it is kept and not tried again; give the name it has now."""
+        with suppress(OSError):
+            os.rename(name, name + DAMAGED, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            return name + DAMAGED
+        return name
+
+    def sweep(self, *, beside: str) -> None:
+        """Remove temporary files that are far older than a file just written, by the same clock."""
+        now = os.stat(beside, dir_fd=self._folder).st_mtime
+        for name in filter(_TEMPORARY.fullmatch, self.names()):
+            written = os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mtime
+            if abs(now - written) > _LEFT_BEHIND:
+                self.remove(name)
+
+    def _is_folder(self, name: str) -> bool:
+        return stat.S_ISDIR(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode)
+
+    def _insist_on_a_file(self, status: os.stat_result, limit: int) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise Unreadable("it is not a regular file")
+        if status.st_size > limit:
+            raise Unreadable(f"it has {status.st_size:,} bytes; at most {limit:,} are read")

@@ -1,0 +1,41 @@
+"""Offload happens once in effect, wherever a worker is killed: every point is tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killed_worker import is_whole
+
+HERE = Path(__file__).parent
+
+
+def reports(folder: Path, bug: str = "") -> list[dict[str, Any]]:
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, str(HERE / "killed_worker.py"), str(folder), bug],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.req("F2", "F3")
+def test_wherever_a_worker_is_killed_the_next_leaves_every_message_once(tmp_path: Path) -> None:
+    *killed, undisturbed = reports(tmp_path)
+    assert len(killed) > 20
+    assert all(report["killed"] for report in killed)
+    assert not undisturbed["killed"]
+    assert [report for report in [*killed, undisturbed] if not is_whole(report)] == []
+
+
+@pytest.mark.parametrize("bug", ["forgetful", "hasty"])
+def test_a_planted_bug_is_caught(tmp_path: Path, bug: str) -> None:
+    assert not all(is_whole(report) for report in reports(tmp_path, bug))

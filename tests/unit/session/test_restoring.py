@@ -1,0 +1,176 @@
+"""An agent that restarts remembers: from the log, and without it from its newest snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import Budget, Message, ToolCallRequest, ToolCallResult
+from holdfast.errors import NotFound
+from holdfast.home import Home
+from holdfast.session import SessionManager
+from holdfast.session.restoring import INTERRUPTED
+from holdfast.snapshots import ForeignSnapshot, Snapshots
+
+pytestmark = pytest.mark.req("H1", "H2", "H3", "H4")
+
+BUDGET = Budget(2_000)
+Test = Callable[[SessionManager], Awaitable[None]]
+
+
+class Places:
+    """A workspace for snapshots, and the folder of an installation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.home = path, Home(path / "home")
+
+    def run(self, *tests: Test, url: str = "memory:", home: Home | None = None) -> None:
+        """Run each test as a process of its own would: with a new manager."""
+        for test in tests:
+            asyncio.run(self._run(test, url, home or self.home))
+
+    async def _run(self, test: Test, url: str, home: Home) -> None:
+        snapshots = Snapshots(home=home, workspace=self.path)
+        async with await SessionManager.open(url, snapshots=snapshots) as sessions:
+            await test(sessions)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+async def talk(sessions: SessionManager, turns: int = 3) -> None:
+    session = await sessions.create(id="s", user="u", title="keys", tags=["home"], system="Be kind.")
+    for number in range(turns):
+        await session.append(Message.user(f"question {number} " + "word " * 20))
+        await session.append(Message.assistant(f"answer {number} " + "word " * 20))
+
+
+def test_a_session_that_the_store_lost_comes_back_under_its_id(places: Places) -> None:
+    async def check(sessions: SessionManager) -> None:
+        session = await sessions.restore("s", user="u")
+        assert [m.text[:10] for m in await session.messages(last=2)] == ["question 2", "answer 2 w"]
+        window = await session.window(BUDGET)
+        assert (window.messages[0].text, len(window.messages)) == ("Be kind.", 7)
+        assert (session.id, session.row.title, session.row.tags) == ("s", "keys", ("home",))
+        with pytest.raises(NotFound):
+            await sessions.restore("s", user="somebody else")
+
+    places.run(talk, check)
+
+
+def test_where_the_store_has_the_session_the_log_is_the_truth(places: Places, tmp_path: Path) -> None:
+    async def check(sessions: SessionManager) -> None:
+        session = await sessions.restore("s")
+        assert len(await session.messages()) == 80
+
+    async def talk_long(sessions: SessionManager) -> None:
+        await talk(sessions, 40)
+        await (await sessions.open("s")).window(BUDGET)
+
+    places.run(talk_long, check, url=f"sqlite:///{tmp_path}/log.db")
+
+
+def test_the_summary_comes_back_and_the_next_cut_folds_it(places: Places) -> None:
+    async def cut(sessions: SessionManager) -> None:
+        await talk(sessions, 40)
+        session = await sessions.open("s")
+        await session.window(BUDGET)
+        await session.append(Message.user("one more"), Message.assistant("yes"))
+
+    async def check(sessions: SessionManager) -> None:
+        session = await sessions.restore("s")
+        whole = await session.window(BUDGET)
+        (summary,) = [message for message in whole.messages if message.kind == "summary"]
+        assert "question 0" in summary.text
+        assert len(await session.messages()) < 80
+        smaller = await session.window(Budget(1_000))
+        (summary,) = [message for message in smaller.messages if message.kind == "summary"]
+        assert "46 earlier messages" in summary.text
+
+    places.run(cut, check)
+
+
+def test_calls_that_were_under_way_get_a_visible_error_that_is_saved(places: Places, tmp_path: Path) -> None:
+    calls = [ToolCallRequest(name="ls", args={}), ToolCallRequest(name="cat", args={})]
+
+    async def begin(sessions: SessionManager) -> None:
+        await talk(sessions)
+        session = await sessions.open("s")
+        await session.append(Message.user("look"), Message.assistant("on it", tool_calls=calls))
+        await session.append(Message.tool([ToolCallResult(tool_call_id=calls[0].id, result="a b")]))
+
+    async def check(sessions: SessionManager) -> None:
+        session = await sessions.restore("s")
+        (last,) = await session.messages(last=1)
+        assert [(r.tool_call_id, r.result, r.is_error) for r in last.tool_results] == [
+            (calls[1].id, INTERRUPTED, True)
+        ]
+        count = len(await session.messages())
+        assert len(await (await sessions.restore("s")).messages()) == count
+
+    places.run(begin, check, url=f"sqlite:///{tmp_path}/log.db")
+    places.run(check)
+
+
+def test_a_snapshot_of_another_installation_needs_trust_and_has_no_authority(
+    places: Places, tmp_path: Path
+) -> None:
+    elsewhere = Home(tmp_path / "elsewhere")
+
+    async def refuse(sessions: SessionManager) -> None:
+        with pytest.raises(ForeignSnapshot):
+            await sessions.restore("s")
+        with pytest.raises(NotFound):
+            await sessions.open("s")
+
+    async def trust(sessions: SessionManager) -> None:
+        session = await sessions.restore("s", trust=True)
+        window = await session.window(BUDGET)
+        assert [m.kind for m in window.messages if m.role == "system"] == ["foreign"]
+        assert session.row.user is None
+
+    places.run(talk, home=elsewhere)
+    places.run(refuse, trust)
+
+
+def test_a_reset_leaves_no_snapshot_of_what_ended(places: Places) -> None:
+    async def reset(sessions: SessionManager) -> None:
+        await talk(sessions)
+        await (await sessions.open("s")).reset()
+
+    async def check(sessions: SessionManager) -> None:
+        session = await sessions.restore("s")
+        assert await session.messages() == []
+
+    places.run(reset, check)
+
+
+def test_erasing_removes_the_snapshots_too(places: Places) -> None:
+    async def erase(sessions: SessionManager) -> None:
+        await talk(sessions)
+        await sessions.settled()
+        receipt = await sessions.erase(user="u")
+        assert (list(receipt.sessions), receipt.snapshots > 0) == (["s"], True)
+        with pytest.raises(NotFound):
+            await sessions.restore("s")
+
+    places.run(erase)
+
+
+def test_a_disk_that_refuses_is_told_and_stops_nothing(places: Places) -> None:
+    async def refuse(sessions: SessionManager) -> None:
+        (places.path / ".openstarry").write_text("in the way")
+        await talk(sessions)
+        session = await sessions.open("s")
+        await session.append(Message.user("still there?"), Message.assistant("yes"))
+        await asyncio.sleep(0)
+        await sessions.settled()
+        assert "snapshot" in session.notices[0]
+        assert len(await session.messages()) == 8
+
+    places.run(refuse)
