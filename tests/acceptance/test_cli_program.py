@@ -45,10 +45,8 @@ def test_every_command_explains_itself_with_an_example_and_the_exit_codes(name: 
     code, out, _ = holdfast(name, "--help")
     assert code == 0
     assert f"\n    holdfast {name}" in out
-    assert (
-        "Exit codes:\n    0  good\n    1  a conversation is not what the provider accepts\n    2  bad usage"
-        in out
-    )
+    assert "Exit codes:\n    0  good\n    1  " in out
+    assert "\n    2  bad usage" in out
     assert max(map(len, out.splitlines())) <= 80
 
 

@@ -8,6 +8,7 @@ Holdfast is one line on stderr and its exit code, a reader that closed the pipe 
 from __future__ import annotations
 
 import errno
+import keyword
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,6 +27,14 @@ COMMANDS = {
     "validate": "Say what a provider would reject.",
     "convert": "Rewrite conversations for another provider.",
     "fit": "Make conversations fit a budget, and keep them valid.",
+    "sessions": "List sessions, describe them, end them, delete them.",
+    "show": "Show a session, a message, or a tool's whole output.",
+    "search": "Find messages by their words.",
+    "export": "Write sessions to a file.",
+    "import": "Bring sessions into a store.",
+    "worker": "Deliver what sessions left for long-term memory.",
+    "doctor": "Check this installation.",
+    "verify": "Check a whole store.",
     "demo": "Watch the commands at work on a bundled conversation.",
 }
 """Every command, in the order of the help, with its summary."""
@@ -45,7 +54,7 @@ class _Program(click.Group):
         if cmd_name not in COMMANDS:
             return None
         import_module(".remarks", __name__).hear()
-        command: click.Command = import_module(f".{cmd_name}", __name__).command
+        command: click.Command = import_module(f".{_module(cmd_name)}", __name__).command
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -54,7 +63,9 @@ class _Program(click.Group):
 
 
 @click.group(
-    cls=_Program, invoke_without_command=True, epilog="Exit codes: 0 good, 1 invalid, 2 bad usage or input."
+    cls=_Program,
+    invoke_without_command=True,
+    epilog="Exit codes: 0 good, 1 invalid or not found, 2 bad usage or input, 3 the store cannot be used.",
 )
 @click.version_option(__version__, prog_name="holdfast", message="%(prog)s %(version)s")
 @click.pass_context
@@ -73,6 +84,10 @@ def program(ctx: click.Context) -> int:
     if ctx.invoked_subcommand is None:
         screen.show(ctx.get_help())
     return 0
+
+
+def _module(name: str) -> str:
+    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def main() -> NoReturn:

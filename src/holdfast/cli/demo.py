@@ -1,4 +1,4 @@
-"""``holdfast demo``: the commands at work on a bundled conversation.
+"""``holdfast demo``: a session that survives a kill, and the commands at work on a conversation.
 
 Every command line shown can be typed as it stands, and what follows it is what the program printed
 just now: the demo runs the real commands, and shortens only what it shows.
@@ -38,19 +38,23 @@ holdfast count --json FILE       the same numbers, for your scripts"""
 
 @click.command("demo", epilog=options.EXIT_CODES)
 def command() -> int:
-    """Watch the commands at work: count, validate, fit and convert a bundled conversation.
+    """Watch a session survive a kill, and the commands at work on a conversation.
 
-    It needs no input, no key and no network, and changes nothing. Each command line that it shows
-    can be typed as it stands.
+    It needs no input, no key and no network, and leaves nothing behind. Each command line that
+    it shows can be typed as it stands.
 
     \b
     Example:
       holdfast demo
     """
+    from . import demo_story  # only now: help does not need it
+
     good, broken = _bundled("demo.json"), _bundled("demo_broken.json")
-    _tell(f"Holdfast {__version__}, at work on a coding agent's conversation:", bold=True)
+    _tell(f"Holdfast {__version__}: a session that survives a kill", bold=True)
+    as_expected = [demo_story.tell()]
+    _tell("\nWithout a session: the commands, on a coding agent's conversation", bold=True)
     screen.show("")
-    as_expected = [
+    as_expected += [
         _step("What does it cost?", 0, "count", good),
         _step("Would the provider take it?", 0, "validate", good),
         _step("And after a careless cut?", 1, "validate", broken),

@@ -29,7 +29,9 @@ def show(text: str) -> None:
         encoding = sys.stdout.encoding or "utf-8"
         sys.stdout.write(f"{text}\n".encode(encoding, "backslashreplace").decode(encoding))
     else:
-        sys.stdout.buffer.write(f"{text}\n".encode())
+        rest = memoryview(f"{text}\n".encode())
+        while rest:  # an unbuffered stream may take a part, and say so only by the count
+            rest = rest[sys.stdout.buffer.write(rest) :]
 
 
 def on_terminal() -> bool:

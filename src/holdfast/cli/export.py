@@ -1,0 +1,189 @@
+"""``holdfast export``: sessions in a file, whole, or what was said in them, for a provider or people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from ..archive import ArchivedEntry, ArchivedSession, archive, conversation, is_half_made, written
+from ..context.mend import accepted
+from ..errors import HoldfastError, NotFound
+from ..formats.markdown import markdown
+from ..formats.port import Format
+from ..session import SessionManager
+from ..stores.port import Address, Filter, SessionRow
+from . import destination, document, lookup, screen
+from .access import managed, tenant_option, user_option
+from .meter import Step, metered
+from .store_option import EXIT_CODES
+from .telling import harmless
+
+__all__ = ["command"]
+
+ARCHIVE = ("archive", "jsonl")
+MARKDOWN = "markdown"
+
+
+def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | str:
+    from .. import formats  # only now: help does not need it
+
+    return name if name in (*ARCHIVE, MARKDOWN) else formats.get(name)
+
+
+@click.command("export", epilog=EXIT_CODES)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Export all sessions, the oldest first.")
+@tenant_option
+@user_option
+@click.option(
+    "--format",
+    "target",
+    metavar="NAME",
+    default=ARCHIVE[0],
+    show_default=True,
+    callback=_found,
+    help="archive, markdown, or the format of a provider.",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write to this file, which appears complete or not at all."
+)
+@click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
+@click.option("--quiet", is_flag=True, help="Do not tell what had to be left out.")
+def command(
+    ids: tuple[str, ...],
+    everything: bool,
+    store: str,
+    tenant: str,
+    user: str | None,
+    target: Format | str,
+    output: str | None,
+    force: bool,
+    quiet: bool,
+) -> int:
+    """Write sessions to a file, for a backup, another store, a provider or people.
+
+    An archive (JSON Lines) holds everything: messages, branches, epochs and decisions, with
+    their ids and times; `holdfast import` brings it into any store. In a provider's format and in
+    markdown it is the conversation at the head, whole: one ID gives a document, several or
+    --all give JSON Lines. Calls that never got a result are answered, so that the provider
+    takes the conversation.
+
+    \b
+    Example:
+      holdfast export --all -o backup.jsonl
+      holdfast export 0197a1 --format markdown
+      holdfast export 0197a1 --format anthropic -o conversation.json
+
+    \b
+    Formats:
+      archive  markdown
+      openai-chat  openai-responses  anthropic  bedrock  gemini
+    """
+    if bool(ids) == everything:
+        raise click.UsageError("give the IDs of sessions, or --all")
+    return asyncio.run(_export(ids, store, tenant, user, target, output, force=force, quiet=quiet))
+
+
+async def _export(
+    ids: Sequence[str],
+    store: str,
+    tenant: str,
+    user: str | None,
+    target: Format | str,
+    output: str | None,
+    *,
+    force: bool,
+    quiet: bool,
+) -> int:
+    async with managed(store, tenant) as sessions:
+        chosen = await _chosen(sessions, ids, user)
+        with ExitStack() as files:
+            write = files.enter_context(destination.opened(output, force=force))
+            step = files.enter_context(metered("sessions", len(chosen)))
+            if isinstance(target, str) and target in ARCHIVE:
+                return await _archive(sessions, chosen, write, step)
+            one = len(chosen) == 1 and bool(ids)
+            return await _render(sessions, chosen, target, write, step, one=one, quiet=quiet)
+
+
+async def _chosen(sessions: SessionManager, ids: Sequence[str], user: str | None) -> list[Address]:
+    if ids:
+        rows = [await lookup.session(sessions, id, user=user) for id in ids]
+        return list(dict.fromkeys(row.address for row in rows))
+    return [row.address async for row in lookup.walk(sessions, Filter(user=user))][::-1]
+
+
+async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> AsyncIterator[SessionRow]:
+    """Give the sessions that are there when their turn comes."""
+    for at in chosen:
+        try:
+            row = await sessions.store.get(at)
+        except NotFound:
+            screen.say(f"session {at.session} was deleted meanwhile")
+            continue
+        if is_half_made(row):
+            screen.say(f"session {at.session} is left out: its import has not ended")
+        else:
+            yield row
+
+
+async def _archive(
+    sessions: SessionManager, chosen: Sequence[Address], write: destination.Write, step: Step
+) -> int:
+    done = damaged = 0
+    addresses = (row.address async for row in _present(sessions, chosen))
+    async for line in archive(sessions.store, addresses):
+        write(written(line))
+        if isinstance(line, ArchivedSession):
+            done += 1
+            step(done, done)
+        elif isinstance(line, ArchivedEntry) and line.damaged:
+            damaged += 1
+            place = line.id or f"{line.seq} of branch {line.branch}"
+            screen.say(f"the entry {place} is damaged: its place is kept, what it said is not")
+    return 1 if damaged else 0
+
+
+async def _render(
+    sessions: SessionManager,
+    chosen: Sequence[Address],
+    target: Format | str,
+    write: destination.Write,
+    step: Step,
+    *,
+    one: bool,
+    quiet: bool,
+) -> int:
+    done = 0
+    async for row in _present(sessions, chosen):
+        found = await conversation(sessions.store, row)
+        try:
+            if isinstance(target, str):
+                text = harmless(markdown(found.told).rstrip("\n"))
+                write(text if one else f"# {_titled(row)}\n\n{text}\n")
+            else:
+                payload = _payload(row, found.sound(), target, quiet=quiet)
+                write(document.indented(payload) if one else document.compact(payload))
+        except HoldfastError as error:
+            error.add_note(f"session {row.id}")
+            raise
+        done += 1
+        step(done, done)
+    return 0
+
+
+def _payload(row: SessionRow, messages: Sequence[Any], target: Format, *, quiet: bool) -> Any:
+    payload, repairs = accepted(messages, target)
+    if not quiet:
+        told = [*map(str, target.rendering(messages).left_out), *(repair.text for repair in repairs)]
+        for note in told:
+            screen.say(f"session {row.id}: note: {note}")
+    return document.annotated(payload, {"id": row.id}, target)
+
+
+def _titled(row: SessionRow) -> str:
+    return screen.escaped(f"{row.title} ({row.id})" if row.title else row.id)

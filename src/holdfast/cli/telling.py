@@ -1,0 +1,98 @@
+"""A conversation for people at a terminal: who said what, long output cut to its beginning.
+
+What is cut says how to see all of it. Characters that a terminal would act on are spelled out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import click
+
+from .. import sent
+from ..context.reduce import output_id, output_texts
+from ..decision import Answer, Cut, Mask, Summary
+from ..entry import Bootstrap, Entry, Note, Prompt, Usage
+from ..message import Message, ToolCallResult
+from . import screen
+
+__all__ = ["harmless", "styled", "told"]
+
+MOST_LINES = 12
+LONGEST = 2_000
+
+# Tabs and line ends are part of a text.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+
+
+def harmless(text: str) -> str:
+    """Spell out what a terminal would act on; a pipe gets the text as it is."""
+    if not screen.on_terminal():
+        return text
+    return _CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
+
+
+def styled(text: str, **style: bool) -> str:
+    """Make text stand out where a terminal can do that."""
+    plain = not screen.on_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else click.style(text, **style)
+
+
+def told(id: str, entry: Entry | None, *, whole: bool = False) -> str:
+    """Tell one entry of a log; a message whole, or with its long calls and outputs cut."""
+    if entry is None:
+        return styled(harmless(f"[{id} is damaged]"), bold=True)
+    if isinstance(entry, Message):
+        kind = f" ({entry.kind})" if entry.kind else ""
+        heading = f"{entry.role}{kind} · {entry.timestamp} · {entry.id}"
+        return "\n".join([styled(harmless(heading), bold=True), *_said(entry, whole=whole)])
+    return styled(harmless(_noted(entry)), dim=True)
+
+
+def _said(message: Message, *, whole: bool) -> Iterator[str]:
+    for part in message.parts:
+        if text := sent.described(part):
+            yield harmless(text)
+    for call in message.tool_calls:
+        text = f"→ {call.name} {sent.args_text(call.args)}"
+        yield harmless(text if whole else _short(text, message.id))
+    for result in message.tool_results:
+        text = f"{'✗' if result.is_error else '←'} {_output(result)}"
+        yield harmless(text if whole else _short(text, output_id(message, result)))
+
+
+def _output(result: ToolCallResult) -> str:
+    return "\n".join(output_texts(result.result)).rstrip("\n")
+
+
+def _short(text: str, id: str) -> str:
+    """Give the beginning of a text, and where the rest is."""
+    lines = text.split("\n")
+    shown = "\n".join(lines[:MOST_LINES])[:LONGEST]
+    if shown == text:
+        return text
+    return f"{shown}\n… of {screen.counted(len(lines), 'line')}: holdfast show {id}"
+
+
+def _noted(entry: Entry) -> str:
+    match entry:
+        case Prompt(text=text):
+            return f"— prompt: {text}"
+        case Bootstrap(text=text):
+            return f"— what is known of the user: {text}"
+        case Cut(kept_from=kept, summary=summary):
+            return f"— cut: the window begins at {kept}; {summary}"
+        case Mask(ids=ids, saved=saved):
+            return f"— {screen.counted(len(ids), 'output')} hidden, {saved:,} tokens saved"
+        case Summary(text=text):
+            return f"— summary: {text}"
+        case Answer(call=call, text=text):
+            return f"— {call} never got a result: {text}"
+        case Usage(input=input, output=output):
+            return f"— the provider counted {input:,} tokens in and {output:,} out"
+        case Note(text=text):
+            return f"— {text}"
+        case _:
+            return f"— {type(entry).__name__}"

@@ -1,0 +1,82 @@
+"""``holdfast verify``: every record of a store looked at, and what is damaged set aside if asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+import msgspec
+
+from ..stores.port import Finding
+from . import document, screen
+from .access import as_json, existing
+from .meter import metered
+from .store_option import shown_url, store_option
+
+__all__ = ["command"]
+
+EXIT_CODES = """\b
+Exit codes:
+  0  good
+  1  something was found, whether it could be repaired or not
+  2  bad usage, or input that cannot be read
+  3  the store cannot be opened
+"""
+
+
+@click.command("verify", epilog=EXIT_CODES)
+@store_option
+@click.option("--repair", is_flag=True, help="Set damaged records aside, so that the rest can be used.")
+@as_json("Print one JSON object a finding.")
+def command(store: str, repair: bool, as_json: bool) -> int:
+    """Check a whole store, all tenants: order, checksums, branches, and the index for search.
+
+    Without --repair nothing is changed. What is set aside is kept beside the log and can be
+    looked at. Make a copy of the store's files first.
+
+    \b
+    Example:
+      holdfast verify
+      holdfast verify --store sqlite:///agent.db --repair
+
+    \b
+    With --json, one object a finding:
+      tenant, session, branch, seq, id  where, as far as that is known
+      fault                             what is wrong
+      done                              what was done about it, or an empty text
+    """
+    return asyncio.run(_verify(store, repair=repair, as_json=as_json))
+
+
+async def _verify(url: str, *, repair: bool, as_json: bool) -> int:
+    found = undone = 0
+    async with existing(url) as store:
+        with metered("findings") as step:
+            async for finding in store.verify(repair=repair):
+                found += 1
+                undone += not finding.done
+                _show(finding, as_json=as_json)
+                step(found, found)
+    if not found:
+        screen.say(f"{shown_url(url)} is sound")
+    elif not repair:
+        screen.say(f"{screen.counted(found, 'finding')}; --repair sets damaged records aside")
+    else:
+        screen.say(f"{screen.counted(found, 'finding')}, {undone:,} not repaired")
+    return 1 if found else 0
+
+
+def _show(finding: Finding, *, as_json: bool) -> None:
+    if as_json:
+        screen.show(document.compact(msgspec.to_builtins(finding)))
+        return
+    place = [
+        f"tenant {finding.tenant}" if finding.tenant not in ("", "default") else "",
+        f"session {finding.session}" if finding.session else "",
+        f"branch {finding.branch}" if finding.branch else "",
+        f"entry {finding.seq}" if finding.seq else "",
+        finding.id,
+    ]
+    where = " ".join(one for one in place if one)
+    done = f" ({finding.done})" if finding.done else ""
+    screen.show(screen.escaped(f"{where}{': ' if where else ''}{finding.fault}{done}"))

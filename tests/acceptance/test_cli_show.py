@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+from cli_program import command_line, environment, holdfast, on_a_terminal, real_holdfast
+from kept_sessions import LONG, make, opened, work
+
+from holdfast import Budget, Message, ToolCallRequest, ToolCallResult, blocking
+from holdfast.codec import from_builtins
+
+pytestmark = pytest.mark.req("P3")
+
+
+def test_a_session_is_shown_with_what_is_known_of_it_and_what_was_said(url: str) -> None:
+    id = make(url, "Good morning!", "Still there?", user="anna", title="Greetings", system="You help.")
+    code, out, err = holdfast("show", id)
+    assert (code, err) == (0, "")
+    heading, known, *said = out.splitlines()
+    assert heading == f"session {id} “Greetings”"
+    assert known.startswith("user anna · live · 3 entries · ")
+    assert "— prompt: You help." in said
+    assert said.index("Good morning!") < said.index("Still there?")
+
+
+@pytest.mark.req("G2")
+def test_the_beginning_of_an_id_will_do(url: str) -> None:
+    make(url, "hello", id="0197a1c2")
+    make(url, id="0298")
+    assert "hello" in holdfast("show", "0197").out
+    code, out, err = holdfast("show", "0")
+    assert (code, out) == (1, "")
+    assert "0 is the beginning of several ids: 0298, 0197a1c2; give more of it" in err
+
+
+def test_the_last_messages_alone(url: str) -> None:
+    id = make(url, *map(str, range(10)))
+    said = holdfast("show", id, "--last", 2).out.splitlines()
+    assert [line for line in said if line.isdigit()] == ["8", "9"]
+    (found,) = holdfast("show", id, "--last", 3, "--json").objects
+    assert [message["content"] for message in found["messages"]] == ["7", "8", "9"]
+    assert holdfast("show", id, "--last", 1, "--markdown").out.endswith("\n\n9\n")
+
+
+def test_json_is_one_object_with_the_messages_as_they_are_kept(url: str) -> None:
+    id = make(url, "hello", user="anna")
+    (found,) = holdfast("show", id, "--json").objects
+    assert (found["id"], found["user"]) == (id, "anna")
+    with opened(url) as sessions:
+        assert [from_builtins(one) for one in found["messages"]] == sessions.open(id).messages()
+
+
+def test_markdown_is_whole(url: str) -> None:
+    id, _ = work(url, LONG, system="You help.")
+    _, out, _ = holdfast("show", id, "--markdown")
+    assert out.startswith("## system (prompt)\n\nYou help.\n\n## user")
+    assert LONG in out
+
+
+def test_a_long_output_is_cut_and_says_how_to_see_it_whole(url: str) -> None:
+    id, message = work(url, LONG)
+    _, out, _ = holdfast("show", id)
+    assert "← line 1 of the log\n" in out
+    assert "line 13 of the log" not in out
+    (rest,) = re.findall(r"… of 8,100 lines: holdfast (show \S+)", out)
+    assert rest == f"show {message.id}"
+    assert holdfast(*rest.split()).out == LONG
+
+
+@pytest.mark.req("E4")
+def test_the_frame_of_a_window_leads_to_the_whole_output(url: str) -> None:
+    id, _ = work(url, LONG, "short")
+    with opened(url) as sessions:
+        window = sessions.open(id).window(Budget(window=128_000))
+    frame = window.messages[-1].tool_results[0].result
+    (handle,) = re.findall(r"^\[Full output: (.+)\]$", frame, re.MULTILINE)
+    assert "/" in handle
+    assert holdfast("show", handle).out == LONG
+    (start, end), (skipped,) = re.findall(r"Line (\d+)-", frame), re.findall(r"\((\d+) lines omitted", frame)
+    asked = f"{int(end) - int(skipped)}-{int(end) - 1}"
+    shown = holdfast("show", handle, "--lines", asked).out
+    assert (start, shown.splitlines()[0]) == ("1", "line 51 of the log")
+    assert len(shown.splitlines()) == int(skipped)
+
+
+@pytest.mark.req("E4")
+@pytest.mark.parametrize(
+    ("lines", "first", "last"),
+    [
+        ("100-200", 100, 200),
+        ("8100", 8100, 8100),
+        ("8099-", 8099, 8100),
+        ("1-1", 1, 1),
+        ("8000-9999", 8000, 8100),
+    ],
+)
+def test_lines_of_an_output_are_counted_from_1(url: str, lines: str, first: int, last: int) -> None:
+    _, message = work(url, LONG)
+    shown = holdfast("show", message.id, "--lines", lines).out.splitlines()
+    assert shown == [f"line {number} of the log" for number in range(first, last + 1)]
+
+
+def test_lines_as_json_say_which_of_how_many(url: str) -> None:
+    id, message = work(url, LONG)
+    (found,) = holdfast("show", message.id, "--lines", "8099-9000", "--json").objects
+    assert found == {
+        "id": message.id,
+        "session": id,
+        "call": message.tool_results[0].tool_call_id,
+        "is_error": False,
+        "text": "line 8099 of the log\nline 8100 of the log\n",
+        "lines": [8099, 8100],
+        "of": 8100,
+    }
+
+
+@pytest.mark.parametrize("lines", ["0", "5-3", "x", "-5", "1-2-3"])
+def test_no_range_is_bad_usage(url: str, lines: str) -> None:
+    _, message = work(url, LONG)
+    code, out, err = holdfast("show", message.id, f"--lines={lines}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_an_output_is_printed_as_the_tool_gave_it(url: str) -> None:
+    for result in ("no end of line", "with one\n", "", "\x1b[31mred\x00\r\nmixed\rends\n"):
+        _, message = work(url, result)
+        _, out, _ = real_holdfast("show", message.id)
+        assert out == (result if result.endswith("\n") else f"{result}\n")
+
+
+def test_a_terminal_is_given_nothing_to_act_on(url: str) -> None:
+    _, message = work(url, "\x1b[31mred\x07\ttab")
+    code, _, seen = on_a_terminal("show", message.id)
+    assert code == 0
+    assert seen == "\\x1b[31mred\\x07\ttab\r\n"
+
+
+def test_a_structured_output_is_shown_as_its_frame_numbers_it(url: str) -> None:
+    id, message = work(url, {"files": ["a", "b"]})
+    assert holdfast("show", message.id).out == '{\n  "files": [\n    "a",\n    "b"\n  ]\n}\n'
+    assert holdfast("show", message.id, "--lines", "3-4").out == '    "a",\n    "b"\n'
+    (found,) = holdfast("show", message.id, "--json").objects
+    assert (found["session"], found["result"]) == (id, {"files": ["a", "b"]})
+
+
+def test_one_of_several_outputs_is_named_by_its_call(url: str) -> None:
+    _, message = work(url, "first", "second")
+    second = message.tool_results[1].tool_call_id
+    assert holdfast("show", f"{message.id}/{second}").out == "second\n"
+    both = holdfast("show", message.id).out
+    assert both.index("first") < both.index("second")
+    code, out, err = holdfast("show", f"{message.id}/call_nope")
+    assert (code, out, err) == (1, "", f"holdfast: message {message.id} answers no call call_nope\n")
+
+
+def test_a_message_is_found_in_whatever_session_it_is(url: str) -> None:
+    for number in range(5):
+        make(url, f"noise {number}")
+    id, _ = work(url, "out")
+    with opened(url) as sessions:
+        asked = sessions.open(id).messages()[1]
+    code, out, _ = holdfast("show", asked.id)
+    assert code == 0
+    assert out.startswith(f"assistant · {asked.timestamp} · {asked.id}\n→ read ")
+    (found,) = holdfast("show", asked.id, "--json").objects
+    assert found.pop("session") == id
+    assert from_builtins(found) == asked
+    assert holdfast("show", asked.id, "--session", id).out == out
+    other = make(url)
+    assert holdfast("show", asked.id, "--session", other).err == (
+        f"holdfast: session {other} has no entry {asked.id}\n"
+    )
+
+
+def test_an_id_with_a_slash_is_looked_for_as_it_stands(url: str) -> None:
+    with opened(url) as sessions:
+        session = sessions.create(id="team/room")
+        call = ToolCallRequest(id="call/1", name="ls", args={})  # type: ignore[arg-type]
+        session.append(Message.assistant(None, tool_calls=[call], id="odd/id"))
+        session.append(Message.tool([ToolCallResult(tool_call_id=call.id, result="yes")], id="odd/er"))
+    assert holdfast("show", "team/room").code == 0
+    assert holdfast("show", "odd/er/call/1").out == "yes\n"
+    assert holdfast("show", "odd/er").out == "yes\n"
+
+
+@pytest.mark.req("G4")
+def test_what_is_not_there_is_one_line_and_exit_code_1(url: str) -> None:
+    make(url, "hello")
+    assert holdfast("show", "nobody") == (
+        1,
+        "",
+        "holdfast: there is no session, message or output nobody\n",
+    )
+
+
+@pytest.mark.req("G4")
+def test_another_users_and_another_tenants_are_not_there(url: str) -> None:
+    id, message = work(url, "secret", user="anna")
+    for whose in (["--user", "bob"], ["--tenant", "acme"]):
+        for one in (id, message.id):
+            code, out, err = holdfast("show", one, *whose)
+            assert (code, out) == (1, "")
+            assert err == f"holdfast: there is no session, message or output {one}\n"
+    assert holdfast("show", message.id, "--user", "anna").out == "secret\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--json", "--markdown"], ["--lines", "1"]], ids=["both", "lines of a session"]
+)
+def test_options_that_do_not_go_together_are_bad_usage(url: str, arguments: list[str]) -> None:
+    code, out, err = holdfast("show", make(url), *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_the_last_messages_of_a_message_are_bad_usage(url: str) -> None:
+    _, message = work(url, "x")
+    assert holdfast("show", message.id, "--last", 3).code == 2
+
+
+def test_decisions_are_shown_where_they_were_made(url: str) -> None:
+    with opened(url) as sessions:
+        session = sessions.create()
+        for number in range(40):
+            session.append(Message.user(f"question {number} " + "word " * 50))
+            session.append(Message.assistant(f"answer {number}"))
+        session.window(Budget(window=1_500))
+    _, out, _ = holdfast("show", session.id)
+    assert "— cut: the window begins at " in out
+    assert "question 0 " in out
+
+
+def test_looking_at_an_idle_session_does_not_end_it(url: str) -> None:
+    with blocking.SessionManager.open(url, clock=lambda: 1_000) as sessions:
+        session = sessions.create(idle=1)
+        session.append(Message.user("hello"))
+    assert "\nidle · 1 entry · " in holdfast("show", session.id).out
+    assert json.loads(holdfast("sessions", "--json").out)["state"] == "idle"
+
+
+def test_a_reader_that_closes_the_pipe_early_is_no_error(url: str) -> None:
+    id = make(url, *["word " * 2_000] * 40)
+    with subprocess.Popen(
+        command_line("show", id), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.read(10)
+        process.stdout.close()
+        complaint = process.stderr.read().decode()
+    assert (process.returncode, complaint) == (141, "")

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+from cli_program import holdfast
+from kept_sessions import make
+
+pytestmark = pytest.mark.req("P3")
+
+
+def damage(path: Path, seq: int) -> str:
+    db = apsw.Connection(str(path))
+    ((id,),) = db.execute("UPDATE entry SET body = x'7b7d' WHERE seq = ? RETURNING id", (seq,)).fetchall()
+    db.close()
+    return str(id)
+
+
+def test_a_sound_store_is_said_to_be_sound(url: str) -> None:
+    make(url, "hello")
+    assert holdfast("verify") == (0, "", f"holdfast: {url} is sound\n")
+    assert holdfast("verify", "--repair", "--json") == (0, "", f"holdfast: {url} is sound\n")
+
+
+def test_a_damaged_entry_is_found_and_left_alone(url: str, tmp_path: Path) -> None:
+    session = make(url, "one", "two", "three")
+    id = damage(tmp_path / "agent.db", 2)
+    for _ in range(2):
+        code, out, err = holdfast("verify")
+        assert code == 1
+        assert session in out
+        assert id in out
+        assert "--repair" in err
+    (found,) = [one for one in holdfast("verify", "--json").objects if one["id"] == id]
+    assert (found["session"], found["seq"], found["done"]) == (session, 2, "")
+    assert found["fault"]
+
+
+def test_what_is_repaired_is_told_and_not_found_again(url: str, tmp_path: Path) -> None:
+    session = make(url, "one", "two", "three")
+    id = damage(tmp_path / "agent.db", 2)
+    done = holdfast("verify", "--repair", "--json")
+    assert done.code == 1
+    assert [one["id"] for one in done.objects if one["done"]] == [id]
+    assert holdfast("verify").code == 0
+    assert "three" in holdfast("show", session).out
+
+
+@pytest.mark.usefixtures("url")
+@pytest.mark.parametrize(
+    ("wrong", "code"), [("sqlite:///missing.db", 3), ("sqlite:///text.db", 3), ("nowhere", 2)]
+)
+def test_a_store_that_cannot_be_opened_is_one_line(tmp_path: Path, wrong: str, code: int) -> None:
+    (tmp_path / "text.db").write_text("these are not the bytes of a database " * 100)
+    done = holdfast("verify", "--store", wrong)
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.db"]

@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_program import Outcome, command_line, environment, holdfast
+
+from holdfast import codec
+from holdfast.memory.jsonl import JsonlEngine
+from holdfast.memory.port import User
+from holdfast.message import Message
+from holdfast.session.parcels import Ending
+from holdfast.stores import connect
+from holdfast.stores.port import Address, Change, Fork, Parcel, Record, SessionRow, Store
+
+pytestmark = pytest.mark.req("F3", "P3")
+
+PATIENCE = 60.0
+SLOW_ENGINE = '''
+import asyncio, os
+from pathlib import Path
+from holdfast.memory.jsonl import JsonlEngine
+
+class Slow(JsonlEngine):
+    """Keeps a record, tells so, and then takes its time, unless it is told not to."""
+
+    async def ingest(self, record):
+        await super().ingest(record)
+        place = Path(os.environ["SLOW_ENGINE"])
+        place.joinpath("kept").touch()
+        while not place.joinpath("go").exists():
+            await asyncio.sleep(0.01)
+
+async def connect(address):
+    return Slow(address)
+'''
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> dict[str, str]:
+    """Install an engine that is slow, and give the environment in which it is found."""
+    site = tmp_path / "site"
+    info = site / "slow-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "slow_engine.py").write_text(SLOW_ENGINE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[holdfast.memory]\nslow = slow_engine:connect\n")
+    known = environment()
+    path = os.pathsep.join([str(site), known["PYTHONPATH"]])
+    return {**known, "PYTHONPATH": path, "SLOW_ENGINE": str(tmp_path)}
+
+
+def with_store(url: str, work: Callable[[Store], Awaitable[Any]]) -> Any:
+    async def inside() -> Any:
+        store = await connect(url)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(inside())
+
+
+def leave(url: str, *sessions: str, user: str = "u1") -> list[str]:
+    """Keep sessions that have ended, and give the ids of the parcels that they left."""
+
+    async def one(store: Store, session: str) -> str:
+        at = Address("default", session)
+        message = Message.user(f"Tea for {session}", id=f"{session}-1", timestamp="2025-06-15T12:00:00Z")
+        nothing: dict[str, Any] = {"title": "", "tags": (), "counter": "c", "meta": {}}
+        row = SessionRow(tenant="default", id=session, user=user, created=1, active=1, **nothing)
+        await store.create(row, [Record(id=message.id, kind="message", body=codec.encode(message))])
+        ending = Ending(
+            epoch=1, branch=1, seq=1, last=message.id, user=user, reason="reset", started=1, ended=2_000
+        )
+        fork = Fork(parent=None, seq=0, operation="reset")
+        parcel = ending.parcel(at, due=2_000)
+        await store.commit(Change(at=at, now=2_000, fork=fork, parcels=(parcel,), next_epoch=True))
+        return parcel.id
+
+    async def work(store: Store) -> list[str]:
+        return [await one(store, session) for session in sessions]
+
+    ids: list[str] = with_store(url, work)
+    return ids
+
+
+def waiting(url: str) -> list[Parcel]:
+    found: list[Parcel] = with_store(url, lambda store: store.parcels())
+    return found
+
+
+def make_due(url: str, id: str) -> None:
+    """Let the time pass after which a parcel is tried again."""
+    with_store(url, lambda store: store.failed(id, error="", due=0))
+
+
+def recalled(folder: Path, query: str = "tea") -> list[str]:
+    found = asyncio.run(JsonlEngine(folder).search(User("default", "u1"), query, 100))
+    return sorted(one.message for one in found)
+
+
+def broken_engine(tmp_path: Path) -> str:
+    """Give an engine that fails: where its tenant's folder should be, there is a file."""
+    folder = tmp_path / "broken"
+    asyncio.run(JsonlEngine(folder).forget(User("default", "u1")))
+    (place,) = folder.iterdir()
+    for path in place.iterdir():
+        path.unlink()
+    place.rmdir()
+    place.write_text("in the way")
+    return f"jsonl:{folder}"
+
+
+def worker(url: str, *arguments: object) -> Outcome:
+    return holdfast("worker", "--store", url, *arguments)
+
+
+def test_what_sessions_left_is_delivered(url: str, tmp_path: Path) -> None:
+    ids = leave(url, "s1", "s2")
+    code, out, err = worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory")
+    assert (code, out) == (0, "")
+    assert err.splitlines() == [*(f"holdfast: delivered {id}" for id in ids), "holdfast: 2 delivered"]
+    assert recalled(tmp_path / "memory") == ["s1-1", "s2-1"]
+    assert waiting(url) == []
+
+
+def test_nothing_due_is_said(url: str) -> None:
+    assert worker(url, "--once", "--engine", "none") == (0, "", "holdfast: nothing was due\n")
+
+
+def test_json_is_one_object_a_parcel(url: str) -> None:
+    (id,) = leave(url, "s1")
+    assert worker(url, "--once", "--engine", "none", "--json").objects == [
+        {
+            "id": id,
+            "kind": "ingest",
+            "tenant": "default",
+            "session": "s1",
+            "result": "delivered",
+            "tries": 1,
+            "error": None,
+            "due": None,
+        }
+    ]
+
+
+def test_memory_is_kept_in_the_home_folder_when_nothing_else_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert holdfast("worker", "--once").code == 0
+    leave(f"sqlite:///{tmp_path}/home/holdfast.db", "s1")
+    assert holdfast("worker", "--once").code == 0
+    assert recalled(tmp_path / "home" / "memory") == ["s1-1"]
+
+
+def test_an_engine_that_fails_is_told_and_exits_with_1(url: str, tmp_path: Path) -> None:
+    (id,) = leave(url, "s1")
+    code, _, err = worker(url, "--once", "--engine", broken_engine(tmp_path))
+    assert code == 1
+    first, last = err.splitlines()
+    assert first.startswith(f"holdfast: delayed {id}: ")
+    assert "; again in " in first
+    assert last == "holdfast: 1 delayed"
+
+
+def parked(url: str, tmp_path: Path) -> str:
+    (id,) = leave(url, "s1")
+    for _ in range(8):
+        make_due(url, id)
+        assert worker(url, "--once", "--engine", broken_engine(tmp_path / str(time.monotonic_ns()))).code == 1
+    return id
+
+
+def test_what_was_given_up_is_listed_with_its_reason(url: str, tmp_path: Path) -> None:
+    assert worker(url, "--parked") == (0, "", "holdfast: nothing is parked\n")
+    id = parked(url, tmp_path)
+    code, out, err = worker(url, "--parked")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{id}  tried 8 times  NotADirectoryError: ")
+    (listed,) = worker(url, "--parked", "--json").objects
+    assert (listed["id"], listed["result"], listed["tries"]) == (id, "parked", 8)
+    assert listed["error"].startswith("NotADirectoryError: ")
+
+
+@pytest.mark.parametrize("which", ["one", "all"])
+def test_what_was_given_up_can_be_tried_again(url: str, tmp_path: Path, which: str) -> None:
+    id = parked(url, tmp_path)
+    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err == "holdfast: nothing was due\n"
+    revived = worker(url, "--revive", id if which == "one" else "all")
+    assert revived == (0, "", "holdfast: 1 parcel will be tried again\n")
+    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").code == 0
+    assert recalled(tmp_path / "memory") == ["s1-1"]
+
+
+def test_reviving_tells_programs_what_was_revived(url: str, tmp_path: Path) -> None:
+    id = parked(url, tmp_path)
+    assert worker(url, "--revive", "all", "--json").objects == [{"id": id, "result": "revived"}]
+    assert worker(url, "--revive", "all", "--json").objects == []
+
+
+def test_reviving_what_is_not_parked_is_refused(url: str) -> None:
+    assert worker(url, "--revive", "no\x1bthing") == (1, "", "holdfast: no parcel no\\x1bthing is parked\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["--engine", "parrot"], 2, "no memory engine is called 'parrot'; there are none, jsonl"),
+        (["--engine", "jsonl"], 2, "needs a folder"),
+        (["--once", "--parked"], 2, "give one of --once, --parked and --revive"),
+        (["--interval", "0"], 2, "--interval"),
+        (["--store", "carrier-pigeon:"], 2, "no store goes by 'carrier-pigeon:'"),
+        (["--store", "sqlite:////dev/null/x.db"], 2, "does not exist"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(url: str, arguments: list[str], code: int, reason: str) -> None:
+    outcome = worker(url, *arguments)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (code, "", 1)
+    assert reason in outcome.err
+
+
+# -- as a process
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start workers as processes, and end those that are left."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command_line("worker", *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env or environment(),
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+def until(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_worker_when_the_parcel_in_hand_has_arrived(
+    url: str, tmp_path: Path, start: Any, slow: dict[str, str], number: signal.Signals
+) -> None:
+    leave(url, "s1", "s2")
+    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory", "--json", env=slow)
+    until((tmp_path / "kept").exists, process)
+    process.send_signal(number)
+    assert "delivering from" in process.stderr.readline()
+    assert "stopping when the parcel in hand has arrived" in process.stderr.readline()
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (0, "holdfast: 1 delivered\n")
+    assert [json.loads(line)["result"] for line in out.splitlines()] == ["delivered"]
+    assert len(waiting(url)) == 1
+
+
+def test_a_second_signal_ends_a_worker_at_once_and_the_parcel_is_delivered_again(
+    url: str, tmp_path: Path, start: Any, slow: dict[str, str]
+) -> None:
+    (id,) = leave(url, "s1")
+    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory", env=slow)
+    until((tmp_path / "kept").exists, process)
+    process.terminate()
+    assert "delivering from" in process.stderr.readline()
+    assert "stopping" in process.stderr.readline()
+    process.terminate()
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+    assert waiting(url)[0].id == id
+    make_due(url, id)
+    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").code == 0
+    assert recalled(tmp_path / "memory") == ["s1-1"]
+
+
+@pytest.mark.req("F2")
+def test_a_worker_that_is_killed_in_the_middle_of_a_delivery_loses_and_doubles_nothing(
+    url: str, tmp_path: Path, start: Any, slow: dict[str, str]
+) -> None:
+    (id,) = leave(url, "s1")
+    process = start("--store", url, "--engine", f"slow:{tmp_path}/memory", env=slow)
+    until((tmp_path / "kept").exists, process)
+    process.kill()
+    process.wait(PATIENCE)
+    (parcel,) = waiting(url)
+    assert (parcel.id, parcel.tries) == (id, 1)
+    make_due(url, id)
+    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err.startswith("holdfast: delivered")
+    assert recalled(tmp_path / "memory") == ["s1-1"]
+
+
+def test_workers_that_share_a_store_deliver_everything_once(url: str, tmp_path: Path, start: Any) -> None:
+    names = [f"s{number}" for number in range(40)]
+    leave(url, *names)
+    processes = [
+        start("--store", url, "--engine", f"jsonl:{tmp_path}/memory", "--once", "--json") for _ in range(3)
+    ]
+    delivered = [
+        json.loads(line)["session"]
+        for process in processes
+        for line in process.communicate(timeout=PATIENCE)[0].splitlines()
+    ]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert sorted(delivered) == sorted(names)
+    assert recalled(tmp_path / "memory") == sorted(f"{name}-1" for name in names)
+    assert waiting(url) == []
+
+
+def test_a_worker_keeps_looking(url: str, tmp_path: Path, start: Any) -> None:
+    arguments = ["--store", url, "--engine", f"jsonl:{tmp_path}/memory", "--interval", "0.05"]
+    process = start(*arguments)
+    assert "delivering from" in process.stderr.readline()
+    leave(url, "s1")
+    assert "delivered ingest:default:s1:1:s1-1" in process.stderr.readline()
+    leave(url, "s2")
+    assert "delivered ingest:default:s2:1:s2-1" in process.stderr.readline()
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+
+
+def test_a_reader_that_goes_away_ends_the_worker_without_a_word(url: str) -> None:
+    leave(url, "s1")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(
+            command_line("worker", "--store", url, "--engine", "none", "--once", "--json"),
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=PATIENCE,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_the_worker_needs_no_package_beyond_the_core(url: str) -> None:
+    heavy = ["openai", "anthropic", "asyncpg", "redis", "numpy", "mcp", "rich", "tiktoken"]
+    code = f"""
+import sys
+from holdfast import cli
+cli.run(["worker", "--store", {url!r}, "--engine", "none", "--once"])
+print([name for name in {heavy} if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

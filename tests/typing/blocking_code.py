@@ -1,0 +1,27 @@
+"""Sessions without await as a user would write them: it must type-check strictly as it stands."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from holdfast import Budget, Message, blocking, errors
+from holdfast.session import Found
+from holdfast.stores.port import Lease, Receipt, SessionRow
+
+
+def kept(url: str) -> list[str]:
+    with blocking.SessionManager.open(url, tenant="acme") as sessions:
+        session: blocking.Session = sessions.create(user="u1", system="You help.", tags=["x"])
+        receipt: Receipt = session.append(Message.user("hello"), Message.user("again"), key="k")
+        with session.lease(seconds=5) as lease:
+            held: Lease = lease
+            assert held.fence
+        rows: list[SessionRow] = list(sessions.all(user="u1"))
+        assert receipt.version == rows[0].version
+        return [message.text for message in session.window(Budget(window=8_000)).messages]
+
+
+def found(sessions: blocking.SessionManager, words: str) -> list[Found]:
+    with suppress(errors.NotFound):
+        sessions.open("nobody", user="u1").reset(system="anew")
+    return list(sessions.search(words, limit=5))
