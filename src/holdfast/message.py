@@ -81,6 +81,11 @@ class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
             )
         force_setattr(self, "result", reader.plain(self.result, at="result"))
 
+    @classmethod
+    def of(cls, tool_call_id: str, output: Any, *, is_error: bool = False) -> ToolCallResult:
+        """Take what a tool gave, whatever it is: the tool has run, so what JSON cannot hold becomes text."""
+        return cls(tool_call_id=CallId(tool_call_id), result=reader.clean(output), is_error=is_error)
+
 
 class Message(Value, frozen=True, kw_only=True):
     """One immutable message. Use the constructors `user`, `assistant`, `tool` and `system`."""

@@ -610,3 +610,21 @@ def test_an_edit_is_a_path_of_keys_and_positions_and_a_json_value(at: Any, to: A
     with pytest.raises(InputError) as caught:
         Edit(at, to)
     assert caught.value.path == path
+
+
+@pytest.mark.req("A6")
+@pytest.mark.parametrize(
+    ("output", "kept"),
+    [
+        ("caf\udce9", "caf\ufffd"),
+        (float("nan"), "nan"),
+        (b"bytes", "bytes"),
+        ({"n": {1, 2}}, {"n": [1, 2]}),
+        ("a\0b", "a\0b"),
+        (None, None),
+        (False, False),
+    ],
+)
+def test_whatever_a_tool_gave_becomes_a_result(output: object, kept: object) -> None:
+    result = ToolCallResult.of("call_1", output, is_error=True)
+    assert (result.tool_call_id, result.result, result.is_error) == ("call_1", kept, True)

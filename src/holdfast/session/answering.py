@@ -21,18 +21,21 @@ __all__ = ["Exchange", "fresh", "unknown_calls"]
 
 
 class Exchange:
-    """The calls and results that are known when a message comes."""
+    """The calls and results that are known when a message comes: those of a path, and a few beside."""
 
     def __init__(self, loaded: Loaded) -> None:
-        self._calls = set(loaded.calls)
-        self._results = dict(loaded.results)
+        self._loaded = loaded
+        self._calls = set[CallId]()
+        self._results = dict[CallId, ToolCallResult]()
+        self._used_again = set[CallId]()
         self._providers, self._has_batch = _by_provider(loaded.batch), bool(loaded.batch)
 
     def learn(self, message: Message) -> None:
         """Take a message into account that is about to be written."""
         for call in message.tool_calls:
             self._calls.add(call.id)
-            self._results.pop(call.id, None)  # an id that is used again names the newer call
+            self._used_again.add(call.id)  # an id that is used again names the newer call
+            self._results.pop(call.id, None)
         if message.tool_calls:
             self._providers = _by_provider(message.tool_calls)
         for result in message.tool_results:
@@ -40,31 +43,34 @@ class Exchange:
 
     def take(self, result: ToolCallResult) -> None:
         """Take a result into account that is about to be written."""
-        self._results.setdefault(result.tool_call_id, result)
+        if self.answer(result.tool_call_id) is None:
+            self._results[result.tool_call_id] = result
 
     def recall(self, message: Message) -> None:
         """Take a message into account that is older than all that are known, the newest of them first."""
         for result in message.tool_results:
-            if result.tool_call_id not in self._calls:
-                self._results.setdefault(result.tool_call_id, result)
+            if not self.knows(result.tool_call_id):
+                self.take(result)
         self._calls.update(call.id for call in message.tool_calls)
         if message.tool_calls and not self._has_batch:
             self._providers, self._has_batch = _by_provider(message.tool_calls), True
 
     def resolved(self, result: ToolCallResult) -> ToolCallResult:
         """Give the result under the core's id of its call."""
-        if result.tool_call_id in self._calls:
+        if self.knows(result.tool_call_id):
             return result
         own = self._providers.get(result.tool_call_id)
         return msgspec.structs.replace(result, tool_call_id=own) if own is not None else result
 
     def knows(self, call: CallId) -> bool:
         """Tell whether somebody made that call."""
-        return call in self._calls
+        return call in self._calls or call in self._loaded.calls
 
     def answer(self, call: CallId) -> ToolCallResult | None:
         """Give the result that a call has already."""
-        return self._results.get(call)
+        if call in self._results or call in self._used_again:
+            return self._results.get(call)
+        return self._loaded.results.get(call)
 
 
 def unknown_calls(exchange: Exchange, messages: Iterable[Message]) -> set[CallId]:
