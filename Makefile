@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## see it work: count, validate, fit and convert a bundled conversation
+run: $(STAMP) ## see it work: a session that survives a kill, and the commands
 	@$(BIN)/holdfast demo
 
 test: $(STAMP) check ## everything: lint, types, and all tests
@@ -33,8 +33,9 @@ check: $(STAMP) ## lint, types, layers and public names
 bench: $(STAMP) ## measure, beside peers and raw limits in the same run
 	@$(BIN)/python -m bench
 
-faults: $(STAMP) ## the same properties over many times the examples
-	@HOLDFAST_THOROUGH=10 $(BIN)/pytest --hypothesis-show-statistics tests/properties/test_windows.py
+faults: $(STAMP) ## every fault at length, and the properties over many times the examples
+	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=0 tests/faults
+	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=0 tests/contract/test_stores_agree.py $(addprefix tests/properties/, test_windows.py test_sessions.py test_session_paths.py test_archives.py)
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -182,9 +182,13 @@ class SessionManager:
         return ended
 
     async def destroy(self, id: str, *, user: str | None = None) -> Removed:
-        """Delete a session with its log, its keys, its words and what waits for delivery."""
+        """Delete a session with its log, keys, words, parcels and snapshots; what the memory has of it stays."""
         await self._row(id, user)
-        return await self.store.remove(Address(self.tenant, id))
+        at = Address(self.tenant, id)
+        removed = await self.store.remove(at)
+        if self._snapshots is not None:
+            await asyncio.to_thread(self._snapshots.erase, snapshot_name(at))
+        return removed
 
     async def erase(self, *, session: str | None = None, user: str | None = None) -> Erasure:
         """Delete everything of one session, or of one user, and give a receipt."""

@@ -162,6 +162,19 @@ def test_erasing_removes_the_snapshots_too(places: Places) -> None:
     places.run(erase)
 
 
+def test_a_session_that_was_destroyed_does_not_come_back(places: Places) -> None:
+    async def destroy(sessions: SessionManager) -> None:
+        await talk(sessions)
+        await sessions.settled()
+        await sessions.destroy("s")
+
+    async def check(sessions: SessionManager) -> None:
+        with pytest.raises(NotFound):
+            await sessions.restore("s")
+
+    places.run(destroy, check)
+
+
 def test_a_disk_that_refuses_is_told_and_stops_nothing(places: Places) -> None:
     async def refuse(sessions: SessionManager) -> None:
         (places.path / ".openstarry").write_text("in the way")

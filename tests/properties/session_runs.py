@@ -1,0 +1,164 @@
+"""Sessions that live through random conversations, and what must hold at every moment of such a life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+
+from window_checks import as_bytes, check_window
+
+from holdfast import Message
+from holdfast.context.budget import Budget
+from holdfast.context.head import Head
+from holdfast.context.manager import StateManager
+from holdfast.context.policy import Policy
+from holdfast.context.window import Window
+from holdfast.decision import Cut, Decision
+from holdfast.entry import Entry, decode
+from holdfast.errors import ContextOverflow, InputError, SessionError
+from holdfast.message import ToolCallRequest, ToolCallResult
+from holdfast.session import Session, SessionManager
+from holdfast.session.loading import path_to
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.port import Row
+from holdfast.testing import FixedClock, conversations, prose
+
+ID = "s1"
+
+
+class Life:
+    """One session on one store, and as many new managers on that store as a test wants."""
+
+    def __init__(self, policy: Policy, *, url: str = "") -> None:
+        self.policy, self.manager, self.url = policy, StateManager(policy=policy), url
+        self._memory = MemoryStore()
+        self._opened = list[SessionManager]()
+
+    async def sessions(self) -> SessionManager:
+        settings = {"policy": self.policy, "clock": FixedClock()}
+        if not self.url:
+            return SessionManager(self._memory, **settings)  # type: ignore[arg-type]
+        self._opened.append(await SessionManager.open(self.url, **settings))  # type: ignore[arg-type]
+        return self._opened[-1]
+
+    async def opened(self) -> Session:
+        return await (await self.sessions()).open(ID)
+
+    async def close(self) -> None:
+        while self._opened:
+            await self._opened.pop().close()
+
+    async def pure(self, session: Session, budget: Budget) -> Window | None:
+        """Make the window of the whole list of messages, under all decisions that are recorded."""
+        entries = await path(session)
+        messages = [entry for entry in entries if isinstance(entry, Message)]
+        prompts = [entry.text for entry in entries if type(entry).__name__ == "Prompt"]
+        tally = self.manager.tally(messages, budget, stored=True)
+        decisions = [entry for entry in entries if isinstance(entry, Decision)]
+        head = Head(system=prompts[-1] if prompts else None)
+        try:
+            return self.manager.window(tally, budget, head=head, decisions=decisions)
+        except ContextOverflow:
+            return None
+
+
+async def window(session: Session, budget: Budget) -> Window | None:
+    """Make a window, or nothing where none can fit."""
+    try:
+        return await session.window(budget)
+    except ContextOverflow:
+        return None
+
+
+async def rows(session: Session) -> list[Row]:
+    """Give the entries on the path as the store has it now."""
+    store = session._scribe.store
+    row = await store.get(session.row.address)
+    spans = await path_to(store, row.address, row.head)
+    return [one for span in reversed(spans) for one in await store.read(row.address, span)]
+
+
+async def path(session: Session) -> list[Entry]:
+    return [decode(row.kind, row.body) for row in await rows(session)]
+
+
+async def check_handles_agree(life: Life, budget: Budget, *handles: Session) -> Window | None:
+    """Assert that all handles make the window of the whole list, byte for byte, and decide nothing new."""
+    first = await window(handles[0], budget)
+    pure = await life.pure(handles[0], budget)
+    others = [await window(handle, budget) for handle in handles[1:]]
+    if first is None:
+        assert pure is None
+        assert others == [None] * len(others)
+        return None
+    for again in (pure, *others):
+        assert again is not None
+        assert again.decisions == ()
+        assert as_bytes(again.messages) == as_bytes(first.messages)
+        assert again.tokens == first.tokens
+    check_window(first, life.manager, budget)
+    return first
+
+
+async def check_log(session: Session) -> None:
+    """Assert that numbers have no gap, and that no cut was recorded that nothing made necessary."""
+    written = await rows(session)
+    assert [row.seq for row in written] == list(range(1, len(written) + 1))
+    kinds = [row.kind for row in written if row.kind in ("message", "prompt", "cut")]
+    assert all(pair != ("cut", "cut") for pair in pairwise(kinds))
+
+
+def long_log(rng: Random, parts: int, *, repeats: bool = False) -> list[Message]:
+    """Give a log of several conversations, sound and broken, in which calls may repeat ids if asked to."""
+    log, used = list[Message](), set[str]()
+    for _ in range(parts):
+        kind = rng.choice([conversations.valid, conversations.broken])
+        for message in kind(rng.randrange(2**32)):
+            ids = {call.id for call in message.tool_calls}
+            if message.role != "system" and (repeats or used.isdisjoint(ids)):
+                log.append(message)
+                used |= ids
+    return log
+
+
+def disturbed(rng: Random, message: Message) -> Message | None:
+    """Lose a tool message, or let its tools print very much."""
+    if message.role != "tool" or rng.random() < 0.75:
+        return message
+    if rng.random() < 0.5:
+        return None
+    outputs = [
+        prose.huge_output(rng.randrange(20, 300)),
+        "x!?;" * rng.randrange(1_500),
+        {"error": "bad " * rng.randrange(2_000), "id": 5},
+        [{"type": "text", "text": "line\n" * rng.randrange(600)}, {"type": "text", "text": "short"}],
+    ]
+    results = [
+        ToolCallResult(tool_call_id=one.tool_call_id, result=rng.choice(outputs), is_error=one.is_error)
+        for one in message.tool_results
+    ]
+    return message.replace(tool_results=tuple(results))
+
+
+async def appended(session: Session, messages: Sequence[Message]) -> list[Message]:
+    """Append messages, all or none; give those that were written: known results are not."""
+    try:
+        receipt = await session.append(*messages)
+    except (InputError, SessionError):
+        return []
+    count = receipt.last - receipt.first + 1
+    return list(messages) if count == len(messages) else await session.messages(last=count)
+
+
+async def answered_late(session: Session, rng: Random, calls: Sequence[ToolCallRequest]) -> None:
+    """Answer some call of long ago."""
+    if calls:
+        result = ToolCallResult(
+            tool_call_id=rng.choice(calls).id, result=rng.choice(["late", 0, "word " * 400])
+        )
+        await appended(session, [Message.tool([result])])
+
+
+def cuts(window: Window | None) -> int:
+    return sum(isinstance(decision, Cut) for decision in window.decisions) if window else 0

@@ -1,0 +1,307 @@
+"""Any life of a session, on any number of handles: nothing is lost, and all see the same window."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from session_runs import (
+    ID,
+    Life,
+    answered_late,
+    appended,
+    check_handles_agree,
+    check_log,
+    cuts,
+    disturbed,
+    long_log,
+    window,
+)
+from window_checks import as_bytes, check_window
+
+from holdfast import Message
+from holdfast.context.budget import Budget
+from holdfast.context.policy import Policy
+from holdfast.context.window import Window
+from holdfast.message import ToolCallRequest
+from holdfast.session import loading
+from holdfast.session import windows as session_windows
+
+THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))  # `make faults` asks for many times the examples
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
+REPLY_START = 3
+
+seeds = st.integers(0, 2**32 - 1)
+sizes = st.sampled_from([400, 700, 1_000, 1_500, 3_000, 8_000])
+policies = st.builds(
+    Policy, low_water=st.sampled_from([0.4, 0.6, 0.9]), mask_gain=st.sampled_from([0.05, 0.1])
+)
+
+
+def run(scene: Callable[[Life], Awaitable[Any]], policy: Policy, *, on_disk: bool = False) -> Any:
+    """Run a scene on a store of its own."""
+
+    async def play(url: str) -> Any:
+        life = Life(policy, url=url)
+        try:
+            return await scene(life)
+        finally:
+            await life.close()
+
+    if not on_disk:
+        return asyncio.run(play(""))
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(play(f"sqlite:///{Path(folder) / 'agent.db'}"))
+
+
+# One handle that lives, and others that come later
+
+
+async def grow_and_reopen(life: Life, seed: int, size: int, *, parts: int, often: float) -> int:
+    """Append in random pieces with windows between, and compare with handles that were just opened."""
+    rng, budget, made = Random(seed), Budget(size), 0
+    session = await (await life.sessions()).create(id=ID, system=rng.choice([None, "You help."]))
+    log, calls = long_log(rng, parts), list[ToolCallRequest]()
+    while log:
+        size = rng.choice([1, 1, 2, 3, 5])
+        piece = [kept for message in log[:size] if (kept := disturbed(rng, message))]
+        del log[:size]
+        for messages in [piece] if piece and rng.random() < 0.5 else [[one] for one in piece]:
+            calls += [call for one in await appended(session, messages) for call in one.tool_calls]
+        if rng.random() < 0.1:
+            await answered_late(session, rng, calls)
+        if rng.random() < 0.03:
+            await session.set_system(f"You are number {rng.random()}.")
+        if rng.random() < 0.3:
+            made += cuts(await window(session, budget))
+        if rng.random() < often:
+            made += cuts(await check_handles_agree(life, budget, session, await life.opened()))
+    await check_log(session)
+    await check_handles_agree(life, budget, session, await life.opened())
+    return made
+
+
+@pytest.mark.req("A5", "B1", "C3", "C7", "C8", "C9", "G1", "G3")
+@settings(QUICK, max_examples=80 * THOROUGH)
+@given(seed=seeds, size=sizes, policy=policies)
+def test_a_handle_that_was_just_opened_makes_the_window_of_the_live_one_and_of_the_whole_list(
+    seed: int, size: int, policy: Policy
+) -> None:
+    run(lambda life: grow_and_reopen(life, seed, size, parts=5, often=0.3), policy)
+
+
+@pytest.mark.req("A5", "C8", "C9", "G1", "G3")
+@settings(QUICK, max_examples=12 * THOROUGH)
+@given(seed=seeds, size=sizes, policy=policies)
+def test_a_new_process_on_the_same_file_makes_the_same_windows(seed: int, size: int, policy: Policy) -> None:
+    run(lambda life: grow_and_reopen(life, seed, size, parts=3, often=0.1), policy, on_disk=True)
+
+
+def test_the_lives_really_have_many_cuts() -> None:
+    made = [
+        run(lambda life, seed=seed: grow_and_reopen(life, seed, 700, parts=10, often=0), Policy())
+        for seed in range(4)
+    ]
+    assert min(made) >= 5
+
+
+async def grow_with_repeats(life: Life, seed: int, size: int) -> None:
+    """Let calls use the ids of earlier calls: windows may name them differently, and all are sound."""
+    rng, budget = Random(seed), Budget(size)
+    session = await (await life.sessions()).create(id=ID)
+    said = list[Message]()
+    for message in long_log(rng, 4, repeats=True):
+        said += await appended(session, [message])
+        if rng.random() < 0.3:
+            for handle in (session, await life.opened()):
+                if made := await window(handle, budget):
+                    check_window(made, life.manager, budget)
+    assert [message.id for message in await session.messages()] == [message.id for message in said]
+
+
+@pytest.mark.req("A4", "A5")
+@settings(QUICK, max_examples=30 * THOROUGH)
+@given(seed=seeds, size=sizes)
+def test_calls_that_share_an_id_break_no_window(seed: int, size: int) -> None:
+    run(lambda life: grow_with_repeats(life, seed, size), Policy())
+
+
+async def grow_under_changing_budgets(life: Life, seed: int) -> None:
+    rng, budgets = Random(seed), [Budget(size) for size in (400, 700, 1_500, 3_000)]
+    session = await (await life.sessions()).create(id=ID, system="You help.")
+    for message in long_log(rng, 5):
+        await appended(session, [message])
+        if rng.random() < 0.2:
+            await check_handles_agree(life, rng.choice(budgets), session, await life.opened())
+    await check_handles_agree(life, budgets[0], session, await life.opened())
+
+
+@pytest.mark.req("C1", "C8", "C9")
+@settings(QUICK, max_examples=30 * THOROUGH)
+@given(seed=seeds, policy=policies)
+def test_handles_agree_also_where_every_request_has_another_budget(seed: int, policy: Policy) -> None:
+    run(lambda life: grow_under_changing_budgets(life, seed), policy)
+
+
+# Two handles that write by turns, and at the same time
+
+
+async def two_handles(life: Life, seed: int, size: int, *, at_once: bool) -> None:
+    rng, budget = Random(seed), Budget(size)
+    handles = [await (await life.sessions()).create(id=ID), await life.opened()]
+    queues = [long_log(rng, 3), long_log(rng, 3)]
+    taken: list[list[Message]] = [[], []]
+
+    async def step(which: int) -> None:
+        if rng.random() < 0.3:
+            await window(handles[which], budget)
+        elif queues[which]:
+            taken[which] += await appended(handles[which], [queues[which].pop(0)])
+
+    while any(queues):
+        if at_once:
+            await asyncio.gather(*[step(which) for which in (0, 1, 0, 1)])
+        else:
+            await step(rng.randrange(2))
+    stored = [message.id for message in await handles[0].messages()]
+    assert sorted(stored) == sorted(message.id for mine in taken for message in mine)
+    for mine in [] if at_once else taken:
+        own = {message.id for message in mine}
+        assert [id for id in stored if id in own] == [message.id for message in mine]
+    await check_handles_agree(life, budget, *handles, await life.opened())
+    await check_log(handles[0])
+
+
+@pytest.mark.req("A7", "G5", "C8")
+@settings(QUICK, max_examples=80 * THOROUGH)
+@given(seed=seeds, size=sizes, policy=policies)
+def test_two_handles_by_turns_lose_nothing_and_cut_once(seed: int, size: int, policy: Policy) -> None:
+    run(lambda life: two_handles(life, seed, size, at_once=False), policy)
+
+
+@pytest.mark.req("A7", "G5", "C8")
+@settings(QUICK, max_examples=12 * THOROUGH)
+@given(seed=seeds, size=sizes)
+def test_two_processes_at_once_lose_nothing_and_cut_once(seed: int, size: int) -> None:
+    run(lambda life: two_handles(life, seed, size, at_once=True), Policy(), on_disk=True)
+
+
+# The prompt cache
+
+
+def shared_tokens(life: Life, one: Window, other: Window) -> int:
+    """Count what two requests have in common at their beginning, byte for byte."""
+    shared = 0
+    for mine, its in zip(one.messages, other.messages, strict=False):
+        if as_bytes([mine]) != as_bytes([its]):
+            break
+        shared += 1
+    return life.manager.count(one.messages[:shared]).tokens - REPLY_START if shared else 0
+
+
+async def reused_over_a_life(life: Life, seed: int, size: int) -> None:
+    """Compare what windows report as reused with what they share, a new handle in the middle included.
+
+    A handle that was just opened has sent nothing and reports nothing, although the bytes are the same.
+    """
+    rng, budget = Random(seed), Budget(size)
+    session = await (await life.sessions()).create(id=ID, system="You help.")
+    log, previous, reported, real = long_log(rng, 5), None, 0, 0
+    reopen_at = len(log) // 2
+    for number, message in enumerate(log):
+        await appended(session, [message])
+        if number == reopen_at:
+            session, last = await life.opened(), previous
+            previous = await window(session, budget)
+            if previous and last:
+                assert previous.reused_prefix_tokens == 0
+                if cuts(previous) == 0 and last.view.cut == previous.view.cut:
+                    assert shared_tokens(life, previous, last) >= shared_tokens(life, last, previous) > 0
+            continue
+        made = await window(session, budget)
+        if made is None:
+            continue
+        if previous:
+            reported += made.reused_prefix_tokens
+            whole = made.messages == previous.messages
+            real += made.tokens if whole else shared_tokens(life, made, previous)
+        previous = made
+    assert reported == real
+
+
+@pytest.mark.req("C8")
+@settings(QUICK, max_examples=50 * THOROUGH)
+@given(seed=seeds, size=sizes)
+def test_what_is_reported_as_reused_is_what_two_requests_share(seed: int, size: int) -> None:
+    run(lambda life: reused_over_a_life(life, seed, size), Policy())
+
+
+# Planted bugs: the checks above are worth something only if they catch these.
+
+
+def caught(check: Callable[[int], None]) -> bool:
+    """Tell whether a check fails for one of a few seeds."""
+    for seed in range(25):
+        try:
+            check(seed)
+        except Exception:
+            return True
+    return False
+
+
+def agree(seed: int) -> None:
+    run(lambda life: grow_and_reopen(life, seed, 700, parts=4, often=0.3), Policy())
+
+
+def by_turns(seed: int) -> None:
+    run(lambda life: two_handles(life, seed, 700, at_once=False), Policy())
+
+
+def at_once(seed: int) -> None:
+    run(lambda life: two_handles(life, seed, 400, at_once=True), Policy(), on_disk=True)
+
+
+def test_without_a_planted_bug_nothing_is_caught() -> None:
+    assert not caught(lambda seed: (agree, by_turns, at_once)[seed % 3](seed))
+
+
+def test_a_loader_that_forgets_the_pinned_question_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = loading._before
+
+    async def forgetful(*asked: Any) -> Any:
+        return (await found(*asked))[-1:]
+
+    monkeypatch.setattr(loading, "_before", forgetful)
+    assert caught(agree)
+
+
+def test_a_loader_that_begins_one_entry_late_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    clip = loading.between
+
+    def late(path: Any, first: int, last: int) -> Any:
+        return clip(path, first + 1 if first > 1 else first, last)
+
+    monkeypatch.setattr(loading, "between", late)
+    assert caught(agree)
+
+
+def test_a_cut_that_is_written_without_a_look_at_the_head_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def blind(self: Any, _loaded: Any, decisions: Any) -> None:
+        records = await self._scribe.records(decisions)
+        self.grow(await self._scribe.commit(records=records), decisions, records)
+
+    monkeypatch.setattr(session_windows.Windows, "_record", blind)
+    assert caught(at_once)
+
+
+def test_stored_counts_that_are_trusted_blindly_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.session.loaded._is_sure", lambda *_: True)
+    assert caught(agree)
