@@ -182,7 +182,7 @@ class SessionManager:
         return ended
 
     async def destroy(self, id: str, *, user: str | None = None) -> Removed:
-        """Delete a session with its log, keys, words, parcels and snapshots; what the memory has of it stays."""
+        """Delete a session with its log, keys, words, parcels and snapshots; its memories stay."""
         await self._row(id, user)
         at = Address(self.tenant, id)
         removed = await self.store.remove(at)

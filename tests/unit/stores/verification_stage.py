@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from holdfast.message import Message
 from holdfast.stores.port import (
     Address,
     Change,
+    Filter,
     Finding,
     Fork,
     Key,
@@ -32,14 +34,12 @@ T = TypeVar("T")
 
 NOW = 1_750_000_000_000
 END = 2**31
-LONG, SHORT = Address("acme", "long"), Address("other", "short")
+LONG, SHORT, MANY = Address("acme", "long"), Address("other", "short"), Address("acme", "many")
 
 
 def said(id: str, text: str, tokens: int = 3) -> Record:
     message = Message.user(text, id=id, timestamp=UNKNOWN_TIME)
-    return Record(
-        id=id, kind="message", body=encode(message), tokens=tokens, words=tuple(words_of(message))
-    )
+    return Record(id=id, kind="message", body=encode(message), tokens=tokens, words=tuple(words_of(message)))
 
 
 def noted(id: str) -> Record:
@@ -66,6 +66,15 @@ async def furnish(store: SqliteStore) -> None:
     waiting = Parcel(id="p", tenant=SHORT.tenant, session=SHORT.session, kind="ingest", body=b"{}", due=NOW)
     await store.create(session(SHORT), [said("s1", "short one")])
     await store.commit(Change(at=SHORT, now=NOW, records=(said("s2", "short two"),), parcels=(waiting,)))
+
+
+async def furnish_more(store: SqliteStore) -> None:
+    """A session of many pages behind the small ones: the table of entries has pages above its leaves."""
+    await furnish(store)
+    await store.create(session(MANY))
+    for number in range(40):
+        texts = [said(f"m{number}-{one}", f"{number} {one} " + "lorem ipsum " * 20) for one in range(5)]
+        await store.commit(Change(at=MANY, now=NOW, records=(*texts, noted(f"n{number}"))))
 
 
 def run(path: Path, scene: Callable[[SqliteStore], Coroutine[Any, Any, T]]) -> T:
@@ -112,8 +121,9 @@ def tables(path: Path) -> dict[str, list[Any]]:
         return sorted(db.execute(f"SELECT {', '.join(columns)} FROM {table}"))
 
     try:
-        names = ("session", "branch", "entry", "damaged", "tag", "key", "outbox", "word_docsize")
-        return {name: shown(name) for name in names}
+        names = ("session", "branch", "entry", "damaged", "tag", "key", "outbox")
+        words = sorted(db.execute("SELECT id FROM word_docsize"))
+        return {name: shown(name) for name in names} | {"words": words}
     finally:
         db.close()
 
@@ -126,6 +136,30 @@ def rows(path: Path, at: Address = LONG) -> dict[int, list[Row]]:
         return {one.id: await store.read(at, Span(one.id, 1, END)) for one in branches}
 
     return run(path, read)
+
+
+async def everything(store: SqliteStore) -> dict[tuple[Address, int, int], Row]:
+    """Give all entries that the store gives, by place."""
+    found = dict[tuple[Address, int, int], Row]()
+    for tenant in ("acme", "other"):
+        for one in await store.page(tenant, Filter()):
+            for branch in await store.branches(one.address):
+                for row in await store.read(one.address, Span(branch.id, 1, END)):
+                    found[one.address, branch.id, row.seq] = row
+    return found
+
+
+def left_open(path: Path, scene: Callable[[SqliteStore], Coroutine[Any, Any, None]]) -> None:
+    """Make a store that was never closed: its newest entries stand in the log of writes only."""
+    origin = path.with_name("origin.db")
+
+    async def copy(store: SqliteStore) -> None:
+        await scene(store)
+        for end in ("", "-wal"):
+            shutil.copy(f"{origin}{end}", f"{path}{end}")
+
+    run(origin, copy)
+    origin.unlink()
 
 
 def rewrite(path: Path, id: str, **columns: Any) -> None:

@@ -8,7 +8,6 @@ not ours, and what a newer version wrote, is left untouched.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from collections.abc import Callable
 import apsw
 
 from ...errors import NewerFormat, StoreDamaged, StoreUnavailable
+from .broken_log import lost_commits, note_lost_commits, read_log
 from .queries import migrations
 
 __all__ = ["APPLICATION", "LEAST_SQLITE", "PATIENCE", "connect", "migrate"]
@@ -66,16 +66,19 @@ def migrate(path: str) -> None:
 
 def _migrate(path: str) -> None:
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    left_open = os.path.exists(f"{path}-wal")
+    log = read_log(path)
     db = apsw.Connection(path, flags=flags)
     try:
-        if left_open:  # whose file it is, is not known yet: closing must not move the log of writes into it
+        if log:  # whose file it is, is not known yet: closing must not move the log of writes into it
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.set_busy_handler(_patient())
-        if _version(db, path) == len(migrations()) and db.pragma("journal_mode") == "wal":
-            return
-        _prepare_writer(db)
-        with_lock(db, lambda: _step_up(db, path))
+        version = _version(db, path)
+        lost = lost_commits(db, path, log)
+        if version < len(migrations()) or db.pragma("journal_mode") != "wal":
+            _prepare_writer(db)
+            with_lock(db, lambda: _step_up(db, path))
+        if log and lost:
+            note_lost_commits(db, log, lost)
     finally:
         db.close()
 

@@ -17,6 +17,7 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
+from ...errors import StoreDamaged
 from .connection import connect, migrate, with_lock
 from .faults import UNREADABLE
 from .queries import query
@@ -28,12 +29,15 @@ MOST_FAILURES = 100_000
 """Ranges of one table that may fail before the rest of it is given up: seconds, not hours."""
 
 _FAILURES = (*UNREADABLE, apsw.IOError)
+_NO_TABLE = apsw.SQLError  # what its own definition is damaged of
 _UNKNOWN_END = 2**40
 _BEFORE_ALL, _BEHIND_ALL = "", b""  # SQLite sorts every blob behind every text
 _USUAL_COUNTER = "o200k_base"
 
-_TABLES = ("session", "entry", "damaged", "branch", "tag", "key")
-"""The tables that are read by ranges of a number: their own, or that of their session."""
+_TABLES = {"damaged": 1, "session": 1, "entry": 1, "branch": 0, "tag": 0, "key": 0}
+"""The tables that are read by ranges of a number, and how far the next row's number is from one's own:
+those that have the number of their session may have it again.
+"""
 
 
 class Salvaged(Struct, frozen=True):
@@ -52,15 +56,18 @@ def salvage_path(path: str) -> str:
 def salvage(path: str) -> Salvaged:
     """Copy what can be read into a new file; `publish` gives it its name."""
     part = f"{salvage_path(path)}.part"
-    for name in (part, f"{part}-wal", f"{part}-shm"):
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-    migrate(part)
-    os.chmod(part, os.stat(path).st_mode & 0o777)
-    with closing(connect(path, write=False)) as source, closing(connect(part, write=True)) as target:
-        source.execute("BEGIN")
-        with_lock(target, lambda: _copy(source, target))
-        ((sessions, entries),) = target.execute(query("salvaged"))
+    _remove(part)
+    try:
+        migrate(part)
+        os.chmod(part, os.stat(path).st_mode & 0o777)
+        with closing(connect(path, write=False)) as source, closing(connect(part, write=True)) as target:
+            source.pragma("writable_schema", "ON")  # opens what was cut off, and leaves a broken table out
+            source.execute("BEGIN")
+            with_lock(target, lambda: _copy(source, target))
+            ((sessions, entries),) = target.execute(query("salvaged"))
+    except BaseException:
+        _remove(part)
+        raise
     return Salvaged(part, sessions, entries)
 
 
@@ -76,12 +83,25 @@ def publish(path: str, part: str) -> None:
         os.close(folder)
 
 
+def _remove(part: str) -> None:
+    for name in (part, f"{part}-wal", f"{part}-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
 def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
+    if not {name for _, name, *_ in source.execute(query("schema"))} & set(_TABLES):
+        raise StoreDamaged(f"{source.filename} has no table of Holdfast's; there is nothing to salvage")
     for table in _TABLES:
-        for columns in _readable(source, table):
-            _add(target, table if table != "entry" or _is_sound(*columns) else "unsound_entry", columns)
-    for columns in _parcels(source):
-        _add(target, "parcel", columns)
+        with suppress(_NO_TABLE):
+            for columns in _readable(source, table):
+                if table == "entry" and not _is_sound(*columns):
+                    _add(target, "unsound_entry", columns[1:7])
+                else:
+                    _add(target, table, columns)
+    with suppress(_NO_TABLE):
+        for columns in _parcels(source):
+            _add(target, "parcel", columns)
     _remake_sessions(source, target)
 
 
@@ -91,13 +111,13 @@ def _add(target: apsw.Connection, table: str, columns: tuple[Any, ...]) -> None:
 
 
 def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
-    """Give the rows that can be read, some of them twice where a session has several."""
+    """Give the rows that can be read; where a session has several, some of them twice."""
     waiting, failures = [_ends(source, table)], 0
     while waiting and failures < MOST_FAILURES:
         low, high = waiting.pop()
         try:
             for columns in source.execute(query(f"salvage_{table}"), (low, high)):
-                low = columns[0]
+                low = columns[0] + _TABLES[table]
                 yield columns
         except _FAILURES:
             failures += 1
@@ -138,7 +158,7 @@ def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
     """Make the sessions anew that only an index knows; a check of the new file finds their heads."""
     known = list[tuple[Any, ...]]()
     for name in ("indexed_sessions", "indexed_sessions_from_the_end"):
-        with suppress(*_FAILURES):
+        with suppress(*_FAILURES, _NO_TABLE):
             known.extend(source.execute(query(name)))
     ((counter,),) = target.execute(query("usual_counter"))
     for columns in known:

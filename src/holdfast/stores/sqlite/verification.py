@@ -28,7 +28,7 @@ from .readers import Readers
 from .salvage import Salvaged, publish, salvage, salvage_path
 from .writer import Writer
 
-__all__ = ["findings"]
+__all__ = ["findings", "rescue"]
 
 _END = 2**62
 
@@ -43,7 +43,7 @@ async def findings(path: str, writer: Writer, *, repair: bool) -> AsyncIterator[
         if structure.sound:
             found = Walk(readers, writer, repair=repair).findings(index_is_broken=structure.index_is_broken)
         else:
-            found = _salvaged(path) if repair else _unreadable(readers)
+            found = rescue(path) if repair else _unreadable(readers)
         async for finding in found:
             yield finding
     finally:
@@ -80,8 +80,8 @@ def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
     return found
 
 
-async def _salvaged(path: str) -> AsyncIterator[Finding]:
-    """Copy what can be read, check and mend the copy, and give it its name."""
+async def rescue(path: str) -> AsyncIterator[Finding]:
+    """Copy what can be read into another file, also of one that cannot be opened; check and mend the copy."""
     fault, target = "what is damaged cannot be mended in place", salvage_path(path)
     if os.path.exists(target):
         done = f"nothing: {target} is there already; look at it, or move it away"

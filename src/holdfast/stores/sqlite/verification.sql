@@ -55,6 +55,12 @@ UPDATE session SET branch = :branch, seq = :seq, total = :total WHERE key = :key
 -- name: branch_rows
 SELECT id, parent, fork_seq, former FROM branch WHERE session = :key;
 
+-- name: branch_names
+SELECT id, CAST(name AS BLOB), CAST(operation AS BLOB) FROM branch WHERE session = :key;
+
+-- name: set_branch_names
+UPDATE branch SET name = :name, operation = :operation WHERE session = :key AND id = :id;
+
 -- name: next_branch
 SELECT min(branch) FROM entry WHERE session = :key AND branch > :after;
 
@@ -110,8 +116,7 @@ WHERE session = :key
   AND (first > last + 1 OR first < 1
        OR last > coalesce((SELECT max(seq) FROM entry WHERE entry.session = key.session AND entry.branch = key.branch),
                           (SELECT fork_seq FROM branch WHERE branch.session = key.session AND branch.id = key.branch),
-                          -1))
-LIMIT :limit;
+                          -1));
 
 -- name: set_key_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
@@ -123,16 +128,16 @@ WHERE session = :key AND name = CAST(:name AS TEXT);
 DELETE FROM key WHERE session = :key AND name = CAST(:name AS TEXT);
 
 -- name: orphans_entry
-SELECT session, count(*) FROM entry WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+SELECT session, count(*) FROM entry WHERE session NOT IN (SELECT key FROM session) GROUP BY session;
 
 -- name: orphans_branch
-SELECT session, count(*) FROM branch WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+SELECT session, count(*) FROM branch WHERE session NOT IN (SELECT key FROM session) GROUP BY session;
 
 -- name: orphans_key
-SELECT session, count(*) FROM key WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+SELECT session, count(*) FROM key WHERE session NOT IN (SELECT key FROM session) GROUP BY session;
 
 -- name: orphans_tag
-SELECT session, count(*) FROM tag WHERE session NOT IN (SELECT key FROM session) GROUP BY session LIMIT :limit;
+SELECT session, count(*) FROM tag WHERE session NOT IN (SELECT key FROM session) GROUP BY session;
 
 -- name: set_entry_orphans_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
@@ -164,11 +169,10 @@ DELETE FROM key WHERE session = :key;
 -- name: drop_tag_orphans
 DELETE FROM tag WHERE session = :key;
 
--- name: stray_parcels
-SELECT CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(session AS BLOB)
-FROM outbox
-WHERE NOT EXISTS (SELECT 1 FROM session WHERE session.tenant = outbox.tenant AND session.id = outbox.session)
-LIMIT :limit;
+-- name: parcel_texts
+SELECT CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(session AS BLOB), CAST(kind AS BLOB), CAST(error AS BLOB),
+       NOT EXISTS (SELECT 1 FROM session WHERE session.tenant = outbox.tenant AND session.id = outbox.session)
+FROM outbox;
 
 -- name: set_parcel_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
@@ -176,6 +180,17 @@ SELECT 0, 0, 0, id, 'parcel', body, :fault FROM outbox WHERE id = CAST(:id AS TE
 
 -- name: drop_stray_parcel
 DELETE FROM outbox WHERE id = CAST(:id AS TEXT);
+
+-- name: note_lost_commits
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT 0, 0, 0, :id, 'log', x'', :fault
+WHERE NOT EXISTS (SELECT 1 FROM damaged WHERE session = 0 AND kind IN ('log', 'told') AND id = :id);
+
+-- name: lost_commits
+SELECT key, fault FROM damaged WHERE session = 0 AND kind = 'log';
+
+-- name: told_of_lost_commits
+UPDATE damaged SET kind = 'told' WHERE key = :key;
 
 -- name: last_key
 SELECT max(key) FROM entry;
@@ -207,8 +222,8 @@ SELECT min(key) FROM session NOT INDEXED;
 SELECT max(key) FROM session NOT INDEXED;
 
 -- name: salvage_session
-SELECT key, CAST(tenant AS BLOB), CAST(id AS BLOB), CAST(user AS BLOB), CAST(title AS BLOB), tags, CAST(counter
-       AS BLOB), meta, created, active, idle, epoch, branch, seq, total, version, fence, lease_until,
+SELECT key, CAST(tenant AS BLOB), CAST(id AS BLOB), CAST(user AS BLOB), CAST(title AS BLOB), tags,
+       CAST(counter AS BLOB), meta, created, active, idle, epoch, branch, seq, total, version, fence, lease_until,
        CAST(holder AS BLOB), ended, CAST(reason AS BLOB), expires
 FROM session NOT INDEXED
 WHERE key BETWEEN ? AND ?
@@ -217,7 +232,7 @@ ORDER BY key;
 -- name: restore_session
 INSERT OR IGNORE INTO session
 VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?,
-       ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?);
+        ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?);
 
 -- name: first_of_entry
 SELECT min(key) FROM entry NOT INDEXED;
@@ -301,10 +316,9 @@ VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?);
 
 -- name: restore_unsound_entry
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
-SELECT coalesce(CAST(?2 AS INTEGER), 0), coalesce(CAST(?3 AS INTEGER), 0), coalesce(CAST(?4 AS INTEGER), 0),
-       coalesce(CAST(?5 AS TEXT), ''), coalesce(CAST(?6 AS TEXT), ''), coalesce(CAST(?7 AS BLOB), x''),
-       'its bytes do not match their checksum'
-WHERE ?1 OR ?8 OR ?9 OR ?10 OR TRUE;
+VALUES (coalesce(CAST(? AS INTEGER), 0), coalesce(CAST(? AS INTEGER), 0), coalesce(CAST(? AS INTEGER), 0),
+        coalesce(CAST(? AS TEXT), ''), coalesce(CAST(? AS TEXT), ''), coalesce(CAST(? AS BLOB), x''),
+        'its bytes do not match their checksum');
 
 -- name: next_parcel
 SELECT id, tenant, session, kind, body, due, tries, error, parked

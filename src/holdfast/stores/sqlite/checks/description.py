@@ -1,4 +1,4 @@
-"""The row of a session: texts that are texts, JSON that is JSON, and tags and expiry as they follow.
+"""What a session says of itself: texts that are texts, JSON that is JSON, tags and expiry as they follow.
 
 What cannot be read is set aside and emptied: a title is less than the conversation under it.
 """
@@ -17,6 +17,7 @@ from .inspection import Inspection
 __all__ = ["address_of", "inspect_description"]
 
 _TEXTS = ("title", "counter", "holder", "reason")
+_REPLACED = "what cannot be read of it is replaced"
 
 
 def address_of(db: apsw.Connection, session: int) -> Address | None:
@@ -34,17 +35,25 @@ def inspect_description(case: Inspection, session: int) -> None:
         _inspect_meta(case, session, row["meta"])
         _inspect_tags(case, session, row["tags"])
         _inspect_expiry(case, session, row)
+    _inspect_names(case, session)
 
 
 def _inspect_texts(case: Inspection, session: int, row: dict[str, Any]) -> None:
     for name in _TEXTS:
-        try:
-            row[name].decode()
-        except UnicodeDecodeError:
-            text = row[name].decode(errors="replace")
-            if case.found(f"its {name} is no text", done="what cannot be read of it is replaced"):
-                _set_aside(case, session, name, row[name])
-                case.db.execute(query(f"set_{name}"), {"key": session, name: text})
+        text = row[name].decode(errors="replace")
+        if text.encode() != row[name] and case.found(f"its {name} is no text", done=_REPLACED):
+            _set_aside(case, session, name, row[name])
+            case.db.execute(query(f"set_{name}"), {"key": session, name: text})
+
+
+def _inspect_names(case: Inspection, session: int) -> None:
+    for id, *raw in list(case.db.execute(query("branch_names"), {"key": session})):
+        name, operation = (text.decode(errors="replace") for text in raw)
+        sound = [name.encode(), operation.encode()] == raw
+        if not sound and case.found(f"the name of branch {id} is no text", done=_REPLACED, branch=id):
+            _set_aside(case, session, "branch", b"\0".join(raw))
+            columns = {"key": session, "id": id, "name": name, "operation": operation}
+            case.db.execute(query("set_branch_names"), columns)
 
 
 def _inspect_meta(case: Inspection, session: int, meta: bytes) -> None:

@@ -9,17 +9,14 @@ from ...port import Address
 from ..queries import query
 from .inspection import Inspection
 
-__all__ = ["inspect_keys", "inspect_orphans", "inspect_parcels"]
-
-MOST = 1_000
-"""Rows that are set aside in one transaction; what is left is found by the next."""
+__all__ = ["inspect_keys", "inspect_logs", "inspect_orphans", "inspect_parcels"]
 
 _TABLES = ("entry", "branch", "key", "tag")
 
 
 def inspect_keys(case: Inspection, session: int) -> None:
     """Check that the receipts under a session's keys name places that are there."""
-    strays = list(case.db.execute(query("stray_keys"), {"key": session, "limit": MOST}))
+    strays = list(case.db.execute(query("stray_keys"), {"key": session}))
     for name, branch, last in strays:
         text = name.decode(errors="replace")
         fault = f"the key {text!r:.80} was answered with entry {last} of branch {branch}, which is not there"
@@ -32,7 +29,7 @@ def inspect_keys(case: Inspection, session: int) -> None:
 def inspect_orphans(case: Inspection) -> None:
     """Check that everything that hangs on a session hangs on one that is there."""
     for table in _TABLES:
-        for session, count in list(case.db.execute(query(f"orphans_{table}"), {"limit": MOST})):
+        for session, count in list(case.db.execute(query(f"orphans_{table}"))):
             fault = f"in `{table}` hang {count:,} on session number {session}, which is not there"
             if case.found(fault, done="set aside"):
                 which = {"key": session, "fault": fault}
@@ -43,10 +40,23 @@ def inspect_orphans(case: Inspection) -> None:
 
 
 def inspect_parcels(case: Inspection) -> None:
-    """Check that parcels come from sessions that are there."""
-    for id, tenant, session in list(case.db.execute(query("stray_parcels"), {"limit": MOST})):
-        case.at = Address(tenant.decode(errors="replace"), session.decode(errors="replace"))
-        fault = "a parcel waits for a session that is not there"
-        if case.found(fault, done="it is set aside", id=id.decode(errors="replace")):
+    """Check that parcels come from sessions that are there, and can be read."""
+    for id, tenant, session, kind, error, stray in list(case.db.execute(query("parcel_texts"))):
+        texts = [text.decode(errors="replace") for text in (id, tenant, session, kind, error)]
+        if stray:
+            fault = "a parcel waits for a session that is not there"
+        elif [text.encode() for text in texts] != [id, tenant, session, kind, error]:
+            fault = "a parcel has a text that is none"
+        else:
+            continue
+        case.at = Address(texts[1], texts[2])
+        if case.found(fault, done="it is set aside", id=texts[0]):
             case.db.execute(query("set_parcel_aside"), {"id": id, "fault": fault})
             case.db.execute(query("drop_stray_parcel"), {"id": id})
+
+
+def inspect_logs(case: Inspection) -> None:
+    """Tell of logs of writes that were damaged when the store was opened."""
+    for key, fault in list(case.db.execute(query("lost_commits"))):
+        if case.found(fault, done="nothing can be; it is not told again"):
+            case.db.execute(query("told_of_lost_commits"), {"key": key})

@@ -16,8 +16,10 @@ from ..queries import migrations, query
 
 __all__ = ["Structure", "inspect_structure"]
 
-MOST = 100
+MOST = 20
 """Faults that are named: more of them say no more."""
+
+_NOT_FAULTS = ("ok", "*** in database main ***")
 
 _OF_THE_INDEX = ("malformed inverted index", "unable to validate the inverted index")
 
@@ -42,11 +44,13 @@ def inspect_structure(db: apsw.Connection) -> Structure:
 
 
 def _told_by_sqlite(db: apsw.Connection) -> list[str]:
+    lines = list[str]()
     try:
-        lines = [str(line) for (line,) in db.execute(f"PRAGMA integrity_check({MOST})")]
+        for (line,) in db.execute(f"PRAGMA integrity_check({MOST})"):
+            lines += [piece for piece in str(line).splitlines() if piece not in _NOT_FAULTS]
     except (*UNREADABLE, apsw.IOError, apsw.SQLError) as error:
-        return [str(error)]
-    return [line.replace("*** in database main ***\n", "") for line in lines if line != "ok"]
+        lines = lines or [str(error)]
+    return lines[:MOST]
 
 
 def _wrong_schema(db: apsw.Connection) -> list[str]:

@@ -21,7 +21,7 @@ from . import index
 from .description import address_of, inspect_description
 from .entries import PAGE, inspect_entries
 from .inspection import Inspection
-from .leftovers import inspect_keys, inspect_orphans, inspect_parcels
+from .leftovers import inspect_keys, inspect_logs, inspect_orphans, inspect_parcels
 from .lineage import inspect_head, inspect_lineage
 
 __all__ = ["Walk", "session_keys"]
@@ -48,7 +48,7 @@ class Walk:
             for session in odd:
                 async for finding in self._session(session):
                     yield finding
-        for check in (inspect_orphans, inspect_parcels):
+        for check in (inspect_logs, inspect_orphans, inspect_parcels):
             await self._inspect(check)
             for finding in self._told():
                 yield finding

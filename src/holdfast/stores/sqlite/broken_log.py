@@ -1,0 +1,121 @@
+"""The log of writes, as a process left it: whether SQLite took all of it.
+
+After a crash SQLite takes the log up to the first frame whose checksum fails, and tells nobody. That is
+right for what a power cut tore, which was never acknowledged: it is the last commit and no other, since
+each is on the disk before the next begins. Where two or more commits stand behind a frame that fails,
+the log was damaged, and acknowledged commits are lost. That is noted, and a check of the store tells.
+
+    header: magic, version, page size, number, salts (2), checksum (2)
+    frame:  page, size of the file after a commit or 0, salts (2), checksum (2); then the page itself
+
+Only the log is read here by other means than SQLite: closing the file itself would undo SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct as Layout
+
+import apsw
+from msgspec import Struct
+
+from .queries import query
+
+__all__ = ["Log", "lost_commits", "note_lost_commits", "read_log"]
+
+CERTAIN = 2
+"""Commits behind a broken frame that no power cut explains."""
+
+_HEADER, _FRAME = Layout(">8I"), Layout(">6I")
+_SUMMED = 8  # bytes of a frame's own header that its checksum covers
+_MAGIC = 0x377F0682  # or one more, where words are summed as big-endian ones
+_PAGES = {1 << bits for bits in range(9, 17)}
+_USUAL_PAGE = 4096
+_WORD = 0xFFFFFFFF
+
+
+class Log(Struct, frozen=True):
+    """A log of writes: its header, and of every frame the header."""
+
+    head: bytes
+    frames: tuple[tuple[int, ...], ...]
+
+    @property
+    def page(self) -> int:
+        """How long a page is."""
+        told: int = _HEADER.unpack(self.head)[2]
+        return told if told in _PAGES else _USUAL_PAGE
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the header is as it was written: its last words sum up the others."""
+        numbers = _HEADER.unpack(self.head)
+        return numbers[0] in (_MAGIC, _MAGIC + 1) and self.summed(self.head[:24], (0, 0)) == numbers[6:]
+
+    @property
+    def salts(self) -> tuple[int, ...]:
+        """What tells this log from the one before, whose frames may stand behind its own."""
+        return _HEADER.unpack(self.head)[4:6] if self.is_whole else self.frames[0][2:4]
+
+    @property
+    def commits(self) -> list[int]:
+        """The numbers of the frames that end a commit, from 1 on."""
+        salts = self.salts
+        return [number for number, frame in enumerate(self.frames, 1) if frame[1] and frame[2:4] == salts]
+
+    def summed(self, data: bytes, before: tuple[int, int]) -> tuple[int, int]:
+        """Sum bytes up as SQLite does."""
+        order = ">" if _HEADER.unpack(self.head)[0] & 1 else "<"
+        words = Layout(f"{order}{len(data) // 4}I").unpack(data)
+        first, second = before
+        for one, other in zip(words[0::2], words[1::2], strict=True):
+            first = (first + one + second) & _WORD
+            second = (second + other + first) & _WORD
+        return first, second
+
+
+def read_log(path: str) -> Log | None:
+    """Read the headers of the log beside a file, if there is one with anything in it."""
+    with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
+        log = Log(file.read(_HEADER.size), ())
+        if len(log.head) < _HEADER.size:
+            return None
+        size = _FRAME.size + log.page
+        places = range(_HEADER.size, os.fstat(file.fileno()).st_size - size + 1, size)
+        frames = [os.pread(file.fileno(), _FRAME.size, place) for place in places]
+        return Log(log.head, tuple(_FRAME.unpack(frame) for frame in frames if len(frame) == _FRAME.size))
+    return None
+
+
+def lost_commits(db: apsw.Connection, path: str, log: Log | None) -> int:
+    """Count the commits of a log, read before, that SQLite did not take and no power cut explains."""
+    if log is None or not log.frames:
+        return 0
+    ((_, taken, _),) = db.execute("PRAGMA wal_checkpoint(NOOP)")
+    lost = [number for number in log.commits if number > taken]
+    broken = len(lost) >= CERTAIN and (not log.is_whole or _is_broken(path, log, taken, lost[0]))
+    return len(lost) if broken else 0
+
+
+def note_lost_commits(db: apsw.Connection, log: Log, lost: int) -> None:
+    """Note once that a log was damaged."""
+    fault = f"the log of writes was damaged, and the last {lost} commits in it are lost"
+    with suppress(apsw.ReadOnlyError):
+        db.execute(query("note_lost_commits"), {"id": log.head.hex(), "fault": fault})
+
+
+def _is_broken(path: str, log: Log, taken: int, last: int) -> bool:
+    """Tell a frame that fails from a log that is just being written, or begun anew."""
+    sums = log.frames[taken - 1][4:6] if taken else _HEADER.unpack(log.head)[6:]
+    size = _FRAME.size + log.page
+    with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
+        for number in range(taken + 1, last + 1):
+            frame = os.pread(file.fileno(), size, _HEADER.size + (number - 1) * size)
+            if len(frame) < size or _FRAME.unpack(frame[: _FRAME.size]) != log.frames[number - 1]:
+                return False  # somebody writes
+            sums = log.summed(frame[:_SUMMED] + frame[_FRAME.size :], (sums[0], sums[1]))
+            if log.frames[number - 1][2:6] != (*log.salts, *sums):
+                return True
+    return False

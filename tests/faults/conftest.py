@@ -1,0 +1,51 @@
+"""The nursery that all fault tests of a process share, and what is skipped where a tool is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import mounts
+import pytest
+import system_calls
+from nursery import Nursery
+from thoroughness import LONG
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    if not hasattr(os, "pidfd_open"):
+        pytest.skip("fault tests need Linux")
+    mounts.missing()  # enters the private namespace first, so that workers see what is mounted later
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for files: in memory in the quick version, where a sync costs nothing, else on the disk."""
+    if LONG or not MEMORY.is_dir():
+        yield tmp_path
+        return
+    with TemporaryDirectory(prefix="holdfast-", dir=MEMORY, ignore_cleanup_errors=True) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder to mount things in."""
+    if reason := mounts.missing():
+        pytest.skip(reason)
+    return tmp_path
+
+
+@pytest.fixture
+def traced() -> None:
+    """Ask for strace."""
+    if reason := system_calls.missing():
+        pytest.skip(reason)

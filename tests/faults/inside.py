@@ -1,0 +1,83 @@
+"""The tables of a store's file, read directly: every part of an append is there, or none of it.
+
+Entries, sums, keys, words and the session's own row are written by one transaction; where they
+disagree, an append was torn in a way that reading messages would not show.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+FAULTS = {
+    "a branch has a gap, or does not begin behind its fork": """
+        SELECT branch.session, branch.id, count(*), min(entry.seq), max(entry.seq)
+        FROM branch JOIN entry ON entry.session = branch.session AND entry.branch = branch.id
+        GROUP BY branch.session, branch.id
+        HAVING min(entry.seq) <> fork_seq + 1 OR max(entry.seq) <> fork_seq + count(*)
+    """,
+    "an entry has no branch": """
+        SELECT session, branch, seq FROM entry
+        WHERE (session, branch) NOT IN (SELECT session, id FROM branch)
+    """,
+    "the running sum of tokens is wrong": """
+        SELECT session, branch, seq, tokens, total FROM (
+            SELECT *, lag(total) OVER (PARTITION BY session, branch ORDER BY seq) AS former FROM entry
+        ) WHERE former IS NOT NULL AND total <> former + tokens
+    """,
+    "a session does not stand at the tip of its branch": """
+        SELECT session.key, session.branch, session.seq, session.total, entry.seq, entry.total
+        FROM session JOIN entry ON entry.session = session.key AND entry.branch = session.branch
+        WHERE entry.seq = (SELECT max(seq) FROM entry
+                           WHERE entry.session = session.key AND entry.branch = session.branch)
+          AND (entry.seq, entry.total) <> (session.seq, session.total)
+    """,
+    "a session has no entries, but a place": """
+        SELECT key, seq, version FROM session
+        WHERE seq > 0 AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.session = session.key)
+    """,
+    "a key has no entries": """
+        SELECT key.session, key.name, key.first, key.last FROM key
+        WHERE last >= first AND last - first + 1 <> (
+            SELECT count(*) FROM entry
+            WHERE entry.session = key.session AND entry.branch = key.branch
+              AND entry.seq BETWEEN key.first AND key.last
+        )
+    """,
+    "an entry has no key": """
+        SELECT session, branch, seq FROM entry
+        WHERE kind = 'message' AND NOT EXISTS (
+            SELECT 1 FROM key WHERE key.session = entry.session AND key.branch = entry.branch
+                                AND entry.seq BETWEEN key.first AND key.last)
+    """,
+    "a session is older than one of its keys": """
+        SELECT session.key, session.version, key.name, key.version
+        FROM session JOIN key ON key.session = session.key WHERE key.version > session.version
+    """,
+    "an entry is not in the index": """
+        SELECT session, branch, seq FROM entry
+        WHERE kind = 'message' AND key NOT IN (SELECT rowid FROM word)
+    """,
+    "the index has words of no entry": "SELECT rowid FROM word WHERE rowid NOT IN (SELECT key FROM entry)",
+    "a conversation ended without a parcel, or a parcel is of one that did not": """
+        SELECT key, epoch, ended FROM session
+        WHERE epoch - 1 + (ended IS NOT NULL) <> (
+            SELECT count(*) FROM outbox
+            WHERE outbox.tenant = session.tenant AND outbox.session = session.id AND outbox.kind = 'ingest')
+    """,
+    "a parcel has no session": """
+        SELECT id FROM outbox WHERE (tenant, session) NOT IN (SELECT tenant, id FROM session)
+    """,
+}
+
+
+def disagreements(path: Path) -> list[str]:
+    """Name every disagreement between the tables of a file that nobody writes to at the moment."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        found = [f"integrity: {said}" for (said,) in db.execute("PRAGMA integrity_check") if said != "ok"]
+        found += [f"{fault}: {row}" for fault, sql in FAULTS.items() for row in db.execute(sql)]
+    finally:
+        db.close()
+    return found

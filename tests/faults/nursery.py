@@ -1,0 +1,204 @@
+"""Worker processes that start in milliseconds: one interpreter has imported everything and forks itself.
+
+A fault test needs hundreds of processes, and importing takes longer than the fault. A worker obeys
+commands, one JSON object a line over a socket, and answers each; its answers are the acknowledgements,
+so they are kept by the test, far from the disk that fails. Workers die with their nursery, stopped or not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+PATIENCE = 60.0  # seconds until silence counts as a hang; nothing here takes a tenth of it
+PR_SET_PDEATHSIG = 1
+
+Reply = dict[str, Any]
+
+
+class Hung(AssertionError):
+    """A worker neither answered nor died."""
+
+
+class Died(Exception):
+    """A worker ended before it answered."""
+
+
+class Worker:
+    """One process that keeps a store open and does what it is told."""
+
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        self.pid = pid
+        self._handle = os.pidfd_open(pid)
+        self._channel = channel
+        self._channel.settimeout(PATIENCE)
+        self._unread = b""
+
+    def tell(self, do: str, **details: object) -> None:
+        """Send a command and do not wait for its answer; a dead worker hears nothing."""
+        try:
+            self._channel.sendall(json.dumps({"do": do, **details}).encode() + b"\n")
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def hear(self) -> Reply:
+        """Wait for the next answer."""
+        while b"\n" not in self._unread:
+            try:
+                received = self._channel.recv(65_536)
+            except TimeoutError:
+                raise Hung(f"worker {self.pid} said nothing for {PATIENCE:.0f} s") from None
+            except ConnectionResetError:
+                received = b""
+            if not received:
+                raise Died(f"worker {self.pid} died")
+            self._unread += received
+        line, self._unread = self._unread.split(b"\n", 1)
+        reply: Reply = json.loads(line)
+        return reply
+
+    def has_answered(self, patience: float) -> bool:
+        """Tell whether an answer comes within some seconds."""
+        return b"\n" in self._unread or bool(select.select([self._channel], [], [], patience)[0])
+
+    def ask(self, do: str, **details: object) -> Reply:
+        """Send a command and wait for its answer."""
+        self.tell(do, **details)
+        return self.hear()
+
+    def must(self, do: str, **details: object) -> Reply:
+        """Send a command that has to succeed."""
+        reply = self.ask(do, **details)
+        assert "error" not in reply, reply
+        return reply
+
+    def enter(self, session: str = "") -> str:
+        """Open the store and a session, a new one unless it is named."""
+        self.must("open")
+        reply = self.must("resume", session=session) if session else self.must("create")
+        return str(reply["session"])
+
+    def heard_already(self) -> list[Reply]:
+        """Give the answers that have arrived by now, without waiting."""
+        self._channel.setblocking(False)
+        try:
+            while received := self._channel.recv(65_536):
+                self._unread += received
+        except (BlockingIOError, ConnectionResetError):
+            pass
+        self._channel.settimeout(PATIENCE)
+        *lines, self._unread = self._unread.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def last_words(self) -> Iterator[Reply]:
+        """Give what a worker still said before it died."""
+        while True:
+            try:
+                yield self.hear()
+            except Died:
+                return
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; a worker that is gone does not mind."""
+        try:
+            signal.pidfd_send_signal(self._handle, number)
+        except ProcessLookupError:
+            return
+
+    def wait_until_stopped(self) -> None:
+        """Return when every thread stands still."""
+        deadline = time.monotonic() + PATIENCE
+        while any(state != "T" for state in self._states()):
+            assert time.monotonic() < deadline, f"worker {self.pid} does not stop"
+            time.sleep(0.001)
+
+    def _states(self) -> list[str]:
+        tasks = Path(f"/proc/{self.pid}/task")
+        return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+
+    def gone(self, patience: float = PATIENCE) -> bool:
+        """Tell whether the process ends within some seconds, its files closed and its locks released."""
+        return bool(select.select([self._handle], [], [], patience)[0])
+
+    def kill(self) -> list[Reply]:
+        """Kill the worker, wait until it is gone, and give the answers that nobody has read yet."""
+        self.signal(signal.SIGKILL)
+        if not self.gone():
+            raise Hung(f"worker {self.pid} cannot be killed")
+        return list(self.last_words())
+
+    def close(self) -> None:
+        """Let the worker end by itself, and kill it where it does not."""
+        self.tell("end")
+        if not self.gone():
+            self.kill()
+            raise Hung(f"worker {self.pid} did not end")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self.kill()
+        os.close(self._handle)
+        self._channel.close()
+
+
+class Nursery:
+    """The interpreter that workers are forked from."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        self._control.settimeout(PATIENCE)
+        command = [sys.executable, __file__, str(theirs.fileno())]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        theirs.close()
+
+    def worker(self, url: str, *, plant: str = "", **settings: object) -> Worker:
+        """Fork a worker for a store, with a planted bug if one is named."""
+        ours, theirs = socket.socketpair()
+        order = json.dumps({"url": url, "plant": plant, **settings}).encode()
+        socket.send_fds(self._control, [order], [theirs.fileno()])
+        theirs.close()
+        return Worker(int(self._control.recv(64)), ours)
+
+    def close(self) -> None:
+        """End the interpreter and every worker of it."""
+        self._control.close()
+        self._process.wait()
+
+
+def _raise_workers(control: socket.socket) -> None:
+    """Fork a worker for every order that comes; it waits for its first command before it does anything."""
+    import planted
+    import worker
+
+    worker.prepare()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers: let the kernel bury them
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(control, 65_536, 1)
+        if not order:
+            return
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            worker.live(planted.clerk(socket.socket(fileno=descriptors[0]), **json.loads(order)))
+            os._exit(0)
+        os.close(descriptors[0])
+        control.sendall(str(pid).encode())
+
+
+if __name__ == "__main__":
+    _raise_workers(socket.socket(fileno=int(sys.argv[1])))

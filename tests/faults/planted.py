@@ -1,0 +1,133 @@
+"""Bugs on purpose: each harness has to catch the one that it is there for, or it proves nothing.
+
+They live in workers only: a clerk that behaves badly, or the store changed inside that one process.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import apsw
+from msgspec import structs
+from promises import texts
+from worker import Clerk
+
+from holdfast import Message
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.stores import admission
+from holdfast.stores.sqlite import connection, log
+
+ADMISSION: Any = admission  # modules whose functions are replaced
+CONNECTION: Any = connection
+LOG: Any = log
+
+
+class AcksFirst(Clerk):
+    """Acknowledges, then commits."""
+
+    async def append(self, name: str, size: int = 1, expected: int | None = None) -> None:
+        await self.say(ack=name, version=0)
+        await self.commit(name, size, expected)
+
+
+class AppendsInTwo(Clerk):
+    """Writes one append in two transactions."""
+
+    async def commit(self, name: str, size: int, expected: int | None) -> Any:
+        parts = texts(name, size)
+        await self.session.append(*map(Message.user, parts[: size // 2]), key=f"{name} 1")
+        return await self.session.append(*map(Message.user, parts[size // 2 :]), key=f"{name} 2")
+
+
+class ChecksFirst(Clerk):
+    """Compares the version, then writes: two may pass between the two."""
+
+    async def commit(self, name: str, size: int, expected: int | None) -> Any:
+        version = await self.version()
+        if expected not in (None, version):
+            raise Conflict("too late", version=version)
+        return await super().commit(name, size, None)
+
+
+class ForgetsOne(Clerk):
+    """Acknowledges one append that it does not make."""
+
+    async def commit(self, name: str, size: int, expected: int | None) -> Any:
+        if name.endswith("-7"):
+            return SimpleNamespace(version=7)
+        return await super().commit(name, size, expected)
+
+
+class HidesErrors(Clerk):
+    """Acknowledges appends that failed, as long as it has patience."""
+
+    patience = 3
+
+    async def commit(self, name: str, size: int, expected: int | None) -> Any:
+        try:
+            return await super().commit(name, size, expected)
+        except HoldfastError:
+            if not self.patience:
+                raise
+            self.patience -= 1
+            return SimpleNamespace(version=0)
+
+
+def sync_now_and_then() -> None:
+    """Leave out the sync at a commit, as `synchronous=NORMAL` does."""
+    prepare = CONNECTION._prepare_writer
+
+    def lax(db: apsw.Connection) -> None:
+        prepare(db)
+        db.pragma("synchronous", "NORMAL")
+
+    CONNECTION._prepare_writer = lax
+
+
+def keep_keys_later() -> None:
+    """Write entries in one transaction and their key in the next."""
+    keep = LOG._keep_key
+
+    def later(db: apsw.Connection, *details: object) -> None:
+        for step in ("RELEASE job", "COMMIT", "BEGIN IMMEDIATE", "SAVEPOINT job"):
+            db.execute(step)
+        keep(db, *details)
+
+    LOG._keep_key = later
+
+
+def trust_bytes() -> None:
+    """Take every body for what was written."""
+    read = LOG.entry_row
+    LOG.entry_row = lambda columns: structs.replace(read(columns), damaged=False)
+
+
+def take_any_fence() -> None:
+    """Let a writer write whose lease was taken over."""
+    ADMISSION._check_fence = lambda *_: None
+
+
+CLERKS: dict[str, type[Clerk]] = {
+    "acks first": AcksFirst,
+    "appends in two": AppendsInTwo,
+    "checks first": ChecksFirst,
+    "forgets one": ForgetsOne,
+    "hides errors": HidesErrors,
+}
+CHANGES: dict[str, Callable[[], None]] = {
+    "syncs now and then": sync_now_and_then,
+    "keeps keys later": keep_keys_later,
+    "trusts bytes": trust_bytes,
+    "takes any fence": take_any_fence,
+}
+
+
+def clerk(channel: socket.socket, url: str, plant: str) -> Clerk:
+    """Make a worker's clerk, with a planted bug if one is named."""
+    assert plant in ("", *CLERKS, *CHANGES), plant
+    if change := CHANGES.get(plant):
+        change()
+    return CLERKS.get(plant, Clerk)(channel, url)

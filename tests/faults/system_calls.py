@@ -1,0 +1,114 @@
+"""Faults at a chosen system call: `strace` counts, fails or kills at the Nth call of one thread.
+
+It attaches to a warm worker, so that counting starts with the command that comes next. Counts are per
+thread and per call, so a point is (thread, call, N); a dry run lists every point there is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from nursery import Worker
+
+CHANGES = (  # calls that change a file, or tell somebody; between two of them the disk stays as it is
+    *("write", "pwrite64", "writev", "pwritev", "sendto", "sendmsg"),
+    *("ftruncate", "fallocate", "openat", "rename", "renameat2", "unlink", "unlinkat", "fsync", "fdatasync"),
+)
+LINE = re.compile(r"^(?P<tid>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
+
+
+class Point(NamedTuple):
+    """The Nth call of that name in one thread, counted from the moment of attaching."""
+
+    thread: int
+    call: str
+    nth: int
+
+
+class Call(NamedTuple):
+    """One system call that a dry run saw."""
+
+    thread: int
+    name: str
+    arguments: str
+
+
+@cache
+def missing() -> str:
+    """Say why calls cannot be traced here, or nothing."""
+    if not shutil.which("strace"):
+        return "strace is not installed"
+    probe = subprocess.run(["strace", "-e", "trace=none", "true"], capture_output=True, text=True)
+    return f"strace does not work: {probe.stderr.strip()}" if probe.returncode else ""
+
+
+def threads(worker: Worker) -> list[int]:
+    """List the threads of a worker, the main one first, then in the order of their birth."""
+    return sorted(int(task.name) for task in Path(f"/proc/{worker.pid}/task").iterdir())
+
+
+@contextmanager
+def _attached(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run strace on a process, ready when it has attached, gone when the block ends."""
+    tracer = subprocess.Popen(["strace", *arguments], stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    try:
+        said = tracer.stderr.readline()
+        assert "attached" in said, f"strace: {said}"
+        yield tracer
+    finally:
+        tracer.send_signal(signal.SIGTERM)
+        tracer.wait()
+        tracer.stderr.close()
+
+
+@contextmanager
+def watching(worker: Worker, log: Path, calls: Iterable[str] = CHANGES) -> Iterator[list[Call]]:
+    """List the calls that a worker makes in the block; the list is complete after it."""
+    before, seen = threads(worker), list[Call]()
+    wanted = f"trace={','.join(f'?{call}' for call in calls)}"
+    with _attached("-f", "-o", str(log), "-e", wanted, "-p", str(worker.pid)):
+        yield seen
+    for match in filter(None, map(LINE.match, log.read_text().splitlines())):
+        if (tid := int(match["tid"])) in before:  # what is born meanwhile cannot be aimed at: warm the worker
+            seen.append(Call(before.index(tid), match["call"], match["arguments"]))
+
+
+@contextmanager
+def killing(worker: Worker, point: Point) -> Iterator[None]:
+    """Kill a worker as it enters a call; the call itself does not happen."""
+    with _injecting(worker, point.thread, f"{point.call}:signal=SIGKILL:when={point.nth}"):
+        yield
+
+
+@contextmanager
+def failing(worker: Worker, call: str, when: str, error: str = "EIO") -> Iterator[None]:
+    """Let calls of any thread fail: the Nth (`3`), from the Nth on (`3+`), or every second (`1+2`)."""
+    inject = f"inject=?{call}:error={error}:when={when}"
+    with _attached("-f", "-o", "/dev/null", "-e", f"trace=?{call}", "-e", inject, "-p", str(worker.pid)):
+        yield
+
+
+@contextmanager
+def _injecting(worker: Worker, thread: int, fault: str) -> Iterator[None]:
+    tid, call = threads(worker)[thread], fault.partition(":")[0]
+    with _attached("-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={fault}", "-p", str(tid)):
+        yield
+
+
+def points(calls: Iterable[Call]) -> list[Point]:
+    """List every point that a dry run passed, in its order."""
+    counts, found = Counter[tuple[int, str]](), list[Point]()
+    for call in calls:
+        counts[call.thread, call.name] += 1
+        found.append(Point(call.thread, call.name, counts[call.thread, call.name]))
+    return found

@@ -1,0 +1,89 @@
+"""Order never comes from a clock: the clocks of all writers jump, and the log stays one log.
+
+Every writer has a clock of its own that is wrong by up to a day and jumps while leases are held: two
+writers may both believe that they hold one. Appends carry their fence, and fences never fall in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+import pytest
+from aftermath import examine
+from nursery import Nursery, Reply, Worker
+from promises import Promises, losses
+from thoroughness import rng, runs, tell
+
+WRITERS = 4
+DAY = 24 * 3600 * 1000
+REFUSALS = ("Busy", "Fenced")
+
+
+def refused(reply: Reply) -> bool:
+    """Tell a refusal from a success; anything else is wrong."""
+    assert reply.get("error", "Busy") in REFUSALS, reply
+    return "error" in reply
+
+
+def step(worker: Worker, fences: dict[Worker, int], promises: Promises, random: Random, number: int) -> None:
+    """Jump with the clock, and take the lease or write under the one that one believes to hold."""
+    worker.must("jump", ahead=random.randrange(-DAY, DAY))
+    if worker not in fences or random.random() < 0.2:
+        reply = worker.ask("acquire", seconds=random.choice([0.01, 1, 3600]))
+        if not refused(reply):
+            fences[worker] = reply["fence"]
+        return
+    name = promises.ask(f"fence{fences[worker]}-{number}")
+    reply = worker.ask("append", name=name)
+    promises.hear([reply])
+    if refused(reply):
+        del fences[worker]
+        worker.must("release")
+
+
+def jumps(nursery: Nursery, folder: Path, count: int, plant: str = "") -> tuple[Promises, list[str]]:
+    """Let writers with jumping clocks take turns; name what was broken."""
+    url, promises, random = f"sqlite:///{folder}/agent.db", Promises(), rng(f"clock {plant}")
+    with ExitStack() as stack:
+        workers = [stack.enter_context(nursery.worker(url, plant=plant)) for _ in range(WRITERS)]
+        session = workers[0].enter()
+        for worker in workers[1:]:
+            worker.enter(session)
+        fences = dict[Worker, int]()
+        for number in range(count):
+            step(random.choice(workers), fences, promises, random, number)
+        for worker in workers:
+            worker.must("release")
+        seen = [worker.must("read")["texts"] for worker in workers]
+    broken = fallen(seen[0]) + ["readers disagree" for texts in seen if texts != seen[0]]
+    return promises, broken + examine(nursery, url, session, promises)
+
+
+def fallen(stored: list[str]) -> list[str]:
+    """Name the appends that stand behind one with a higher fence."""
+    highest, found = 0, list[str]()
+    for text in stored:
+        fence = int(text.partition("-")[0].removeprefix("fence"))
+        if fence < highest:
+            found.append(f"{text} behind fence {highest}")
+        highest = max(highest, fence)
+    return found
+
+
+@pytest.mark.req("G5")
+def test_jumping_clocks_neither_reorder_nor_lose_nor_let_two_writers_in(
+    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    count = runs(300, long=10_000)
+    promises, broken = jumps(nursery, folder, count)
+    acked = len(promises.acked)
+    tell(record_property, "clock jumps", jumps=count, acknowledged_appends=acked, lost=losses(broken))
+    assert broken == []
+
+
+def test_a_store_that_trusts_clocks_is_caught(nursery: Nursery, folder: Path) -> None:
+    _, broken = jumps(nursery, folder, 300, plant="takes any fence")
+    assert any("behind fence" in what for what in broken)

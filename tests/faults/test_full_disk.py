@@ -1,0 +1,86 @@
+"""A full disk: appends fail with one typed error, reading goes on, and with room again all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from aftermath import examine
+from mounts import SmallDisk
+from nursery import Nursery, Worker
+from promises import Promises, losses
+from thoroughness import rng, runs, tell
+
+ROOM = 64 << 20
+PAGE = 4096
+
+
+def append_until_full(worker: Worker, promises: Promises, prefix: str, size: int) -> list[str]:
+    """Append until three appends in a row have failed; give the kinds of error."""
+    errors, number = list[str](), 0
+    while len(errors) < 3:
+        reply = worker.ask("append", name=promises.ask(f"{prefix}-{number}", size), size=size)
+        promises.hear([reply])
+        errors = [*errors, reply["error"]] if "error" in reply else []
+        number += 1
+    return errors
+
+
+def fill_and_free(
+    disk: SmallDisk, worker: Worker, promises: Promises, random: Random, prefix: str
+) -> list[str]:
+    """Fill the disk up to a few pages, append until it is full, make room, append; name what was wrong."""
+    disk.fill(leave=random.randrange(random.choice([4, 20, 300])) * PAGE)
+    errors = append_until_full(worker, promises, prefix, random.choice([1, 3, 30]))
+    wrong = [f"another error: {error}" for error in errors if error != "StoreUnavailable"]
+    wrong += promises.broken_by(worker.must("read")["texts"])
+    disk.free()
+    reply = worker.ask("append", name=promises.ask(f"{prefix}-free"))
+    promises.hear([reply])
+    return wrong + ([] if "ack" in reply else [f"refused with room again: {reply}"])
+
+
+def full_disks(nursery: Nursery, home: Path, count: int, plant: str = "") -> tuple[int, list[str]]:
+    """Fill a disk many times; give the number of acknowledged appends, and what was broken."""
+    random, promises, broken = rng(f"full {plant}"), Promises(), list[str]()
+    with SmallDisk(home / "small", size=ROOM) as disk:
+        url = f"sqlite:///{disk.path}/agent.db"
+        with nursery.worker(url, plant=plant) as worker:
+            session = worker.enter()
+            for turn in range(count):
+                broken += fill_and_free(disk, worker, promises, random, f"full{turn}")
+        broken += examine(nursery, url, session, promises)
+    return len(promises.acked), broken
+
+
+@pytest.mark.req("G6")
+def test_a_full_disk_refuses_appends_and_takes_them_again_with_room(
+    nursery: Nursery, home: Path, record_property: Callable[[str, object], None]
+) -> None:
+    count = runs(5, long=40)
+    acked, broken = full_disks(nursery, home, count)
+    tell(record_property, "full disks", runs=count, acknowledged_appends=acked, lost=losses(broken))
+    assert broken == []
+
+
+@pytest.mark.req("G6")
+def test_a_store_that_cannot_be_made_on_a_full_disk_can_be_made_later(nursery: Nursery, home: Path) -> None:
+    with SmallDisk(home / "small", size=ROOM) as disk:
+        url = f"sqlite:///{disk.path}/agent.db"
+        for pages in range(12):
+            disk.fill(leave=pages * PAGE)
+            with nursery.worker(url) as worker:
+                reply = worker.ask("open")
+                assert "opened" in reply or reply["error"] == "StoreUnavailable", (pages, reply)
+            disk.free()
+        with nursery.worker(url) as worker:
+            worker.enter()
+            worker.must("append", name="with room")
+            worker.must("close")
+
+
+def test_a_store_that_hides_a_full_disk_is_caught(nursery: Nursery, home: Path) -> None:
+    _, broken = full_disks(nursery, home, 1, plant="hides errors")
+    assert losses(broken)

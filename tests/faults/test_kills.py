@@ -1,0 +1,113 @@
+"""An append is all or nothing: the process is killed at every system call of it, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aftermath import examine
+from kill_scene import APPEND, CARRY, CLOSE, CREATE, FORK, OPEN, RESET, Scene, scene
+from nursery import Died, Nursery, Reply, Worker
+from promises import losses
+from system_calls import Point, killing, points, watching
+from thoroughness import LONG, rng, tell
+
+ACTS = {
+    "an append": APPEND,
+    "an append that carries the log over": CARRY,
+    "the making of a new file": OPEN,
+    "the closing of a file": CLOSE,
+    "the making of a session": CREATE,
+    "a fork": FORK,
+    "a reset": RESET,
+}
+TELLING = ("sendto", "sendmsg")  # by the main thread to the test, by others only to wake the main one
+QUICK = 12  # points of an act that the quick version takes at random; a plain append is always complete
+
+
+def until_rest(worker: Worker) -> tuple[list[Reply], bool]:
+    """Hear a worker out; tell whether it lives."""
+    replies = list[Reply]()
+    try:
+        while "resting" not in (reply := worker.hear()):
+            replies.append(reply)
+    except Died:
+        return replies, False
+    return replies, True
+
+
+def all_points(scene: Scene, folder: Path) -> list[Point]:
+    """List the points of an act in a run without a fault: what the main thread and the writing ones do.
+
+    Threads that only read change nothing, and which of them gets some work is not the same each time.
+    """
+    worker, promises, _ = scene.begin(folder / "dry")
+    with worker, watching(worker, folder / "calls") as calls:
+        scene.perform(worker, promises)
+        replies, _ = until_rest(worker)
+        assert not any("error" in reply for reply in replies), replies
+    writers = {call.thread for call in calls if call.name not in (*TELLING, "openat")}
+    return points(
+        call for call in calls if call.thread == 0 or (call.thread in writers and call.name not in TELLING)
+    )
+
+
+def kill_at(point: Point, scene: Scene, copy: Path) -> tuple[bool, list[str]]:
+    """Kill a worker at a point of an act; tell whether it was reached, and what was broken."""
+    worker, promises, url = scene.begin(copy)
+    with worker:
+        with killing(worker, point):
+            scene.perform(worker, promises)
+            replies, lives = until_rest(worker)
+        promises.hear(replies)
+        worker.kill()
+    return not lives, [f"{point}: {what}" for what in examine(scene.nursery, url, scene.session, promises)]
+
+
+def sweep(
+    scene: Scene, folder: Path, chosen: Callable[[list[Point]], list[Point]]
+) -> tuple[int, list[Point], list[str]]:
+    """Kill at points of an act; count the kills, and name the points that were not met again."""
+    kills, missed, broken = 0, list[Point](), list[str]()
+    for point in chosen(all_points(scene, folder)):
+        reached, wrong = kill_at(point, scene, folder / "run")
+        kills, broken = kills + reached, broken + wrong
+        missed += [] if reached else [point]
+    return kills, missed, broken
+
+
+def some(points: list[Point]) -> list[Point]:
+    """Take all points in the long version, some at random in the quick one."""
+    return points if LONG or len(points) <= QUICK else rng("kills").sample(points, QUICK)
+
+
+@pytest.mark.req("G6")
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("name", ACTS)
+def test_a_kill_at_any_system_call_leaves_all_of_an_append_or_nothing(
+    name: str, nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    act = ACTS[name]
+    kills, missed, broken = sweep(scene(nursery, folder, act), folder, list if act is APPEND else some)
+    tell(record_property, f"killed in {name}", kills=kills, not_met=len(missed), lost=losses(broken))
+    assert broken == []
+    assert missed == [] or act.crowded
+
+
+PLANTED = [
+    ("acks first", "lost: x"),
+    ("appends in two", "torn: x"),
+    ("keeps keys later", "an entry has no key"),
+]
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(("plant", "complaint"), PLANTED)
+def test_a_planted_bug_is_caught(plant: str, complaint: str, nursery: Nursery, folder: Path) -> None:
+    begin = scene(nursery, folder, plant=plant)
+    assert any(
+        complaint in what
+        for point in all_points(begin, folder)
+        for what in kill_at(point, begin, folder / "run")[1]
+    )

@@ -1,0 +1,103 @@
+"""No lost update: many processes append to one session at once, and the log is the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from aftermath import examine
+from nursery import Nursery, Reply
+from promises import Promises, losses
+from thoroughness import runs, tell
+
+RACERS = 16
+
+
+def race(
+    nursery: Nursery, folder: Path, do: str, racers: int, count: int, plant: str = ""
+) -> tuple[int, list[str]]:
+    """Let processes append at once; give the number of conflicts, and what was broken."""
+    url, promises, replies = f"sqlite:///{folder}/agent.db", Promises(), list[Reply]()
+    with ExitStack() as stack:
+        workers = [stack.enter_context(nursery.worker(url, plant=plant)) for _ in range(racers)]
+        session = workers[0].enter()
+        for worker in workers[1:]:
+            worker.enter(session)
+        for racer, worker in enumerate(workers):
+            for number in range(count):
+                promises.ask(f"racer{racer}-{number}")
+            worker.tell(do, prefix=f"racer{racer}", count=count)
+        for worker in workers:
+            while "done" not in (reply := worker.hear()):
+                replies.append(reply)
+                assert "error" not in reply, reply
+            replies.append(reply)
+            worker.must("close")
+    promises.hear(replies)
+    wrong = history_faults(replies, racers * count)
+    conflicts = sum(reply.get("conflicts", 0) for reply in replies)
+    return conflicts, wrong + examine(nursery, url, session, promises)
+
+
+def history_faults(replies: list[Reply], expected: int) -> list[str]:
+    """Check that every append had a version of its own, one more than the version it was asked for at."""
+    acks = [reply for reply in replies if "ack" in reply]
+    wrong = [f"accepted too late: {ack}" for ack in acks if ack.get("at") not in (None, ack["version"] - 1)]
+    versions = sorted(ack["version"] for ack in acks)
+    if versions != list(range(versions[0], versions[0] + expected)):
+        wrong.append(f"versions are not one after the other: {versions[:50]}")
+    return wrong
+
+
+@pytest.mark.req("G5")
+@pytest.mark.parametrize("do", ["burst", "contend"])
+def test_racing_processes_lose_and_double_nothing(
+    do: str, nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    count = runs(12, long=125)
+    conflicts, broken = race(nursery, folder, do, RACERS, count)
+    tell(
+        record_property,
+        f"{RACERS} racing processes, {'at any version' if do == 'burst' else 'at the version they saw'}",
+        appends=RACERS * count,
+        conflicts=conflicts,
+        lost=losses(broken),
+    )
+    assert broken == []
+    assert conflicts or do == "burst"
+
+
+@pytest.mark.req("G5")
+def test_eight_processes_make_two_thousand_appends(
+    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    _, broken = race(nursery, folder, "burst", 8, 250)
+    tell(record_property, "8 processes", appends=2_000, lost=losses(broken))
+    assert broken == []
+
+
+@pytest.mark.parametrize(("do", "plant"), [("contend", "checks first"), ("burst", "forgets one")])
+def test_a_planted_race_is_caught(do: str, plant: str, nursery: Nursery, folder: Path) -> None:
+    _, broken = race(nursery, folder, do, RACERS, 12, plant=plant)
+    assert broken
+
+
+@pytest.mark.req("G3")
+def test_eight_processes_open_a_new_file_at_once(
+    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    tries, failures = runs(8, long=160), list[Reply]()
+    for attempt in range(tries):
+        with ExitStack() as stack:
+            url = f"sqlite:///{folder}/{attempt}.db"
+            workers = [stack.enter_context(nursery.worker(url)) for _ in range(8)]
+            for worker in workers:
+                worker.tell("open")
+                worker.tell("create")
+                worker.tell("append", name="hello")
+            replies = [worker.hear() for worker in workers for _ in range(3)]
+            failures += [reply for reply in replies if "error" in reply]
+    tell(record_property, "8 processes open a new file", tries=tries, failures=len(failures))
+    assert failures == []

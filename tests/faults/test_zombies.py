@@ -1,0 +1,107 @@
+"""A zombie writer is refused: stopped while it holds the lease, it wakes up after another took over.
+
+What counts is the log: no append of the one may stand behind an append of the other. A process that is
+stopped inside a transaction keeps the file locked, so nobody can take over before it goes on; then it
+is woken first, and refused as soon as the lease is gone. Such rounds are counted as locked.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aftermath import examine
+from nursery import Nursery, Reply, Worker
+from promises import Promises
+from thoroughness import rng, runs, tell
+
+LEASE = 0.03  # seconds
+PAUSE = 0.002
+MANY = 100  # appends, more than a zombie gets to make
+LOCKED = 0.3  # seconds without an answer until the file counts as locked by the zombie
+
+
+def take_over(heir: Worker, zombie: Worker) -> bool:
+    """Take the lease as soon as it has run out; tell whether the zombie had to be woken for it."""
+    woken = False
+    while True:
+        heir.tell("acquire", seconds=60)
+        if not woken and not heir.has_answered(LOCKED):
+            zombie.signal(signal.SIGCONT)
+            woken = True
+        if "error" not in (reply := heir.hear()):
+            return woken
+        assert reply["error"] == "Busy", reply
+        time.sleep(PAUSE)
+
+
+def one_round(
+    zombie: Worker, heir: Worker, promises: Promises, wait: float, number: int
+) -> tuple[bool, Reply]:
+    """Stop the holder, let another take over and write, let it go on; give the holder's last words."""
+    for kind, count in (("zombie", MANY), ("heir", 3)):
+        for one in range(count):
+            promises.ask(f"{kind}{number}-{one}")
+    zombie.must("acquire", seconds=LEASE)
+    zombie.tell("stream", prefix=f"zombie{number}", count=MANY, pause=PAUSE)
+    promises.hear([zombie.hear()])
+    time.sleep(wait)
+    zombie.signal(signal.SIGSTOP)
+    zombie.wait_until_stopped()
+    locked = take_over(heir, zombie)
+    promises.hear(heir.must("append", name=f"heir{number}-{one}") for one in range(2))
+    zombie.signal(signal.SIGCONT)
+    promises.hear([heir.must("append", name=f"heir{number}-2")])
+    while "ack" in (reply := zombie.hear()):
+        promises.hear([reply])
+    heir.must("release")
+    zombie.must("release")
+    return locked, reply
+
+
+def zombies(nursery: Nursery, folder: Path, rounds: int, plant: str = "") -> tuple[int, int, list[str]]:
+    """Play many rounds; count refusals and rounds that were locked, and name what was broken."""
+    url, promises, random = f"sqlite:///{folder}/agent.db", Promises(), rng(f"zombie {plant}")
+    refused, locked, broken = 0, 0, list[str]()
+    with nursery.worker(url, plant=plant) as one, nursery.worker(url, plant=plant) as other:
+        session = one.enter()
+        other.enter(session)
+        for number in range(rounds):
+            zombie, heir = random.sample([one, other], 2)
+            woken, last = one_round(zombie, heir, promises, random.random() * LEASE / 2, number)
+            locked += woken
+            refused += last.get("error") == "Fenced"
+            broken += [] if last.get("error") == "Fenced" else [f"not refused: {last}"]
+        broken += interleaved(one.must("read")["texts"])
+    return refused, locked, broken + examine(nursery, url, session, promises)
+
+
+def interleaved(stored: list[str]) -> list[str]:
+    """Name the appends that stand behind those of a later holder."""
+    heirs, found = set[str](), list[str]()
+    for text in stored:
+        holder = text.partition("-")[0]
+        number = holder.removeprefix("zombie").removeprefix("heir")
+        if holder.startswith("heir"):
+            heirs.add(number)
+        elif number in heirs:
+            found.append(f"fork: {text} after its lease was taken over")
+    return found
+
+
+@pytest.mark.req("G5")
+def test_a_writer_that_was_stopped_while_another_took_over_is_refused(
+    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    rounds = runs(10, long=100)
+    refused, locked, broken = zombies(nursery, folder, rounds)
+    tell(record_property, "zombie writers", rounds=rounds, refused=refused, locked=locked, wrong=len(broken))
+    assert broken == []
+
+
+def test_a_store_that_does_not_check_the_fence_is_caught(nursery: Nursery, folder: Path) -> None:
+    _, _, broken = zombies(nursery, folder, 2, plant="takes any fence")
+    assert any("fork" in what for what in broken)

@@ -1,0 +1,193 @@
+"""The process that faults happen to: it keeps sessions through the public face and reports every outcome.
+
+An answer with `ack` is a promise of the store. An answer with `error` names the type, and whether it is
+one of ours; a process that ends without an answer has crashed. Nothing is caught that a user's code
+would not catch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+from promises import texts
+
+from holdfast import Message
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.session.clock import wall_clock
+from holdfast.session.loading import message_of
+from holdfast.session.manager import SessionManager
+from holdfast.stores.port import Span
+from holdfast.tokens import counter
+
+USER = "u1"
+END = 2**60
+
+
+class Clerk:
+    """Does what commands ask for, on one store and one session at a time."""
+
+    def __init__(self, channel: socket.socket, url: str) -> None:
+        self.url = url
+        self.ahead = 0  # milliseconds by which this process's clock is wrong
+        self._channel = channel
+        self._channel.setblocking(False)
+        self._unread = b""
+
+    async def say(self, **reply: object) -> None:
+        """Answer; from here on the test knows."""
+        await asyncio.get_running_loop().sock_sendall(self._channel, json.dumps(reply).encode() + b"\n")
+
+    async def _command(self) -> dict[str, Any] | None:
+        while b"\n" not in self._unread:
+            received = await asyncio.get_running_loop().sock_recv(self._channel, 65_536)
+            if not received:
+                return None
+            self._unread += received
+        line, self._unread = self._unread.split(b"\n", 1)
+        command: dict[str, Any] = json.loads(line)
+        return command
+
+    async def serve(self) -> None:
+        """Obey until told to end, or until nobody is there to tell."""
+        while (command := await self._command()) is not None:
+            do = command.pop("do")
+            if do == "end":
+                return
+            try:
+                await getattr(self, do)(**command)
+            except Exception as error:
+                await self.say(
+                    error=type(error).__name__,
+                    typed=isinstance(error, HoldfastError),
+                    text=str(error),
+                    name=command.get("name", ""),
+                )
+
+    async def open(self) -> None:
+        self.sessions = await SessionManager.open(self.url, clock=lambda: wall_clock() + self.ahead)
+        await self.say(opened=True)
+
+    async def create(self) -> None:
+        self.session = await self.sessions.create(user=USER)
+        await self.say(session=self.session.id)
+
+    async def resume(self, session: str) -> None:
+        self.session = await self.sessions.open(session, user=USER)
+        await self.say(session=self.session.id)
+
+    async def append(self, name: str, size: int = 1, expected: int | None = None) -> None:
+        """Append some messages at once under a key, and acknowledge when the store has."""
+        receipt = await self.commit(name, size, expected)
+        await self.say(ack=name, version=receipt.version)
+
+    async def commit(self, name: str, size: int, expected: int | None) -> Any:
+        """Append and give the outcome; planted bugs stand here."""
+        messages = [Message.user(text) for text in texts(name, size)]
+        return await self.session.append(*messages, expected_version=expected, key=name)
+
+    async def burst(self, prefix: str, count: int, size: int = 1, lanes: int = 8) -> None:
+        """Append from several tasks at once, so that appends share a commit; each is acknowledged."""
+
+        async def lane(first: int) -> None:
+            for number in range(first, count, lanes):
+                await self.append(f"{prefix}-{number}", size)
+
+        await asyncio.gather(*(lane(first) for first in range(lanes)))
+        await self.say(done=True)
+
+    async def stream(self, prefix: str, count: int, pause: float) -> None:
+        """Append one after the other with pauses, until one fails."""
+        for number in range(count):
+            await self.append(f"{prefix}-{number}")
+            await asyncio.sleep(pause)
+        await self.say(done=True)
+
+    async def contend(self, prefix: str, count: int) -> None:
+        """Append only at the version last seen, again after every conflict."""
+        version, conflicts = 0, 0
+        for number in range(count):
+            while True:
+                try:
+                    receipt = await self.commit(f"{prefix}-{number}", 1, version)
+                except Conflict as conflict:
+                    version, conflicts = conflict.version, conflicts + 1
+                    continue
+                await self.say(ack=f"{prefix}-{number}", at=version, version=receipt.version)
+                version = receipt.version
+                break
+        await self.say(done=True, conflicts=conflicts)
+
+    async def version(self) -> int:
+        """Give the version that the session is at."""
+        return (await self.sessions.open(self.session.id, user=USER)).version
+
+    async def read(self) -> None:
+        """Tell the texts of the path in their order."""
+        await self.say(texts=[message.content for message in await self.session.messages()])
+
+    async def read_all(self) -> None:
+        """Tell the texts of all branches: what was reset or forked away is still there."""
+        store, at = self.sessions.store, self.session.row.address
+        rows = [
+            row
+            for branch in await self.session.branches()
+            for row in await store.read(at, Span(branch.id, branch.fork_seq + 1, END))
+        ]
+        await self.say(texts=[message.content for row in rows if (message := message_of(row))])
+
+    async def acquire(self, seconds: float) -> None:
+        lease = await self.session.acquire(seconds=seconds)
+        await self.say(fence=lease.fence)
+
+    async def release(self) -> None:
+        await self.session.release()
+        await self.say(released=True)
+
+    async def jump(self, ahead: int) -> None:
+        """Set the clock wrong."""
+        self.ahead = ahead
+        await self.say(jumped=True)
+
+    async def reset(self) -> None:
+        await self.session.reset()
+        await self.say(epoch=self.session.row.epoch)
+
+    async def fork(self) -> None:
+        branch = await self.session.fork()
+        await self.say(branch=branch.id)
+
+    async def verify(self, repair: bool = False) -> None:
+        """Tell what a check of the whole store finds, and perhaps have it repaired."""
+        found = [finding.fault async for finding in self.sessions.store.verify(repair=repair)]
+        await self.say(findings=found)
+
+    async def read_at_once(self) -> None:
+        """Read from many tasks, so that every thread that reads is born and has the file open."""
+        await asyncio.gather(*(self.session.messages() for _ in range(16)))
+        await self.say(read=True)
+
+    async def warm(self) -> None:
+        """Have the loop's thread born, so that whoever counts its calls finds it."""
+        await asyncio.to_thread(lambda: None)
+        await self.say(warm=True)
+
+    async def rest(self) -> None:
+        """Answer when everything before is done, acknowledged or not."""
+        await self.say(resting=True)
+
+    async def close(self) -> None:
+        await self.sessions.close()
+        await self.say(closed=True)
+
+
+def prepare() -> None:
+    """Load once what every worker needs."""
+    counter("o200k_base").count("hello")
+
+
+def live(clerk: Clerk) -> None:
+    """Be a worker until the end."""
+    asyncio.run(clerk.serve())

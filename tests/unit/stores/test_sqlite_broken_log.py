@@ -1,0 +1,125 @@
+"""A log of writes that was damaged is told of; one that was torn, cut short or is being written is not."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+from verification_stage import (
+    LONG,
+    NOW,
+    SHORT,
+    everything,
+    furnish_more,
+    left_open,
+    run,
+    said,
+    tables,
+    verified,
+)
+
+from holdfast.stores.port import Change
+from holdfast.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.req("G6")
+
+FRAME = 24 + 4096
+FAULT = "the log of writes was damaged"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    left_open(tmp_path / "agent.db", furnish_more)
+    return tmp_path / "agent.db"
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def change(path: Path, place: int) -> None:
+    data = bytearray(log_of(path).read_bytes())
+    data[place] ^= 1
+    log_of(path).write_bytes(data)
+
+
+def test_a_whole_log_is_taken_and_nothing_is_told(path: Path) -> None:
+    assert verified(path) == []
+    assert len(run(path, everything)) == 252
+
+
+@pytest.mark.parametrize("part", ["header", "salt", "checksum", "page"])
+def test_commits_behind_a_damaged_place_are_told_of(part: str, path: Path) -> None:
+    frame = 32 + 200 * FRAME
+    change(path, {"header": 9, "salt": frame + 9, "checksum": frame + 18, "page": frame + 700}[part])
+    (found,) = verified(path)
+    assert found.fault.startswith(FAULT)
+    assert found.done == ""
+
+
+def test_what_was_committed_before_the_damaged_place_is_served(path: Path, tmp_path: Path) -> None:
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    whole = run(tmp_path / "copy" / "agent.db", everything)
+    change(path, 32 + 200 * FRAME + 700)
+    served = run(path, everything)
+    assert 12 < len(served) < len(whole)
+    assert all(whole[place] == row for place, row in served.items())
+
+
+def test_a_damaged_log_is_told_of_until_a_repair(path: Path) -> None:
+    change(path, 32 + 200 * FRAME + 700)
+    copy = log_of(path).read_bytes()
+    assert [one.fault for one in verified(path)] == [one.fault for one in verified(path)] != []
+    (found,) = verified(path, repair=True)
+    assert found.done
+    assert verified(path) == []
+    log_of(path).write_bytes(copy)  # as if it had not been carried over yet
+    assert verified(path) == []
+
+
+def test_a_log_that_ends_early_is_no_damage(path: Path, tmp_path: Path) -> None:
+    files, random = {one: one.read_bytes() for one in tmp_path.iterdir()}, Random(1)
+    for _ in range(25):
+        for one in tmp_path.iterdir():
+            one.unlink()
+        for one, data in files.items():
+            one.write_bytes(data if one != log_of(path) else data[: random.randrange(len(data))])
+        assert verified(path) == []
+
+
+def test_a_torn_last_commit_is_no_damage(path: Path) -> None:
+    data = log_of(path).read_bytes()
+    torn = len(data) - 2 * FRAME  # its end was on the disk before its beginning
+    log_of(path).write_bytes(data[:torn] + bytes(FRAME) + data[torn + FRAME :])
+    assert verified(path) == []
+
+
+def test_a_log_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+
+    async def write_and_open(store: SqliteStore) -> int:
+        await furnish_more(store)
+        opened, done = 0, False
+
+        async def write() -> None:
+            nonlocal done
+            for number in range(400):  # the log is begun anew several times
+                text = f"{number} " + "lorem ipsum " * 400
+                at = LONG if number % 2 else SHORT
+                await store.commit(Change(at=at, now=NOW, records=(said(f"w{number}", text),)))
+            done = True
+
+        writing = asyncio.create_task(write())
+        while not done:
+            other = await asyncio.to_thread(SqliteStore, str(path))
+            await other.close()
+            opened += 1
+        await writing
+        return opened
+
+    assert run(path, write_and_open) > 20
+    assert tables(path)["damaged"] == []
+    assert verified(path) == []

@@ -1,0 +1,177 @@
+"""Any byte of a file may change: everything is served as it was, or somebody is told; nothing false ever.
+
+A changed byte of the log of writes ends it there, and what was committed later is gone. A check tells,
+unless it is the last commit: that one looks as if a power cut had torn it before anybody was answered.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec import structs
+from verification_stage import MANY, everything, furnish_more, left_open, run, verified
+
+from holdfast.errors import HoldfastError
+from holdfast.stores.port import Finding
+from holdfast.stores.sqlite import log
+
+pytestmark = pytest.mark.req("G5", "G6")
+
+THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
+SEED = int(os.environ.get("HOLDFAST_SEED", secrets.randbits(32)))
+FALSE = "FALSE"
+PER_COMMIT = 6  # entries that each of the last commits brought
+
+Rows = dict[Any, Any]
+
+
+class Store:
+    """A store's files, and what is in it."""
+
+    def __init__(self, path: Path, *, was_closed: bool) -> None:
+        self.path, self.log = path, path.with_name(f"{path.name}-wal")
+        if was_closed:
+            run(path, furnish_more)
+        else:
+            left_open(path, furnish_more)
+        self.files = {one: one.read_bytes() for one in path.parent.iterdir()}
+        self.whole = run(path, everything)
+
+    def restore(self) -> None:
+        """Put the files back as they were."""
+        for one in self.path.parent.iterdir():
+            one.unlink()
+        for one, data in self.files.items():
+            one.write_bytes(data)
+
+    def flip(self, file: Path, place: int, by: int) -> None:
+        """Put the files back, and change one byte."""
+        self.restore()
+        data = bytearray(self.files[file])
+        data[place] ^= by
+        file.write_bytes(data)
+
+    def served(self) -> tuple[Rows, bool]:
+        """Give what is served, and whether anybody was told that something is wrong."""
+        rows, told = Rows(), False
+        try:
+            rows = run(self.path, everything)
+        except HoldfastError:
+            told = True
+        return rows, bool(self.checked(repair=False)) or told
+
+    def checked(self, *, repair: bool) -> list[Finding]:
+        """Give the findings of a check; a file that is refused is one."""
+        try:
+            return verified(self.path, repair=repair)
+        except HoldfastError as error:
+            return [Finding(fault=f"refused: {error}")]
+
+    def received(self) -> str:
+        """Say how a changed file was received."""
+        rows, told = self.served()
+        sound = {place: row for place, row in rows.items() if not row.damaged}
+        if any(said(row) != said(self.whole.get(place)) for place, row in sound.items()):
+            return FALSE
+        if rows == self.whole:
+            return "served whole, and told" if told else "served whole"
+        if told:
+            return "served in part, and told" if sound else "refused"
+        return "shorter" if is_shorter(rows, self.whole) else FALSE
+
+    def repaired(self) -> str:
+        """Repair a changed file, and say what came of it."""
+        found = self.checked(repair=True)
+        if not found:
+            return "nothing to repair"
+        if found[0].fault.startswith("refused"):
+            return "refused"
+        copy = self.path.with_name(f"{self.path.name}.salvaged")
+        path = copy if copy.exists() else self.path
+        rows = run(path, everything)
+        false = [place for place, row in rows.items() if said(row) != said(self.whole.get(place))]
+        if verified(path) or any(rows[place].kind != "note" or rows[place].damaged for place in false):
+            return FALSE
+        return "salvaged" if copy.exists() else "mended in place"
+
+
+def said(row: Any) -> Any:
+    """Give what an entry says; its sums are told of by a check."""
+    return row and (row.branch, row.seq, row.id, row.kind, row.body)
+
+
+def is_shorter(rows: Rows, whole: Rows) -> bool:
+    """Tell whether just the last commit is missing."""
+    missing = sorted(seq for at, _, seq in whole.keys() - rows.keys() if at == MANY)
+    return len(missing) == len(whole) - len(rows) == PER_COMMIT and missing[-1] == max(
+        seq for at, _, seq in whole if at == MANY
+    )
+
+
+def flips(store: Store, file: Path, count: int) -> Counter[str]:
+    """Change bytes at random places; count how each was received, and show what was not as it should be."""
+    random, counts = Random(f"{SEED} {file.name}"), Counter[str]()
+    for _ in range(count):
+        place, by = random.randrange(len(store.files[file])), random.randrange(1, 256)
+        store.flip(file, place, by)
+        outcome = store.received()
+        counts[outcome] += 1
+        repair = store.repaired() if outcome != FALSE and file == store.path else ""
+        if repair:
+            counts[repair] += 1
+        if FALSE in (outcome, repair):
+            print(f"byte {place} of {file.name} ^ {by}, HOLDFAST_SEED={SEED}: {outcome}, {repair}")
+    return counts
+
+
+def test_a_changed_byte_of_the_file_is_harmless_or_told(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    store = Store(tmp_path / "agent.db", was_closed=True)
+    counts = flips(store, store.path, 150 * THOROUGH)
+    record_property("counted", ("changed bytes of the file", dict(counts)))
+    assert counts[FALSE] == counts["shorter"] == 0
+
+
+def test_a_changed_byte_of_the_log_of_writes_is_harmless_or_told(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    store = Store(tmp_path / "agent.db", was_closed=False)
+    counts = flips(store, store.log, 80 * THOROUGH)
+    record_property("counted", ("changed bytes of the log of writes", dict(counts)))
+    assert counts[FALSE] == 0
+    assert counts["served in part, and told"] > 0
+
+
+def test_only_the_last_commit_can_be_lost_unseen(tmp_path: Path) -> None:
+    store = Store(tmp_path / "agent.db", was_closed=False)
+    for by in (1, 0x80):
+        store.flip(store.log, len(store.files[store.log]) - 5, by)
+        assert store.received() == "shorter"
+        assert len(store.whole) - len(run(store.path, everything)) == PER_COMMIT
+
+
+def test_a_store_that_trusts_its_bytes_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = Store(tmp_path / "agent.db", was_closed=True), log.entry_row
+    monkeypatch.setattr(log, "entry_row", lambda columns: structs.replace(read(columns), damaged=False))
+    store.flip(store.path, store.files[store.path].index(b"lorem ipsum"), 1)
+    assert store.received() == FALSE
+
+
+def test_a_check_that_finds_nothing_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "agent.db", was_closed=True)
+    monkeypatch.setattr(store, "checked", lambda **_: [])
+    monkeypatch.setattr(log, "rows_around", lambda *_, **__: [])
+    data = store.files[store.path]
+    outcomes = set[str]()
+    for page in range(1, len(data) // 4096):  # the kind of the page, and the number of its cells
+        store.flip(store.path, page * 4096 + 4, 0x0F)
+        outcomes.add(store.received())
+    assert FALSE in outcomes or "shorter" in outcomes
