@@ -12,6 +12,8 @@ __all__ = ["STORES", "connect"]
 STORES = {
     "memory": "memory",
     "sqlite": "sqlite",
+    "postgresql": "postgres",
+    "postgres": "postgres",
 }
 """The scheme of a URL, and the folder whose ``connect`` opens it."""
 
@@ -20,7 +22,7 @@ async def connect(url: str) -> Store:
     """Open the store behind a URL; it is made where it does not exist and can be."""
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in STORES:
-        known = ", ".join(f"{name}:" for name in STORES)
-        raise UnknownName(f"no store goes by {url!r:.200}; a URL begins with one of {known}")
+        known = ", ".join(f"{name}:" for name in STORES)  # the rest of a URL may hold a password
+        raise UnknownName(f"no store goes by {scheme!r:.40}; a URL begins with one of {known}")
     store: Store = await import_module(f".{STORES[scheme]}", __name__).connect(url)
     return store

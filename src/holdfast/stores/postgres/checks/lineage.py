@@ -1,0 +1,188 @@
+"""The branches of a session: each comes from a place that is there, and the head is the tip of one.
+
+Nothing sums up a branch, but its entries bear witness: the first one stands behind the fork, and its
+running total goes on from the total there. So a branch that is gone, or whose row was changed, is made
+again from what its entries say; where even they do not tell, it becomes a root, and what stood before
+it is lost. The head is where number and total agree.
+"""
+
+from __future__ import annotations
+
+from ..connections import Work
+from .entries import Stretch
+from .inspection import Inspection
+
+__all__ = ["Lineage", "inspect_head", "inspect_lineage"]
+
+MOST_LOST = 100_000
+"""Entries that a session may claim to have behind its last one: a number above is a damaged number."""
+
+
+class Line:
+    """A branch: what its row says, and what its entries say."""
+
+    def __init__(self, id: int, row: tuple[int | None, int, int | None] | None) -> None:
+        self.id, self.is_kept = id, row is not None
+        self.parent, self.fork, self.former = row or (None, 0, None)
+        self.first: int | None = None  # its first entry, and the total before that one
+        self.base = 0
+        self.tip, self.total = self.fork, 0  # its last entry, and the total there
+        self.expected = 0  # the last one that it must have, since others build on it
+
+
+class Lineage:
+    """The branches of a session by their ids, and its head."""
+
+    def __init__(self, work: Work, session: int, lines: dict[int, Line], head: tuple[int, int, int]) -> None:
+        self._work, self.session, self.lines = work, session, lines
+        self.head_branch, self.head_seq, self.head_total = head
+
+    @classmethod
+    async def read(cls, work: Work, session: int) -> Lineage:
+        """Read what rows and entries say."""
+        rows = {
+            id: (parent, fork, former)
+            for id, parent, fork, former in await work.rows("branch_rows", key=session)
+        }
+        ends = {branch: rest for branch, *rest in await work.rows("branch_ends", key=session)}
+        ((branch, seq, total),) = await work.rows("head", key=session)
+        lines = {id: Line(id, rows.get(id)) for id in sorted(rows.keys() | ends.keys())}
+        for id, (first, base, tip, at_tip) in ends.items():
+            lines[id].first, lines[id].base, lines[id].tip, lines[id].total = first, base, tip, at_tip
+        return cls(work, session, lines, (branch, seq, total))
+
+    async def stretch(self, branch: int, marks: tuple[str, ...]) -> Stretch:
+        """Give the way along a branch, from its fork on."""
+        line = self.lines[branch]
+        return Stretch(
+            session=self.session,
+            branch=branch,
+            marks=marks,
+            seq=line.fork,
+            total=await self.total_at(line.parent, line.fork),
+            expected=line.expected,
+            claimed=self.head_total if branch == self.head_branch else None,
+        )
+
+    async def total_at(self, branch: int | None, seq: int) -> int | None:
+        """Give the total at a place of a path; nothing where nothing stands there."""
+        while branch is not None and seq > 0:
+            line = self.lines.get(branch)
+            if line is None:
+                return None
+            if seq > line.fork:
+                found = await self._work.rows("total", key=self.session, branch=branch, seq=seq)
+                return int(found[0][0]) if found else None
+            branch = line.parent if line.parent is None or line.parent < line.id else 0
+        return 0 if seq == 0 else None
+
+    async def end(self, line: Line) -> tuple[int, int | None]:
+        """Give the last place of a branch, and the total there."""
+        if line.tip > line.fork:
+            return line.tip, line.total
+        return line.fork, await self.total_at(line.parent, line.fork)
+
+
+async def inspect_lineage(case: Inspection, session: int) -> Lineage:
+    """Check where every branch comes from, and give the branches as they should be."""
+    lineage = await Lineage.read(case.work, session)
+    if not lineage.lines:
+        _add_root(case, lineage)
+    for line in lineage.lines.values():
+        await _inspect_origin(case, lineage, line)
+        _inspect_former(case, lineage, line)
+    for line in lineage.lines.values():
+        above = lineage.lines.get(line.parent) if line.parent is not None else None
+        if above is not None and line.first is not None:
+            above.expected = max(above.expected, line.fork)
+    await _believe_head(lineage)
+    await case.mended()
+    return lineage
+
+
+async def inspect_head(case: Inspection, session: int) -> None:
+    """Check that the head is the tip of its branch, with the total of that."""
+    lineage = await Lineage.read(case.work, session)
+    claimed = (lineage.head_seq, lineage.head_total)
+    ends = {line.id: await lineage.end(line) for line in lineage.lines.values()}
+    if not ends or ends.get(lineage.head_branch) == claimed:
+        return
+    same = [id for id, end in ends.items() if end == claimed]
+    own = lineage.head_branch if lineage.head_branch in ends else max(ends)
+    branch = same[0] if len(same) == 1 else own
+    seq, total = ends[branch]
+    fault = (
+        f"its head is entry {claimed[0]} of branch {lineage.head_branch} at {claimed[1]} tokens, "
+        "which is not the last entry there"
+    )
+    done = f"it is entry {seq} of branch {branch} at {total} tokens"
+    if case.found(fault, done=done, branch=lineage.head_branch, seq=claimed[0]):
+        case.mend("set_head", key=session, branch=branch, seq=seq, total=total or 0)
+        await case.mended()
+
+
+async def _believe_head(lineage: Lineage) -> None:
+    """Expect the entries that the session says it has behind the last one, if that may be so."""
+    line = lineage.lines.get(lineage.head_branch)
+    if line is None or not line.tip < lineage.head_seq <= line.tip + MOST_LOST:
+        return
+    claimed = (lineage.head_seq, lineage.head_total)
+    if claimed in [await lineage.end(other) for other in lineage.lines.values()]:
+        return
+    if lineage.head_total > ((await lineage.end(line))[1] or 0):
+        line.expected = lineage.head_seq
+
+
+async def _inspect_origin(case: Inspection, lineage: Lineage, line: Line) -> None:
+    parent, fork = await _origin(lineage, line)
+    columns = {"key": lineage.session, "id": line.id, "parent": parent, "fork_seq": fork}
+    told = f"behind entry {fork} of branch {parent}" if parent is not None else "as a root"
+    if not line.is_kept:
+        if case.found(f"branch {line.id} has entries and no row", done=f"made {told}", branch=line.id):
+            case.mend("add_branch", **columns, former=None if line.id == 1 else parent or 1)
+    elif (parent, fork) != (line.parent, line.fork):
+        fault = f"branch {line.id} forks behind entry {line.fork} of branch {line.parent}, which cannot be"
+        if case.found(fault, done=f"set {told}", branch=line.id):
+            case.mend("set_origin", **columns)
+    line.parent, line.fork, line.tip = parent, fork, max(line.tip, fork) if line.first else fork
+
+
+async def _origin(lineage: Lineage, line: Line) -> tuple[int | None, int]:
+    """Say where a branch comes from: as its row says, if that can be, else as its entries tell."""
+    parent = lineage.lines.get(line.parent) if line.parent and line.parent < line.id else None
+    is_root = line.is_kept and line.parent is None and line.fork == 0
+    first, base = line.first, line.base
+    if first is None and parent is None and not is_root and line.id == lineage.head_branch:
+        first, base = lineage.head_seq + 1, lineage.head_total  # nothing was said on it: the head tells
+    if first is None:
+        return (parent.id, max(0, min(line.fork, parent.tip))) if parent else (None, 0)
+    if is_root and first == 1:
+        return None, 0
+    fork = line.fork if line.is_kept and 0 <= line.fork < first else first - 1
+    if parent and await lineage.total_at(parent.id, fork) == base:
+        return parent.id, fork
+    if owner := await _owner(lineage, line.id, first - 1, base):
+        return owner, first - 1
+    return (parent.id, fork) if parent else (None, 0)
+
+
+async def _owner(lineage: Lineage, branch: int, seq: int, total: int) -> int | None:
+    """Find the one earlier branch that has an entry of that number with that total."""
+    earlier = [line for line in lineage.lines.values() if line.id < branch and line.fork < seq <= line.tip]
+    fitting = [line.id for line in earlier if await lineage.total_at(line.id, seq) == total]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _inspect_former(case: Inspection, lineage: Lineage, line: Line) -> None:
+    if not line.is_kept or line.former is None or (line.former in lineage.lines and line.former < line.id):
+        return
+    former = None if line.id == 1 else line.parent or 1
+    fault = f"branch {line.id} follows branch {line.former}, which is not there"
+    if case.found(fault, done=f"set to {former}", branch=line.id):
+        case.mend("set_former", key=lineage.session, id=line.id, former=former)
+
+
+def _add_root(case: Inspection, lineage: Lineage) -> None:
+    if case.found("it has no branch", done="a root was made", branch=1):
+        case.mend("add_branch", key=lineage.session, id=1, parent=None, fork_seq=0, former=None)
+        lineage.lines[1] = Line(1, (None, 0, None))

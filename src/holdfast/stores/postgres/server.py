@@ -1,0 +1,51 @@
+"""The server as each connection finds it: what it must be, and what its acknowledgements are worth.
+
+An acknowledged commit is on the disk only if the server waits for it (`synchronous_commit`), asks the
+disk for it (`fsync`) and can mend pages that a power cut tore (`full_page_writes`). These are read, never
+set: whoever runs the server decides, and the store says what that comes to.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ...errors import StoreUnavailable
+from ..port import Durability
+
+__all__ = ["LEAST_SERVER", "Server"]
+
+LEAST_SERVER = 130_000
+"""PostgreSQL 13: older ones are no longer kept up."""
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Version and settings, as one connection sees them."""
+
+    version: str
+    number: int
+    encoding: str
+    synchronous_commit: str
+    fsync: str
+    full_page_writes: str
+    is_replica: bool
+    read_only: str
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement means."""
+        waits = self.synchronous_commit != "off"  # all other values wait for the server's own disk, at least
+        return "fsync" if waits and self.fsync == self.full_page_writes == "on" else "best_effort"
+
+    def check(self, shown: str) -> None:
+        """Refuse a server on which sessions cannot be kept."""
+        if self.is_replica or self.read_only == "on":
+            what = "a replica" if self.is_replica else "set read-only (default_transaction_read_only)"
+            raise StoreUnavailable(f"{shown} is {what}; give the URL of a server that takes writes")
+        if self.number < LEAST_SERVER:
+            raise StoreUnavailable(
+                f"{shown} runs PostgreSQL {self.version}; {LEAST_SERVER // 10_000} or newer is needed"
+            )
+        if self.encoding != "UTF8":
+            raise StoreUnavailable(
+                f"{shown} has the encoding {self.encoding}; make a database with ENCODING 'UTF8'"
+            )

@@ -1,0 +1,126 @@
+"""Search in PostgreSQL: every word is found as it is, whatever is in it, and by the indexes made for it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import asyncpg
+import pytest
+from postgres_server import executed, fresh_url
+
+from holdfast.stores.port import Change, Record
+from holdfast.stores.postgres import PostgresStore, connect
+from holdfast.stores.postgres.lexemes import LONGEST, query_of, vector
+from holdfast.testing.contract_scenes import HERE, change, message, session
+
+ODD = "'\"\\:&|!()<>*-%_ \n\tabAé日😀\u2028\x01"
+
+
+def drawn(rng: Random) -> str:
+    return "".join(rng.choices(ODD, k=rng.randint(1, 6)))
+
+
+async def found(store: PostgresStore, *words: str) -> set[str]:
+    hits = await store.search(HERE.tenant, words, user=None, before=None, limit=10_000)
+    return {hit.row.id for hit in hits}
+
+
+@pytest.mark.req("A6", "G6")
+def test_an_entry_is_found_by_any_of_its_words_and_by_no_other() -> None:
+    rng = Random(7)
+    entries = {f"m{n}": {drawn(rng) for _ in range(rng.randint(1, 8))} for n in range(150)}
+
+    async def scene(url: str) -> None:
+        store = await connect(url)
+        try:
+            await store.create(session())
+            records = tuple(message(id, words=sorted(words)) for id, words in entries.items())
+            await store.commit(change(*records))
+            for _ in range(300):
+                wanted = rng.sample(sorted(rng.choice(list(entries.values()))), 1) + [
+                    drawn(rng)
+                ] * rng.randint(0, 1)
+                holding = {id for id, words in entries.items() if words.issuperset(wanted)}
+                assert await found(store, *wanted) == holding, wanted
+        finally:
+            await store.close()
+
+    with fresh_url() as url:
+        asyncio.run(scene(url))
+
+
+@pytest.mark.req("A6")
+def test_what_cannot_be_a_word_is_left_out_and_not_found() -> None:
+    for impossible in ("", "a\0b", "\ud800", "x" * (LONGEST + 1)):
+        assert vector([impossible]) is None
+        assert vector([impossible, "plain"]) == "'plain'"
+        assert query_of([impossible], tenant="t", user=None) is None
+        assert query_of(["plain", impossible], tenant="t", user=None) is None
+
+
+@pytest.mark.req("A6")
+def test_the_longest_words_that_are_taken_fit() -> None:
+    async def scene(url: str) -> None:
+        store = await connect(url)
+        try:
+            await store.create(session())
+            longest = ["\U0010ffff" * LONGEST, "'" * LONGEST, "\\" * LONGEST]
+            await store.commit(change(message("a", words=longest)))
+            for word in longest:
+                assert await found(store, word) == {"a"}
+        finally:
+            await store.close()
+
+    with fresh_url() as url:
+        asyncio.run(scene(url))
+
+
+@pytest.mark.req("G3")
+@pytest.mark.parametrize(
+    ("name", "index", "given"),
+    [
+        (
+            "search",
+            "entry_by_words",
+            {"words": "'w7' & '_t1'", "before": 2**62, "tenant": "t", "user": None, "limit": 9},
+        ),
+        (
+            "newest",
+            "entry_by_kind",
+            {"tenant": "t", "session": "s", "branches": [1], "firsts": [1], "lasts": [9], "kinds": ["cut"]},
+        ),
+        (
+            "read",
+            "entry_by_place",
+            {"tenant": "t", "session": "s", "branch": 1, "first": 1, "last": 9, "limit": 9},
+        ),
+        ("find", "entry_by_id", {"tenant": "t", "session": "s", "ids": ["a", "b"]}),
+        ("due_sessions", "session_by_expiry", {"tenant": "t", "now": 1, "limit": 9}),
+        ("take", "outbox_by_due", {"now": 1, "until": 9, "tenant": None, "limit": 9}),
+    ],
+)
+def test_a_query_is_answered_by_its_index(name: str, index: str, given: dict[str, object]) -> None:
+    async def scene(url: str) -> None:
+        store = await connect(url)
+        try:
+            await store.create(session())
+            for n in range(20):
+                kinds = ["cut" if m % 9 == 0 else "message" for m in range(50)]
+                records = [
+                    Record(id=f"{n} {m}", kind=kind, body=b"{}", words=(f"w{n}", f"x{m}"))
+                    for m, kind in enumerate(kinds)
+                ]
+                await store.commit(Change(at=HERE, now=1, records=tuple(records)))
+            query, where = store._connections._queries[name], store._connections.target
+            await executed(f'ANALYZE "{where.schema}".entry', url=where.dsn)
+            connection = await asyncpg.connect(where.dsn)
+            await connection.execute("SET enable_seqscan = off")
+            plan = await connection.fetch(f"EXPLAIN {query.sql}", *query.arguments(given))
+            await connection.close()
+            assert index in "\n".join(line for (line,) in plan)
+        finally:
+            await store.close()
+
+    with fresh_url() as url:
+        asyncio.run(scene(url))

@@ -1,0 +1,75 @@
+"""Conversations on a PostgreSQL store, from the first message to the last byte that a query can find."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from postgres_server import execute, fresh_url
+
+from holdfast import Budget, Message, SessionManager
+from holdfast.errors import EpochEnded, NotFound
+from holdfast.stores import STORES
+from holdfast.stores.postgres.target import target
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scheme in ("postgresql", "postgres"):
+        monkeypatch.setitem(STORES, scheme, "postgres")
+
+
+async def conversation(url: str) -> None:
+    async with await SessionManager.open(url) as sessions:
+        session = await sessions.create(user="u1", system="You keep a lighthouse.")
+        for night in range(60):
+            await session.append(
+                Message.user(f"Night {night}: is the disk of the lamp full?"),
+                Message.assistant("It is. " * 40),
+            )
+        window = await session.window(Budget(4_000))
+        assert window.decisions
+        assert len(await session.messages()) == 120
+
+        again = await sessions.open(session.id, user="u1")
+        assert (await again.window(Budget(4_000))).messages == window.messages
+        with pytest.raises(NotFound):
+            await sessions.open(session.id, user="u2")
+
+        question = (await session.messages())[-2]
+        await session.rewind(to=question.id)
+        assert len(await session.messages()) == 119
+        await session.undo()
+        assert len(await session.messages()) == 120
+
+        found = [hit async for hit in sessions.search("lamp disk", user="u1")]
+        assert [hit.message.text for hit in found[:2]] == [
+            "Night 59: is the disk of the lamp full?",
+            "Night 58: is the disk of the lamp full?",
+        ]
+        assert len(found) == 60
+        assert [hit async for hit in sessions.search("lamp disk", user="u2")] == []
+
+        await session.reset()
+        with pytest.raises(EpochEnded):
+            await again.append(Message.user("late"))
+        await session.append(Message.user("A new day."))
+        assert [message.text for message in await session.messages()] == ["A new day."]
+
+
+async def erased(url: str) -> bool:
+    async with await SessionManager.open(url) as sessions:
+        receipt = await sessions.erase(user="u1")
+        assert len(receipt.sessions) == 1
+        assert [hit async for hit in sessions.search("lamp")] == []
+        return receipt.scrubbed
+
+
+@pytest.mark.req("G2", "G3", "G4", "G7", "G9", "C9")
+def test_a_conversation_is_held_searched_reset_and_erased() -> None:
+    with fresh_url() as url:
+        asyncio.run(conversation(url))
+        assert asyncio.run(erased(url)) is False  # of free space and the log of writes nothing is promised
+        tables = ("session", "branch", "entry", "damaged", "key", "outbox")
+        for table in tables:
+            assert execute(f"SELECT count(*) FROM {target(url).schema}.{table}")[0][0] == 0, table
