@@ -34,8 +34,8 @@ bench: $(STAMP) ## measure, beside peers and raw limits in the same run
 	@$(BIN)/python -m bench
 
 faults: $(STAMP) ## every fault at length, and the properties over many times the examples
-	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=0 tests/faults
-	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=0 tests/contract/test_stores_agree.py $(addprefix tests/properties/, test_windows.py test_sessions.py test_session_paths.py test_archives.py)
+	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults
+	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py $(addprefix tests/properties/, test_windows.py test_sessions.py test_session_paths.py test_archives.py)
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

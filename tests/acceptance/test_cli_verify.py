@@ -56,3 +56,15 @@ def test_a_store_that_cannot_be_opened_is_one_line(tmp_path: Path, wrong: str, c
     done = holdfast("verify", "--store", wrong)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
+
+
+def test_what_can_be_read_of_a_file_that_cannot_be_opened_is_saved_beside_it(
+    url: str, tmp_path: Path
+) -> None:
+    session = make(url, "one", "two", "three")
+    path = tmp_path / "agent.db"
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE branch (", b"CREATE TABLE branch )", 1))
+    assert holdfast("verify").code == 3
+    code, out, _ = holdfast("verify", "--repair")
+    assert (code, "agent.db.salvaged" in out) == (1, True)
+    assert "three" in holdfast("show", session, "--store", f"sqlite:///{path}.salvaged").out

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import click
 import msgspec
 
+from ..errors import StoreDamaged
 from ..stores.port import Finding
 from . import document, screen
-from .access import as_json, existing
+from .access import as_json, existing, file_of
 from .meter import metered
 from .store_option import shown_url, store_option
 
@@ -50,13 +52,12 @@ def command(store: str, repair: bool, as_json: bool) -> int:
 
 async def _verify(url: str, *, repair: bool, as_json: bool) -> int:
     found = undone = 0
-    async with existing(url) as store:
-        with metered("findings") as step:
-            async for finding in store.verify(repair=repair):
-                found += 1
-                undone += not finding.done
-                _show(finding, as_json=as_json)
-                step(found, found)
+    with metered("findings") as step:
+        async for finding in _findings(url, repair=repair):
+            found += 1
+            undone += not finding.done
+            _show(finding, as_json=as_json)
+            step(found, found)
     if not found:
         screen.say(f"{shown_url(url)} is sound")
     elif not repair:
@@ -64,6 +65,23 @@ async def _verify(url: str, *, repair: bool, as_json: bool) -> int:
     else:
         screen.say(f"{screen.counted(found, 'finding')}, {undone:,} not repaired")
     return 1 if found else 0
+
+
+async def _findings(url: str, *, repair: bool) -> AsyncIterator[Finding]:
+    """Check a store; of a file that cannot even be opened, save what can be read if asked to."""
+    try:
+        async with existing(url) as store:
+            async for finding in store.verify(repair=repair):
+                yield finding
+    except StoreDamaged as damage:
+        path = file_of(url)
+        if path is None or not repair:
+            raise
+        screen.say(str(damage))
+        from ..stores.sqlite import rescue  # only now: a sound store does not need it
+
+        async for finding in rescue(path):
+            yield finding
 
 
 def _show(finding: Finding, *, as_json: bool) -> None:
