@@ -110,8 +110,8 @@ def erase(
     receipt = asyncio.run(_erase(store, tenant, id, user, engine, snapshots))
     _show(receipt, as_json=as_json)
     if not receipt.scrubbed:
-        screen.say("the sessions are deleted, but bytes of them may be left in the store's files: others used it")
-        screen.say("all the time (erase again at a quieter moment), or it keeps a log of writes of its own")
+        screen.say("deleted, but bytes may be left in the store's files: others used it all the time")
+        screen.say("(erase again at a quieter moment), or it keeps a log of writes of its own")
     return 0 if receipt.scrubbed else 1
 
 
