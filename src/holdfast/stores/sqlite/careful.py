@@ -7,6 +7,8 @@ too, by trying every number that the session may have. It is slow, and only for 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import apsw
 
 from ..port import Row, Span
@@ -14,7 +16,7 @@ from .faults import UNREADABLE
 from .queries import query
 from .rows import entry_row, unreadable_row
 
-__all__ = ["rows_around"]
+__all__ = ["each_row", "rows_around"]
 
 MOST_GUESSED = 10_000
 """Numbers that are tried where nothing tells which there are."""
@@ -24,29 +26,32 @@ def rows_around(
     db: apsw.Connection, key: int, span: Span, *, limit: int | None = None, newest: bool = False
 ) -> list[Row]:
     """Give a run of entries in order; those that cannot be read are marked as damaged."""
-    rows = _by_index(db, key, span) or _by_table(db, key, span) or _by_number(db, key, span)
+    rows = sorted(each_row(db, key, span), key=lambda row: row.seq)
     if limit is None:
         return rows
     return rows[max(0, len(rows) - limit) :] if newest else rows[:limit]
 
 
-def _by_index(db: apsw.Connection, key: int, span: Span) -> list[Row]:
+def each_row(db: apsw.Connection, key: int, span: Span) -> Iterator[Row]:
+    """Give the entries of a run one by one, in whatever order they can be read."""
+    which = {"key": key, **span._asdict()}
     try:
-        seqs = [seq for (seq,) in db.execute(query("places"), {"key": key, **span._asdict()})]
+        seqs = [seq for (seq,) in db.execute(query("places"), which)]
+    except UNREADABLE:
+        yield from _rows_of_table(db, which) or _rows_by_number(db, key, span)
+        return
+    for seq in seqs:
+        yield from _row(db, key, span.branch, seq)
+
+
+def _rows_of_table(db: apsw.Connection, which: dict[str, int]) -> list[Row]:
+    try:
+        return [entry_row(columns) for columns in db.execute(query("scan"), which)]
     except UNREADABLE:
         return []
-    return [row for seq in seqs for row in _row(db, key, span.branch, seq)]
 
 
-def _by_table(db: apsw.Connection, key: int, span: Span) -> list[Row]:
-    try:
-        rows = [entry_row(columns) for columns in db.execute(query("scan"), {"key": key, **span._asdict()})]
-    except UNREADABLE:
-        return []
-    return sorted(rows, key=lambda row: row.seq)
-
-
-def _by_number(db: apsw.Connection, key: int, span: Span) -> list[Row]:
+def _rows_by_number(db: apsw.Connection, key: int, span: Span) -> list[Row]:
     ((_, last, _),) = db.execute(query("head"), {"key": key})
     numbers = range(max(1, span.first), min(span.last, last, span.first + MOST_GUESSED) + 1)
     return [row for seq in numbers for row in _row(db, key, span.branch, seq)]

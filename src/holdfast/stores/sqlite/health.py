@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import apsw
 
@@ -36,8 +37,9 @@ class SqliteHealth:
 
     async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
         """Walk everything, check order and checksums, and set damaged records aside if asked to."""
-        async for finding in findings(self.path, self._writer, repair=repair):
-            yield finding
+        async with aclosing(findings(self.path, self._writer, repair=repair)) as found:
+            async for finding in found:
+                yield finding
 
     def _facts(self, db: apsw.Connection) -> dict[str, str]:
         sizes = [os.path.getsize(name) for name in (self.path, f"{self.path}-wal") if os.path.exists(name)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 
 import apsw
@@ -18,7 +18,7 @@ from msgspec import structs
 
 from ...errors import StoreError
 from ..port import Address, Finding, Span
-from .careful import rows_around
+from .careful import each_row
 from .checks.description import address_of
 from .checks.structure import inspect_structure
 from .checks.walk import Walk, session_keys
@@ -33,7 +33,7 @@ __all__ = ["findings", "rescue"]
 _END = 2**62
 
 
-async def findings(path: str, writer: Writer, *, repair: bool) -> AsyncIterator[Finding]:
+async def findings(path: str, writer: Writer, *, repair: bool) -> AsyncGenerator[Finding, None]:
     """Check a store's file and everything in it."""
     readers = Readers(path)
     try:
@@ -72,11 +72,10 @@ def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
     except UNREADABLE as error:
         return [Finding(tenant=at.tenant, session=at.session, fault=f"its branches cannot be read: {error}")]
     for branch in branches:
-        lost = [row for row in rows_around(db, session, Span(branch, 1, _END)) if row.damaged]
+        lost = [row.seq for row in each_row(db, session, Span(branch, 1, _END)) if row.damaged]
         if lost:
-            fault = f"{len(lost)} entries cannot be read, the first is {lost[0].seq}"
-            where = Finding(tenant=at.tenant, session=at.session, branch=branch, seq=lost[0].seq, fault=fault)
-            found.append(where)
+            fault, seq = f"{len(lost)} entries cannot be read, the first is {min(lost)}", min(lost)
+            found.append(Finding(tenant=at.tenant, session=at.session, branch=branch, seq=seq, fault=fault))
     return found
 
 

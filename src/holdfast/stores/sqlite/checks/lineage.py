@@ -114,10 +114,10 @@ def inspect_head(case: Inspection, session: int) -> None:
     """Check that the head is the tip of its branch, with the total of that."""
     lineage = Lineage.read(case.db, session)
     claimed = (lineage.head_seq, lineage.head_total)
-    ends = {line.id: lineage.end(case.db, line) for line in lineage.lines.values()}
-    own = ends.get(lineage.head_branch)
-    if own == claimed or not ends:
+    own = lineage.lines.get(lineage.head_branch)
+    if not lineage.lines or (own and lineage.end(case.db, own) == claimed):
         return
+    ends = {line.id: lineage.end(case.db, line) for line in lineage.lines.values()}
     branch, (seq, total) = _truth(lineage.head_branch, claimed, ends)
     fault = (
         f"its head is entry {claimed[0]} of branch {lineage.head_branch} at {claimed[1]} tokens, "
