@@ -1,0 +1,70 @@
+"""`SQLiteSession` of openai-agents: one row a message, read from the newest back.
+
+A message of ours is an item as it stands, so both keep the same JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from bench.peers.serving import Handle, Row, serve
+
+_agents: Any = import_module("agents")  # here only, so there is nothing to type-check
+
+
+class Full(_agents.SQLiteSession):  # type: ignore[misc]
+    """A session whose every commit waits for the disk."""
+
+    @staticmethod
+    def _configure_connection(conn: Any) -> None:
+        _agents.SQLiteSession._configure_connection(conn)
+        conn.execute("PRAGMA synchronous = FULL")
+
+
+class Session:
+    """An open session."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    async def write(self, messages: Sequence[Any]) -> None:
+        """Add items."""
+        await self._session.add_items(list(messages))
+
+    async def read(self, count: int) -> int:
+        """Give the newest items."""
+        return len(await self._session.get_items(limit=count))
+
+    async def pragma(self, name: str) -> Any:
+        """Read a setting of a connection such as its threads have."""
+        sql = "SELECT sqlite_version()" if name == "sqlite_version" else f"PRAGMA {name}"
+        return await asyncio.to_thread(lambda: self._session._get_connection().execute(sql).fetchone())
+
+    async def close(self) -> None:
+        """Close it."""
+        self._session.close()
+
+
+class Sessions:
+    """One file, any number of sessions."""
+
+    packages: tuple[str, ...] = ("openai-agents",)
+
+    def __init__(self, *, full: bool) -> None:
+        self._kind = Full if full else _agents.SQLiteSession
+
+    def messages(self, row: Row) -> list[Any]:
+        """Take a message as an item."""
+        return [row]
+
+    async def opened(self, path: str, session: str) -> Handle:
+        """Open a session."""
+        return Session(self._kind(session, path))
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Sessions(full="full" in sys.argv[1:])))

@@ -1,0 +1,146 @@
+"""A peer that keeps sessions, asked line by line: what it is asked, it does and times, and answers in JSON.
+
+A peer's script gives two things: how a message of ours becomes its own, and how a session is opened.
+Messages come from files of JSON lines, by numbers of lines; they are read and made into the peer's
+own before any clock runs. With ``full`` every connection is set to wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from itertools import islice
+from typing import Any, Protocol
+
+Row = dict[str, Any]
+
+
+class Handle(Protocol):
+    """An open session."""
+
+    async def write(self, messages: Sequence[Any]) -> None:
+        """Add messages in one step."""
+        ...
+
+    async def read(self, count: int) -> int:
+        """Give as many of the newest messages as are asked for; all, where the peer can do no less."""
+        ...
+
+    async def pragma(self, name: str) -> Any:
+        """Read a setting of its connection."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Peer(Protocol):
+    """What a script has to give."""
+
+    packages: tuple[str, ...]
+
+    def messages(self, row: Row) -> list[Any]:
+        """Make a message of ours its own: one or several."""
+        ...
+
+    async def opened(self, path: str, session: str) -> Handle:
+        """Open a session, which is made where there is none."""
+        ...
+
+
+class Service:
+    """Answers questions; sessions stay open between them until they are closed."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._handles = dict[tuple[str, str], Handle]()
+        self._files = dict[str, list[list[Any]]]()
+
+    async def settings(self, path: str, session: str) -> dict[str, str]:
+        """Tell the journal mode and how it synchronises, read from the connection that writes."""
+        handle = await self._handle(path, session)
+        levels = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
+        (version,) = await handle.pragma("sqlite_version")
+        (journal,), (level,) = await handle.pragma("journal_mode"), await handle.pragma("synchronous")
+        return {"journal": journal, "synchronous": levels[level], "sqlite": version}
+
+    async def fill(self, path: str, session: str, file: str, first: int, last: int) -> float:
+        """Write many messages at once."""
+        handle = await self._handle(path, session)
+        messages = [one for group in self._lines(file, first, last) for one in group]
+        start = time.perf_counter()
+        await handle.write(messages)
+        return time.perf_counter() - start
+
+    async def append(
+        self, path: str, session: str, file: str, first: int, last: int, seconds: float
+    ) -> list[float]:
+        """Write messages one by one until the time is over, at least one; give the time of each."""
+        handle, spent = await self._handle(path, session), list[float]()
+        for messages in self._lines(file, first, last):
+            start = time.perf_counter()
+            await handle.write(messages)
+            spent.append(time.perf_counter() - start)
+            if sum(spent) > seconds:
+                break
+        return spent
+
+    async def read(self, path: str, session: str, count: int) -> float:
+        """Open a session anew and read it; give the time of both."""
+        start = time.perf_counter()
+        handle = await self._peer.opened(path, session)
+        await handle.read(count)
+        spent = time.perf_counter() - start
+        await handle.close()
+        return spent
+
+    async def clients(self, path: str, sessions: list[str], file: str, each: int) -> float:
+        """Let every client write its own part of a file to its session, all at once; give the time."""
+        handles = [await self._handle(path, session) for session in sessions]
+        parts = [self._lines(file, place * each, (place + 1) * each) for place in range(len(sessions))]
+        start = time.perf_counter()
+        await asyncio.gather(*map(_write_all, handles, parts))
+        return time.perf_counter() - start
+
+    async def close(self, path: str) -> None:
+        """Close all sessions of a file."""
+        for key in [key for key in self._handles if key[0] == path]:
+            await self._handles.pop(key).close()
+
+    async def _handle(self, path: str, session: str) -> Handle:
+        if (path, session) not in self._handles:
+            self._handles[path, session] = await self._peer.opened(path, session)
+        return self._handles[path, session]
+
+    def _lines(self, file: str, first: int, last: int) -> list[list[Any]]:
+        known = self._files.setdefault(file, [])
+        if len(known) < last:
+            with open(file, encoding="utf-8") as lines:
+                known += [self._peer.messages(json.loads(line)) for line in islice(lines, len(known), last)]
+            gc.collect()
+            gc.freeze()  # what is kept for later is no business of the collector's
+        return known[first:last]
+
+
+async def _write_all(handle: Handle, parts: list[list[Any]]) -> None:
+    for messages in parts:
+        await handle.write(messages)
+
+
+async def serve(peer: Peer) -> None:
+    """Say who answers, then answer line by line."""
+    service = Service(peer)
+    _print({name: metadata.version(name) for name in peer.packages})
+    for line in sys.stdin:
+        asked = json.loads(line)
+        _print(await getattr(service, asked.pop("do"))(**asked))
+
+
+def _print(found: Any) -> None:
+    print(json.dumps(found), flush=True)

@@ -1,0 +1,108 @@
+"""How long one client waits until a message is durable, by the kind of message.
+
+Beside ours stand a raw insert of the same bytes, and the bare rows and words that we write: the first
+ratio is what Holdfast costs in all, the second what is left of it when the tables and the index are
+paid for. A tool's results are looked at before they are taken: they must answer a call.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from holdfast.stores.port import Record
+
+from .session_contest import Contestant, Place, taking_turns
+from .session_messages import Book, kinds
+from .session_raw import Bare, recorder
+from .window_print import goal, table, times
+
+KINDS = ("question", "calls", "results", "answer", "report")
+TURNS, ROUNDS = 50, 5  # turns of everybody, and rounds of all kinds in each
+WARM_UP = 10  # rounds
+GOAL, AIM = 2.0, 1.5
+
+BARE = "bare loop"
+
+Run = Callable[[range], list[float]]
+Series = Mapping[tuple[str, str], Sequence[float]]
+
+
+def report(contestants: Sequence[Contestant], folder: Path, *, turns: int = TURNS) -> None:
+    """Measure and print; the first contestant is we, the second is raw."""
+    book = Book(folder, "kinds", kinds(WARM_UP + turns * ROUNDS))
+    records, place = [recorder()(message) for message in book.messages], Place("latency.db")
+    bare = Bare(folder, "bare.db", [place.session])
+    runs: dict[str, Run] = {one.name: partial(one.append, place, book) for one in contestants}
+    runs[BARE] = lambda span: bare.write(
+        [(place.session, record) for record in records[span.start : span.stop]], _as_it_is, at_once=1
+    )
+    series = _measured(runs, turns)
+    bare.close()
+    for one in contestants:
+        one.close(place.file)
+    durable = {one.name: str(one.settings) for one in contestants} | {BARE: str(bare.settings)}
+    print("\nOne client: from a message to its acknowledgement (µs).")
+    print("; ".join(f"{name}: {setting}" for name, setting in durable.items()))
+    _print(list(runs), records[: len(KINDS)], series)
+
+
+def by_kind(spent: Sequence[float]) -> dict[str, Sequence[float]]:
+    """Part the times of whole rounds by the kind of message."""
+    return {kind: spent[place :: len(KINDS)] for place, kind in enumerate(KINDS)}
+
+
+def _measured(runs: Mapping[str, Run], turns: int) -> Series:
+    for run in runs.values():
+        run(range(WARM_UP * len(KINDS)))
+
+    def run_once(name: str, _: str, number: int) -> list[float]:
+        each = ROUNDS * len(KINDS)
+        first = WARM_UP * len(KINDS) + number * each
+        return runs[name](range(first, first + each))
+
+    spent = taking_turns(list(runs), ["all"], turns, run_once)
+    return {(name, kind): series for name in runs for kind, series in by_kind(spent[name, "all"]).items()} | {
+        (name, "all"): spent[name, "all"] for name in runs
+    }
+
+
+def _print(names: Sequence[str], samples: Sequence[Record], series: Series) -> None:
+    ours, raw, *_ = names
+    middle = {key: statistics.median(spent) for key, spent in series.items()}
+    said = {kind: f"{kind}, {one.tokens} tokens" for kind, one in zip(KINDS, samples, strict=True)}
+    head = [
+        "",
+        *names,
+        "ours / raw",
+        "ours / bare",
+        "quickest tenth: ours / raw",
+        "worst of 100: ours",
+        "raw",
+    ]
+    rows = []
+    for kind in (*KINDS, "all"):
+        cells = [said.get(kind, kind), *(_us(middle[name, kind]) for name in names)]
+        cells += [times(middle[ours, kind] / middle[other, kind]) for other in (raw, BARE)]
+        cells.append(times(_ranked(series[ours, kind], 0.1) / _ranked(series[raw, kind], 0.1)))
+        rows.append([*cells, *(_us(_ranked(series[name, kind], 0.99)) for name in (ours, raw))])
+    table(head, rows)
+    for kind in KINDS:
+        ratio = middle[ours, kind] / middle[raw, kind]
+        aim = "" if ratio > AIM else f", and within the {AIM:g} aimed at"
+        goal(f"append of {said[kind]}: at most {GOAL:g} × raw", times(ratio) + aim, ratio <= GOAL)
+
+
+def _ranked(spent: Sequence[float], share: float) -> float:
+    """Give the time that a share of all is quicker than."""
+    return sorted(spent)[int(len(spent) * share)]
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:,.0f}"
+
+
+def _as_it_is(record: Record) -> Record:
+    return record

@@ -1,0 +1,110 @@
+"""What is written in the session benches: the same messages, as the same bytes, for everybody.
+
+A `Book` is a list of messages in memory, for Holdfast and for raw SQLite, and the same as a file of
+JSON lines, for peers. The agent's messages are turns of a question, calls, results and an answer,
+about 400 tokens a turn; a report is one message of about 400 tokens. `realistic` are the generated
+conversations that our tests use, `brief` ones of a few words a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+from holdfast import codec
+from holdfast.message import Message
+from holdfast.testing import conversations
+from holdfast.testing.stamps import stamp
+
+from .window_agent import MESSAGES_A_TURN, turn, turns
+
+BRIEF_TURNS = 50  # so a brief conversation has a hundred messages
+REPORT_TURNS = 6  # the answers of so many turns make a report
+
+_BRIEF = (
+    "ok",
+    "Yes, do it.",
+    "Thanks!",
+    "Why?",
+    "No, the other file.",
+    "はい、お願いします。",
+    "Run the tests again, please.",
+    "Done: 3 files changed.",
+    "It still fails on line 40.",
+    "Which branch is this on?",
+)
+
+
+class Book:
+    """Messages, and the file in which peers find them."""
+
+    def __init__(self, folder: Path, name: str, messages: Sequence[Message]) -> None:
+        self.messages = list(messages)
+        self.bodies = [codec.encode(message) for message in messages]
+        self.path = str(folder / f"{name}.jsonl")
+        Path(self.path).write_bytes(b"".join(body + b"\n" for body in self.bodies))
+
+    def size(self, span: range) -> int:
+        """Give the bytes of some messages as UTF-8 JSON."""
+        return sum(map(len, self.bodies[span.start : span.stop]))
+
+
+def agent(count: int) -> list[Message]:
+    """Give that many messages of the agent."""
+    return turns(-(-count // MESSAGES_A_TURN))[:count]
+
+
+def talk(count: int) -> list[Message]:
+    """Give that many of the agent's questions and answers, without calls."""
+    said = (message for message in turns(-(-count // 2)) if not (message.tool_calls or message.tool_results))
+    return list(said)[:count]
+
+
+def reports(count: int) -> list[Message]:
+    """Give that many messages of about 400 tokens."""
+    return [_report(number) for number in range(count)]
+
+
+def kinds(rounds: int) -> list[Message]:
+    """Give turns of the agent, each with a report at its end: one of each kind of message a round."""
+    return [message for number in range(rounds) for message in (*turn(number), _report(number))]
+
+
+def realistic(count: int) -> list[list[Message]]:
+    """Give generated conversations of that many messages in all, without what only the core may write."""
+    return list(_first(count, _generated()))
+
+
+def brief(count: int) -> list[list[Message]]:
+    """Give conversations of a few words a message, of that many messages in all."""
+    return list(_first(count, map(_briefly, range(count))))
+
+
+def _report(number: int) -> Message:
+    first = number * REPORT_TURNS
+    answers = [list(turn(one))[-1].text for one in range(first, first + REPORT_TURNS)]
+    return Message.assistant("\n".join(answers), **stamp(number, b"report"))
+
+
+def _generated() -> Iterator[list[Message]]:
+    for seed in range(10**6):
+        yield [message for message in conversations.valid(seed) if message.role != "system"]
+
+
+def _briefly(number: int) -> list[Message]:
+    rng, salt = Random(number), f"brief {number}".encode()
+    texts = [rng.choice(_BRIEF) for _ in range(2 * BRIEF_TURNS)]
+    said = (Message.assistant if place % 2 else Message.user for place in range(len(texts)))
+    return [
+        say(text, **stamp(place, salt)) for place, (say, text) in enumerate(zip(said, texts, strict=True))
+    ]
+
+
+def _first(count: int, found: Iterable[list[Message]]) -> Iterator[list[Message]]:
+    """Give conversations until there are so many messages; the last one may end early."""
+    for conversation in found:
+        if count <= 0:
+            return
+        yield conversation[:count]
+        count -= len(conversation)

@@ -1,0 +1,119 @@
+"""Holdfast as a contestant: sessions in SQLite files, used as a program would use them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast import Budget, Message, Session, SessionManager
+from holdfast.decision import Cut
+
+from .session_contest import Place, Portion, Settings
+from .session_messages import Book
+
+FILLED_AT_ONCE = 1_000
+
+
+class Ours:
+    """Sessions of Holdfast, all on one event loop."""
+
+    name = "Holdfast"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._runner = asyncio.Runner()
+        self._managers = dict[str, SessionManager]()
+        self._sessions = dict[Place, Session]()
+        self.settings = self._runner.run(self._settings())
+
+    def fill(self, place: Place, book: Book, span: range) -> None:
+        """Write many messages at once."""
+        self._runner.run(self._fill(place, book.messages[span.start : span.stop]))
+
+    def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
+        """Write messages one by one until the time is over, at least one; give the time of each."""
+        return self._runner.run(self._append(place, book.messages[span.start : span.stop], seconds))
+
+    def read(self, place: Place, portion: Portion) -> float:
+        """Open the store, the session in it, and make its window; give the time of all."""
+        return self._runner.run(self._read(place, Budget(portion.budget)))
+
+    def window(self, place: Place, budget: int) -> tuple[int, bool]:
+        """Make a window; give its messages, and whether there is a cut, which is recorded now."""
+        return self._runner.run(self._window(place, Budget(budget)))
+
+    def clients(self, places: Sequence[Place], book: Book) -> float:
+        """Let every client write its own part of a book to its session, all at once; give the time."""
+        return self._runner.run(self._clients(places, book.messages))
+
+    def close(self, file: str) -> None:
+        """Let go of a file."""
+        self._sessions = {place: one for place, one in self._sessions.items() if place.file != file}
+        if manager := self._managers.pop(file, None):
+            self._runner.run(manager.close())
+
+    def end(self) -> None:
+        """Let go of everything."""
+        for file in list(self._managers):
+            self.close(file)
+        self._runner.close()
+
+    async def _settings(self) -> Settings:
+        async with await self._opened("settings") as sessions:
+            facts = await sessions.store.facts()
+        return Settings(facts["journal_mode"], facts["synchronous"], facts["sqlite"])
+
+    async def _fill(self, place: Place, messages: list[Message]) -> None:
+        session = await self._session(place)
+        for start in range(0, len(messages), FILLED_AT_ONCE):
+            await session.append(*messages[start : start + FILLED_AT_ONCE])
+
+    async def _append(self, place: Place, messages: list[Message], seconds: float) -> list[float]:
+        session, spent = await self._session(place), list[float]()
+        until = time.perf_counter() + seconds
+        for message in messages:
+            start = time.perf_counter()
+            await session.append(message)
+            spent.append(time.perf_counter() - start)
+            if time.perf_counter() > until:
+                break
+        return spent
+
+    async def _read(self, place: Place, budget: Budget) -> float:
+        start = time.perf_counter()
+        sessions = await self._opened(place.file)
+        session = await sessions.open(place.session)
+        await session.window(budget)
+        spent = time.perf_counter() - start
+        await sessions.close()
+        return spent
+
+    async def _window(self, place: Place, budget: Budget) -> tuple[int, bool]:
+        window = await (await self._session(place)).window(budget)
+        return len(window.messages), any(isinstance(one, Cut) for one in window.applied)
+
+    async def _clients(self, places: Sequence[Place], messages: list[Message]) -> float:
+        sessions = [await self._session(place) for place in places]
+        each = len(messages) // len(places)
+        parts = [messages[at * each : (at + 1) * each] for at in range(len(places))]
+        start = time.perf_counter()
+        await asyncio.gather(*map(_append_all, sessions, parts))
+        return time.perf_counter() - start
+
+    async def _session(self, place: Place) -> Session:
+        if place not in self._sessions:
+            if place.file not in self._managers:
+                self._managers[place.file] = await self._opened(place.file)
+            self._sessions[place] = await self._managers[place.file].create(user="u", id=place.session)
+        return self._sessions[place]
+
+    async def _opened(self, file: str) -> SessionManager:
+        return await SessionManager.open(f"sqlite:///{self.folder / file}")
+
+
+async def _append_all(session: Session, messages: list[Message]) -> None:
+    for message in messages:
+        await session.append(message)

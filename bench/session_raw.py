@@ -1,0 +1,154 @@
+"""Raw SQLite as a contestant: what the same bytes cost when nothing is done with them.
+
+`Raw` is a plain table and one insert a transaction, with nothing looked at: the floor. `Bare` writes
+the very rows and words that Holdfast writes, into its schema, in a loop without checks, threads or
+event loop; the rows are ready, or made from messages on the way: encoded, counted, cut into words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+from msgspec import structs
+
+from holdfast import Message, SessionManager
+from holdfast.context.policy import Policy
+from holdfast.entry import encode
+from holdfast.session.records import Recorder
+from holdfast.stores.port import Address, Record
+from holdfast.stores.sqlite.connection import connect
+from holdfast.stores.sqlite.queries import query
+from holdfast.stores.sqlite.rows import advance_columns, entry_columns, session_row
+from holdfast.tokens import counter
+
+from .session_contest import Place, Portion, Settings
+from .session_messages import Book
+
+T = TypeVar("T")
+
+_LEVELS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS message (key INTEGER PRIMARY KEY, session TEXT NOT NULL, body BLOB NOT NULL)"
+)
+_INSERT = "INSERT INTO message (session, body) VALUES (?, ?)"
+_NEWEST = "SELECT body FROM message WHERE session = ? ORDER BY key DESC LIMIT ?"
+
+
+def settings_of(db: apsw.Connection) -> Settings:
+    """Read the settings of a connection."""
+    return Settings(
+        str(db.pragma("journal_mode")),
+        _LEVELS[int(db.pragma("synchronous"))],
+        apsw.sqlite_lib_version(),
+    )
+
+
+class Raw:
+    """A plain table of bodies."""
+
+    name = "raw SQLite"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open = dict[str, apsw.Connection]()
+        self.settings = settings_of(self._connection("settings"))
+
+    def fill(self, place: Place, book: Book, span: range) -> None:
+        """Write many messages at once."""
+        with self._connection(place.file) as db:
+            db.executemany(_INSERT, [(place.session, body) for body in book.bodies[span.start : span.stop]])
+
+    def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
+        """Write messages one by one, each in a transaction, until the time is over."""
+        db, spent = self._connection(place.file), list[float]()
+        until = time.perf_counter() + seconds
+        for body in book.bodies[span.start : span.stop]:
+            start = time.perf_counter()
+            db.execute(_INSERT, (place.session, body))
+            spent.append(time.perf_counter() - start)
+            if time.perf_counter() > until:
+                break
+        return spent
+
+    def read(self, place: Place, portion: Portion) -> float:
+        """Open the file anew and fetch the newest bodies as they are."""
+        start = time.perf_counter()
+        db = apsw.Connection(str(self.folder / place.file))
+        db.execute(_NEWEST, (place.session, portion.messages)).fetchall()
+        spent = time.perf_counter() - start
+        db.close()
+        return spent
+
+    def close(self, file: str) -> None:
+        """Let go of a file."""
+        if db := self._open.pop(file, None):
+            db.close()
+
+    def end(self) -> None:
+        """Let go of everything."""
+        for file in list(self._open):
+            self.close(file)
+
+    def _connection(self, file: str) -> apsw.Connection:
+        if file not in self._open:
+            db = self._open[file] = apsw.Connection(str(self.folder / file))
+            db.pragma("journal_mode", "wal")
+            db.pragma("synchronous", "FULL")
+            db.execute(_TABLE)
+        return self._open[file]
+
+
+class Bare:
+    """A loop that writes what Holdfast writes."""
+
+    def __init__(self, folder: Path, file: str, sessions: Iterable[str]) -> None:
+        names = sorted(set(sessions))
+        asyncio.run(_make_sessions(folder / file, names))
+        self._db = connect(str(folder / file), write=True)
+        self.settings = settings_of(self._db)
+        self._sessions = {name: session_row(self._db, Address("default", name)) for name in names}
+
+    def write(
+        self, work: Sequence[tuple[str, T]], made: Callable[[T], Record], *, at_once: int
+    ) -> list[float]:
+        """Write rows, so many to a transaction; give the time of each transaction."""
+        spent = list[float]()
+        for first in range(0, len(work), at_once):
+            start = time.perf_counter()
+            self._db.execute("BEGIN IMMEDIATE")
+            for session, given in work[first : first + at_once]:
+                self._add(session, made(given))
+            self._db.execute("COMMIT")
+            spent.append(time.perf_counter() - start)
+        return spent
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def _add(self, session: str, record: Record) -> None:
+        key, row = self._sessions[session]
+        row = structs.replace(row, seq=row.seq + 1, total=row.total + record.tokens, version=row.version + 1)
+        self._sessions[session] = key, row
+        columns = entry_columns(key, row.branch, row.seq, row.total, record)
+        ((place,),) = self._db.execute(query("add_entry"), columns)
+        self._db.execute(query("add_words"), {"key": place, "words": " ".join(record.words)})
+        self._db.execute(query("advance_session"), advance_columns(key, row))
+
+
+def recorder() -> Callable[[Message], Record]:
+    """Give what makes a message a record: encoded, counted, cut into words."""
+    made = Recorder(counter("o200k_base"), Policy())
+    return lambda message: made._record(message, encode(message))
+
+
+async def _make_sessions(path: Path, names: Sequence[str]) -> None:
+    async with await SessionManager.open(f"sqlite:///{path}") as sessions:
+        for name in names:
+            await sessions.create(user="u", id=name)

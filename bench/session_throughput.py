@@ -1,0 +1,119 @@
+"""How many durable appends a second: one client and 64, each with a session, and 64 on one session.
+
+Clients are tasks of one process; each waits for its acknowledgement before it goes on. The bare loop
+writes the same rows and words into the same schema, as many to a transaction as there are clients:
+once with rows that are ready, once with rows that it makes from the messages, as we must.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
+
+from holdfast.message import Message
+from holdfast.stores.port import Record
+
+from .session_contest import Place, taking_turns
+from .session_messages import Book, agent, reports, talk
+from .session_ours import Ours
+from .session_peer import Peer
+from .session_raw import Bare, recorder
+from .window_print import goal, table, times
+
+T = TypeVar("T")
+
+TURNS = 5
+EACH = 20  # messages a client, of 64
+GOAL = 0.7
+
+READY, MADE = "bare loop", "bare loop that makes the rows"
+
+
+class Case(Struct, frozen=True):
+    """Who writes what, and where."""
+
+    name: str
+    messages: Callable[[int], list[Message]]
+    clients: int
+    count: int
+    shared: bool = False
+
+    def places(self, number: int) -> list[Place]:
+        """Give every client a session that is new in this turn."""
+        sessions = ("shared" if self.shared else f"client {one}" for one in range(self.clients))
+        return [Place(f"clients {self.name} {number}.db", session) for session in sessions]
+
+
+CASES = (
+    Case("1 client, agent", agent, 1, 240),
+    Case("64 clients, agent", agent, 64, 64 * EACH),
+    Case("64 clients, talk", talk, 64, 64 * EACH),
+    Case("64 clients, reports of 400 tokens", reports, 64, 64 * EACH),
+    Case("64 clients on one session, talk", talk, 64, 64 * EACH, shared=True),
+)
+
+
+def report(
+    ours: Ours, peers: Sequence[Peer], folder: Path, *, cases: Sequence[Case] = CASES, turns: int = TURNS
+) -> None:
+    """Measure and print."""
+    books = {case: Book(folder, case.name, case.messages(case.count)) for case in cases}
+    record = recorder()
+    ready = {case: [record(message) for message in book.messages] for case, book in books.items()}
+    everybody: list[Ours | Peer] = [ours, *peers]
+    parties = {one.name: one for one in everybody}
+
+    def run(name: str, case: Case, number: int) -> list[float]:
+        places = case.places(number)
+        if name == READY:
+            return [_bare(folder / "bare", places, ready[case], lambda one: one)]
+        if name == MADE:
+            return [_bare(folder / "bare", places, books[case].messages, record)]
+        spent = parties[name].clients(places, books[case])
+        parties[name].close(places[0].file)
+        return [spent]
+
+    (folder / "bare").mkdir()
+    names = [*parties, READY, MADE]
+    spent = taking_turns(names, cases, turns, run)
+    rates = {key: key[1].count / statistics.median(series) for key, series in spent.items()}
+    print("\nThroughput: durable appends a second.")
+    print("; ".join(f"{one.name}: {one.settings}" for one in parties.values()) + "; bare: as ours")
+    _print(names, cases, rates)
+
+
+def by_turns(places: Sequence[Place], given: Sequence[T]) -> list[tuple[str, T]]:
+    """Lay out what clients write at once: the first of each, the second of each, and so on."""
+    each = len(given) // len(places)
+    return [
+        (place.session, given[client * each + step])
+        for step in range(each)
+        for client, place in enumerate(places)
+    ]
+
+
+def _bare(folder: Path, places: Sequence[Place], given: Sequence[T], made: Callable[[T], Record]) -> float:
+    loop = Bare(folder, places[0].file, [place.session for place in places])
+    spent = loop.write(by_turns(places, given), made, at_once=len(places))
+    loop.close()
+    for file in folder.iterdir():
+        file.unlink()
+    return sum(spent)
+
+
+def _print(names: Sequence[str], cases: Sequence[Case], rates: Mapping[tuple[str, Case], float]) -> None:
+    ours = names[0]
+    head = ["", *names, f"ours / {READY}", "ours / the one that makes them"]
+    rows = []
+    for case in cases:
+        ratios = [rates[ours, case] / rates[other, case] for other in (READY, MADE)]
+        rows.append([case.name, *(f"{rates[name, case]:,.0f}" for name in names), *map(times, ratios)])
+    table(head, rows)
+    for case in cases:
+        ratio = rates[ours, case] / rates[READY, case]
+        if case.clients > 1:
+            goal(f"{case.name}: at least {GOAL:g} × the bare loop", times(ratio), ratio >= GOAL)

@@ -1,0 +1,75 @@
+"""Sessions beside two peers and raw SQLite: length, latency, throughput, bytes on the disk.
+
+Everybody works in one folder of one disk, in the same run and by turns. How durable each is stands
+beside its figures, as its own connection says it; who does not wait for the disk by default is
+measured a second time, made to wait.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from pathlib import Path
+
+from . import session_disk, session_latency, session_length, session_throughput
+from .session_contest import Contestant, file_system
+from .session_ours import Ours
+from .session_peer import ROOT, SCRIPTS, Peer
+from .session_raw import Raw
+from .window_peer import PeerMissing
+
+WHOLE_STATE = "LangGraph"
+"""Stores everything again with each step, so a session of it is only followed for a while."""
+
+
+def main() -> None:
+    """Print all tables."""
+    started = time.monotonic()
+    home = ROOT / ".bench"
+    home.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix="sessions-") as name:
+        folder = Path(name)
+        _print_machine(folder)
+        ours, raw, peers = Ours(_made(folder / "ours")), Raw(_made(folder / "raw")), _peers(folder)
+        contestants: list[Contestant] = [ours, raw, *peers]
+        for one in contestants:
+            print(f"{one.name}: {one.settings}, SQLite {one.settings.sqlite}")
+        slow = [one for one in peers if one.name.startswith(WHOLE_STATE)]
+        quick = [one for one in peers if one not in slow]
+        session_length.report(ours, [raw, *quick], slow, folder)
+        session_latency.report([ours, raw, *quick], folder)
+        session_throughput.report(ours, quick, folder)
+        session_disk.report(contestants, [one.name for one in slow], folder)
+        for one in contestants:
+            one.end()
+    print(f"\n{time.monotonic() - started:,.0f} s in all")
+
+
+def _peers(folder: Path) -> list[Peer]:
+    """Start the peers, say their versions, or why one is missing."""
+    found = list[Peer]()
+    for name in SCRIPTS:
+        try:
+            peer = Peer(name, folder)
+            found += [peer] if peer.settings.are_full else [peer, Peer(name, folder, full=True)]
+        except PeerMissing as missing:
+            print(f"without {name}: {missing}")
+            continue
+        print("peer: " + ", ".join(f"{package} {version}" for package, version in peer.versions.items()))
+    return found
+
+
+def _print_machine(folder: Path) -> None:
+    mounts = Path("/proc/mounts")
+    device, kind = file_system(folder.resolve(), mounts.read_text() if mounts.exists() else "")
+    print(f"{platform.platform()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    print(f"files on {device} ({kind}); wall clock; medians, everybody by turns")
+    if kind in ("tmpfs", "ramfs"):
+        print("THESE FILES ARE IN MEMORY: nothing below says anything about durable writes")
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
