@@ -17,12 +17,15 @@ from broken_stores import (
     HandsOutItsOwnMeta,
     PausesInTheMiddle,
 )
-from store_operations import ADDRESSES, Operation, Run, sequence
+from postgres_server import executed, fresh_url
+from store_operations import ADDRESSES, PARCELS, Operation, Run, sequence
+from valkey_server import fresh_cluster, fresh_server
 
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.stores import connect
+from holdfast.stores import connect, postgres, redis
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.port import Address, SessionRow, Store
+from holdfast.stores.postgres.target import target
 from holdfast.testing.contract_scenes import dump
 
 THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
@@ -107,20 +110,68 @@ def differ(operations: list[Operation], *openers: Opener) -> bool:
     return False
 
 
-@pytest.mark.req("G3", "G4", "G5", "G6")
-def test_sqlite_and_memory_answer_alike(record_property: Callable[[str, object], None]) -> None:
+def answers_alike(
+    seeds: range, opener: Opener, adapted: Callable[[list[Operation]], list[Operation]] = list
+) -> Counter[str]:
+    """Compare a store with the memory store, and show the shortest way to a difference."""
     outcomes = Counter[str]()
-    for seed in range(40 * THOROUGH):
-        operations = sequence(seed)
+    for seed in seeds:
+        operations = adapted(sequence(seed))
         try:
-            outcomes += agree(operations, in_memory, in_sqlite)
+            outcomes += agree(operations, in_memory, opener)
         except Exception as error:
-            few = shortest(operations, lambda fewer: differ(fewer, in_memory, in_sqlite))
+            few = shortest(operations, lambda fewer: differ(fewer, in_memory, opener))
             shown = "\n".join(map(repr, few))
             raise AssertionError(f"the stores disagree on sequence {seed}, after\n{shown}") from error
+    assert min(outcomes[f"commit {name}"] for name in REFUSALS) > 0
+    return outcomes
+
+
+@pytest.mark.req("G3", "G4", "G5", "G6")
+def test_sqlite_and_memory_answer_alike(record_property: Callable[[str, object], None]) -> None:
+    outcomes = answers_alike(range(40 * THOROUGH), in_sqlite)
     record_property("counted", ("Operations on which the stores agreed", dict(outcomes)))
     assert outcomes["commit"] > 500
-    assert min(outcomes[f"commit {name}"] for name in REFUSALS) > 0
+
+
+@pytest.mark.req("G3", "G4", "G5", "G6")
+def test_postgres_and_memory_answer_alike(record_property: Callable[[str, object], None]) -> None:
+    with fresh_url() as url:
+
+        async def in_postgres(_: Path) -> Store:
+            await executed(f"DROP SCHEMA IF EXISTS {target(url).schema} CASCADE")
+            return await postgres.connect(url)
+
+        outcomes = answers_alike(range(40, 40 + 15 * THOROUGH), in_postgres)
+    record_property("counted", ("Operations on which the stores agreed", dict(outcomes)))
+    assert outcomes["commit"] > 200
+
+
+def with_parcels_of_their_own(operations: list[Operation]) -> list[Operation]:
+    """Let ids of parcels name their session, as those of Holdfast do: Redis tells them apart only so."""
+    names = [f"{id} {at.tenant} {at.session}" for at in ADDRESSES for id in PARCELS]
+    changed = list[Operation]()
+    for n, (name, fields) in enumerate(operations):
+        if name == "commit":
+            at = fields["at"]
+            fields = fields | {"parcels": [f"{id} {at.tenant} {at.session}" for id in fields["parcels"]]}
+        elif "id" in fields:
+            fields = fields | {"id": names[n % 2 * 3 + PARCELS.index(fields["id"])]}
+        changed.append((name, fields))
+    return changed
+
+
+@pytest.mark.req("G3", "G4", "G5", "G6")
+@pytest.mark.parametrize("fresh", [fresh_server, fresh_cluster])
+def test_redis_and_memory_answer_alike(
+    fresh: Callable[[], str], record_property: Callable[[str, object], None]
+) -> None:
+    async def in_redis(_: Path) -> Store:
+        return await redis.connect(fresh())
+
+    outcomes = answers_alike(range(60, 60 + 15 * THOROUGH), in_redis, with_parcels_of_their_own)
+    record_property("counted", ("Operations on which the stores agreed", dict(outcomes)))
+    assert outcomes["commit"] > 200
 
 
 REFUSALS = "NotFound EpochEnded KeyReused Fenced Busy Conflict AlreadyExists InputError".split()

@@ -14,6 +14,11 @@ STORES = {
     "sqlite": "sqlite",
     "postgresql": "postgres",
     "postgres": "postgres",
+    "redis": "redis",
+    "rediss": "redis",
+    "redis+unix": "redis",
+    "redis+cluster": "redis",
+    "rediss+cluster": "redis",
 }
 """The scheme of a URL, and the folder whose ``connect`` opens it."""
 

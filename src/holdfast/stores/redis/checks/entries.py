@@ -1,0 +1,205 @@
+"""The entries of a branch: without gaps, each with its bytes as they were, the totals adding up.
+
+A branch is walked a page at a time. An entry whose bytes are not what was written is set aside and a note
+takes its place, under its id, since decisions may name it, and with its tokens, so that the totals behind
+it hold. A gap is filled with notes. A wrong total is worked out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from msgspec import Struct, structs
+
+from .... import ids
+from ....entry import Note, encode
+from ...port import MESSAGE, Address, Finding
+from ..layout import moment, named, text
+from ..log import MOST_BYTES
+from ..rows import Description, checksum, described
+from ..scripts import script
+from .inspection import Edit, Inspection
+
+__all__ = ["Stretch", "Sum", "inspect_entries"]
+
+PAGE = 500
+
+
+class Stretch(Struct, frozen=True, kw_only=True):
+    """A branch that is to be walked: from behind its fork to its tip."""
+
+    branch: int
+    seq: int
+    tip: int
+    user: str | None = None
+
+
+class Sum(Struct):
+    """The total up to where a walk has come."""
+
+    total: int
+
+
+class _Seen(Struct, frozen=True):
+    """An entry as it stands."""
+
+    place: bytes
+    line: bytes | None
+    body: bytes | None
+    told: Description | None
+
+
+async def inspect_entries(case: Inspection, stretch: Stretch, sum: Sum) -> AsyncIterator[Finding]:
+    """Walk a branch, tell what is wrong on the way, and add up its tokens."""
+    seq = stretch.seq
+    while seq < stretch.tip:
+        page = await _page(case, stretch.branch, seq + 1, min(stretch.tip, seq + PAGE))
+        if page is None:  # removed meanwhile
+            return
+        sound = list[Description]()
+        for seen in page:
+            seq += 1
+            if fault := _fault(case.at, seen):
+                note = _note(stretch.branch, seq, seen.told, sum.total)
+                yield await _replaced(case, stretch, seen, note, fault)
+                sum.total = note.total
+            elif seen.told:
+                sum.total += seen.told.tokens
+                sound.append(seen.told)
+                if seen.told.total != sum.total:
+                    yield await _summed(case, seen.told, sum.total)
+        async for finding in _unlisted(case, stretch, sound):
+            yield finding
+
+
+async def _page(case: Inspection, branch: int, first: int, last: int) -> list[_Seen] | None:
+    places = [b"%d:%d" % (branch, seq) for seq in range(first, last + 1)]
+    found = list[_Seen]()
+    while places:
+        answer = await case.server.run(script("places"), case.keys, [b"%d" % MOST_BYTES, *places], twice=True)
+        if answer[0] != b"there":
+            return None
+        found += [_Seen(place, line, body, described(line or b"")) for place, line, body in answer[1]]
+        places = places[len(answer[1]) :]
+    return found
+
+
+def _fault(at: Address, seen: _Seen) -> str:
+    told = seen.told
+    if seen.line is None and seen.body is None:
+        return "the entry is missing"
+    if told is None or seen.line is None:
+        return "its description cannot be read"
+    if seen.body is None:
+        return "its bytes are missing"
+    if told.place != seen.place:
+        return f"it says that it stands at {told.place.decode()}"
+    sum = checksum(at, told.id, told.kind, b"%d" % told.tokens, seen.body)
+    return "" if sum == told.checksum else "its bytes do not match their checksum"
+
+
+def _note(branch: int, seq: int, told: Description | None, before: int) -> Description:
+    tokens = told.tokens if told and before + told.tokens == told.total else 0
+    id = told.id if told else text(ids.message_id())
+    return Description(branch, seq, tokens, before + tokens, 0, 0, 0, b"note", id)
+
+
+async def _replaced(
+    case: Inspection, stretch: Stretch, seen: _Seen, note: Description, fault: str
+) -> Finding:
+    """Set an entry aside, and put a note in its place."""
+    body = encode(Note(f"What stood here was damaged: {fault}."))
+    sum = checksum(case.at, note.id, note.kind, b"%d" % note.tokens, body)
+    line = _line(structs.replace(note, checksum=sum, length=len(body)))
+    edits = [*_set_aside(case, stretch, seen), *_put(seen.place, note, line, body)]
+    kept = "" if seen.line is None and seen.body is None else "it is set aside, and "
+    return await case.found(
+        fault,
+        done=f"{kept}a note stands in its place",
+        edits=edits,
+        branch=note.branch,
+        seq=note.seq,
+        id=_shown(seen.told),
+    )
+
+
+async def _summed(case: Inspection, told: Description, total: int) -> Finding:
+    """Write the total that the entries before tell."""
+    return await case.found(
+        f"its running total is {told.total}, and {total} by the entries before it",
+        done="worked out again",
+        edits=[(b"HSET", b"entry", told.place, _line(structs.replace(told, total=total)))],
+        branch=told.branch,
+        seq=told.seq,
+        id=_shown(told),
+    )
+
+
+def _line(told: Description) -> bytes:
+    numbers = (told.branch, told.seq, told.tokens, told.total, told.checksum, told.length, told.stamp)
+    return b"%s %d %s" % (b" ".join(b"%d" % one for one in numbers), len(told.kind), told.kind + told.id)
+
+
+def _set_aside(case: Inspection, stretch: Stretch, seen: _Seen) -> list[Edit]:
+    """Give the edits that keep what is left of an entry, and take it out of the lists."""
+    edits: list[Edit] = [(b"HDEL", b"word", seen.place)]
+    for name, left in ((b"entry ", seen.line), (b"body ", seen.body)):
+        if left is not None:
+            edits.append((b"HSET", b"aside", name + seen.place, left))
+    if seen.told:
+        edits.append((b"ZREM", b"own", _of_kind(seen.told)))
+        edits += [(b"ZREM", b"index", member) for member in _of_words(case.at, stretch.user, seen.told)]
+    return edits
+
+
+def _put(place: bytes, note: Description, line: bytes, body: bytes) -> list[Edit]:
+    return [
+        (b"HSET", b"entry", place, line),
+        (b"HSET", b"body", place, body),
+        (b"HSET", b"id", note.id, place),
+        (b"ZADD", b"own", b"0", _of_kind(note)),
+    ]
+
+
+async def _unlisted(
+    case: Inspection, stretch: Stretch, page: Sequence[Description]
+) -> AsyncIterator[Finding]:
+    """Look for entries that cannot be found by their id, their kind or their words."""
+    if not page:
+        return
+    places = await case.server.ask("HMGET", case.key(b"id"), *(told.id for told in page))
+    for told, place in zip(page, places, strict=True):
+        if place != told.place:
+            edit = (b"HSET", b"id", told.id, told.place)
+            yield await _listed_anew(case, told, "it is not found by its id", edit)
+    for kind, members in (
+        (b"own", [(told, _of_kind(told)) for told in page if told.kind != MESSAGE.encode()]),
+        (b"index", [(told, one) for told in page for one in _of_words(case.at, stretch.user, told)]),
+    ):
+        names = [member for _, member in members]
+        missing = await case.server.run(script("missing"), [case.key(kind)], names, twice=True)
+        for told, member in (members[n] for n in missing):
+            fault = "it is not found by its kind" if kind == b"own" else "it is not found by its words"
+            yield await _listed_anew(case, told, fault, (b"ZADD", kind, b"0", member))
+
+
+async def _listed_anew(case: Inspection, told: Description, fault: str, edit: Edit) -> Finding:
+    return await case.found(
+        fault, done="listed again", edits=[edit], branch=told.branch, seq=told.seq, id=_shown(told)
+    )
+
+
+def _of_kind(told: Description) -> bytes:
+    return b"k%d:%s%s%s" % (len(told.kind), told.kind, moment(told.branch), moment(told.seq))
+
+
+def _of_words(at: Address, user: str | None, told: Description) -> list[bytes]:
+    if not told.stamp:
+        return []
+    rest = b"%s:%s:%s" % (moment(told.stamp), told.place, text(at.session))
+    found = [b"w" + named(at.tenant) + rest]
+    return found if user is None else [*found, b"v" + named(at.tenant) + named(user) + rest]
+
+
+def _shown(told: Description | None) -> str:
+    return told.id.decode(errors="replace") if told else ""

@@ -1,0 +1,67 @@
+"""What the store says of itself: versions, settings, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from ..port import Durability, Finding
+from .checks.everything import verified
+from .layout import BUCKETS, VERSION
+from .search import MOST_LOOKED_AT
+from .server import Server
+from .settings import Settings, settings
+from .target import Target
+
+__all__ = ["RedisHealth"]
+
+
+class RedisHealth:
+    """Facts for people, and a check of everything."""
+
+    _server: Server
+    _target: Target
+    _settings: Sequence[Settings]
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement meant when the store was opened."""
+        return "best_effort" if any(one.shortcomings for one in self._settings) else "fsync"
+
+    async def facts(self) -> dict[str, str]:
+        """Tell versions, settings and sizes, for people."""
+        self._settings = found = await settings(self._server, self._target)
+
+        def told(name: str) -> str:
+            return ", ".join(sorted({str(getattr(one, name)) or "unknown" for one in found}))
+
+        weak = sorted({reason for one in found for reason in one.shortcomings})
+        return {
+            "store": "redis",
+            "server": self._server.name,
+            told("program"): told("version"),
+            "masters": str(len(found)),
+            "replicas": str(sum(one.replicas for one in found)),
+            "durability": f"{self.durability} ({'; '.join(weak)})" if weak else self.durability,
+            "appendonly": told("appendonly"),
+            "appendfsync": told("appendfsync"),
+            "save": told("save"),
+            "maxmemory": told("maxmemory"),
+            "maxmemory_policy": told("maxmemory_policy"),
+            "used_memory": told("used_memory"),
+            "layout": str(VERSION),
+            "buckets": str(BUCKETS),
+            "search": f"the newest {MOST_LOOKED_AT:,} entries behind a mark",
+        }
+
+    async def scrub(self) -> bool:
+        """Do nothing, and say so: what was removed stands in the server's files until it writes them anew.
+
+        `BGREWRITEAOF` and `BGSAVE` do that; they cost as much as all data, so they are left to whoever runs
+        the server, as are replicas and backups.
+        """
+        return False
+
+    async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
+        """Walk everything, check order and checksums, and set damaged records aside if asked to."""
+        async for finding in verified(self._server, repair=repair):
+            yield finding

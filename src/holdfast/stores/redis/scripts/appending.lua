@@ -1,0 +1,64 @@
+-- include session
+local RECORD = 6  -- id, kind, tokens, checksum, body, words
+
+-- Numbers that only grow within a bucket, and go with the time of the server: they order what is searched.
+local function ticks(count)
+  local time = call('TIME')
+  local first = math.max(time[1] * 1000000 + time[2], tonumber(call('GET', CLOCK) or '0') + 1)
+  call('SET', CLOCK, int(first + count - 1))
+  return first
+end
+
+-- The first id of the records that is taken, by the log or by another of them.
+local function taken(at, count)
+  local fresh = {}
+  for i = at, at + (count - 1) * RECORD, RECORD do
+    local id = ARGV[i]
+    if fresh[id] or call('HEXISTS', IDS, id) == 1 then
+      return id
+    end
+    fresh[id] = true
+  end
+end
+
+-- The total behind the records; nothing where it would no longer be exact.
+local function summed(at, count, total)
+  for i = at, at + (count - 1) * RECORD, RECORD do
+    total = total + tonumber(ARGV[i + 2])
+    if math.abs(total) > 9007199254740991 then
+      return nil
+    end
+  end
+  return total
+end
+
+local function index_words(tenant, user, id, spot, stamp, words)
+  local found = moment(stamp) .. ':' .. spot .. ':' .. id
+  call('HSET', WORDS, spot, moment(stamp) .. words)
+  call('ZADD', INDEX, 0, 'w' .. tenant .. found)
+  if user then
+    call('ZADD', INDEX, 0, 'v' .. tenant .. named(user) .. found)
+  end
+end
+
+-- Write records behind a place.
+local function append(at, count, tenant, user, session, branch, seq, total)
+  local stamp = 0
+  for i = at, at + (count - 1) * RECORD, RECORD do
+    local id, kind, tokens, sum, body, words = unpack(ARGV, i, i + RECORD - 1)
+    seq, total = seq + 1, total + tonumber(tokens)
+    local spot, own = place(branch, seq), 0
+    if words ~= '' then
+      stamp = stamp == 0 and ticks(count) or stamp + 1
+      own = stamp
+      index_words(tenant, user, session, spot, own, words)
+    end
+    local meta = {branch, int(seq), tokens, int(total), sum, #body, int(own), #kind, kind .. id}
+    call('HSET', ENTRIES, spot, table.concat(meta, ' '))
+    call('HSET', BODIES, spot, body)
+    call('HSET', IDS, id, spot)
+    if kind ~= 'message' then
+      call('ZADD', OWN, 0, 'k' .. named(kind) .. moment(branch) .. moment(seq))
+    end
+  end
+end

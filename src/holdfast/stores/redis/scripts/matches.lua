@@ -1,0 +1,20 @@
+#!lua flags=no-writes
+-- Which of these entries hold all the words. What a list says of a session that was removed, and whose name
+-- another one has now, is told by the stamp.
+local count = tonumber(ARGV[1])
+local function holds_all(text)
+  for i = 2, count + 1 do
+    if not string.find(text, ARGV[i], 1, true) then
+      return false
+    end
+  end
+  return true
+end
+local found = {}
+for i = count + 2, #ARGV, 3 do
+  local text = redis.call('HGET', KEYS[tonumber(ARGV[i])], ARGV[i + 1])
+  if text and string.sub(text, 1, 16) == ARGV[i + 2] and holds_all(text) then
+    found[#found + 1] = (i - count - 2) / 3
+  end
+end
+return found

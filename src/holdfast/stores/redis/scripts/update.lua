@@ -1,0 +1,16 @@
+#!lua
+-- include session
+local tenant, id = ARGV[1], ARGV[2]
+if call('EXISTS', ROW) == 0 then
+  return {'absent'}
+end
+local function expires()
+  local kept = call('HMGET', ROW, 'active', 'idle', 'ended')
+  return expiry(tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, kept[3])
+end
+local before = expires()
+for i = 3, #ARGV, 2 do
+  call('HSET', ROW, ARGV[i], ARGV[i + 1])
+end
+expect(tenant, id, before, expires())
+return {'there', call('HGETALL', ROW)}

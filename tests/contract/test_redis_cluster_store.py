@@ -1,0 +1,20 @@
+"""The Redis store keeps the promises of every store, on a real Cluster of three masters."""
+
+from __future__ import annotations
+
+import pytest
+from valkey_server import fresh_cluster
+
+from holdfast.stores.port import Store
+from holdfast.stores.redis import connect
+from holdfast.testing import StoreContract
+
+
+@pytest.mark.req("A6", "F3", "G3", "G4", "G5", "G6", "G7", "G8", "G9")
+class TestRedisClusterStore(StoreContract):
+    @pytest.fixture(autouse=True)
+    def fresh(self) -> None:
+        self.url = fresh_cluster()
+
+    async def connect(self) -> Store:
+        return await connect(self.url)

@@ -1,0 +1,79 @@
+"""A way to a server that can lose answers: the request arrives, is done, and nobody hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from ssl import SSLContext
+from types import TracebackType
+from typing import Self
+
+
+class Proxy:
+    """Passes bytes on between a socket of its own and the server's."""
+
+    def __init__(
+        self, folder: Path, server: str, *, port: int | None = None, tls: SSLContext | None = None
+    ) -> None:
+        self._path, self._server, self.port, self._tls = folder / "proxy.sock", server, port, tls
+        self.losing = 0  # answers to come that break the connection instead
+        self.silent = False  # answers are swallowed, and the connection stays
+        self.requests = list[bytes]()
+        self._serving = set[asyncio.Task[None]]()
+
+    def url(self, **options: object) -> str:
+        """Name the server through the proxy."""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"redis+unix://{self._path}?{query}"
+
+    async def __aenter__(self) -> Self:
+        if self.port is None:
+            self._listener = await asyncio.start_unix_server(self._serve, str(self._path))
+        else:
+            self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        await self._listener.wait_closed()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if task := asyncio.current_task():
+            self._serving.add(task)
+        answers, requests = await asyncio.open_unix_connection(self._server)
+        tasks = [
+            asyncio.create_task(self._pass_on(reader, requests)),
+            asyncio.create_task(self._pass_answers(answers, writer)),
+        ]
+        try:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for end in (requests, writer):
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            self.requests.append(data)
+            writer.write(data)
+            await writer.drain()
+
+    async def _pass_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            if self.losing:
+                self.losing -= 1
+                return
+            if not self.silent:
+                writer.write(data)
+                await writer.drain()

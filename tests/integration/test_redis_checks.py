@@ -1,0 +1,296 @@
+"""A check of a Redis store finds what was damaged, mends it if asked to, and destroys nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+from valkey_server import empty_server, shared_server
+
+from holdfast.entry import Note, decode
+from holdfast.errors import NotFound, StoreDamaged
+from holdfast.stores.port import Address, Filter, Finding, Fork, Key, Span
+from holdfast.stores.redis import RedisStore, connect
+from holdfast.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
+from holdfast.stores.redis.scripts import script
+from holdfast.testing.contract_scenes import END, HERE, NOW, change, message, note, parcel, path, session
+
+OTHER = Address(HERE.tenant, "other")
+BUCKET = bucket_of(HERE)
+INDEX, PARCELS = index_key(BUCKET), parcel_key(BUCKET)
+
+
+def key(kind: bytes) -> bytes:
+    return session_key(HERE, kind)
+
+
+async def lived(store: RedisStore) -> None:
+    """Give a store two sessions that have a little of everything."""
+    for at in (HERE, OTHER):
+        row = session(at.session, user="u", tags=("x",), meta={"k": 1}, idle=5)
+        await store.create(row, [note("start", kind="prompt", tokens=2)])
+        for n in range(1, 6):
+            record = message(f"m{n}", tokens=10, words=["w"], body=b"body of %d" % n)
+            sent = (parcel(f"{at.session} p{n}", at=at),)
+            await store.commit(change(record, at=at, key=Key(f"k{n}", b"1"), parcels=sent))
+        fork = Fork(parent=1, seq=3, operation="fork", name="aside")
+        await store.commit(change(message("x", tokens=5), note("y", kind="cut"), at=at, fork=fork))
+
+
+def words_member(of_user: bytes = b"") -> bytes:
+    (found,) = [
+        member
+        for member in asked("ZRANGEBYLEX", INDEX, b"[" + (b"v" if of_user else b"w"), b"+")
+        if member.startswith((b"w", b"v") if not of_user else b"v") and b":1:3:" in member
+    ][:1]
+    return bytes(found)
+
+
+def asked(*command: Any) -> Any:
+    return shared_server().ask(*command)
+
+
+def flipped(field: bytes) -> None:
+    body = asked("HGET", key(b"body"), field)
+    asked("HSET", key(b"body"), field, body[:-1] + bytes([body[-1] ^ 1]))
+
+
+def edited(hash: bytes, field: str | bytes, *change: bytes) -> None:
+    value = asked("HGET", hash, field)
+    assert change[0] in value
+    asked("HSET", hash, field, value.replace(*change, 1))
+
+
+Damage = Callable[[], object]
+
+DAMAGE: list[tuple[str, Damage, str, int]] = [
+    ("a flipped byte", lambda: flipped(b"1:3"), "checksum", 3),
+    ("a missing body", lambda: asked("HDEL", key(b"body"), "1:3"), "bytes are missing", 3),
+    (
+        "a hole",
+        lambda: (asked("HDEL", key(b"body"), "1:3"), asked("HDEL", key(b"entry"), "1:3")),
+        "missing",
+        3,
+    ),
+    ("a lost end", lambda: [asked("HDEL", key(kind), "2:5") for kind in (b"body", b"entry")], "missing", 5),
+    ("a line that is none", lambda: asked("HSET", key(b"entry"), "1:3", "??"), "cannot be read", 3),
+    ("another place", lambda: edited(key(b"entry"), "1:3", b"1 3 ", b"1 4 "), "stands at 1:4", 3),
+    ("another count", lambda: edited(key(b"entry"), "1:3", b"1 3 10 ", b"1 3 11 "), "checksum", 3),
+    ("a wrong total", lambda: edited(key(b"entry"), "1:3", b" 22 ", b" 23 "), "running total", 3),
+    ("an id that leads elsewhere", lambda: asked("HSET", key(b"id"), "m2", "1:5"), "by its id", 3),
+    ("an id of nothing", lambda: asked("HSET", key(b"id"), "ghost", "1:99"), "an id is taken", 0),
+    ("a kind that is not listed", lambda: asked("DEL", key(b"own")), "by its kind", 1),
+    ("words that are not listed", lambda: asked("ZREM", INDEX, words_member()), "by its words", 3),
+    ("a title that is no text", lambda: asked("HSET", key(b"row"), "title", b"\xff"), "title cannot", 0),
+    ("meta that is no JSON", lambda: asked("HSET", key(b"row"), "meta", "{"), "meta cannot", 0),
+    ("tags that are gone", lambda: asked("HDEL", key(b"row"), "tags"), "tags is missing", 0),
+    ("a number that is none", lambda: asked("HSET", key(b"row"), "version", "x"), "version cannot", 0),
+    ("another's row", lambda: asked("HSET", key(b"row"), "id", "s9"), "id cannot be read", 0),
+    ("a head too far", lambda: asked("HSET", key(b"row"), "seq", "999999"), "its last entry is 5", 5),
+    ("a head too near", lambda: asked("HSET", key(b"row"), "seq", "4"), "its last entry is 5", 5),
+    ("a head on no branch", lambda: asked("HSET", key(b"row"), "branch", "7777777"), "not there", 0),
+    ("a wrong sum at the head", lambda: asked("HSET", key(b"row"), "total", "1"), "total at its end", 5),
+    ("a branch that is gone", lambda: asked("HDEL", key(b"branch"), "1"), "branch 1 is missing", 0),
+    ("a branch that is none", lambda: asked("HSET", key(b"branch"), "2", "?"), "branch 2 cannot", 0),
+    ("an end that is gone", lambda: asked("HDEL", key(b"branch"), "t1"), "ends nowhere", 6),
+    ("a wrong count", lambda: asked("HSET", key(b"row"), "branches", "1"), "counts 1 branches", 0),
+    ("a receipt of nothing", lambda: edited(key(b"asked"), "k2", b" 3 3 ", b" 9 9 "), "the key 'k2'", 0),
+    ("a receipt that is none", lambda: asked("HSET", key(b"asked"), "k2", "?"), "the key 'k2'", 0),
+    ("a session that is not listed", lambda: asked("ZREM", INDEX, listed(b"d")), "list of sessions", 0),
+    ("a user's that is not listed", lambda: asked("ZREM", INDEX, listed(b"u")), "list of sessions", 0),
+    ("an expiry that is not listed", lambda: asked("ZREM", INDEX, listed(b"e")), "list of sessions", 0),
+    ("a member of no list", lambda: asked("ZADD", INDEX, 0, "?"), "names what is not there", 0),
+    ("a list with a ghost", lambda: asked("ZADD", INDEX, 0, listed(b"d") + b"ghost"), "not there", 0),
+    ("an old expiry", lambda: asked("ZADD", INDEX, 0, listed(b"e").replace(b"0000005", b"0000009")), "", 0),
+    ("words of a ghost", lambda: asked("ZADD", INDEX, 0, words_member() + b"x"), "not there", 0),
+    ("a parcel without a state", lambda: asked("HDEL", PARCELS, "ss1 p1"), "parcel", 0),
+    ("a parcel that is none", lambda: asked("HSET", PARCELS, "bs1 p1", "?"), "parcel cannot be read", 0),
+    ("a parcel in no list", lambda: asked("ZREM", INDEX, listed(b"o")), "parcel is in no list", 0),
+    ("a row that is gone", lambda: asked("DEL", key(b"row")), "of a session that is not there", 0),
+]
+
+
+def listed(letter: bytes) -> bytes:
+    members = asked("ZRANGEBYLEX", INDEX, b"[" + letter, b"(" + letter + b"\xff")
+    return bytes(next(member for member in members if member.endswith((b"s1", b"s1 p1"))))
+
+
+async def checked(store: RedisStore, *, repair: bool) -> list[Finding]:
+    return [finding async for finding in store.verify(repair=repair)]
+
+
+@pytest.mark.parametrize(("damage", "said", "seq"), [pytest.param(*rest, id=name) for name, *rest in DAMAGE])
+def test_damage_is_found_and_mended_and_the_rest_stays_as_it_was(damage: Damage, said: str, seq: int) -> None:
+    async def damaged() -> None:
+        store = await connect(empty_server().url)
+        await lived(store)
+        other = await everything(store, OTHER)
+        assert await checked(store, repair=True) == []
+        damage()
+        before = dump()
+        found = await checked(store, repair=False)
+        assert dump() == before, "a check changes nothing"
+        assert found
+        assert any(said in finding.fault for finding in found), found
+        assert any(finding.seq == seq for finding in found), found
+        assert not any(finding.done for finding in found)
+        mended = await checked(store, repair=True)
+        assert all(finding.done for finding in mended), mended
+        assert await checked(store, repair=False) == []
+        assert await everything(store, OTHER) == other
+        await store.close()
+
+    asyncio.run(damaged())
+
+
+async def everything(store: RedisStore, at: Address) -> list[Any]:
+    branches = await store.branches(at)
+    waiting = [one for one in await store.parcels(limit=999) if one.session == at.session]
+    rows = [await store.read(at, Span(branch.id, 1, END)) for branch in branches]
+    return [await store.get(at), branches, rows, waiting]
+
+
+def dump() -> dict[bytes, bytes]:
+    with Redis(unix_socket_path=shared_server().socket, protocol=2) as client:
+        return {name: client.dump(name) for name in sorted(client.keys("*"))}
+
+
+def test_a_damaged_entry_is_served_as_damaged_and_its_bytes_are_kept_when_it_is_mended() -> None:
+    async def damaged() -> None:
+        store = await connect(empty_server().url)
+        await lived(store)
+        flipped(b"1:3")
+        broken = asked("HGET", key(b"body"), "1:3")
+        rows = await path(store, (await store.get(HERE)).head)
+        assert [(row.seq, row.damaged) for row in rows] == [
+            (1, False),
+            (2, False),
+            (3, True),
+            (4, False),
+            (5, False),
+        ]
+        assert rows[2].body == broken
+        await checked(store, repair=True)
+        rows = await path(store, (await store.get(HERE)).head)
+        assert not any(row.damaged for row in rows)
+        assert (rows[2].id, rows[2].tokens, rows[2].kind) == ("m2", 10, "note")
+        assert isinstance(decode("note", rows[2].body), Note)
+        assert asked("HGET", key(b"aside"), "body 1:3") == broken
+        receipt = await store.commit(change(message("z", tokens=1)))
+        assert receipt.last == 6
+        assert await checked(store, repair=False) == []
+        await store.remove(HERE)
+        assert not asked("EXISTS", key(b"aside"))
+        await store.close()
+
+    asyncio.run(damaged())
+
+
+def test_a_branch_that_is_gone_is_made_again_from_its_entries() -> None:
+    async def damaged() -> None:
+        store = await connect(empty_server().url)
+        await lived(store)
+        asked("HDEL", key(b"branch"), "2")
+        await checked(store, repair=True)
+        (_, made) = await store.branches(HERE)
+        assert (made.parent, made.fork_seq, made.operation) == (None, 3, "repair")
+        assert [row.id for row in await store.read(HERE, Span(2, 1, END))] == ["x", "y"]
+        receipt = await store.commit(change(message("z")))
+        assert (receipt.branch, receipt.first) == (2, 6)
+        await store.close()
+
+    asyncio.run(damaged())
+
+
+def test_a_row_that_cannot_be_read_is_told_to_who_asks_and_others_are_served() -> None:
+    async def damaged() -> None:
+        store = await connect(empty_server().url)
+        await lived(store)
+        asked("HDEL", key(b"row"), "epoch")
+        ask: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.get(HERE),
+            lambda: store.commit(change(message("z"))),
+        ]
+        for one in ask:
+            with pytest.raises(StoreDamaged, match="holdfast verify"):
+                await one()
+        assert (await store.get(OTHER)).seq == 5
+        await checked(store, repair=True)
+        assert (await store.get(HERE)).epoch == 1
+        assert len(await store.page(HERE.tenant, Filter())) == 2
+        await store.close()
+
+    asyncio.run(damaged())
+
+
+def test_a_removal_that_was_broken_off_finds_nothing_and_is_completed() -> None:
+    async def broken_off() -> None:
+        store = await connect(empty_server().url)
+        await lived(store)
+        for _ in range(2):
+            names = [named(HERE.tenant), HERE.session.encode()]
+            await store._server.run(script("remove"), session_keys(HERE), names)
+            assert await hits(store) == {OTHER.session: 5}
+            await store.create(session(user="u"), [message("new", words=["w"])])
+            assert await hits(store) == {OTHER.session: 5, HERE.session: 1}
+        found = await checked(store, repair=False)
+        assert [finding.fault for finding in found] == ["its removal was broken off"]
+        assert [finding.done for finding in await checked(store, repair=True)] == ["completed"]
+        assert await checked(store, repair=False) == []
+        assert await hits(store) == {OTHER.session: 5, HERE.session: 1}
+        assert len(asked("ZRANGEBYLEX", INDEX, b"[w", b"(w\xff")) == 1
+        await store._server.run(script("remove"), session_keys(HERE), names)
+        with pytest.raises(NotFound):
+            await store.remove(HERE)
+        assert await checked(store, repair=False) == []
+        await store.close()
+
+    async def hits(store: RedisStore) -> Counter[str]:
+        found = await store.search(HERE.tenant, ["w"], user="u", before=None, limit=99)
+        return Counter(hit.session for hit in found)
+
+    asyncio.run(broken_off())
+
+
+def test_a_check_beside_writers_finds_nothing() -> None:
+    async def busy() -> None:
+        store = await connect(empty_server().url)
+        await lived(store)
+        stop = asyncio.Event()
+
+        async def write(name: str) -> None:
+            n = 0
+            while not stop.is_set():
+                n += 1
+                sent = (parcel(f"{name} {n}"),)
+                records = (message(f"{name} {n}", words=["w"]), note(f"{name} {n} note"))
+                await store.commit(
+                    change(
+                        *records, key=Key(f"{name} {n}", b"1"), parcels=sent, now=NOW + n, select=n % 2 + 1
+                    )
+                )
+                await store.take(NOW + n, until=NOW + n + 1, limit=2)
+                await store.delivered(f"{name} {n}")
+                gone = Address(HERE.tenant, f"{name} gone {n % 3}")
+                await store.create(session(gone.session, user="v", idle=3), [message("a", words=["v"])])
+                await store.remove(gone)
+
+        writers = [asyncio.create_task(write(name)) for name in "abc"]
+        for _ in range(3):
+            assert await checked(store, repair=True) == []
+        stop.set()
+        await asyncio.gather(*writers)
+        assert await checked(store, repair=False) == []
+        await store.close()
+
+    asyncio.run(busy())
+
+
+def test_names_of_sessions_lead_to_their_keys() -> None:
+    assert session_key(Address("a", "b"), b"row").endswith(b":row:1:ab")
+    assert named("") == b"0:"
+    assert session_key(Address("a", "1:b"), b"row") != session_key(Address("a1:", "b"), b"row")
