@@ -7,6 +7,7 @@ durable means waiting. Contestants take short turns, so a slow minute of the mac
 
 from __future__ import annotations
 
+import gc
 import math
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -92,12 +93,15 @@ def taking_turns(
     """Run every case of everybody again and again, by turns; whoever takes too long runs a few times."""
     listed = list(cases)
     spent: dict[tuple[str, Case], list[float]] = {(name, case): [] for name in contestants for case in listed}
+    gc.collect()
+    gc.freeze()  # what is kept for the bench is no business of the collector's
     for number in range(rounds):
         for case in listed:
             for name in contestants:
                 so_far = spent[name, case]
                 if sum(so_far) < enough or len(so_far) < LEAST:
                     so_far += run(name, case, number)
+    gc.unfreeze()
     return spent
 
 

@@ -8,7 +8,6 @@ slow ones have their turns after the others, since what they write keeps the dis
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -47,15 +46,12 @@ def report(
     for size in sizes:
         for one in contestants.values():
             one.fill(_place(size), book, range(longest - size, longest))
-    gc.collect()
-    gc.freeze()
     for budget in BUDGETS:
         _reading(ours, contestants, groups, budget, sizes)
     _appending(contestants, groups, book, range(longest, len(book.messages)), sizes)
     for one in contestants.values():
         for size in sizes:
             one.close(_place(size).file)
-    gc.unfreeze()
 
 
 def _reading(

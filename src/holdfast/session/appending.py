@@ -62,6 +62,7 @@ class Appender:
     ) -> Receipt:
         while True:
             loaded = await self._windows.loaded()
+            head = loaded.head  # as looked at: another task of this handle may write meanwhile
             try:
                 taken = fresh(await self._exchange(loaded, messages), messages)
             except InvalidMessage as refusal:
@@ -69,9 +70,7 @@ class Appender:
             if not taken and key is None:
                 return self._nothing_new(loaded)
             try:
-                return await self.write(
-                    taken, expected_version=expected_version, expected_head=loaded.head, key=key
-                )
+                return await self.write(taken, expected_version=expected_version, expected_head=head, key=key)
             except Conflict as conflict:
                 if expected_version is not None and conflict.version != expected_version:
                     raise
