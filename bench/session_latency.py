@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from holdfast.stores.port import Record
+from holdfast.stores.values import Record
 
 from .session_contest import Contestant, Place, taking_turns
 from .session_messages import Book, kinds

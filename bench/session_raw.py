@@ -21,10 +21,10 @@ from holdfast import Message, SessionManager
 from holdfast.context.policy import Policy
 from holdfast.entry import encode
 from holdfast.session.records import Recorder
-from holdfast.stores.port import Address, Record
 from holdfast.stores.sqlite.connection import connect
 from holdfast.stores.sqlite.queries import query
 from holdfast.stores.sqlite.rows import advance_columns, entry_columns, session_row
+from holdfast.stores.values import Address, Record
 from holdfast.tokens import counter
 
 from .session_contest import Place, Portion, Settings

@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from holdfast.message import Message
-from holdfast.stores.port import Record
+from holdfast.stores.values import Record
 
 from .session_contest import Place, taking_turns
 from .session_messages import Book, agent, reports, talk

@@ -26,7 +26,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from . import session as asynchronous
 from .errors import SessionError
-from .stores.port import SessionRow
+from .stores.values import SessionRow
 
 __all__ = ["Session", "SessionManager"]
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from cli_program import Outcome, _drained, command_line, environment
 
 from holdfast import Message, ToolCallRequest, ToolCallResult, blocking
-from holdfast.stores.port import SessionRow
+from holdfast.stores.values import SessionRow
 
 LONG = "".join(f"line {number} of the log\n" for number in range(1, 8_101))
 

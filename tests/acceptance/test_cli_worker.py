@@ -20,7 +20,8 @@ from holdfast.memory.port import User
 from holdfast.message import Message
 from holdfast.session.parcels import Ending
 from holdfast.stores import connect
-from holdfast.stores.port import Address, Change, Fork, Parcel, Record, SessionRow, Store
+from holdfast.stores.port import Store
+from holdfast.stores.values import Address, Change, Fork, Parcel, Record, SessionRow
 
 pytestmark = pytest.mark.req("F3", "P3")
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from holdfast.stores.admission import KnownKey
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.state import Kept, State
-from holdfast.stores.port import (
+from holdfast.stores.values import (
     Address,
     Change,
     Filter,

@@ -14,7 +14,8 @@ from msgspec import structs
 
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.stores.admission import KEY_LIFE
-from holdfast.stores.port import (
+from holdfast.stores.port import Store
+from holdfast.stores.values import (
     MESSAGE,
     Address,
     Change,
@@ -29,7 +30,6 @@ from holdfast.stores.port import (
     Removed,
     SessionRow,
     Span,
-    Store,
 )
 
 Operation = tuple[str, dict[str, Any]]

@@ -24,8 +24,9 @@ from valkey_server import fresh_cluster, fresh_server
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.stores import connect, postgres, redis
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Address, SessionRow, Store
+from holdfast.stores.port import Store
 from holdfast.stores.postgres.target import target
+from holdfast.stores.values import Address, SessionRow
 from holdfast.testing.contract_scenes import dump
 
 THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))

@@ -19,7 +19,7 @@ from holdfast.errors import Conflict, HoldfastError
 from holdfast.session.clock import wall_clock
 from holdfast.session.loading import message_of
 from holdfast.session.manager import SessionManager
-from holdfast.stores.port import Span
+from holdfast.stores.values import Span
 from holdfast.tokens import counter
 
 USER = "u1"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from holdfast.stores.port import Address, Change, Key, Record
 from holdfast.stores.postgres import connect, migration
+from holdfast.stores.values import Address, Change, Key, Record
 
 AT = Address("acme", "shared")
 

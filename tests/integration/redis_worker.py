@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from holdfast.stores.port import Address, Change, Record
 from holdfast.stores.redis import connect
+from holdfast.stores.values import Address, Change, Record
 
 AT = Address("acme", "shared")
 

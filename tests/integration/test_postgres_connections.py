@@ -15,9 +15,9 @@ from postgres_proxy import Proxy
 from postgres_server import PostgresServer, executed, fresh_url, local_server, with_settings
 
 from holdfast.errors import StoreDamaged, StoreUnavailable
-from holdfast.stores.port import Change, Key, Parcel, Record, Row, Span
 from holdfast.stores.postgres import PostgresStore, connect
 from holdfast.stores.postgres.target import target
+from holdfast.stores.values import Change, Key, Parcel, Record, Row, Span
 from holdfast.testing.contract_scenes import HERE, change, message, parcel, session
 
 Scene = Callable[[PostgresStore], Coroutine[Any, Any, None]]

@@ -10,8 +10,8 @@ import pytest
 from postgres_server import PostgresServer
 
 from holdfast.errors import HoldfastError
-from holdfast.stores.port import Row, Span
 from holdfast.stores.postgres import connect
+from holdfast.stores.values import Row, Span
 from holdfast.testing.contract_scenes import HERE, change, message, session
 
 WRITERS = 6

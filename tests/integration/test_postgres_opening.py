@@ -30,9 +30,9 @@ from holdfast.errors import (
     StoreError,
     StoreUnavailable,
 )
-from holdfast.stores.port import Filter
 from holdfast.stores.postgres import connect, connections
 from holdfast.stores.postgres.target import target
+from holdfast.stores.values import Filter
 
 SECRET = "s3cr3t-p4ss"
 

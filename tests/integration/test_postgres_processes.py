@@ -13,9 +13,9 @@ import pytest
 from postgres_server import execute, fresh_url
 from postgres_worker import AT
 
-from holdfast.stores.port import Row, SessionRow, Span
 from holdfast.stores.postgres import connect
 from holdfast.stores.postgres.target import target
+from holdfast.stores.values import Row, SessionRow, Span
 
 THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
 WORKER = Path(__file__).with_name("postgres_worker.py")

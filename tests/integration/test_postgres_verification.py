@@ -12,10 +12,10 @@ from postgres_server import execute, fresh_url
 from holdfast.entry import Note, encode
 from holdfast.ids import UNKNOWN_TIME
 from holdfast.message import Message
-from holdfast.stores.port import Address, Change, Finding, Fork, Key, Parcel, Record, Row, SessionRow, Span
 from holdfast.stores.postgres import PostgresStore, connect
 from holdfast.stores.postgres.rows import checksum, content_sum
 from holdfast.stores.postgres.target import target
+from holdfast.stores.values import Address, Change, Finding, Fork, Key, Parcel, Record, Row, SessionRow, Span
 from holdfast.words import words_of
 
 NOW = 1_750_000_000_000

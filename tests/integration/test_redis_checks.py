@@ -13,10 +13,10 @@ from valkey_server import empty_server, shared_server
 
 from holdfast.entry import Note, decode
 from holdfast.errors import NotFound, StoreDamaged
-from holdfast.stores.port import Address, Filter, Finding, Fork, Key, Span
 from holdfast.stores.redis import RedisStore, connect
 from holdfast.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
 from holdfast.stores.redis.scripts import script
+from holdfast.stores.values import Address, Filter, Finding, Fork, Key, Span
 from holdfast.testing.contract_scenes import END, HERE, NOW, change, message, note, parcel, path, session
 
 OTHER = Address(HERE.tenant, "other")

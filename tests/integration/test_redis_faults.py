@@ -13,8 +13,8 @@ from redis_proxy import Proxy
 from valkey_server import Cluster, Valkey, free_port, fresh_server
 
 from holdfast.errors import StoreError, StoreUnavailable
-from holdfast.stores.port import Filter, Fork, Key, Span
 from holdfast.stores.redis import RedisStore, connect
+from holdfast.stores.values import Filter, Fork, Key, Span
 from holdfast.testing.contract_scenes import END, HERE, NOW, change, message, parcel, session
 
 BIG = b"x" * 3_000_000

@@ -13,8 +13,8 @@ import pytest
 from redis_worker import AT
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast.stores.port import Row, Span
 from holdfast.stores.redis import connect
+from holdfast.stores.values import Row, Span
 from holdfast.testing.contract_scenes import END, session
 
 WORKER = Path(__file__).with_name("redis_worker.py")

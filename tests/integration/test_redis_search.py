@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast.stores.port import Address, Hit
 from holdfast.stores.redis import RedisStore, connect, search
 from holdfast.stores.redis.layout import bucket_of
+from holdfast.stores.values import Address, Hit
 from holdfast.testing.contract_scenes import HERE, change, message, session
 
 both = pytest.mark.parametrize("fresh", [fresh_server, fresh_cluster])

@@ -21,7 +21,7 @@ from holdfast.message import ToolCallRequest, ToolCallResult
 from holdfast.session import Session, SessionManager
 from holdfast.session.loading import path_to
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Row
+from holdfast.stores.values import Row
 from holdfast.testing import FixedClock, conversations, prose
 
 ID = "s1"

@@ -16,7 +16,8 @@ from holdfast import Budget, errors
 from holdfast.archive import archive, bundles, restore, written
 from holdfast.session import Session, SessionManager
 from holdfast.stores import connect
-from holdfast.stores.port import Address, Filter, Row, SessionRow, Span, Store
+from holdfast.stores.port import Store
+from holdfast.stores.values import Address, Filter, Row, SessionRow, Span
 from holdfast.testing import FixedClock, conversations
 
 pytestmark = pytest.mark.req("P3", "G2", "G6")

@@ -19,7 +19,8 @@ from ..errors import AlreadyExists
 from ..message import Message
 from ..session.names import checked
 from ..session.records import Recorder
-from ..stores.port import Record, SessionRow, Store
+from ..stores.port import Store
+from ..stores.values import Record, SessionRow
 from ..tokens import counter as counter_named
 from .restoring import Restored
 

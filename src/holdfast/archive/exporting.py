@@ -12,7 +12,8 @@ from msgspec import Raw, Struct
 
 from ..errors import Busy
 from ..session.loading import entry_of
-from ..stores.port import Address, Branch, Log, Row, SessionRow, Span, Store
+from ..stores.port import Log, Store
+from ..stores.values import Address, Branch, Row, SessionRow, Span
 from .lines import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header, Line
 from .restoring import is_half_made
 

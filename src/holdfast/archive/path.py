@@ -13,7 +13,8 @@ from ..context.policy import Policy, Reduction
 from ..entry import Bootstrap, Prompt
 from ..message import Message
 from ..session.loading import entry_of, message_of, path_to
-from ..stores.port import Log, Row, SessionRow, Span
+from ..stores.port import Log
+from ..stores.values import Row, SessionRow, Span
 
 __all__ = ["Conversation", "conversation", "rows_of"]
 

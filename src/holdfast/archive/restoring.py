@@ -19,7 +19,8 @@ from .. import ids
 from ..entry import Entry, Note, encode, kind_of
 from ..errors import AlreadyExists, Busy, Fenced, NotFound
 from ..message import Message
-from ..stores.port import Branch, Change, Fork, Lease, Position, Record, SessionRow, Store
+from ..stores.port import Store
+from ..stores.values import Branch, Change, Fork, Lease, Position, Record, SessionRow
 from ..words import words_of
 from .lines import ArchivedBranch, ArchivedEntry, ArchivedSession
 from .reading import Bundle

@@ -15,7 +15,7 @@ from ..errors import HoldfastError, NotFound
 from ..formats.markdown import markdown
 from ..formats.port import Format
 from ..session import SessionManager
-from ..stores.port import Address, Filter, SessionRow
+from ..stores.values import Address, Filter, SessionRow
 from . import destination, document, lookup, screen
 from .access import managed, tenant_option, user_option
 from .meter import Step, metered

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from ..errors import NotFound
 from ..session import SessionManager
-from ..stores.port import Address, Filter, Row, SessionRow
+from ..stores.values import Address, Filter, Row, SessionRow
 
 __all__ = ["Place", "entry", "session", "session_or_entry", "walk"]
 

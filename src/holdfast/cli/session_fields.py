@@ -6,7 +6,7 @@ from typing import Any
 
 from ..archive import is_half_made
 from ..session.clock import wall_clock
-from ..stores.port import SessionRow
+from ..stores.values import SessionRow
 from .moments import iso
 
 __all__ = ["entries", "fields", "state"]

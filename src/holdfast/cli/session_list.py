@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from ..stores.port import Filter, SessionRow
+from ..stores.values import Filter, SessionRow
 from . import document, lookup, screen
 from .access import as_json, managed, tenant_option, user_option
 from .moments import ago, moment_option

@@ -18,7 +18,7 @@ from ..memory.port import MemoryEngine
 from ..session import Erasure, SessionManager
 from ..snapshots import Snapshots
 from ..snapshots.snapshots import FOLDER
-from ..stores.port import Address, Filter, Removed, SessionRow
+from ..stores.values import Address, Filter, Removed, SessionRow
 from . import document, lookup, screen
 from .access import as_json, existing, managed, tenant_option, user_option
 from .moments import iso

@@ -7,7 +7,7 @@ import re
 
 import click
 
-from ..stores.port import SessionRow
+from ..stores.values import SessionRow
 from . import lookup
 from .access import as_json, managed, tenant_option, user_option
 from .showing import ALL, Lines, Showing

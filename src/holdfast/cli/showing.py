@@ -15,7 +15,8 @@ from ..errors import NotFound, StoreDamaged
 from ..formats.markdown import markdown
 from ..message import Message, ToolCallResult
 from ..session.loading import entry_of, path_to, rows_backwards
-from ..stores.port import MESSAGE, Log, Row, SessionRow
+from ..stores.port import Log
+from ..stores.values import MESSAGE, Row, SessionRow
 from . import document, screen
 from .moments import iso
 from .session_fields import entries, fields, state

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from ..errors import StoreDamaged
-from ..stores.port import Finding
+from ..stores.values import Finding
 from . import document, screen
 from .access import as_json, existing, file_of
 from .meter import metered

@@ -16,7 +16,8 @@ from ..home import Home
 from ..memory.delivery import TIMEOUT, Delivery, Worker
 from ..memory.plugins import open_engine
 from ..session.clock import wall_clock
-from ..stores.port import Parcel, Store
+from ..stores.port import Store
+from ..stores.values import Parcel
 from . import document, screen
 from .store_option import EXIT_CODES, opened, shown_url, store_option
 

@@ -20,7 +20,8 @@ from msgspec import Struct
 from ..errors import InputError, NotFound, StoreError
 from ..session.clock import Clock, wall_clock
 from ..session.parcels import Contents, Ending, contents
-from ..stores.port import Address, Parcel, SessionRow, Store
+from ..stores.port import Store
+from ..stores.values import Address, Parcel, SessionRow
 from . import backoff, handover
 from .foreign import GRACE, failure
 from .port import MemoryEngine

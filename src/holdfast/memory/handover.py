@@ -18,7 +18,8 @@ from ..message import Message
 from ..session.loading import path_to
 from ..session.parcels import Ending, Eviction
 from ..session.path import between
-from ..stores.port import MESSAGE, Address, Log, Row, SessionRow, Span
+from ..stores.port import Log
+from ..stores.values import MESSAGE, Address, Row, SessionRow, Span
 from .port import Evicted, SessionRecord
 
 __all__ = ["evicted", "record"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .. import durable
 from ..errors import StoreUnavailable
-from ..stores.port import Address
+from ..stores.values import Address
 from ..words import query as asked
 from ..words import words
 from . import lines

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from importlib.metadata import EntryPoint, entry_points
 
 from ..errors import InputError, UnknownName
-from ..stores.port import Address
+from ..stores.values import Address
 from .jsonl import JsonlEngine
 from .port import Evicted, MemoryEngine, Recollection, SessionRecord, User
 

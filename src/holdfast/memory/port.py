@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..message import Message
-from ..stores.port import Address
+from ..stores.values import Address
 
 __all__ = ["Evicted", "Listed", "MemoryEngine", "Recollection", "SessionRecord", "User"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
 from ..message import Message
-from ..stores.port import Key, Position, Receipt
+from ..stores.values import Key, Position, Receipt
 from .answering import Exchange, fresh, unknown_calls
 from .loaded import Loaded
 from .loading import message_of, rows_backwards

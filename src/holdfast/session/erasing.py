@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from ..errors import NotFound
 from ..snapshots import Snapshots
-from ..stores.port import Address, Removed, Store
+from ..stores.port import Store
+from ..stores.values import Address, Removed
 
 if TYPE_CHECKING:
     from ..memory.port import MemoryEngine

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..errors import NotFound
 from ..ids import CallId
-from ..stores.port import Address, Log, Position, Row
+from ..stores.port import Log
+from ..stores.values import Address, Position, Row
 from .loading import message_of, path_to, rows_backwards
 
 __all__ = ["end_of", "found"]

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from ..errors import HoldfastError, InputError, SessionError
-from ..stores.port import Lease
+from ..stores.values import Lease
 from .clock import holder_name
 from .names import checked
 from .scribe import Scribe

@@ -20,7 +20,7 @@ from ..entry import Bootstrap, Entry, Prompt, decode
 from ..errors import HoldfastError, NewerFormat
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
-from ..stores.port import Position, Row, Span
+from ..stores.values import Position, Row, Span
 from ..toolspec import ToolSpec
 from .records import COUNTED_WHOLE
 

@@ -11,7 +11,8 @@ from ..decision import Cut
 from ..entry import Entry, decode
 from ..errors import HoldfastError, NewerFormat
 from ..message import Message
-from ..stores.port import MESSAGE, Address, Log, Position, Row, SessionRow, Span
+from ..stores.port import Log
+from ..stores.values import MESSAGE, Address, Position, Row, SessionRow, Span
 from .loaded import Loaded
 from .path import between, spans
 

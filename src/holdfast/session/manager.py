@@ -24,7 +24,8 @@ from ..errors import InputError, NotFound, SessionError
 from ..message import Message
 from ..models import Model
 from ..snapshots import Snapshots
-from ..stores.port import Address, Filter, Hit, Removed, SessionRow, Store
+from ..stores.port import Store
+from ..stores.values import Address, Filter, Hit, Removed, SessionRow
 from ..tokens import counter as counter_named
 from ..words import query
 from .background import Background

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidPayload, NewerFormat, UnknownName
-from ..stores.port import Address, Parcel, Position
+from ..stores.values import Address, Parcel, Position
 
 __all__ = ["ARCHIVE", "INGEST", "VERSION", "Contents", "Ending", "Eviction", "contents"]
 

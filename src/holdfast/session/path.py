@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..stores.port import Branch, Position, Span
+from ..stores.values import Branch, Position, Span
 
 __all__ = ["between", "spans"]
 

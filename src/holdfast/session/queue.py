@@ -20,7 +20,7 @@ from ..decision import Cut, Summary
 from ..entry import Bootstrap, Entry, Prompt
 from ..ids import MessageId
 from ..message import Message
-from ..stores.port import SessionRow
+from ..stores.values import SessionRow
 from .loaded import Loaded
 
 __all__ = ["entries_of", "live_snapshot"]

@@ -20,7 +20,7 @@ from ..context.policy import Policy
 from ..context.reduce import Limits, output_id, reduced
 from ..entry import Entry, encode, kind_of
 from ..message import Message
-from ..stores.port import Record
+from ..stores.values import Record
 from ..tokens import Counter, message_cost
 from ..tokens.background import INLINE
 from ..tokens.exact import ExactCounter

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ..message import Message, ToolCallResult
 from ..snapshots import Restored
-from ..stores.port import SessionRow
+from ..stores.values import SessionRow
 from .loaded import Loaded
 
 __all__ = ["INTERRUPTED", "described", "interrupted"]

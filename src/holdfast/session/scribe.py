@@ -12,19 +12,8 @@ from msgspec import structs
 
 from ..entry import Entry
 from ..errors import Busy, Conflict, EpochEnded
-from ..stores.port import (
-    MESSAGE,
-    Change,
-    Fork,
-    Key,
-    Lease,
-    Parcel,
-    Position,
-    Receipt,
-    Record,
-    SessionRow,
-    Store,
-)
+from ..stores.port import Store
+from ..stores.values import MESSAGE, Change, Fork, Key, Lease, Parcel, Position, Receipt, Record, SessionRow
 from .clock import Clock
 from .loading import path_to
 from .parcels import Ending

@@ -18,7 +18,7 @@ from ..context.window import Window
 from ..entry import Prompt
 from ..errors import Conflict, InputError, SessionError
 from ..message import Message
-from ..stores.port import Branch, Fork, Lease, Receipt, SessionRow, Span
+from ..stores.values import Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
 from . import leasing
 from .appending import Appender

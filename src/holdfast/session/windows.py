@@ -15,7 +15,7 @@ from ..context.window import Window
 from ..decision import Cut, Decision, Summary
 from ..entry import Entry
 from ..errors import Conflict, SessionError
-from ..stores.port import Parcel, Receipt, Record
+from ..stores.values import Parcel, Receipt, Record
 from ..toolspec import ToolSpec
 from .loaded import Loaded
 from .loading import Settings, load, refreshed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec import Struct, structs
 
 from ..errors import Busy, Conflict, EpochEnded, Fenced, KeyReused
-from .port import Change, Receipt, SessionRow
+from .values import Change, Receipt, SessionRow
 
 __all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced"]
 

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from ..errors import AlreadyExists, Busy, Conflict, EpochEnded, Fenced, KeyReused, NotFound
 from ..stores.admission import KEY_LIFE
-from ..stores.port import Address, Fork, Key, Position, Receipt, Store
+from ..stores.port import Store
+from ..stores.values import Address, Fork, Key, Position, Receipt
 from .contract_scenes import (
     HERE,
     NOW,

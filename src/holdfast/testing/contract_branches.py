@@ -8,7 +8,8 @@ A branch is a parent and a place on it; the head of a session is always the tip 
 from __future__ import annotations
 
 from ..errors import InputError, NotFound
-from ..stores.port import Branch, Fork, Position, Receipt, Span, Store
+from ..stores.port import Store
+from ..stores.values import Branch, Fork, Position, Receipt, Span
 from .contract_scenes import (
     END,
     HERE,

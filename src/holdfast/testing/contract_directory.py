@@ -7,7 +7,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from ..errors import AlreadyExists, NotFound
-from ..stores.port import Address, Filter, Fork, Key, Removed, SessionRow, Span, Store
+from ..stores.port import Store
+from ..stores.values import Address, Filter, Fork, Key, Removed, SessionRow, Span
 from .contract_scenes import (
     END,
     HERE,

@@ -10,7 +10,8 @@ from typing import get_args
 from ..entry import Note, encode
 from ..ids import UNKNOWN_TIME
 from ..message import Message
-from ..stores.port import Address, Durability, Filter, Fork, Key, Record, Store
+from ..stores.port import Store
+from ..stores.values import Address, Durability, Filter, Fork, Key, Record
 from ..words import words_of
 from .contract_scenes import (
     HERE,

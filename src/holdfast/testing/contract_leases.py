@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from ..errors import Busy, Fenced, NotFound
-from ..stores.port import Address, Lease, Store
+from ..stores.port import Store
+from ..stores.values import Address, Lease
 from .contract_scenes import (
     HERE,
     NOW,

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from ..errors import AlreadyExists, NotFound
-from ..stores.port import MESSAGE, Address, Fork, Position, Receipt, Record, Span, Store
+from ..stores.port import Store
+from ..stores.values import MESSAGE, Address, Fork, Position, Receipt, Record, Span
 from .contract_scenes import (
     END,
     HERE,

@@ -7,7 +7,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from ..errors import Conflict, NotFound
-from ..stores.port import Address, Store
+from ..stores.port import Store
+from ..stores.values import Address
 from .contract_scenes import (
     NOW,
     Scene,

@@ -12,7 +12,8 @@ from contextlib import suppress
 from itertools import chain
 
 from ..errors import AlreadyExists, Busy, Conflict, HoldfastError
-from ..stores.port import Address, Fork, Key, Lease, Position, Receipt, Span, Store
+from ..stores.port import Store
+from ..stores.values import Address, Fork, Key, Lease, Position, Receipt, Span
 from .contract_scenes import (
     END,
     HERE,

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from ..stores.port import MESSAGE, Address, Change, Parcel, Position, Record, Row, SessionRow, Span, Store
+from ..stores.port import Store
+from ..stores.values import MESSAGE, Address, Change, Parcel, Position, Record, Row, SessionRow, Span
 
 __all__ = [
     "END",

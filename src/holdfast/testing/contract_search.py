@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import Conflict, InputError
-from ..stores.port import Address, Fork, Hit, Store
+from ..stores.port import Store
+from ..stores.values import Address, Fork, Hit
 from .contract_scenes import (
     HERE,
     Scene,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..errors import NotFound
-from ..stores.port import Address, Filter, Fork, Key, Lease, Span, Store
+from ..stores.port import Store
+from ..stores.values import Address, Filter, Fork, Key, Lease, Span
 from .contract_scenes import (
     END,
     HERE,

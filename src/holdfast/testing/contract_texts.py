@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import InputError, NotFound
-from ..stores.port import Address, Filter, Fork, Key, Parcel, Record, Span, Store
+from ..stores.port import Store
+from ..stores.values import Address, Filter, Fork, Key, Parcel, Record, Span
 from .contract_scenes import (
     END,
     HERE,

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Message, ToolCallRequest, errors
 from holdfast.archive import adopt, archive, bundles, conversation, is_half_made, restore, written
 from holdfast.session import SessionManager
-from holdfast.stores.port import Address
+from holdfast.stores.values import Address
 from holdfast.testing import conversations
 
 pytestmark = pytest.mark.req("P3", "G6")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from holdfast.cli.store_option import default_store, opened, shown_url, store_option
 from holdfast.errors import InputError
-from holdfast.stores.port import Filter
+from holdfast.stores.values import Filter
 
 pytestmark = pytest.mark.req("P3")
 

@@ -26,8 +26,8 @@ from offload import begin, end, evict, said
 from holdfast.memory import Worker, jsonl
 from holdfast.memory.jsonl import JsonlEngine
 from holdfast.memory.notebook import Notebook
-from holdfast.stores.port import Position
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.values import Position
 from holdfast.testing.clock import FixedClock
 
 MESSAGES = 12

@@ -16,7 +16,8 @@ from holdfast.memory.delivery import Delivery
 from holdfast.message import Message, ToolCallRequest, ToolCallResult
 from holdfast.session.parcels import Ending, Eviction
 from holdfast.stores import connect
-from holdfast.stores.port import Address, Change, Fork, Parcel, Position, Record, SessionRow, Store
+from holdfast.stores.port import Store
+from holdfast.stores.values import Address, Change, Fork, Parcel, Position, Record, SessionRow
 from holdfast.testing.clock import FixedClock
 
 TIME = "2025-06-15T12:00:00Z"

@@ -27,7 +27,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.memory import Evicted, SessionRecord, User, Worker, foreign
 from holdfast.memory.delivery import MARGIN
 from holdfast.memory.jsonl import JsonlEngine
-from holdfast.stores.port import Address, Change, Parcel, Position
+from holdfast.stores.values import Address, Change, Parcel, Position
 
 pytestmark = pytest.mark.req("F3")
 

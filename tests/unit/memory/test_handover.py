@@ -14,7 +14,7 @@ from holdfast.ids import CallId
 from holdfast.memory import Evicted, SessionRecord, handover
 from holdfast.message import Message
 from holdfast.session.parcels import Ending, Eviction, contents
-from holdfast.stores.port import Address, Change, Fork, Parcel, Position, Record, Row, Span
+from holdfast.stores.values import Address, Change, Fork, Parcel, Position, Record, Row, Span
 
 pytestmark = pytest.mark.req("F2", "F3")
 

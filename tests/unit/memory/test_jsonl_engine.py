@@ -21,7 +21,7 @@ from holdfast.memory import jsonl as jsonl_module
 from holdfast.memory.jsonl import JsonlEngine
 from holdfast.memory.shelf import MOST_NOTEBOOKS, Shelf
 from holdfast.message import Message
-from holdfast.stores.port import Address
+from holdfast.stores.values import Address
 
 pytestmark = pytest.mark.req("F1")
 

@@ -12,7 +12,7 @@ from holdfast.errors import InputError, UnknownName
 from holdfast.memory import User, open_engine
 from holdfast.memory.jsonl import JsonlEngine
 from holdfast.memory.plugins import NoEngine, known_engines
-from holdfast.stores.port import Address
+from holdfast.stores.values import Address
 
 pytestmark = pytest.mark.req("F1")
 

@@ -20,7 +20,8 @@ from holdfast.message import Message, ToolCallRequest, ToolCallResult
 from holdfast.session import Session, SessionManager
 from holdfast.session.loading import path_to
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Parcel, Row, Span, Store
+from holdfast.stores.port import Store
+from holdfast.stores.values import Parcel, Row, Span
 from holdfast.testing import FixedClock
 
 END = 2**31 - 1

@@ -12,7 +12,7 @@ from holdfast.decision import Answer, Cut, Mask
 from holdfast.entry import Bootstrap, Entry, Note, Prompt, Usage, encode, kind_of
 from holdfast.message import ToolCallRequest
 from holdfast.session.loaded import Loaded
-from holdfast.stores.port import Position, Row, Span
+from holdfast.stores.values import Position, Row, Span
 from holdfast.tokens import message_cost
 
 MANAGER, BUDGET = StateManager(), Budget(10_000)

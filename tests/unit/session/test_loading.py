@@ -16,7 +16,7 @@ from holdfast.ids import MessageId
 from holdfast.session import Session
 from holdfast.session.loaded import Loaded
 from holdfast.session.loading import Settings, load, message_of, path_to, rows_backwards
-from holdfast.stores.port import Change, Record, Row, Span
+from holdfast.stores.values import Change, Record, Row, Span
 
 NARROW = Budget(700)
 

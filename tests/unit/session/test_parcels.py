@@ -8,7 +8,7 @@ from msgspec import structs
 
 from holdfast.errors import InvalidPayload, NewerFormat, UnknownName
 from holdfast.session.parcels import Ending, Eviction, contents
-from holdfast.stores.port import Address, Parcel, Position
+from holdfast.stores.values import Address, Parcel, Position
 
 HERE = Address("default", "s1")
 ENDING = Ending(epoch=3, branch=2, seq=40, last="m40", user="u1", reason="reset", started=1_000, ended=9_000)

@@ -15,7 +15,7 @@ from holdfast.errors import Busy, EpochEnded
 from holdfast.ids import CallId
 from holdfast.message import ToolCallRequest
 from holdfast.session import Session
-from holdfast.stores.port import Address
+from holdfast.stores.values import Address
 from holdfast.testing import FixedClock
 
 NARROW = Budget(700)

@@ -9,7 +9,7 @@ from holdfast import Message
 from holdfast.errors import NotFound
 from holdfast.session import Session
 from holdfast.session.groups import end_of, found
-from holdfast.stores.port import Position
+from holdfast.stores.values import Position
 
 pytestmark = pytest.mark.req("C3")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.session.path import between, spans
-from holdfast.stores.port import Branch, Position, Span
+from holdfast.stores.values import Branch, Position, Span
 
 
 def branch(id: int, parent: int | None = None, fork_seq: int = 0) -> Branch:

@@ -14,7 +14,7 @@ from holdfast.entry import Prompt, decode
 from holdfast.message import ToolCallRequest
 from holdfast.part import ImagePart, ReasoningPart, TextPart
 from holdfast.session.records import COUNTED_WHOLE, Recorder, digest, searchable
-from holdfast.stores.port import Record
+from holdfast.stores.values import Record
 from holdfast.tokens import counter, message_cost
 from holdfast.value import Extra
 

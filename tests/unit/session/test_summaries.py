@@ -12,7 +12,7 @@ from holdfast.decision import Cut, Summary
 from holdfast.entry import decode
 from holdfast.errors import ModelFailed
 from holdfast.session import Session, SessionManager
-from holdfast.stores.port import Span
+from holdfast.stores.values import Span
 from holdfast.testing import ScriptedModel
 
 pytestmark = pytest.mark.req("D2", "D3", "D4")

@@ -21,8 +21,8 @@ from verification_stage import (
     verified,
 )
 
-from holdfast.stores.port import Change
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.values import Change
 
 pytestmark = pytest.mark.req("G6")
 

@@ -19,8 +19,8 @@ from msgspec import structs
 from verification_stage import MANY, everything, furnish_more, left_open, run, verified
 
 from holdfast.errors import HoldfastError
-from holdfast.stores.port import Finding
 from holdfast.stores.sqlite import log
+from holdfast.stores.values import Finding
 
 pytestmark = pytest.mark.req("G5", "G6")
 

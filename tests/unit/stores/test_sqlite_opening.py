@@ -18,8 +18,8 @@ import pytest
 from verification_stage import LONG, NOW, furnish, furnished, left_open, run, said, tables, tamper, verified
 
 from holdfast.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
-from holdfast.stores.port import Change
 from holdfast.stores.sqlite import SqliteStore, connect
+from holdfast.stores.values import Change
 
 pytestmark = pytest.mark.req("G3")
 

@@ -25,8 +25,8 @@ from verification_stage import (
 )
 
 from holdfast.errors import StoreDamaged
-from holdfast.stores.port import Change, Finding, Fork, Span
 from holdfast.stores.sqlite import SqliteStore, rescue
+from holdfast.stores.values import Change, Finding, Fork, Span
 
 pytestmark = pytest.mark.req("G5", "G6")
 

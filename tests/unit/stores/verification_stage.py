@@ -13,7 +13,9 @@ import apsw
 from holdfast.entry import Note, encode
 from holdfast.ids import UNKNOWN_TIME
 from holdfast.message import Message
-from holdfast.stores.port import (
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.rows import checksum
+from holdfast.stores.values import (
     Address,
     Change,
     Filter,
@@ -26,8 +28,6 @@ from holdfast.stores.port import (
     SessionRow,
     Span,
 )
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.rows import checksum
 from holdfast.words import words_of
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from ...errors import AlreadyExists
-from ..port import Address, Filter, Record, Removed, SessionRow
+from ..values import Address, Filter, Record, Removed, SessionRow
 from .state import Kept, Port, private, written
 
 __all__ = ["MemoryDirectory"]

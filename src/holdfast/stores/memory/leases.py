@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from ...errors import Busy, Fenced
-from ..port import Address, Lease
+from ..values import Address, Lease
 from .state import Port
 
 __all__ = ["MemoryLeases"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...errors import NotFound
 from ..admission import admitted, advanced
-from ..port import Address, Branch, Change, Hit, Receipt, Row, Span
+from ..values import Address, Branch, Change, Hit, Receipt, Row, Span
 from .state import Kept, Port, written
 
 __all__ = ["MemoryLog"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from ...errors import NotFound
-from ..port import Parcel
+from ..values import Parcel
 from .state import Port
 
 __all__ = ["MemoryOutbox"]

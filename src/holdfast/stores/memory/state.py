@@ -16,7 +16,7 @@ from msgspec import structs
 
 from ...errors import AlreadyExists, NotFound
 from ..admission import KEY_LIFE, KnownKey
-from ..port import Address, Branch, Key, Parcel, Receipt, Record, Row, SessionRow, Span
+from ..values import Address, Branch, Key, Parcel, Receipt, Record, Row, SessionRow, Span
 
 __all__ = ["Indexed", "Kept", "Port", "State", "private", "written"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from ...errors import InputError
-from ..port import Durability, Finding
+from ..values import Durability, Finding
 from .directory import MemoryDirectory
 from .leases import MemoryLeases
 from .log import MemoryLog

@@ -21,7 +21,7 @@ from typing import Any
 import asyncpg
 
 from ...errors import HoldfastError, InputError, StoreError
-from ..port import Durability
+from ..values import Durability
 from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
 from .queries import Query, queries
 from .server import Server

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from ...errors import AlreadyExists
-from ..port import Address, Filter, Record, Removed, SessionRow
+from ..values import Address, Filter, Record, Removed, SessionRow
 from .connections import Connections
 from .log import missing, repeated_id
 from .rows import encoded, entry_columns, session_columns, session_row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from ..port import Durability, Finding
+from ..values import Durability, Finding
 from .connections import LONG, Connections
 from .queries import migrations
 from .verification import findings

@@ -6,7 +6,7 @@ Each is one statement that changes the row only if the lease allows it; why one 
 from __future__ import annotations
 
 from ...errors import Busy, Fenced
-from ..port import Address, Lease
+from ..values import Address, Lease
 from .connections import Connections
 from .directory import session_at
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import AlreadyExists, NotFound, SessionError, StoreError
 from ..admission import KEY_LIFE, KnownKey, admitted
-from ..port import Address, Branch, Change, Hit, Receipt, Record, Row, SessionRow, Span
+from ..values import Address, Branch, Change, Hit, Receipt, Record, Row, SessionRow, Span
 from .connections import Connections
 from .lexemes import query_of
 from .rows import branch_row, entry_columns, entry_row

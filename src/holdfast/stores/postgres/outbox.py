@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import NotFound
-from ..port import Parcel
+from ..values import Parcel
 from .connections import Connections
 from .rows import parcel_row
 

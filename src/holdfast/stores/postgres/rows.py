@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ...errors import InputError, StoreDamaged
-from ..port import Branch, Parcel, Record, Row, SessionRow
+from ..values import Branch, Parcel, Record, Row, SessionRow
 from .lexemes import marks, quoted, vector
 
 __all__ = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ...errors import StoreUnavailable
-from ..port import Durability
+from ..values import Durability
 
 __all__ = ["LEAST_SERVER", "Server"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ...errors import StoreDamaged
-from ..port import Address, Finding
+from ..values import Address, Finding
 from .checks.entries import inspect_entries
 from .checks.inspection import Inspection
 from .checks.leftovers import inspect_keys, inspect_orphans, inspect_parcels

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from ..port import Address, Filter, Record, Removed, SessionRow
+from ..values import Address, Filter, Record, Removed, SessionRow
 from .layout import (
     DIGITS,
     END,

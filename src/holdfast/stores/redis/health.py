@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from ..port import Durability, Finding
+from ..values import Durability, Finding
 from .checks.everything import verified
 from .layout import BUCKETS, VERSION
 from .search import MOST_LOOKED_AT

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ...errors import InputError
-from ..port import Address
+from ..values import Address
 
 __all__ = [
     "BUCKETS",

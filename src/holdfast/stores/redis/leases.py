@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import Busy, Fenced
-from ..port import Address, Lease
+from ..values import Address, Lease
 from .layout import MOST, natural, session_keys, text
 from .log import refusal
 from .scripts import script

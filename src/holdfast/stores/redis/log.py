@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
 from ..admission import KEY_LIFE, admitted
-from ..port import Address, Branch, Change, Receipt, Row, Span
+from ..values import Address, Branch, Change, Receipt, Row, Span
 from .faults import AnswerLost
 from .layout import MOST, named, natural, packed, session_key, session_keys, text
 from .rows import branches, entry, known_key, packed_parcel, receipt, record_arguments, session

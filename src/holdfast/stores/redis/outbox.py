@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from ...errors import NotFound
-from ..port import Parcel
+from ..values import Parcel
 from .layout import BUCKETS, DIGITS, END, index_key, moment, named, natural, parcel_key, text
 from .rows import parcel
 from .scripts import script

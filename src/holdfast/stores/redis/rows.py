@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ...errors import StoreDamaged
 from ..admission import KnownKey
-from ..port import MESSAGE, Address, Branch, Parcel, Receipt, Record, Row, SessionRow
+from ..values import MESSAGE, Address, Branch, Parcel, Receipt, Record, Row, SessionRow
 from .layout import integer, named, natural, text
 
 __all__ = [

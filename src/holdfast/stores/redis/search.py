@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ...errors import NotFound
-from ..port import Address, Hit
+from ..values import Address, Hit
 from .layout import BUCKETS, moment, named, session_key, text
 from .log import rows_at
 from .scripts import script

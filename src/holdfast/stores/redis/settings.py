@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
-from ..port import Durability
+from ..values import Durability
 from .layout import VERSION, VERSION_KEY
 from .server import Server
 from .target import Target

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import InputError
-from ..port import Durability
+from ..values import Durability
 
 __all__ = ["Target", "parsed"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from ..port import Row, Span
+from ..values import Row, Span
 from .faults import UNREADABLE
 from .queries import query
 from .rows import entry_row, unreadable_row

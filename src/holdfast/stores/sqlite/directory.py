@@ -9,7 +9,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import AlreadyExists
-from ..port import Address, Filter, Position, Record, Removed, SessionRow
+from ..values import Address, Filter, Position, Record, Removed, SessionRow
 from .log import add_entries
 from .queries import query
 from .readers import Readers

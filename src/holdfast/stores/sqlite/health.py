@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import apsw
 
-from ..port import Durability, Finding
+from ..values import Durability, Finding
 from .readers import Readers
 from .removal import scrub
 from .verification import findings

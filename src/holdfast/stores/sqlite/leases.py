@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from ...errors import Busy, Fenced, NotFound
-from ..port import Address, Lease
+from ..values import Address, Lease
 from .queries import query
 from .rows import session_row
 from .writer import Writer

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ...errors import AlreadyExists, NotFound, StoreDamaged
 from ..admission import KEY_LIFE, KnownKey, admitted, advanced
-from ..port import (
+from ..values import (
     MESSAGE,
     Address,
     Branch,

@@ -6,7 +6,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import NotFound
-from ..port import Parcel
+from ..values import Parcel
 from .queries import query
 from .readers import Readers
 from .rows import parcel

@@ -13,7 +13,7 @@ import time
 
 import apsw
 
-from ..port import Address, Removed
+from ..values import Address, Removed
 from .queries import query
 from .rows import session_key
 

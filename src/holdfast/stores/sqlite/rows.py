@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from ...errors import NotFound, StoreDamaged
-from ..port import MESSAGE, Address, Branch, Parcel, Record, Row, SessionRow
+from ..values import MESSAGE, Address, Branch, Parcel, Record, Row, SessionRow
 from .queries import query
 
 __all__ = [

@@ -17,7 +17,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import StoreError
-from ..port import Address, Finding, Span
+from ..values import Address, Finding, Span
 from .careful import each_row
 from .checks.description import address_of
 from .checks.structure import inspect_structure

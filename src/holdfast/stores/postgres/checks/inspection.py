@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...port import Address, Finding
+from ...values import Address, Finding
 from ..connections import Work
 
 __all__ = ["Inspection"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...port import Address
+from ...values import Address
 from .inspection import Inspection
 
 __all__ = ["inspect_keys", "inspect_orphans", "inspect_parcels"]

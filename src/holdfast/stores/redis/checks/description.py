@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...port import Finding
+from ...values import Finding
 from ..layout import text
 from .inspection import Edit, Inspection
 

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from .... import ids
 from ....entry import Note, encode
-from ...port import MESSAGE, Address, Finding
+from ...values import MESSAGE, Address, Finding
 from ..layout import moment, named, text
 from ..log import MOST_BYTES
 from ..rows import Description, checksum, described

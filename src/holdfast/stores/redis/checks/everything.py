@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-from ...port import Address, Finding
+from ...values import Address, Finding
 from ..directory import sweep
 from ..layout import BUCKETS, index_key, parcel_key
 from ..scripts import script

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...port import Address, Finding
+from ...values import Address, Finding
 from ..layout import session_keys
 from ..scripts import script
 from ..server import Server

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from ....errors import StoreDamaged
-from ...port import Branch, Finding, SessionRow
+from ...values import Branch, Finding, SessionRow
 from ..rows import branch, described, session
 from ..scripts import script
 from .inspection import Edit, Inspection

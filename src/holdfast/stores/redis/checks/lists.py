@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from ....errors import StoreDamaged
-from ...port import Address, Finding
+from ...values import Address, Finding
 from ..layout import DIGITS, index_key, moment, named, parcel_key, session_key
 from ..rows import described, parcel
 from ..scripts import script

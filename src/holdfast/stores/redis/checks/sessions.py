@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from ...port import Finding
+from ...values import Finding
 from ..layout import moment, named, text
 from ..rows import described, known_key, session
 from ..scripts import script

@@ -14,7 +14,7 @@ import apsw
 
 from .... import ids
 from ....entry import Note, encode
-from ...port import Record
+from ...values import Record
 from ..queries import query
 from ..rows import entry_columns
 

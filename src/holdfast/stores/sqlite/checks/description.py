@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from ...port import Address
+from ...values import Address
 from ..queries import query
 from .inspection import Inspection
 

@@ -15,7 +15,7 @@ from ....entry import decode
 from ....errors import HoldfastError
 from ....message import Message
 from ....words import words_of
-from ...port import MESSAGE
+from ...values import MESSAGE
 from ..queries import query
 
 __all__ = ["PAGE", "add_missing_words", "agrees", "empty_index", "indexed", "spoken"]

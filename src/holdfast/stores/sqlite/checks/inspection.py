@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import apsw
 
-from ...port import Address, Finding
+from ...values import Address, Finding
 
 __all__ = ["Inspection"]
 

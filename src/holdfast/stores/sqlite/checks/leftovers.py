@@ -5,7 +5,7 @@ Such rows would come to belong to a later session of the same number, so they ar
 
 from __future__ import annotations
 
-from ...port import Address
+from ...values import Address
 from ..queries import query
 from .inspection import Inspection
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import apsw
 
 from ....errors import NotFound, StoreDamaged
-from ...port import Address, Finding
+from ...values import Address, Finding
 from ..queries import query
 from ..readers import Readers
 from ..writer import Writer
