@@ -6,6 +6,7 @@ the same decisions to the same messages gives the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from .ids import CallId, MessageId
 from .value import Value
 
-__all__ = ["Answer", "Cut", "Decision", "Mask", "Summary"]
+__all__ = ["Answer", "Cut", "Decision", "Mask", "Revert", "Summary", "effective"]
 
 
 class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
@@ -23,10 +24,13 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     messages that stay; ``masked`` are tool messages whose output is shown as a line; ``summary``
     is the text that stands for what left (empty where there is no room for any), ``digest`` what
     the next cut folds into its own. ``covers`` names the first and the last message that left.
+
+    A cut that the user ``asked`` for (what was wanted, and what it came to) holds under every budget and
+    policy, until it is reverted. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
     """
 
     id: str
-    kept_from: MessageId
+    kept_from: MessageId | None
     pinned: tuple[MessageId, ...] = ()
     masked: tuple[MessageId, ...] = ()
     summary: str
@@ -35,6 +39,7 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     limit: int
     policy: str
     counter: str
+    asked: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
@@ -59,4 +64,29 @@ class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):
     text: str
 
 
-Decision = Cut | Mask | Summary | Answer
+class Revert(Value, frozen=True, kw_only=True, tag="revert", tag_field="kind"):
+    """A cut that the user asked for is taken back, with all decisions that were made on top of it.
+
+    ``at`` is the number of its entry and ``former`` that of the cut which holds again, 0 where none does:
+    so opening a session need not look for it.
+    """
+
+    cut: str
+    at: int
+    former: int
+
+
+Decision = Cut | Mask | Summary | Answer | Revert
+
+
+def effective(decisions: Iterable[Decision]) -> list[Decision]:
+    """Give the decisions that hold: none that was taken back, nor what was decided on top of it."""
+    holding = list[Decision]()
+    for decision in decisions:
+        if not isinstance(decision, Revert):
+            holding.append(decision)
+            continue
+        cuts = (place for place, one in enumerate(holding) if isinstance(one, Cut) and one.id == decision.cut)
+        start = next(cuts, 0)  # where it is not among them, it is older than they are
+        holding[start:] = [one for one in holding[start:] if isinstance(one, Answer)]
+    return holding

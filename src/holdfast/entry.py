@@ -1,9 +1,10 @@
 """Entries: everything that a log can hold, as a closed union, and their bytes.
 
 A message is an entry as it stands. A prompt and a bootstrap are what the core says before the
-messages; the newest on the path counts. Decisions change the view of what came before them. Usage is
-what a provider reported; a note is for people. A kind that this version does not know was written by
-a newer one.
+messages; the newest on the path counts, as it does of the settings that go with a conversation: tools,
+model, sticky files. Decisions change the view of what came before them. Usage is what a provider
+reported; a note is for people; a tangent was left here. A kind that this version does not know was
+written by a newer one.
 """
 
 from __future__ import annotations
@@ -13,12 +14,23 @@ from typing import Any
 import msgspec
 
 from . import codec
-from .decision import Answer, Cut, Decision, Mask, Summary
+from .decision import Answer, Cut, Decision, Mask, Revert, Summary
 from .errors import HoldfastError, InvalidPayload, NewerFormat
 from .message import Message
 from .value import Value
 
-__all__ = ["Bootstrap", "Entry", "Note", "Prompt", "Usage", "decode", "encode", "kind_of"]
+__all__ = [
+    "Bootstrap",
+    "Entry",
+    "Note",
+    "Prompt",
+    "Settings",
+    "Tangent",
+    "Usage",
+    "decode",
+    "encode",
+    "kind_of",
+]
 
 
 class Prompt(Value, frozen=True, tag="prompt", tag_field="kind"):
@@ -34,40 +46,61 @@ class Bootstrap(Value, frozen=True, tag="bootstrap", tag_field="kind"):
 
 
 class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
-    """What a provider reported of a request."""
+    """What a provider reported of a request, and what else is known of it."""
 
-    input: int
-    output: int
+    input: int = 0
+    output: int = 0
     cached: int = 0
     model: str = ""
 
 
 class Note(Value, frozen=True, tag="note", tag_field="kind"):
-    """A line for people; no model reads it."""
+    """A line for people; no model reads it. ``lines`` are all the lines before, if they came from outside."""
 
     text: str
+    lines: tuple[str, ...] | None = None
 
 
-Entry = Message | Prompt | Bootstrap | Decision | Usage | Note
+class Settings(Value, frozen=True, tag="settings", tag_field="kind"):
+    """Everything of a conversation's state that no message says, from here on."""
+
+    fields: dict[str, Any]
+
+
+class Tangent(Value, frozen=True, tag="tangent", tag_field="kind"):
+    """A tangent was left, and the conversation goes on here; ``branch`` still holds what was said.
+
+    ``undone`` is the number of an earlier such entry: that tangent was taken up again.
+    """
+
+    branch: int
+    undone: int = 0
+
+
+Entry = Message | Prompt | Bootstrap | Decision | Usage | Note | Settings | Tangent
 
 _KINDS: dict[str, type[Any]] = {
     "prompt": Prompt,
     "bootstrap": Bootstrap,
     "cut": Cut,
+    "compaction": Cut,
     "mask": Mask,
     "summary": Summary,
     "answer": Answer,
+    "revert": Revert,
     "usage": Usage,
     "note": Note,
+    "settings": Settings,
+    "tangent": Tangent,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message"}
+_NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message", Cut: "cut"}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 _encoder = msgspec.json.Encoder()
 
 
 def kind_of(entry: Entry) -> str:
-    """Name the kind of an entry."""
-    return _NAMES[type(entry)]
+    """Name the kind of an entry; a cut that the user asked for goes by a name of its own."""
+    return "compaction" if isinstance(entry, Cut) and entry.asked else _NAMES[type(entry)]
 
 
 def encode(entry: Entry) -> bytes:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from ..ids import UNKNOWN_TIME, MessageId, derived_id
 from ..message import Message
 from ..value import Value
-from .excerpt import excerpt, shortened
+from .excerpt import MOST_CHARS, excerpt, shortened
 from .quote import line
 
 __all__ = ["SECTIONS", "SummaryRequest", "request"]
@@ -75,16 +75,17 @@ def request(
     focus: str | None = None,
     facts: str = "",
     room: int = EXCERPT_CHARS,
+    longest: int = MOST_CHARS,
 ) -> SummaryRequest:
     """Ask for a summary of at most `cap` tokens that folds the previous one in.
 
     `facts` is what code knows of the same messages, `focus` what the user cares about most, `room`
-    the characters that the record may take.
+    the characters that the record may take, `longest` those of one message in it.
     """
     blocks = {
         "Earlier summary": shortened(previous.strip(), PREVIOUS_CHARS),
         "Computed from the log": shortened(facts.strip(), PREVIOUS_CHARS),
-        "Record": excerpt(evicted, room),
+        "Record": excerpt(evicted, room, longest=longest),
     }
     mark = _mark(blocks.values())
     data = [f"{title}:\n<{mark}>\n{text}\n</{mark}>" for title, text in blocks.items() if text]

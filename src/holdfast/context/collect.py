@@ -20,7 +20,7 @@ from .policy import Policy
 from .tally import Tally
 from .view import View
 
-__all__ = ["Plan", "Room", "plan"]
+__all__ = ["Plan", "Room", "hiding", "plan"]
 
 WORTH_HIDING = 50
 """Tokens that hiding one output must save: the line that stands for it has to be read, too."""
@@ -52,8 +52,8 @@ class Plan(Struct, frozen=True):
 def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
     """Find the place where the kept part begins so that the request fits."""
     locks = _Locks(tally, room, policy, view.kept)
-    if hiding := _hide(tally, view, room, policy, locks):
-        return hiding
+    if found := _hide(tally, view, room, policy, locks):
+        return found
     if _cost(tally, locks.turns, room) <= room.within(1):
         return _evict(tally, view, room, policy, locks)
     if policy.strict:
@@ -61,6 +61,11 @@ def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
             tally, room, locks.turns, "the newest turns alone exceed the budget, and the policy is strict"
         )
     return _relax(tally, view, room, policy, locks) or _shrink(tally, view, room, locks)
+
+
+def hiding(tally: Tally, view: View, room: Room, policy: Policy) -> Plan | None:
+    """Find old tool output to hide while everything still fits; None where that is not worth it."""
+    return _hide(tally, view, room, policy, _Locks(tally, room, policy, view.kept))
 
 
 class _Locks:

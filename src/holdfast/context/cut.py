@@ -6,6 +6,8 @@ pinned by it and is not any more.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..decision import Cut, Mask
 from ..ids import MessageId
 from ..message import Message
@@ -19,27 +21,33 @@ from .summary import rendered
 from .tally import Tally
 from .view import View
 
-__all__ = ["decided", "evicted_by"]
+__all__ = ["cut_at", "decided", "evicted_by"]
 
 
 def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) -> Cut | Mask:
-    """Write a plan down as a decision."""
-    hidden = sorted(index for index in plan.hidden | view.hidden if index >= plan.kept)
-    ids = tuple(tally.at(index).id for index in hidden)
+    """Write a plan down as a decision: nothing may have to leave for it."""
     new = plan.hidden - view.hidden
     if new and (plan.kept, plan.pinned) == (view.kept, view.pinned):
         saved = sum(tally.saved(index) for index in new)
         return Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved)
+    return cut_at(tally, view, plan, policy, limit)
+
+
+def cut_at(
+    tally: Tally, view: View, plan: Plan, policy: Policy, limit: int, *, asked: dict[str, Any] | None = None
+) -> Cut:
+    """Write a plan down as a cut, the collector's or one that the user asked for."""
+    hidden = sorted(index for index in plan.hidden | view.hidden if index >= plan.kept)
+    ids = tuple(tally.at(index).id for index in hidden)
     evicted = evicted_by(tally, view, plan)
     known = digest(evicted, _known(view))
     summary = text(known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template)
     if message_cost(rendered(summary, policy.summary_template), tally.counter).tokens > plan.cap:
         summary = ""
-    kept_from, pinned = tally.at(plan.kept).id, tuple(tally.at(index).id for index in plan.pinned)
+    kept_from = tally.at(plan.kept).id if plan.kept < tally.end else None
+    pinned, settings = tuple(tally.at(index).id for index in plan.pinned), (policy.fingerprint, str(limit))
     return Cut(
-        id=derived(
-            "cut", kept_from, *pinned, *ids, summary, policy.fingerprint, str(limit), tally.counter.name
-        ),
+        id=derived("cut", kept_from or "", *pinned, *ids, summary, *settings, tally.counter.name),
         kept_from=kept_from,
         pinned=pinned,
         masked=ids,
@@ -49,6 +57,7 @@ def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) ->
         limit=limit,
         policy=policy.fingerprint,
         counter=tally.counter.name,
+        asked=asked or {},
     )
 
 

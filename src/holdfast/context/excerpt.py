@@ -16,7 +16,7 @@ from ..message import Message
 from ..part import ReasoningPart
 from .quote import visible, word
 
-__all__ = ["excerpt", "shortened"]
+__all__ = ["MOST_CHARS", "excerpt", "shortened"]
 
 MOST_CHARS = 2_000  # of one message: beyond that it is mostly output, whose ends tell most
 LEAST_CHARS = 200  # below that a message says too little to be worth its place
@@ -24,9 +24,9 @@ _FIRST_SHARE = 4  # of the room, one part in four goes to the beginning of the c
 _NAME_CHARS = 64
 
 
-def excerpt(messages: Sequence[Message], room: int) -> str:
-    """Write messages as text of about at most that many characters."""
-    each = max(LEAST_CHARS, min(MOST_CHARS, room // max(1, len(messages))))
+def excerpt(messages: Sequence[Message], room: int, *, longest: int = MOST_CHARS) -> str:
+    """Write messages as text of about at most that many characters, no message with more than the longest."""
+    each = max(min(LEAST_CHARS, longest), min(longest, room // max(1, len(messages))))
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     paragraphs = [_paragraph(message, names, each) for message in messages]
     if sum(map(len, paragraphs)) + len(paragraphs) > room:

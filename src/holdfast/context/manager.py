@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..decision import Answer, Cut, Decision
+from ..decision import Answer, Cut, Decision, effective
 from ..errors import InputError
 from ..message import Message
 from ..tokens import Count, Counter, conversation_cost, counter, message_cost
@@ -16,7 +16,7 @@ from ..toolspec import ToolSpec
 from .append import appended
 from .budget import Budget
 from .check import check, check_fit
-from .collect import Room, plan
+from .collect import Plan, Room, hiding, plan
 from .cut import decided
 from .head import Head
 from .policy import Policy
@@ -87,8 +87,7 @@ class StateManager:
         view = self._view(live := _live(decisions), tally, budget.limit, previous)
         lead = self._lead(preface, tally, view, previous)
         new, events = _unrecorded(tally, view, decisions), tuple[str, ...]()
-        if _over(tally, view, lead, budget.limit):
-            found = plan(tally, view, self._room(preface, budget.limit), self.policy)
+        if found := self._plan(tally, view, preface, lead, budget.limit):
             decision = decided(tally, view, found, self.policy, budget.limit)
             new, events = [*new, decision], found.events
             view = self._view((*live, decision), tally, budget.limit, None)
@@ -147,6 +146,14 @@ class StateManager:
         summary = rendered(view.summary, self.policy.summary_template)
         return Lead(preface, (summary, message_cost(summary, self.counter).tokens), tally, view)
 
+    def _plan(self, tally: Tally, view: View, preface: Preface, lead: Lead, limit: int) -> Plan | None:
+        """Decide what leaves, or is hidden: strictly above the limit, or from where the policy says."""
+        if _over(tally, view, lead, limit):
+            return plan(tally, view, self._room(preface, limit), self.policy)
+        if self.policy.mask < 1 and _over(tally, view, lead, int(self.policy.mask * limit)):
+            return hiding(tally, view, self._room(preface, limit), self.policy)
+        return None
+
     def _room(self, preface: Preface, limit: int) -> Room:
         return Room(
             limit=limit, head=preface.tokens, cap=self.policy.summary_cap(limit), opener=preface.opener
@@ -171,6 +178,11 @@ def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list
 
 
 def _live(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Give the newest cut and what came after it: a cut carries the whole view."""
-    newest = next((i for i in reversed(range(len(decisions))) if isinstance(decisions[i], Cut)), 0)
-    return tuple(decisions[newest:])
+    """Give the newest cut and what came after it, since a cut carries the whole view.
+
+    One that the user asked for stays as well: it holds where the newest does not.
+    """
+    holding = effective(decisions)
+    cuts = [place for place, one in enumerate(holding) if isinstance(one, Cut)]
+    asked = [place for place in cuts if isinstance(one := holding[place], Cut) and one.asked]
+    return tuple(holding[(asked or cuts or [0])[-1] :])

@@ -40,7 +40,11 @@ class Policy(Value, frozen=True, kw_only=True):
     lock_turns: int = 5  # the newest turns are kept whole …
     lock_turns_at_most: int = 10  # … and more of them where they fit
     hard_lock: int = 10  # the newest messages, when even these turns are too much
-    warn: float = 0.85  # from here on, the summary of the coming cut is prepared
+    warn: float = 0.85  # from this part of the budget on, the summary of the coming cut is prepared …
+    compact: float = 0.95  # … and from here on it is put in, once a model has written it
+    mask: float = (
+        1.0  # from here on, old tool output is hidden where that is worth it
+    )
     low_water: float = 0.6  # a cut frees this much at once, so that the next one is far away
     mask_gain: float = 0.1  # masking old tool output must free this part of the budget to be worth a cache
     strict: bool = False  # raise instead of relaxing the turn lock
@@ -53,8 +57,10 @@ class Policy(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 < self.low_water <= 1 or not 0 <= self.mask_gain <= 1 or not 0 < self.summary_share < 1:
             raise InputError("low_water, mask_gain and summary_share are parts of the budget, from 0 to 1")
-        if not 0 < self.warn <= 1:
-            raise InputError("warn is a part of the budget, from 0 to 1")
+        if not 0 < self.warn <= self.compact <= 1 or not 0 < self.mask <= 1:
+            raise InputError(
+                "warn, compact and mask are parts of the budget, from 0 to 1, warn before compact"
+            )
         if not 1 <= self.lock_turns <= self.lock_turns_at_most or self.hard_lock < 1:
             raise InputError("a lock keeps at least one turn and one message")
         if self.summary_template.count("{summary}") != 1:

@@ -1,13 +1,14 @@
 """The view: what the recorded decisions say of a conversation, as places in its tally.
 
-The newest cut that was made under the same limit, policy and counter carries the whole view; masks
-that came after it add to it; a model's summary takes the place of its digest. A cut made under
-other settings is not used and the view is planned anew, unless what it covers is no longer there;
-what was hidden since then stays hidden.
+The newest cut that was made under the same limit, policy and counter, or that the user asked for,
+carries the whole view; masks that came after it add to it; a model's summary takes the place of its
+digest. A cut made under other settings is not used and the view is planned anew, unless what it covers
+is no longer there; what was hidden since then stays hidden.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -33,13 +34,10 @@ class View(Struct, frozen=True):
 def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: str) -> View:
     """Fold recorded decisions into the view that they leave."""
     settings = (limit, policy, tally.counter.name)
-    newest = next((i for i in reversed(range(len(decisions))) if isinstance(decisions[i], Cut)), None)
-    view = View()
-    if newest is not None:
-        cut = decisions[newest]
-        if isinstance(cut, Cut) and _is_usable(cut, tally, settings):
-            view = _of_cut(cut, tally)
-    later = decisions[newest + 1 :] if newest is not None else decisions
+    cuts = [(place, one) for place, one in enumerate(decisions) if isinstance(one, Cut)]
+    usable = [(place, cut) for place, cut in cuts if _is_usable(cut, tally, settings)]
+    view = _of_cut(usable[-1][1], tally) if usable else View()
+    later = decisions[(usable or cuts)[-1][0] + 1 :] if cuts else decisions
     masks = [id for decision in later if isinstance(decision, Mask) for id in decision.ids]
     texts = [one.text for one in later if isinstance(one, Summary) and view.cut and one.cut == view.cut.id]
     hidden = frozenset(place for place in view.hidden | _places(masks, tally) if place >= view.kept)
@@ -49,16 +47,29 @@ def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: s
 
 
 def _is_usable(cut: Cut, tally: Tally, settings: tuple[int, str, str]) -> bool:
-    """Tell whether a cut holds: under its own settings, or where what it covers is not there to plan anew."""
-    return (cut.limit, cut.policy, cut.counter) == settings or tally.place(cut.covers[0]) is None
+    """Tell whether a cut holds: the user asked for it, or its settings are these, or there is no other way.
+
+    What it covers may not be there to plan anew, if it was restored from elsewhere.
+    """
+    fits = (cut.limit, cut.policy, cut.counter) == settings
+    return bool(cut.asked) or fits or tally.place(cut.covers[0]) is None
 
 
 def _of_cut(cut: Cut, tally: Tally) -> View:
-    kept = tally.place(cut.kept_from)
+    kept = tally.place(cut.kept_from) if cut.kept_from is not None else _behind(cut.covers[1], tally)
     if kept is None:
         return View()
     pinned = tuple(sorted(_places(cut.pinned, tally)))
     return View(kept, pinned, _places(cut.masked, tally), summary=cut.summary, cut=cut)
+
+
+def _behind(id: str, tally: Tally) -> int:
+    """Give the place of the first group behind a message; the beginning, where the message is not there."""
+    last = tally.place(id)
+    if last is None:
+        return 0
+    groups = [*tally.groups, len(tally.items), tally.end]
+    return groups[bisect_right(groups, last)]
 
 
 def _places(ids: Sequence[str], tally: Tally) -> frozenset[int]:

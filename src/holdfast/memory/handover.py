@@ -15,7 +15,7 @@ from ..decision import Cut, Summary
 from ..entry import decode
 from ..errors import HoldfastError, NewerFormat
 from ..message import Message
-from ..session.loading import path_to
+from ..session.loading import path_to, standing_cut
 from ..session.parcels import Ending, Eviction
 from ..session.path import between
 from ..stores.port import Log
@@ -94,8 +94,8 @@ class _Messages:
 
 async def _standing_summary(log: Log, at: Address, path: Sequence[Span]) -> str:
     """Give the text that stood for the evicted messages at the end of a path."""
-    newest = await log.newest(at, path, ("cut", "summary"))
-    cut, summary = _entry(newest.get("cut")), _entry(newest.get("summary"))
+    cut = _entry(await standing_cut(log, at, path))
+    summary = _entry((await log.newest(at, path, ("summary",))).get("summary"))
     if not isinstance(cut, Cut):
         return ""
     return summary.text if isinstance(summary, Summary) and summary.cut == cut.id else cut.summary

@@ -15,7 +15,7 @@ from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.reduce import Limits
 from ..context.tally import Tally
-from ..decision import Answer, Cut, Decision, Summary
+from ..decision import Answer, Cut, Decision, Summary, effective
 from ..entry import Bootstrap, Entry, Prompt, decode
 from ..errors import HoldfastError, NewerFormat
 from ..ids import CallId
@@ -34,6 +34,8 @@ class Loaded:
         self.path = list(path)
         self.first = first
         self.head = Position(path[0].branch if path else 0, first - 1)
+        self.at_head = ""  # id of the entry there, as far as it is known
+        self.written_over = False
         self.prompt: str | None = None
         self.bootstrap: str | None = None
         self.messages = list[Message]()
@@ -55,8 +57,15 @@ class Loaded:
 
     @property
     def cut(self) -> Cut | None:
-        """The newest cut."""
-        return next((one for one in reversed(self.decisions) if isinstance(one, Cut)), None)
+        """The newest cut that holds."""
+        return next((one for one in reversed(effective(self.decisions)) if isinstance(one, Cut)), None)
+
+    def kept_place(self, cut: Cut) -> int:
+        """Give the place of the first message that a cut kept; 0 where it is the first that is loaded."""
+        if cut.kept_from is not None:
+            return self.places.get(cut.kept_from, 0)
+        last = self.places.get(cut.covers[1])
+        return 0 if last is None else last + 1
 
     def summary_of(self, cut: Cut | None) -> str:
         """Give the text that stands for what a cut covers: a model's where there is one, else the digest."""
@@ -67,7 +76,7 @@ class Loaded:
 
     def add(self, row: Row) -> None:
         """Fold the next row in."""
-        self.head = Position(row.branch, row.seq)
+        self.head, self.at_head = Position(row.branch, row.seq), row.id
         self.recall(row)
 
     def recall(self, row: Row) -> None:
@@ -83,9 +92,9 @@ class Loaded:
         else:
             self._fold(entry, row.tokens, len(row.body))
 
-    def grow(self, entries: Sequence[tuple[Entry, int, int]], head: Position) -> None:
+    def grow(self, entries: Sequence[tuple[Entry, int, int]], head: Position, at_head: str = "") -> None:
         """Fold entries in that were just written, each with its tokens and bytes."""
-        self.head = head
+        self.head, self.at_head = head, at_head
         for entry, tokens, size in entries:
             self._fold(entry, tokens, size)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from ..context.rounds import note
-from ..decision import Cut
+from ..decision import Cut, Revert
 from ..entry import Entry, decode
 from ..errors import HoldfastError, NewerFormat
 from ..message import Message
@@ -16,11 +16,21 @@ from ..stores.values import MESSAGE, Address, Position, Row, SessionRow, Span
 from .loaded import Loaded
 from .path import between, spans
 
-__all__ = ["Settings", "entry_of", "load", "message_of", "path_to", "refreshed", "rows_backwards"]
+__all__ = [
+    "Settings",
+    "entry_of",
+    "load",
+    "message_of",
+    "path_to",
+    "refreshed",
+    "rows_backwards",
+    "standing_cut",
+]
 
 PAGE = 1_000
 FEW = 4
-_MARKS = ("cut", "prompt", "bootstrap")
+_CUTS = ("cut", "compaction", "revert")
+_HEADS = ("prompt", "bootstrap")
 
 
 class Settings(Struct, frozen=True):
@@ -31,8 +41,12 @@ class Settings(Struct, frozen=True):
     counter: str
 
     def fit(self, cut: Cut) -> bool:
-        """Tell whether a cut was made under these settings."""
-        return (cut.limit, cut.policy, cut.counter) == (self.limit, self.policy, self.counter)
+        """Tell whether a cut was made under these settings, or holds under all."""
+        return bool(cut.asked) or (cut.limit, cut.policy, cut.counter) == (
+            self.limit,
+            self.policy,
+            self.counter,
+        )
 
 
 async def path_to(log: Log, at: Address, head: Position) -> list[Span]:
@@ -45,14 +59,14 @@ async def path_to(log: Log, at: Address, head: Position) -> list[Span]:
 async def load(log: Log, row: SessionRow, settings: Settings | None) -> Loaded:
     """Load a path for windows under these settings; without any, from its newest cut on."""
     path = await path_to(log, row.address, row.head)
-    marks = await log.newest(row.address, path, _MARKS)
-    before = await _before(log, row.address, path, marks.get("cut"), settings)
-    first = before[-1].seq if before else 1
+    marks = await log.newest(row.address, path, (*_CUTS, *_HEADS))
+    mark = await _standing(log, row.address, path, marks)
+    pinned, first = await _beginning(log, row.address, path, mark, settings)
     loaded = Loaded(path, first=first)
     loaded.head = Position(row.branch, first - 1)
-    early = [mark for kind, mark in marks.items() if kind != "cut" and mark.seq < first]
+    early = [marks[kind] for kind in _HEADS if kind in marks and marks[kind].seq < first]
     leading = await _leading(log, row.address, path, first)
-    for one in [*early, *leading, *before[:-1]]:
+    for one in [*early, *leading, *pinned]:
         loaded.recall(one)
     for span in reversed(between(path, first, row.seq)):
         for one in await log.read(row.address, span):
@@ -66,11 +80,33 @@ async def refreshed(log: Log, row: SessionRow, loaded: Loaded) -> bool:
     if row.branch != loaded.head.branch or row.seq < loaded.head.seq:
         return False
     if row.seq > loaded.head.seq:
-        span = Span(row.branch, loaded.head.seq + 1, row.seq)
-        for one in await log.read(row.address, span):
+        head, id = loaded.head, loaded.at_head  # it is read again: a store may have lost it and gone on
+        rows = await log.read(row.address, Span(row.branch, head.seq, row.seq))
+        if rows and rows[0].seq == head.seq and id not in ("", rows[0].id) and not rows[0].damaged:
+            loaded.written_over = True
+            return False
+        if any(one.kind == "revert" for one in rows):
+            return False  # what holds again may not be loaded
+        for one in rows:
             if one.seq > loaded.head.seq:  # what this handle wrote meanwhile is there already
                 loaded.add(one)
     return True
+
+
+async def standing_cut(log: Log, at: Address, path: Sequence[Span]) -> Row | None:
+    """Give the newest cut of a path that was not taken back."""
+    return await _standing(log, at, path, await log.newest(at, path, _CUTS))
+
+
+async def _standing(log: Log, at: Address, path: Sequence[Span], marks: Mapping[str, Row]) -> Row | None:
+    cuts = [marks[kind] for kind in _CUTS if kind in marks]
+    newest = max(cuts, key=lambda row: row.seq, default=None)
+    entry = entry_of(newest) if newest else None
+    if not isinstance(entry, Revert):
+        return newest
+    for span in between(path, entry.former, entry.former):
+        return next(iter(await log.read(at, span)), None)
+    return None
 
 
 async def rows_backwards(log: Log, at: Address, path: Sequence[Span]) -> AsyncIterator[Row]:
@@ -107,19 +143,21 @@ def message_of(row: Row) -> Message | None:
     return entry if isinstance(entry, Message) else None
 
 
-async def _before(
+async def _beginning(
     log: Log, at: Address, path: Sequence[Span], mark: Row | None, settings: Settings | None
-) -> list[Row]:
-    """Give the messages that a usable cut pinned, and last the one that it kept first; else nothing."""
-    cut = _cut(mark)
-    if mark is None or cut is None or (settings is not None and not settings.fit(cut)):
-        return []
+) -> tuple[list[Row], int]:
+    """Give the messages that a usable cut pinned, and where to begin to read: at the root, without one."""
+    cut = entry_of(mark) if mark else None
+    if mark is None or not isinstance(cut, Cut) or (settings is not None and not settings.fit(cut)):
+        return [], 1
+    if cut.kept_from is None:
+        return [], mark.seq
     found = await log.find(at, [cut.kept_from, *cut.pinned])
     rows = {row.id: row for row in found if message_of(row)}
     if any(id not in rows for id in cut.pinned):
-        return []
+        return [], 1
     kept = rows.pop(cut.kept_from, None) or await _late(log, at, between(path, 1, mark.seq), cut)
-    return [*sorted(rows.values(), key=lambda row: row.seq), kept] if kept else []
+    return (sorted(rows.values(), key=lambda row: row.seq), kept.seq) if kept else ([], 1)
 
 
 async def _late(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:
@@ -129,11 +167,6 @@ async def _late(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | 
         if message and message.tool_results and note(message, message.tool_results[0], 0).id == cut.kept_from:
             return row
     return None
-
-
-def _cut(mark: Row | None) -> Cut | None:
-    entry = entry_of(mark) if mark else None
-    return entry if isinstance(entry, Cut) else None
 
 
 def entry_of(row: Row) -> Entry | None:

@@ -20,12 +20,13 @@ from .. import ids, stores
 from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..entry import Prompt
-from ..errors import InputError, NotFound, SessionError
+from ..errors import InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..message import Message
 from ..models import Model
 from ..snapshots import Snapshots
 from ..stores.port import Store
 from ..stores.values import Address, Filter, Hit, Removed, SessionRow
+from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..words import query
 from .background import Background
@@ -178,7 +179,7 @@ class SessionManager:
             try:
                 if await self._scribe(row).end_if_idle():
                     ended.append(row.id)
-            except SessionError:  # used, held, ended or removed meanwhile
+            except (SessionError, StoreDamaged):  # used, held, ended or removed meanwhile; or damaged itself
                 continue
         return ended
 
@@ -278,7 +279,16 @@ class SessionManager:
         return Scribe(self.store, row, self._clock, self._recorder(row))
 
     def _recorder(self, row: SessionRow) -> Recorder:
-        return Recorder(counter_named(row.counter), self.policy)
+        return Recorder(_counter_of(row), self.policy)
+
+
+def _counter_of(row: SessionRow) -> Counter:
+    """Give the counter of a session: whose name was damaged can be repaired, and is no wrong input."""
+    try:
+        return counter_named(row.counter)
+    except UnknownName:
+        told = f"its counter {row.counter!r:.60} is none that Holdfast knows; run `holdfast verify --repair`"
+        raise StoreDamaged(f"session {row.id} is damaged: {told}") from None
 
 
 def _found(hit: Hit) -> Found | None:

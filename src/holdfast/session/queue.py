@@ -67,7 +67,7 @@ def entries_of(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
 
 def _kept(loaded: Loaded, cut: Cut | None) -> Iterator[Message]:
     """Give what a cut left: the leading system messages, what it pinned, and all from its first on."""
-    start = loaded.places.get(cut.kept_from, 0) if cut else 0
+    start = loaded.kept_place(cut) if cut else 0
     pinned = set(cut.pinned) if cut else set[MessageId]()
     leading = True
     for place, message in enumerate(loaded.messages):

@@ -29,6 +29,8 @@ class Scribe:
         self.store, self.row, self.clock, self._recorder = store, row, clock, recorder
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
+        self.setback = ""
+        """What is to be told of a store that no longer has what it acknowledged."""
         self._in_doubt = False
 
     async def refresh(self) -> SessionRow:
@@ -38,7 +40,10 @@ class Scribe:
         it is: a broken-off one may have come through, and a worker with a fast clock may have been let in.
         """
         if self._in_doubt or self.lease is None or self.lease.until <= self.clock():
+            known = self.row
             self.row, self._in_doubt = await self.store.get(self.at), False
+            if _rank(self.row) < _rank(known):
+                self.went_back(known.head, self.row.head)
         if self.row.epoch != self.epoch:
             raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
         return self.row
@@ -78,13 +83,23 @@ class Scribe:
             next_epoch=next_epoch,
             end=end,
         )
+        known = self.row
         try:
             receipt = await self.store.commit(change)
         except BaseException:
             self._in_doubt = True
             raise
+        if not receipt.repeated and (receipt.epoch, receipt.version, receipt.last) < _rank(known):
+            self.went_back(known.head, Position(receipt.branch, receipt.first - 1))
         self._seen(receipt, change)
         return receipt
+
+    def went_back(self, known: Position, found: Position) -> None:
+        """Note that the store lost what it had acknowledged: it came back as it was before."""
+        self.setback = (
+            f"the store lost what it had acknowledged: entry {known.seq} of branch {known.branch} was there, "
+            f"then it ended at entry {found.seq} of branch {found.branch}; say again what is missing"
+        )
 
     async def end_if_idle(self) -> bool:
         """End a session that was left alone for longer than it may be; tell whether this call did."""
@@ -146,6 +161,11 @@ class Scribe:
             ended=None if change.next_epoch else row.ended,
             reason="" if change.next_epoch else row.reason,
         )
+
+
+def _rank(row: SessionRow) -> tuple[int, int, int]:
+    """Put a session among all that it has been; while the version stays, only decisions are added."""
+    return row.epoch, row.version, row.seq
 
 
 def _is_idle(row: SessionRow, now: int) -> bool:

@@ -12,16 +12,18 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from ..context.budget import Budget
+from ..context.compaction import Strategy
 from ..context.manager import StateManager
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..entry import Prompt
-from ..errors import Conflict, InputError, SessionError
+from ..errors import Conflict, InputError
 from ..message import Message
 from ..stores.values import Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
 from . import leasing
 from .appending import Appender
+from .compacting import Compaction, Compactor
 from .groups import end_of
 from .keeping import Keeper
 from .loading import message_of, path_to, rows_backwards
@@ -30,11 +32,10 @@ from .queue import live_snapshot
 from .restoring import interrupted
 from .scribe import Scribe
 from .summaries import Summaries
+from .undoing import undo
 from .windows import Windows
 
 __all__ = ["Session"]
-
-UNDOABLE = ("rewind", "fork")
 
 
 class Session:
@@ -45,6 +46,7 @@ class Session:
         self._keeper: Keeper | None = None
         self._windows = Windows(scribe, manager, summaries)
         self._appender = Appender(scribe, self._windows)
+        self._compactor = Compactor(self._windows, manager, summaries)
 
     @property
     def row(self) -> SessionRow:
@@ -63,10 +65,11 @@ class Session:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should be told: damaged entries, a model that is left alone, a disk that refuses."""
+        """What the user should be told: damage, losses, a model that is left alone, a disk that refuses."""
         model = self._summaries.failures.notice if self._summaries else ""
         disk = self._keeper.failure if self._keeper else ""
-        return tuple(notice for notice in (self._windows.damage, model, disk) if notice)
+        told = (self._windows.damage, self._scribe.setback, model, disk)
+        return tuple(notice for notice in told if notice)
 
     async def append(
         self, *messages: Message, expected_version: int | None = None, key: str | None = None
@@ -131,21 +134,29 @@ class Session:
         """Go back to a message: it is the last one then. What came after it stays in the log."""
         return await self._branch("rewind", to, "")
 
+    async def compact(
+        self,
+        budget: Budget | None = None,
+        *,
+        focus: str | None = None,
+        strategy: Strategy | None = None,
+        model: bool = True,
+    ) -> Compaction:
+        """Put a summary in the place of all but the newest exchanges; `undo` takes it back.
+
+        The session's model writes it, if there is one and `model` is true; else a digest stands.
+        """
+        return await self._compactor.compact(budget, strategy or Strategy(), focus, model=model)
+
+    async def preview_compact(
+        self, budget: Budget | None = None, *, strategy: Strategy | None = None
+    ) -> Compaction:
+        """Say what `compact` would do without a model, and write nothing."""
+        return await self._compactor.preview(budget, strategy or Strategy())
+
     async def undo(self) -> str:
-        """Take the newest fork or rewind back, and say which it was."""
-        while True:
-            row = await self._scribe.refresh()
-            head = next(branch for branch in await self.branches() if branch.id == row.branch)
-            if head.operation not in UNDOABLE or head.former is None:
-                raise SessionError(f"session {row.id}: there is nothing to undo")
-            try:
-                await self._scribe.commit(select=head.former, expected_head=row.head)
-            except Conflict as conflict:
-                if conflict.head[0] != row.branch:  # it would be another operation that is undone
-                    raise
-                continue
-            self._windows.forget()
-            return head.operation
+        """Take back the newest compaction, fork, rewind, or leaving of a tangent, and say which it was."""
+        return await undo(self._scribe, self._windows)
 
     async def branches(self) -> list[Branch]:
         """Give all branches in the order of their making."""

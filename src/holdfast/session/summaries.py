@@ -15,17 +15,14 @@ from msgspec import Struct
 
 from ..context.foresight import Foreseen, foreseen
 from ..context.manager import StateManager
-from ..context.summary import Failures, Refusal, accepted, request
+from ..context.summary import Failures, Refusal
 from ..context.window import Window
 from ..decision import Cut, Summary
 from ..message import Message
-from ..models import Model, ModelRequest, complete
-from ..tokens.cost import MESSAGE_FRAME
+from ..models import Model
+from .asking import Asked, ask, rooms
 
 __all__ = ["Prepared", "Summaries"]
-
-PATIENCE = 120.0
-"""Seconds that a model may take; by then the conversation has moved on."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -80,9 +77,10 @@ class Summaries:
         return self.failures.may_try and (self._task is None or self._task.done())
 
     async def _prepare(self, coming: Foreseen, follows: str | None) -> None:
-        text = await self._ask(coming.cut, coming.evicted, coming.previous)
-        if text is not None:
-            self._prepared = Prepared(coming.cut, self._summary(coming.cut, text), follows)
+        asked = Asked(cut=coming.cut, evicted=coming.evicted, previous=coming.previous)
+        text = await self.ask(asked)
+        if isinstance(text, str):
+            self._prepared = Prepared(coming.cut, self.summary(coming.cut, text), follows)
 
     async def _replace(
         self,
@@ -91,35 +89,23 @@ class Summaries:
         previous: str,
         swap: Callable[[Summary], Awaitable[None]],
     ) -> None:
-        text = await self._ask(cut, evicted, previous)
-        if text is not None:
-            await swap(self._summary(cut, text))
+        text = await self.ask(Asked(cut=cut, evicted=evicted, previous=previous))
+        if isinstance(text, str):
+            await swap(self.summary(cut, text))
 
-    def _summary(self, cut: Cut, text: str) -> Summary:
+    async def ask(self, asked: Asked, *, tries: int = 1) -> str | Refusal:
+        """Ask for a summary, showing less of the record each time; failures are counted, whoever asks."""
+        outcome: str | Refusal = Refusal("error", self.failures.notice or "the model was not asked")
+        for room in rooms(self._model)[:tries]:
+            if not self.failures.may_try:
+                break
+            outcome = await ask(self._model, asked, self._manager, room=room)
+            if isinstance(outcome, str):
+                self.failures = self.failures.succeeded()
+                break
+            self.failures = self.failures.failed(outcome)
+        return outcome
+
+    def summary(self, cut: Cut, text: str) -> Summary:
+        """Give a model's text as the decision that puts it in the place of a cut's digest."""
         return Summary(cut=cut.id, text=text, source={"model": self._model.name})
-
-    async def _ask(self, cut: Cut, evicted: Sequence[Message], previous: str) -> str | None:
-        """Ask for a summary; whatever goes wrong is counted, and nothing comes of it."""
-        counter, policy = self._manager.counter, self._manager.policy
-        cap = policy.summary_cap(cut.limit) - MESSAGE_FRAME
-        asked = request(evicted, previous, cap=cap, facts=cut.summary)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                answer = await complete(
-                    self._model, ModelRequest(messages=asked.messages, max_output=2 * cap)
-                )
-        except Exception as error:  # a model's adapter may raise anything; the session must go on
-            self.failures = self.failures.failed(f"{type(error).__name__}: {error}"[:200])
-            return None
-        text = accepted(
-            answer.message.text,
-            asked,
-            counter=counter,
-            replaced_tokens=self._manager.count(evicted).tokens,
-            template=policy.summary_template,
-        )
-        if isinstance(text, Refusal):
-            self.failures = self.failures.failed(text)
-            return None
-        self.failures = self.failures.succeeded()
-        return text

@@ -54,7 +54,7 @@ class Windows:
             if decisions:
                 before = loaded.cut
                 try:
-                    await self._record(loaded, decisions)
+                    await self.record(loaded, decisions)
                 except Conflict:
                     continue
                 self._summarise(loaded, before, decisions)
@@ -71,12 +71,29 @@ class Windows:
         loaded = await self.loaded(budget)
         return self._decided(loaded, budget, loaded.message_head(tools, context, memory))[0]
 
+    @property
+    def limit(self) -> int | None:
+        """The limit of the window that was made last."""
+        return self._previous.limit if self._previous else None
+
+    async def shown(self, budget: Budget) -> tuple[Loaded, Window]:
+        """Make the window that only shows what is decided already, with what it was made from."""
+        loaded = await self.loaded(budget)
+        return loaded, self.showing(loaded, budget, ())
+
+    def showing(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
+        """Make the window that some more decisions would lead to, with no tools and no data before it."""
+        head = loaded.message_head((), None, None)
+        return self._window(loaded, budget, head, [*loaded.decisions, *more])
+
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Give the path as it is now: for a budget, or for whoever needs no window."""
         row = await self._scribe.refresh()
         known, settings = self._loaded, self._settings(budget)
         if known is not None and _serves(known, settings) and await refreshed(self._scribe.store, row, known):
             return known
+        if known is not None and known.written_over:
+            self._scribe.went_back(known.head, row.head)
         self._loaded = await load(self._scribe.store, row, settings)
         return self._loaded
 
@@ -87,7 +104,8 @@ class Windows:
             return
         if receipt.first == known.head.seq + 1:
             sizes = [(record.tokens, len(record.body)) for record in records]
-            known.grow([(entry, *size) for entry, size in zip(entries, sizes, strict=True)], receipt.head)
+            grown = [(entry, *size) for entry, size in zip(entries, sizes, strict=True)]
+            known.grow(grown, receipt.head, records[-1].id if records else known.at_head)
 
     def forget(self) -> None:
         """Load anew the next time: the head is elsewhere."""
@@ -97,7 +115,8 @@ class Windows:
         """Make a window, with the summary that was prepared for its cut if that is ready and fits."""
         window = self._window(loaded, budget, head, loaded.decisions)
         ready = self._summaries.prepared(loaded.cut) if self._summaries else None
-        if ready is None or not _has_cut(window.decisions) or not self._may_use(ready[0], loaded, budget):
+        due = window.tokens >= self._manager.policy.compact * window.limit or _has_cut(window.decisions)
+        if ready is None or not due or not self._may_use(ready[0], loaded, budget):
             return window, window.decisions
         prepared = self._window(loaded, budget, head, [*loaded.decisions, *ready])
         if _has_cut(prepared.decisions):  # it has become too little
@@ -117,8 +136,8 @@ class Windows:
         cut = next((one for one in decisions if isinstance(one, Cut)), None)
         if cut is None or self._summaries is None or any(isinstance(one, Summary) for one in decisions):
             return
-        start = loaded.places.get(before.kept_from, 0) if before else 0
-        leaving = loaded.messages[start : loaded.places.get(cut.kept_from, 0)]
+        start = loaded.kept_place(before) if before else 0
+        leaving = loaded.messages[start : loaded.kept_place(cut)]
         evicted = [message for message in leaving if message.id not in cut.pinned]
         self._summaries.replace(cut, evicted, loaded.summary_of(before), self._swap)
 
@@ -128,30 +147,32 @@ class Windows:
             try:
                 loaded = await self.loaded()
                 if loaded.cut is not None and loaded.cut.id == summary.cut:
-                    await self._record(loaded, [summary])
+                    await self.record(loaded, [summary])
                 return
             except Conflict:
                 continue
             except SessionError:
                 return
 
-    async def _record(self, loaded: Loaded, decisions: Sequence[Decision]) -> None:
+    async def record(self, loaded: Loaded, decisions: Sequence[Decision]) -> None:
+        """Write decisions that were made on a path, if it is still the path."""
         head = loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
-        parcels = [self._parcel(loaded, one) for one in decisions if isinstance(one, Cut)]
+        cuts = (one for one in decisions if isinstance(one, Cut))
+        parcels = [self._parcel(loaded, one) for one in cuts if one.asked.get("operation") != "clear"]
         records = await self._scribe.records(decisions)
         receipt = await self._scribe.commit(records=records, expected_head=head, parcels=parcels)
         self.grow(receipt, decisions, records)
 
     def _parcel(self, loaded: Loaded, cut: Cut) -> Parcel:
         """Say which messages leave with a cut: those from the last cut on."""
-        before, place = loaded.cut, loaded.places.get(cut.kept_from)
-        head = loaded.head
+        before, place, head = loaded.cut, loaded.kept_place(cut), loaded.head
+        since = loaded.messages[loaded.kept_place(before) :] if before else []
         eviction = Eviction(
             epoch=self._scribe.epoch,
             branch=head.branch,
             seq=head.seq,
             cut=cut.id,
-            first=before.kept_from if before else cut.covers[0],
+            first=since[0].id if since else cut.covers[0],
             last=loaded.messages[place - 1].id if place else cut.covers[1],
             summary=cut.summary,
         )
