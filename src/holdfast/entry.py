@@ -52,6 +52,7 @@ class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
     output: int = 0
     cached: int = 0
     model: str = ""
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Note(Value, frozen=True, tag="note", tag_field="kind"):
@@ -67,13 +68,15 @@ class Settings(Value, frozen=True, tag="settings", tag_field="kind"):
     fields: dict[str, Any]
 
 
-class Tangent(Value, frozen=True, tag="tangent", tag_field="kind"):
-    """A tangent was left, and the conversation goes on here; ``branch`` still holds what was said.
+class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind"):
+    """A tangent began here (``started``, in milliseconds), or was left, and the conversation goes on here.
 
-    ``undone`` is the number of an earlier such entry: that tangent was taken up again.
+    What was said in it stands on the branch of that name. ``undone`` is the number of an earlier entry that
+    says that it was left: it was taken up again.
     """
 
-    branch: int
+    name: str
+    started: int = 0
     undone: int = 0
 
 

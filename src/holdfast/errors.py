@@ -12,6 +12,8 @@ Catch ``HoldfastError`` for all of them; the leaves for what you can act on.
     │   ├── InvalidPayload        a document that is not of the provider's format
     │   ├── UnknownName           no format, counter, model or store goes by that name
     │   ├── NewerFormat           written by a newer Holdfast than this one
+    │   ├── DuplicatePath         the sticky context holds that path already
+    │   ├── NothingMatches        a path for the sticky context stands for no file
     │   ├── HomeUnusable          the installation's own folder cannot be used
     │   └── UnusableSnapshot      there are snapshots of the session, and none can be used
     │       ├── DamagedSnapshot   none of them can be read
@@ -20,6 +22,14 @@ Catch ``HoldfastError`` for all of them; the leaves for what you can act on.
     ├── ContextOverflow           even the least that must be sent exceeds the budget
     ├── ModelFailed               the model gave no complete answer
     ├── SnapshotFailed            the disk refused to write or to erase a snapshot
+    ├── CheckpointError           files could not be kept or brought back
+    │   ├── GitMissing            there is no git program, or an old one
+    │   ├── GitFailed             git said no; ``stderr`` is what it said
+    │   ├── WorkTreeRefused       checkpoints of this folder would do harm, or mean nothing
+    │   ├── UnknownCheckpoint     there is none of that name
+    │   ├── CheckpointsBusy       another process is at work on the same checkpoints
+    │   ├── CheckpointsDamaged    what was kept cannot be read
+    │   └── RestoreFailed         nothing was changed, since not everything could be made ready
     ├── SessionError              the session is not there, or cannot take this now
     │   ├── NotFound              no such session, message or branch for this tenant and user
     │   ├── AlreadyExists         the id is taken
@@ -43,13 +53,19 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyExists",
     "Busy",
+    "CheckpointError",
+    "CheckpointsBusy",
+    "CheckpointsDamaged",
     "Conflict",
     "ContextOverflow",
     "DamagedSnapshot",
+    "DuplicatePath",
     "EpochEnded",
     "Fenced",
     "ForbiddenJSON",
     "ForeignSnapshot",
+    "GitFailed",
+    "GitMissing",
     "HoldfastError",
     "HomeUnusable",
     "InputError",
@@ -61,14 +77,18 @@ __all__ = [
     "ModelFailed",
     "NewerFormat",
     "NotFound",
+    "NothingMatches",
+    "RestoreFailed",
     "SessionError",
     "SnapshotFailed",
     "StoreDamaged",
     "StoreError",
     "StoreUnavailable",
     "TooLarge",
+    "UnknownCheckpoint",
     "UnknownName",
     "UnusableSnapshot",
+    "WorkTreeRefused",
     "exit_code",
 ]
 
@@ -124,6 +144,14 @@ class NewerFormat(InputError):
     """The document was written by a newer Holdfast; update this one to read it."""
 
 
+class DuplicatePath(InputError):
+    """The sticky context holds that path already."""
+
+
+class NothingMatches(InputError):
+    """The path stands for no file."""
+
+
 class HomeUnusable(InputError):
     """The installation's own folder cannot be used; set HOLDFAST_HOME to another."""
 
@@ -174,6 +202,42 @@ class ModelFailed(HoldfastError):
 
 class SnapshotFailed(HoldfastError):
     """The disk refused to write or to erase a snapshot; those that it holds are whole."""
+
+
+class CheckpointError(HoldfastError):
+    """Files could not be kept or brought back."""
+
+
+class GitMissing(CheckpointError):
+    """There is no git program, or one that is too old; checkpoints need it."""
+
+
+class GitFailed(CheckpointError):
+    """The git program failed; ``stderr`` is what it said."""
+
+    def __init__(self, text: str = "", *, stderr: str = "") -> None:
+        super().__init__(text)
+        self.stderr = stderr
+
+
+class WorkTreeRefused(CheckpointError):
+    """Checkpoints of this folder would do harm, or mean nothing."""
+
+
+class UnknownCheckpoint(CheckpointError):
+    """There is no checkpoint of that name."""
+
+
+class CheckpointsBusy(CheckpointError):
+    """Another process is at work on the same checkpoints; try again when it is done."""
+
+
+class CheckpointsDamaged(CheckpointError):
+    """What was kept cannot be read; the files in the work tree are as they were."""
+
+
+class RestoreFailed(CheckpointError):
+    """Not everything could be made ready, so no file was changed."""
 
 
 class SessionError(HoldfastError):

@@ -21,13 +21,14 @@ from ..message import Message
 from ..value import Value
 from .collect import Plan
 from .cut import cut_at, evicted_by
+from .digest import carrying
 from .excerpt import MOST_CHARS
 from .policy import Policy
 from .rounds import derived
 from .tally import Tally
 from .window import Window
 
-__all__ = ["Planned", "Strategy", "cleared", "planned"]
+__all__ = ["Planned", "Strategy", "carried", "cleared", "planned"]
 
 
 class Strategy(Value, frozen=True, kw_only=True):
@@ -88,6 +89,22 @@ def cleared(first: MessageId, last: MessageId) -> Cut:
         policy="",
         counter="",
         asked={"operation": "clear"},
+    )
+
+
+def carried(summary: str, asked: dict[str, Any] | None = None) -> Cut:
+    """Give the cut for a summary that came from elsewhere: what it covers is in no log, what follows is kept."""
+    gone = MessageId("")
+    return Cut(
+        id=derived("carried", summary),
+        kept_from=None,
+        summary=summary,
+        digest=carrying(summary).to_json(),
+        covers=(gone, gone),
+        limit=0,
+        policy="",
+        counter="",
+        asked={"operation": "compact", **(asked or {})},
     )
 
 

@@ -16,6 +16,7 @@ from ..context.compaction import Strategy
 from ..context.manager import StateManager
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
+from ..conversation import ConversationState, Os
 from ..entry import Prompt
 from ..errors import Conflict, InputError
 from ..message import Message
@@ -24,6 +25,7 @@ from ..toolspec import ToolSpec
 from . import leasing
 from .appending import Appender
 from .compacting import Compaction, Compactor
+from .conversations import Conversations
 from .groups import end_of
 from .keeping import Keeper
 from .loading import message_of, path_to, rows_backwards
@@ -47,6 +49,7 @@ class Session:
         self._windows = Windows(scribe, manager, summaries)
         self._appender = Appender(scribe, self._windows)
         self._compactor = Compactor(self._windows, manager, summaries)
+        self._conversations = Conversations(scribe, self._windows)
 
     @property
     def row(self) -> SessionRow:
@@ -153,6 +156,14 @@ class Session:
     ) -> Compaction:
         """Say what `compact` would do without a model, and write nothing."""
         return await self._compactor.preview(budget, strategy or Strategy())
+
+    async def conversation(self, *, os: Os | None = None) -> ConversationState:
+        """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""
+        return await self._conversations.load(os=os, policy=self._manager.policy)
+
+    async def commit(self, state: ConversationState) -> Receipt | None:
+        """Write what a state has to say that the log does not hold yet."""
+        return await self._conversations.commit(state)
 
     async def undo(self) -> str:
         """Take back the newest compaction, fork, rewind, or leaving of a tangent, and say which it was."""

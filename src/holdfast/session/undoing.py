@@ -51,11 +51,11 @@ async def _undo_entry(scribe: Scribe, row: SessionRow, branch: Branch) -> str | 
                 span = span._replace(last=at - 1)
             case Tangent(undone=at) if at:
                 span = span._replace(last=at - 1)
-            case Tangent(branch=tangent):
-                return await _take_up(scribe, row, found, tangent)
+            case Tangent(name=name, started=0):
+                return await _take_up(scribe, row, found, name)
             case Cut() as cut:
                 return await _revert(scribe, row, found, cut)
-            case _:  # damaged: what it was cannot be told
+            case _:  # a tangent's beginning, which is the branch itself, or something damaged
                 span = span._replace(last=found.seq - 1)
     return None
 
@@ -73,9 +73,13 @@ async def _revert(scribe: Scribe, row: SessionRow, found: Row, cut: Cut) -> str:
     return str(cut.asked.get("operation", "compact"))
 
 
-async def _take_up(scribe: Scribe, row: SessionRow, found: Row, tangent: int) -> str:
+async def _take_up(scribe: Scribe, row: SessionRow, found: Row, name: str) -> str:
     """Go back into a tangent that was left; that it was left is undone first, where it was written."""
-    again = Tangent(branch=tangent, undone=found.seq)
+    branches = await scribe.store.branches(scribe.at)
+    tangent = next((branch.id for branch in branches if branch.name == name), None)
+    if tangent is None:
+        raise SessionError(f"session {row.id}: the tangent {name} that was left is not there any more")
+    again = Tangent(name=name, undone=found.seq)
     receipt = await scribe.commit(records=await scribe.records([again]), expected_head=row.head)
     await scribe.commit(select=tangent, expected_head=Position(receipt.branch, receipt.last))
     return "tangent exit"

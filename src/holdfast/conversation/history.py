@@ -1,0 +1,53 @@
+"""History: a conversation as exchanges, which is how people who chat with an agent see it.
+
+An entry closes at each message of the assistant. Its user side is all that was said since the one
+before: words, tool results, or results and then words, where the user spoke instead of waiting.
+"""
+
+from __future__ import annotations
+
+from ..entry import Usage
+from ..message import Message, ToolCallResult
+from ..part import ImagePart
+from ..value import Value
+
+__all__ = ["HistoryEntry", "RequestMetadata", "UserMessage"]
+
+RequestMetadata = Usage
+"""What is known of a request: what the provider reported, and details such as its id and its times."""
+
+
+class UserMessage(Value, frozen=True):
+    """What stands between two messages of the assistant, in the order in which it came."""
+
+    messages: tuple[Message, ...]
+
+    @property
+    def prompt(self) -> str | None:
+        """The user's words; None where only tools spoke."""
+        words = [message.text for message in self.messages if message.role == "user"]
+        return "\n\n".join(words) if words else None
+
+    @property
+    def tool_use_results(self) -> tuple[ToolCallResult, ...]:
+        """What tools gave."""
+        return tuple(result for message in self.messages for result in message.tool_results)
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The pictures among the words."""
+        parts = (part for message in self.messages for part in message.parts)
+        return tuple(part for part in parts if isinstance(part, ImagePart))
+
+    @property
+    def opens_turn(self) -> bool:
+        """Whether a turn begins here: the user spoke, and waited for no tool."""
+        return bool(self.messages) and self.messages[0].role == "user"
+
+
+class HistoryEntry(Value, frozen=True):
+    """One exchange: the user's side, the assistant's, and what is known of the request."""
+
+    user: UserMessage
+    assistant: Message
+    request_metadata: RequestMetadata | None = None

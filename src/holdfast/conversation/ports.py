@@ -1,0 +1,70 @@
+"""What a conversation is used with and never keeps: agents, the tool manager, the system around it.
+
+They are rebuilt when a process starts, and attached again after a conversation was restored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ..sticky import Workspace
+from ..toolspec import ToolSpec
+
+__all__ = ["Agents", "Os", "System", "ToolManager"]
+
+
+class Agents(Protocol):
+    """Which agent is active, what it is told, and which files it always wants to see."""
+
+    @property
+    def active(self) -> str:
+        """The name of the active agent."""
+        ...
+
+    @property
+    def prompt(self) -> str | None:
+        """The active agent's system prompt."""
+        ...
+
+    @property
+    def context_paths(self) -> Sequence[str]:
+        """The files, folders and patterns of the active agent."""
+        ...
+
+
+class ToolManager(Protocol):
+    """Which tools can be run now."""
+
+    def schemas(self) -> Mapping[str, Sequence[ToolSpec]]:
+        """Give the definitions by their origin: ``native___``, ``custom___``, or the name of a server."""
+        ...
+
+
+class Os(Protocol):
+    """The system around a conversation."""
+
+    def now(self) -> int:
+        """Tell the time in milliseconds since 1970."""
+        ...
+
+    def workspace(self) -> Workspace:
+        """Say where files are looked for."""
+        ...
+
+
+class System:
+    """The system that this process runs on, in a folder of it."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = (folder or Path.cwd()).absolute()
+
+    def now(self) -> int:
+        """Read the clock."""
+        return time.time_ns() // 1_000_000
+
+    def workspace(self) -> Workspace:
+        """Look for files in the folder, and for ``~`` in the user's home."""
+        return Workspace(root=self._folder, home=Path.home())

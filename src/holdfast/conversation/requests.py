@@ -1,0 +1,59 @@
+"""Requests: the window of a conversation that is to be sent next, made anew only where something changed.
+
+Messages go in with the tool names that exist now. The tally grows with the conversation; another
+strand, budget or set of tools begins a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..context.budget import Budget
+from ..context.head import Head
+from ..context.manager import StateManager
+from ..context.tally import Tally
+from ..context.window import Window
+from ..decision import Decision
+from ..toolspec import ToolSpec
+from .strand import Strand
+from .tools import repaired
+
+__all__ = ["Requests"]
+
+
+class Requests:
+    """Makes the windows of one conversation."""
+
+    def __init__(self) -> None:
+        self._made_for: tuple[object, ...] = ()
+        self._tally: Tally | None = None
+        self._previous: Window | None = None
+
+    def make(
+        self,
+        strand: Strand,
+        manager: StateManager,
+        budget: Budget,
+        *,
+        context: str | None,
+        tools: Sequence[ToolSpec],
+        more: Sequence[Decision] = (),
+    ) -> Window:
+        """Make the window of a strand; `more` are decisions that are looked at and not taken yet."""
+        tally = self._grown(strand, manager, budget, frozenset(spec.name for spec in tools))
+        head = Head(system=strand.prompt, bootstrap=strand.bootstrap, context=context, tools=tuple(tools))
+        decisions = [*strand.decisions, *more]
+        window = manager.window(tally, budget, head=head, decisions=decisions, previous=self._previous)
+        if not more:
+            self._previous = window
+        return window
+
+    def _grown(self, strand: Strand, manager: StateManager, budget: Budget, names: frozenset[str]) -> Tally:
+        wanted = (strand, budget.limit, manager.counter.name, manager.policy.fingerprint, names)
+        messages = strand.messages
+        if self._tally is None or self._made_for != wanted or self._tally.length > len(messages):
+            self._made_for, self._previous = wanted, None
+            self._tally = manager.tally((repaired(message, names) for message in messages), budget)
+        for message in messages[self._tally.length :]:
+            self._tally.add(repaired(message, names))
+        return self._tally

@@ -1,0 +1,130 @@
+"""Settings: the part of a conversation's state that no message says, as one JSON object.
+
+Tools, model, sticky files, line tracker and the rest go into the log as one entry whenever one of them
+changed; the newest on a path counts. Written like this they come back with the strand they belong to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..catalog import ModelInfo
+from ..catalog import model as model_named
+from ..errors import InvalidPayload
+from ..sticky import ContextManager
+from .tools import tools_from_json, tools_to_json
+from .tracker import FileLineTracker
+
+if TYPE_CHECKING:
+    from .state import ConversationState
+
+__all__ = ["DEFAULTS", "fields_of", "model_from_json", "model_to_json", "restore"]
+
+DEFAULTS: dict[str, Any] = {"tools": {}, "file_line_tracker": {}, "mcp_enabled": True}
+
+
+def fields_of(state: ConversationState) -> dict[str, Any]:
+    """Give the settings of a conversation as plain JSON; what is not set is left out."""
+    fields = {
+        "tools": tools_to_json(state.tools),
+        "context_manager": state.context_manager.to_json() if state.context_manager else None,
+        "model": state.model,
+        "model_info": model_to_json(state.model_info) if state.model_info else None,
+        "file_line_tracker": {
+            path: msgspec.to_builtins(one) for path, one in state.file_line_tracker.items()
+        },
+        "checkpoint_manager": state.checkpoint_manager,
+        "mcp_enabled": state.mcp_enabled,
+        "extra": state.extra or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") -> None:
+    """Set what plain JSON says; what is unreadable is refused with the path to it, and nothing is set."""
+    tools = tools_from_json(fields.get("tools", {}), at=f"{at}.tools")
+    info = fields.get("model_info")
+    model_info = model_from_json(info, at=f"{at}.model_info") if info is not None else None
+    tracked = _tracked(fields.get("file_line_tracker", {}), at=f"{at}.file_line_tracker")
+    context = fields.get("context_manager")
+    manager = ContextManager.from_json(context) if context is not None else None
+    model, enabled = fields.get("model"), fields.get("mcp_enabled", True)
+    checkpoints, extra = fields.get("checkpoint_manager"), fields.get("extra", {})
+    if model is not None and not isinstance(model, str):
+        raise InvalidPayload("the name of a model is text", path=f"{at}.model")
+    if not isinstance(enabled, bool):
+        raise InvalidPayload("expected true or false", path=f"{at}.mcp_enabled")
+    if checkpoints is not None and not isinstance(checkpoints, dict):
+        raise InvalidPayload("expected an object", path=f"{at}.checkpoint_manager")
+    state.tools, state.file_line_tracker, state.model, state.mcp_enabled = tools, tracked, model, enabled
+    state.model_info = model_info or (model_named(model) if model else None)
+    state.checkpoint_manager, state.extra = checkpoints, extra if isinstance(extra, dict) else {}
+    _restore_context(state, manager)
+
+
+def model_to_json(info: ModelInfo) -> dict[str, Any]:
+    """Write what is known of a model; its id and its window have the names that other programs know."""
+    return {
+        "model_id": info.id,
+        "model_name": info.name,
+        "context_window_tokens": info.context_window,
+        "output_limit": info.output_limit,
+        "counter": info.counter,
+        "provider": info.provider,
+        "features": list(info.features),
+        "known": info.known,
+    }
+
+
+class _Model(msgspec.Struct, frozen=True):
+    model_id: str
+    model_name: str | None = None
+    context_window_tokens: int = 200_000
+    output_limit: int | None = None
+    counter: str | None = None
+    provider: str | None = None
+    features: tuple[str, ...] | None = None
+    known: bool | None = None
+
+
+def model_from_json(document: Any, *, at: str) -> ModelInfo:
+    """Read a model; what the document does not say comes from the catalog."""
+    try:
+        said = msgspec.convert(document, _Model)
+    except msgspec.ValidationError as error:
+        raise InvalidPayload(f"not a model: {error}", path=at) from None
+    known = model_named(said.model_id)
+    return ModelInfo(
+        id=said.model_id,
+        name=said.model_name if said.model_name is not None else known.name,
+        provider=said.provider if said.provider is not None else known.provider,
+        context_window=said.context_window_tokens,
+        output_limit=said.output_limit if said.output_limit is not None else known.output_limit,
+        counter=said.counter if said.counter is not None else known.counter,
+        features=said.features if said.features is not None else known.features,
+        known=said.known if said.known is not None else known.known,
+    )
+
+
+def _tracked(document: Any, *, at: str) -> dict[str, FileLineTracker]:
+    if not isinstance(document, dict):
+        raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
+    found = dict[str, FileLineTracker]()
+    for path, one in document.items():
+        try:
+            found[path] = msgspec.convert(one, FileLineTracker)
+        except msgspec.ValidationError as error:
+            raise InvalidPayload(f"not a line tracker: {error}", path=f"{at}.{path}") from None
+    return found
+
+
+def _restore_context(state: ConversationState, manager: ContextManager | None) -> None:
+    """Take the paths over; a manager that is there keeps its workspace and what it has read."""
+    if manager is not None and state.context_manager is not None:
+        state.context_manager.state = manager.state
+        return
+    if manager is not None:
+        manager.attach(state.os.workspace())
+    state.context_manager = manager

@@ -1,0 +1,317 @@
+"""The state of a conversation: history, what comes next, what may be sent, tangents, tools and files.
+
+It is synchronous and does no I/O: every change is an entry that is folded in at once and written by
+``await session.commit(state)``. Most fields are views of the entries; the rest (tools, model, sticky
+files, line tracker) goes into one entry when it changed. Without a session it lives in memory and in
+JSON. ``tool_manager`` and ``agents`` are never kept: attach them after a restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .. import catalog, ids
+from ..catalog import ModelInfo
+from ..context.budget import Budget
+from ..context.compaction import Planned, Strategy, cleared, planned
+from ..context.manager import StateManager
+from ..context.policy import Policy
+from ..context.window import Window
+from ..decision import Cut, Decision, Revert, Summary
+from ..entry import Entry, Note, Prompt, Settings
+from ..errors import InputError, InvalidMessage
+from ..message import Message, ToolCallRequest, ToolCallResult
+from ..part import Part
+from ..sticky import ContextManager
+from ..stores.values import Position
+from ..toolspec import ToolSpec
+from . import settings
+from .history import HistoryEntry, RequestMetadata, UserMessage
+from .ports import Agents, Os, System, ToolManager
+from .requests import Requests
+from .tangents import Tangents
+from .tools import ToolOrigin, Tools, specs
+from .tracker import FileLineTracker
+from .transcript import MAX_TRANSCRIPT_LEN
+
+__all__ = ["CANCELLED", "ConversationState"]
+
+DEFAULT_BUDGET = Budget(200_000, 4_096)
+"""For a conversation whose model nobody has named."""
+
+CANCELLED = "Tool use was cancelled by the user"
+"""The result of a call that the user did not wait for."""
+
+
+class ConversationState(Tangents):
+    """One conversation, as an agent's command line sees it."""
+
+    def __init__(
+        self,
+        conversation_id: str | None = None,
+        *,
+        agents: Agents | None = None,
+        tool_config: Mapping[str, ToolSpec] | None = None,
+        tool_manager: ToolManager | None = None,
+        model_id: str | None = None,
+        os: Os | None = None,
+        mcp_enabled: bool = True,
+        policy: Policy | None = None,
+    ) -> None:
+        super().__init__(os or System())
+        self.conversation_id = conversation_id if conversation_id is not None else str(ids.message_id())
+        self.policy = policy or Policy()
+        self.tools: Tools = {}
+        if tool_config:
+            self.tools[ToolOrigin("builtin")] = list(tool_config.values())
+        self.model: str | None = None
+        self.model_info: ModelInfo | None = catalog.model(model_id) if model_id else None
+        self.context_manager: ContextManager | None = None
+        self.file_line_tracker: dict[str, FileLineTracker] = {}
+        self.checkpoint_manager: dict[str, Any] | None = None
+        self.mcp_enabled = mcp_enabled
+        self.tool_manager: ToolManager | None = None
+        self.agents: Agents | None = None
+        self.extra: dict[str, Any] = {}
+        self.seen: Position | None = None  # the head of the log that it was loaded from, or written to
+        self._requests = Requests()
+        if agents is not None:
+            self.context_manager = ContextManager(self.os.workspace())
+        self.attach(agents=agents, tool_manager=tool_manager)
+
+    def attach(self, *, agents: Agents | None = None, tool_manager: ToolManager | None = None) -> None:
+        """Use these agents and this tool manager from now on; after a restore they are attached again."""
+        self.agents, self.tool_manager = agents, tool_manager
+        if agents is not None and self.context_manager is not None:
+            self.context_manager.attach(self.os.workspace())
+            self.context_manager.for_agent(agents.active, agents.context_paths)
+            if self.model_info:
+                self.context_manager.for_window(self.model_info.context_window)
+        if agents is not None and agents.prompt is not None and agents.prompt != self.head.prompt:
+            self.add(Prompt(agents.prompt))
+        if tool_manager is not None:
+            found = tool_manager.schemas().items()
+            self.tools = {ToolOrigin.of(key): list(some) for key, some in found}
+
+    # What is to be seen.
+
+    @property
+    def history(self) -> list[HistoryEntry]:
+        """The newest exchanges, 10,000 at most; older ones are in the log."""
+        return self.head.live_history
+
+    @property
+    def next_message(self) -> UserMessage | None:
+        """What waits to be sent: the user's words, or what tools gave."""
+        return UserMessage(self.head.pending) if self.head.pending else None
+
+    @property
+    def valid_history_range(self) -> tuple[int, int]:
+        """Which of the history may be sent: from the first that no cut covers, to the end."""
+        strand, cut = self.head, self.head.cut
+        start, end = strand.live_from, len(strand.history)
+        if cut is not None:
+            start = max(start, self._first_kept(cut))
+        return start - strand.live_from, end - strand.live_from
+
+    @property
+    def transcript(self) -> list[str]:
+        """What was said, for people; the newest 10,000 lines."""
+        return self.head.lines[-MAX_TRANSCRIPT_LEN:]
+
+    @property
+    def latest_summary(self) -> tuple[str, RequestMetadata] | None:
+        """The summary of the compaction that holds, and what is known of the request for it."""
+        found = self.head.summary
+        if found is None or not found[1].asked or not found[0]:
+            return None
+        text, cut, by_model = found
+        source = by_model.source if by_model else {}
+        details = {key: value for key, value in (cut.asked | source).items() if key != "model"}
+        return text, RequestMetadata(model=str(source.get("model", "")), details=details)
+
+    @property
+    def context_message_length(self) -> int | None:
+        """The characters of the sticky files as they were last sent; None if something changed since."""
+        return self.context_manager.context_message_length if self.context_manager else None
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages on the path, those that no window shows included."""
+        return list(self.head.messages)
+
+    # What is said.
+
+    def set_next_user_message(self, content: str | Iterable[Part]) -> Message:
+        """Say something as the user; calls that were under way are cancelled, visibly."""
+        message = Message.user(content)
+        self._cancel_open_calls()
+        self.add(message)
+        return message
+
+    def add_tool_results(self, results: Sequence[ToolCallResult]) -> Message:
+        """Answer calls of the last message; a result that nobody waits for is refused."""
+        awaited = {call.id: call for call in self.head.open_calls}
+        by_provider = {call.provider_id: call for call in self.head.open_calls if call.provider_id}
+        known = [_resolved(result, awaited, by_provider) for result in results]
+        if len({result.tool_call_id for result in known}) < len(known):
+            raise InvalidMessage("two results answer the same call")
+        message = Message.tool(known)
+        self.add(message)
+        return message
+
+    def push_assistant_message(
+        self, message: Message, request_metadata: RequestMetadata | None = None
+    ) -> HistoryEntry:
+        """Close an exchange with the assistant's answer."""
+        if message.role != "assistant":
+            raise InvalidMessage(f"message {message.id}: the assistant's message was expected")
+        if not self.head.pending:
+            raise InvalidMessage("nothing was said that the assistant could answer")
+        self.add(message)
+        if request_metadata is not None:
+            self.add(request_metadata)
+        return self.head.history[-1]
+
+    def append_transcript(self, text: str) -> None:
+        """Note a line for people: an error, a notice."""
+        self.add(Note(text))
+
+    def set_system(self, text: str) -> None:
+        """Set the system prompt from here on."""
+        self.add(Prompt(text))
+
+    def set_model(self, model_id: str) -> ModelInfo:
+        """Use another model from now on; the limit of the sticky files follows it."""
+        self.model_info = catalog.model(model_id)
+        if self.context_manager:
+            self.context_manager.for_window(self.model_info.context_window)
+        return self.model_info
+
+    # What is sent.
+
+    @property
+    def manager(self) -> StateManager:
+        """The State Manager for this conversation's model and policy."""
+        return StateManager(self.model_info.counter if self.model_info else "o200k_base", self.policy)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of this conversation's model, or of an ordinary one."""
+        return Budget.of(self.model_info) if self.model_info else DEFAULT_BUDGET
+
+    def window(self, budget: Budget | None = None) -> Window:
+        """Make the request that comes next; what had to be decided for it is written with the rest."""
+        window = self.preview(budget)
+        for decision in window.decisions:
+            self.add(decision)
+        return window
+
+    def preview(self, budget: Budget | None = None, *, more: Sequence[Decision] = ()) -> Window:
+        """Make the request that would come next, and decide nothing."""
+        manager = self.manager
+        gathered = self.context_manager.gather(manager.counter) if self.context_manager else None
+        return self._requests.make(
+            self.head,
+            manager,
+            budget or self.budget,
+            context=gathered.text if gathered else None,
+            tools=specs(self.tools),
+            more=more,
+        )
+
+    # What is taken out of sight, and back.
+
+    def clear(self) -> None:
+        """Empty history, summary and next message; the log keeps all of it, and `undo` brings it back."""
+        said = self.head.messages
+        if not said:
+            return
+        self._cancel_open_calls()
+        last = next((one for one in reversed(said) if one.role in ("user", "assistant")), said[-1])
+        self.add(cleared(said[0].id, last.id))
+
+    def plan_compaction(
+        self, strategy: Strategy | None = None, *, focus: str | None = None, budget: Budget | None = None
+    ) -> Planned | None:
+        """Say what a compaction would cover; None where there is nothing that could leave."""
+        wish = {"focus": focus} if focus else {}
+        return planned(self.preview(budget), self.policy, strategy, asked=wish)
+
+    def compact(
+        self, plan: Planned, summary: str | None = None, *, source: dict[str, Any] | None = None
+    ) -> Cut:
+        """Carry a plan out, with a text that was accepted for it, or with the digest."""
+        self.add(plan.cut)
+        if summary is not None:
+            self.add(Summary(cut=plan.cut.id, text=summary, source=source or {}))
+        return plan.cut
+
+    def undo(self) -> str:
+        """Take the newest compaction or clearing of this strand back, and say which it was."""
+        entries, end = self.head.entries, len(self.head.entries)
+        while end > self.head.forked_at:
+            entry = entries[end - 1]
+            if isinstance(entry, Cut) and entry.asked:
+                self._revert(entry, end)
+                return str(entry.asked.get("operation", "compact"))
+            end = entry.at - self.head.first if isinstance(entry, Revert) else end - 1
+        raise InputError("there is nothing to undo")
+
+    # How it is kept.
+
+    def add(self, entry: Entry) -> None:
+        """Fold an entry in, behind the settings that have changed before it."""
+        self.note_settings()
+        self.head.add(entry)
+
+    def note_settings(self) -> None:
+        """Write down what changed beside the messages, if anything did."""
+        fields = settings.fields_of(self)
+        before = self.head.settings.fields if self.head.settings else settings.DEFAULTS
+        if fields != before:
+            self.head.add(Settings(fields))
+
+    def _switched(self) -> None:
+        """Take the settings of the strand that is the head now."""
+        settings.restore(self, self.head.settings.fields if self.head.settings else settings.DEFAULTS)
+
+    def _cancel_open_calls(self) -> None:
+        if calls := self.head.open_calls:
+            self.add(
+                Message.tool(
+                    ToolCallResult(tool_call_id=call.id, result=CANCELLED, is_error=True) for call in calls
+                )
+            )
+
+    def _revert(self, cut: Cut, place: int) -> None:
+        earlier = [
+            (number, one)
+            for number, one in enumerate(self.head.entries[: place - 1], start=self.head.first)
+            if isinstance(one, Cut | Revert)
+        ]
+        former = 0
+        if earlier:
+            number, newest = earlier[-1]
+            former = newest.former if isinstance(newest, Revert) else number
+        self.add(Revert(cut=cut.id, at=self.head.first + place - 1, former=former))
+
+    def _first_kept(self, cut: Cut) -> int:
+        """Give the first exchange that a cut kept; none of them, where it kept only what waits to be sent."""
+        if cut.kept_from is None:
+            last = self.head.place_of(cut.covers[1])
+            return 0 if last is None else last + 1
+        place = self.head.place_of(cut.kept_from)
+        return len(self.head.history) if place is None else place
+
+
+def _resolved(
+    result: ToolCallResult,
+    awaited: Mapping[Any, ToolCallRequest],
+    by_provider: Mapping[str, ToolCallRequest],
+) -> ToolCallResult:
+    call = awaited.get(result.tool_call_id) or by_provider.get(result.tool_call_id)
+    if call is None:
+        raise InvalidMessage(f"no call {result.tool_call_id} of the last message waits for a result")
+    return ToolCallResult(tool_call_id=call.id, result=result.result, is_error=result.is_error)

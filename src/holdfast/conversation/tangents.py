@@ -1,0 +1,266 @@
+"""Tangents: aside from the main conversation and back, without copying it and without losing what was said.
+
+    main     U A U A ─────────────────────── U A      goes on where it was
+                    └─ tangent  U A U A               kept, and can be taken up again
+
+A tangent sees the main conversation as it was where it began. Leaving it shows the main conversation
+exactly as before; on the way out one may bring the last exchange along, or a summary of all of them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from .. import ids
+from ..context.digest import digest, text
+from ..entry import Entry, Tangent
+from ..errors import NotFound
+from ..ids import CallId
+from ..message import Message, ToolCallRequest, ToolCallResult
+from ..tokens import counter
+from ..value import Extra
+from .history import HistoryEntry, UserMessage
+from .ports import Os
+from .strand import Strand
+
+__all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents"]
+
+RETURNED = "[Back from a tangent. What was found there:]\n{summary}"
+BROUGHT_BACK = "The tangent was left before the tool answered"
+SUMMARY_TOKENS = 500
+
+
+class ConversationCheckpoint(Struct, frozen=True, kw_only=True):
+    """The main conversation while a tangent is under way."""
+
+    main_history: list[HistoryEntry]
+    main_next_message: UserMessage | None
+    main_transcript: list[str]
+    main_latest_summary: str | None
+    tangent_start_time: int
+
+
+class KeptTangent(Struct, frozen=True, kw_only=True):
+    """A tangent that can be taken up again."""
+
+    name: str
+    started: int
+    exchanges: int
+    opening: str
+
+
+class Tangents:
+    """A conversation with its tangents; ``head`` is where it goes on."""
+
+    def __init__(self, os: Os) -> None:
+        self.os = os
+        self.head = Strand()
+        self.strands = [self.head]
+
+    def enter_tangent_mode(self) -> None:
+        """Go aside; in a tangent already, nothing happens (`begin_tangent` goes aside once more)."""
+        if not self.is_in_tangent_mode():
+            self.begin_tangent()
+
+    def begin_tangent(self, *, at: str | None = None) -> str:
+        """Go aside from here, or from behind an earlier message, however deep; give the tangent's name."""
+        self.note_settings()
+        place = self._place_behind(at) if at is not None else None
+        tangent = self.head.fork(name=str(ids.message_id()), at=place)
+        tangent.add(Tangent(name=tangent.name, started=max(1, self.os.now())))
+        self.strands.append(tangent)
+        self._go_to(tangent)
+        return tangent.name
+
+    def is_in_tangent_mode(self) -> bool:
+        """Tell whether a tangent is under way."""
+        return self.head.parent is not None
+
+    def get_tangent_duration_seconds(self) -> int | None:
+        """Tell for how long the tangent has been under way; None outside of one."""
+        if not self.is_in_tangent_mode():
+            return None
+        return max(0, self.os.now() - self.head.started) // 1000
+
+    def exit_tangent_mode(self) -> None:
+        """Go back to where the tangent began from, as it was; outside of a tangent, nothing happens."""
+        if self.head.parent is not None:
+            self._leave(self.head.parent)
+
+    def exit_tangent_mode_with_tail(self) -> None:
+        """Go back, and bring the last exchange of the tangent along."""
+        if self.head.parent is not None:
+            tail = _tail(self.head)
+            self._leave(self.head.parent)
+            for message in tail:
+                self.add(message)
+
+    def exit_tangent_mode_with_summary(self, summary: str | None = None) -> None:
+        """Go back, and bring a summary along: a given one, or a digest of what the tangent said."""
+        if self.head.parent is not None:
+            said = list(self.head.messages.own)
+            told = summary if summary is not None else _digested(said)
+            self._leave(self.head.parent)
+            if said and told.strip():
+                self.add(Message.user(RETURNED.format(summary=told)))
+
+    def kept_tangents(self) -> list[KeptTangent]:
+        """List the tangents that were left, in the order of their beginnings."""
+        under_way = set(self._under_way())
+        return [_kept(one) for one in self.strands if one.parent is not None and one not in under_way]
+
+    def reopen_tangent(self, name: str) -> None:
+        """Take up a tangent that was left; leaving it leads where it began from."""
+        found = next((one for one in self.strands if one.parent is not None and one.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no tangent {name}; kept_tangents() lists what there is")
+        self.note_settings()
+        self._go_to(found)
+
+    @property
+    def tangent_state(self) -> ConversationCheckpoint | None:
+        """The main conversation, while a tangent is under way."""
+        if self.head.parent is None:
+            return None
+        main = self._under_way()[-1].parent or self.head
+        found = main.summary
+        return ConversationCheckpoint(
+            main_history=main.live_history,
+            main_next_message=UserMessage(main.pending) if main.pending else None,
+            main_transcript=list(main.lines),
+            main_latest_summary=found[0] if found and found[1].asked else None,
+            tangent_start_time=self.head.started,
+        )
+
+    def add(self, entry: Entry) -> None:
+        """Fold an entry in."""
+        self.head.add(entry)
+
+    def note_settings(self) -> None:
+        """Write down what changed beside the messages."""
+
+    def _switched(self) -> None:
+        """Take over what belongs to the strand that is the head now."""
+
+    def _go_to(self, strand: Strand) -> None:
+        self.head = strand
+        self._switched()
+
+    def _leave(self, back_to: Strand) -> None:
+        tangent = self.head
+        self.note_settings()
+        self._go_to(back_to)
+        if len(tangent.entries.own) > 1 or tangent.branch is not None:
+            self.head.add(Tangent(name=tangent.name))
+        else:  # nothing was said in it
+            self.strands.remove(tangent)
+
+    def _under_way(self) -> list[Strand]:
+        """Give the tangents that lead to the head, the innermost first."""
+        found, strand = list[Strand](), self.head
+        while strand.parent is not None:
+            found.append(strand)
+            strand = strand.parent
+        return found
+
+    def _place_behind(self, id: str) -> int:
+        """Count the entries up to a message; within a group of calls and answers, up to the group."""
+        entries = self.head.entries
+        for place in range(len(entries) - 1, -1, -1):
+            entry = entries[place]
+            if isinstance(entry, Message) and entry.id == id:
+                return _before_open_calls(entries[: place + 1])
+        raise NotFound(f"there is no message {id} on this path")
+
+
+def _before_open_calls(entries: list[Entry]) -> int:
+    answered = set[CallId]()
+    for place in range(len(entries) - 1, -1, -1):
+        entry = entries[place]
+        if not isinstance(entry, Message):
+            continue
+        answered.update(result.tool_call_id for result in entry.tool_results)
+        if entry.role == "user":
+            break
+        if entry.role == "assistant":
+            return len(entries) if answered.issuperset(call.id for call in entry.tool_calls) else place
+    return len(entries)
+
+
+def _kept(strand: Strand) -> KeptTangent:
+    words = (message.text for message in strand.messages.own if message.role == "user")
+    return KeptTangent(
+        name=strand.name,
+        started=strand.started,
+        exchanges=len(strand.history.own),
+        opening=next(words, ""),
+    )
+
+
+def _digested(messages: list[Message]) -> str:
+    return text(digest(messages), SUMMARY_TOKENS, counter("o200k_base"), "{summary}")
+
+
+def _tail(strand: Strand) -> list[Message]:
+    """Give the last exchange in a form that stands by itself, as new messages that name their origins.
+
+    Where it answers tool results, their calls come along, and the question that opened the turn.
+    """
+    if not strand.history.own:
+        return []
+    last = strand.history[-1]
+    messages = [*last.user.messages, last.assistant]
+    if last.user.tool_use_results and len(strand.history) > 1:
+        calls = strand.history[-2].assistant
+        messages = [*_question(strand), calls, *_answers(last, calls), last.assistant]
+    if last.assistant.tool_calls:
+        messages.append(_unanswered(last.assistant))
+    return _copied(messages)
+
+
+def _question(strand: Strand) -> list[Message]:
+    """Give the words that opened the turn of the last exchange."""
+    for entry in reversed(strand.history[:-1]):
+        words = [message for message in entry.user.messages if message.role == "user"]
+        if words:
+            return words
+    return []
+
+
+def _answers(last: HistoryEntry, calls: Message) -> list[Message]:
+    """Give the user's side with the results of these calls alone, each of them answered."""
+    known = {call.id for call in calls.tool_calls}
+    results = [result for result in last.user.tool_use_results if result.tool_call_id in known]
+    missing = known - {result.tool_call_id for result in results}
+    results += [_broken_off(call) for call in calls.tool_calls if call.id in missing]
+    words = [message for message in last.user.messages if message.role == "user"]
+    return [*([Message.tool(results)] if results else []), *words]
+
+
+def _unanswered(message: Message) -> Message:
+    return Message.tool(map(_broken_off, message.tool_calls))
+
+
+def _broken_off(call: ToolCallRequest) -> ToolCallResult:
+    return ToolCallResult(tool_call_id=call.id, result=BROUGHT_BACK, is_error=True)
+
+
+def _copied(messages: list[Message]) -> list[Message]:
+    """Copy messages under new ids, each with a note of where it comes from."""
+    calls = {call.id: ids.call_id() for message in messages for call in message.tool_calls}
+    return [_copy(message, calls) for message in messages]
+
+
+def _copy(message: Message, calls: dict[CallId, CallId]) -> Message:
+    extra = dict(message.extra) if message.extra is not UNSET else {}
+    return msgspec.structs.replace(
+        message,
+        id=ids.message_id(),
+        tool_calls=tuple(msgspec.structs.replace(call, id=calls[call.id]) for call in message.tool_calls),
+        tool_results=tuple(
+            msgspec.structs.replace(result, tool_call_id=calls.get(result.tool_call_id, result.tool_call_id))
+            for result in message.tool_results
+        ),
+        extra=Extra({**extra, "origin": message.id}),
+    )

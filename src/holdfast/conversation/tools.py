@@ -1,0 +1,137 @@
+"""Tools as a conversation knows them: where each comes from, its definition, and names that changed.
+
+A history outlives its tools: a server is removed, a tool gets a prefix. Before a request, a call whose
+tool is gone is shown under the name that it has now, if there is one such name, else under a
+placeholder; the log keeps what was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import InvalidPayload
+from ..message import Message, ToolCallRequest
+from ..toolspec import ToolSpec
+
+__all__ = ["PLACEHOLDER", "ToolOrigin", "Tools", "repaired", "specs", "tools_from_json", "tools_to_json"]
+
+PLACEHOLDER = "dummy"
+"""The name under which a call is shown whose tool nobody knows any more."""
+
+NATIVE, CUSTOM = "native___", "custom___"
+"""Keys of a map of tools; any other key is the name of an MCP server."""
+
+
+class ToolOrigin(Struct, frozen=True, order=True):
+    """Where a tool comes from: built in, the user's own, or an MCP server."""
+
+    kind: Literal["builtin", "custom", "mcp"]
+    server: str = ""
+
+    @classmethod
+    def mcp(cls, server: str) -> Self:
+        """Give the origin of a server's tools."""
+        return cls("mcp", server)
+
+    @property
+    def key(self) -> str:
+        """The key of a JSON object that stands for it."""
+        return {"builtin": NATIVE, "custom": CUSTOM}.get(self.kind, self.server)
+
+    @classmethod
+    def of(cls, key: str) -> Self:
+        """Read a key."""
+        match key:
+            case "native___":
+                return cls("builtin")
+            case "custom___":
+                return cls("custom")
+            case _:
+                return cls("mcp", key)
+
+
+Tools = dict[ToolOrigin, list[ToolSpec]]
+
+
+def specs(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
+    """Give all definitions in a stable order: by origin, then as they stand; the first of a name counts."""
+    ordered = (spec for origin in sorted(tools) for spec in tools[origin])
+    return tuple({spec.name: spec for spec in reversed(list(ordered))}.values())[::-1]
+
+
+def tools_to_json(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> dict[str, Any]:
+    """Write tools as they go over the wire."""
+    return {origin.key: [_tool(spec) for spec in some] for origin, some in tools.items()}
+
+
+def tools_from_json(document: Any, *, at: str) -> Tools:
+    """Read tools; what is unreadable is refused with the path to it."""
+    if not isinstance(document, dict):
+        raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
+    found = Tools()
+    for key, some in document.items():
+        here = f"{at}.{key}"
+        if not isinstance(some, list):
+            raise InvalidPayload(f"expected a list of tools, got {type(some).__name__}", path=here)
+        found[ToolOrigin.of(key)] = [_spec(one, f"{here}[{place}]") for place, one in enumerate(some)]
+    return found
+
+
+class _Schema(Struct, frozen=True):
+    json: dict[str, Any] | None
+
+
+class _Specification(Struct, frozen=True):
+    name: str
+    description: str
+    input_schema: _Schema
+
+
+class _Tool(Struct, frozen=True):
+    ToolSpecification: _Specification
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    schema = {"json": spec.input_schema or None}
+    return {
+        "ToolSpecification": {
+            "name": spec.name,
+            "description": spec.description,
+            "input_schema": schema,
+        }
+    }
+
+
+def _spec(document: Any, at: str) -> ToolSpec:
+    try:
+        tool = msgspec.convert(document, _Tool).ToolSpecification
+    except msgspec.ValidationError as error:
+        raise InvalidPayload(f"not a tool: {error}", path=at) from None
+    schema = tool.input_schema.json
+    return ToolSpec(name=tool.name, description=tool.description, input_schema=schema or {})
+
+
+def repaired(message: Message, names: frozenset[str]) -> Message:
+    """Give a message whose calls have names that exist; no names at all means that nothing is known."""
+    if not names or not any(call.name not in names for call in message.tool_calls):
+        return message
+    calls = tuple(_repaired_call(call, names) for call in message.tool_calls)
+    return message.replace(tool_calls=calls)
+
+
+def _repaired_call(call: ToolCallRequest, names: frozenset[str]) -> ToolCallRequest:
+    if call.name in names:
+        return call
+    extra = call.extra if isinstance(call.extra, dict) else {}
+    original = extra.get("orig_name")
+    if isinstance(original, str) and original in names:
+        args = extra.get("orig_args", call.args)
+        return msgspec.structs.replace(
+            call, name=original, args=args if isinstance(args, dict) else call.args
+        )
+    ending = [name for name in names if name.endswith(call.name)] if call.name else []
+    return msgspec.structs.replace(call, name=ending[0] if len(ending) == 1 else PLACEHOLDER)

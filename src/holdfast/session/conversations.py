@@ -1,0 +1,124 @@
+"""Conversations of a session: the log loaded as a state, and what a state has to say written into the log.
+
+Loading reads back from the head until the live history is full, and the strands that tangents return
+to. Writing goes strand by strand, parents first: a strand that the log does not know becomes a branch,
+and at the end the head is where the state is. What one strand says in one go is one write, all or
+nothing; a process that dies between two of them leaves a conversation that is sound and can be opened.
+A state that somebody else has overtaken is refused with `Conflict`, and nothing of it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..context.policy import Policy
+from ..conversation import ConversationState, Os
+from ..conversation import settings as kept_settings
+from ..conversation.strand import Strand
+from ..errors import Conflict, InputError
+from ..stores.values import Fork, Position, Receipt, Record, SessionRow
+from .path import between
+from .scribe import Scribe
+from .strands import TANGENT, Strands
+from .windows import Windows
+
+__all__ = ["Conversations"]
+
+
+class Conversations:
+    """Loads and writes the states of one session."""
+
+    def __init__(self, scribe: Scribe, windows: Windows) -> None:
+        self._scribe, self._windows = scribe, windows
+
+    async def load(self, *, os: Os | None, policy: Policy) -> ConversationState:
+        """Load the conversation as it is now, with its tangents."""
+        row = await self._scribe.refresh()
+        branches = await self._scribe.store.branches(self._scribe.at)
+        strands = Strands(self._scribe.store, self._scribe.at, branches)
+        state = ConversationState(row.id, os=os, policy=policy)
+        state.head = await strands.load(row.head)
+        await strands.load_kept()
+        state.strands, state.seen = strands.loaded, row.head
+        if state.head.settings is not None:
+            kept_settings.restore(state, state.head.settings.fields)
+        return state
+
+    async def commit(self, state: ConversationState) -> Receipt | None:
+        """Write what a state has to say that the log does not hold; None where that is nothing."""
+        state.note_settings()
+        row = await self._scribe.refresh()
+        self._check(state, row)
+        receipt: Receipt | None = None
+        for strand in state.strands:
+            if strand.branch is None or strand.written < len(strand.entries):
+                receipt = await self._write(strand, state)
+        if state.head.branch != _seen(state).branch:
+            receipt = await self._commit(state, select=state.head.branch)
+            self._windows.forget()
+        return receipt
+
+    def _check(self, state: ConversationState, row: SessionRow) -> None:
+        if state.conversation_id != row.id:
+            raise InputError(f"conversation {state.conversation_id:.80} is not that of session {row.id}")
+        if state.seen is None and row.seq:
+            raise InputError(
+                f"session {row.id} has a conversation already; load it with session.conversation()"
+            )
+        state.seen = state.seen or row.head
+        if state.seen != row.head:
+            raise Conflict(
+                f"session {row.id} moved on since this state was loaded; load it again",
+                version=row.version,
+                head=row.head,
+            )
+
+    async def _write(self, strand: Strand, state: ConversationState) -> Receipt:
+        """Write the entries of a strand that are new, on its branch, which may be new, too."""
+        if strand.branch is None and strand.parent is not None:
+            return await self._branch_off(strand, strand.parent, state)
+        if strand.branch is None:
+            strand.branch = _seen(state).branch
+        moved = strand.branch if strand.branch != _seen(state).branch else None
+        entries = strand.entries[strand.written :]
+        records = await self._scribe.records(entries)
+        receipt = await self._commit(state, records=records, select=moved)
+        strand.wrote(len(entries), receipt.head)
+        if moved is None:
+            self._windows.grow(receipt, entries, records)
+        else:
+            self._windows.forget()
+        return receipt
+
+    async def _branch_off(self, strand: Strand, parent: Strand, state: ConversationState) -> Receipt:
+        """Begin a tangent's branch with what it says; its parent is the head before it."""
+        if parent.branch != _seen(state).branch:
+            await self._commit(state, select=parent.branch)
+        place = parent.place(strand.first - 1 + strand.forked_at)
+        fork = Fork(parent=place.branch, seq=place.seq, name=strand.name, operation=TANGENT)
+        strand.written = strand.forked_at
+        entries = strand.entries[strand.written :]
+        records = await self._scribe.records(entries)
+        receipt = await self._commit(state, records=records, fork=fork)
+        strand.branch, strand.path = receipt.branch, between(parent.path, 1, place.seq)
+        strand.wrote(len(entries), receipt.head)
+        self._windows.forget()
+        return receipt
+
+    async def _commit(
+        self,
+        state: ConversationState,
+        *,
+        records: Sequence[Record] = (),
+        fork: Fork | None = None,
+        select: int | None = None,
+    ) -> Receipt:
+        receipt = await self._scribe.commit(
+            records=records, fork=fork, select=select, expected_head=_seen(state)
+        )
+        state.seen = receipt.head
+        return receipt
+
+
+def _seen(state: ConversationState) -> Position:
+    return state.seen or Position(1, 0)

@@ -1,0 +1,121 @@
+"""Strands of a log: its branches as a conversation sees them, the main one and its tangents.
+
+A branch that a rewind or a fork made is a part of the path like any other; one that a tangent made
+begins a strand, whose parent is what was the head before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..conversation.strand import MAX_CONVERSATION_STATE_HISTORY_LEN, Strand
+from ..decision import Cut, Summary
+from ..entry import Bootstrap, Entry, Note, Prompt, Settings
+from ..stores.port import Log
+from ..stores.values import Address, Branch, Position, Row, Span
+from .loading import entry_of, message_of, rows_backwards, standing_cut
+from .path import between, spans
+
+__all__ = ["TANGENT", "Strands"]
+
+TANGENT = "tangent"
+DAMAGED = "[An entry that stood here is damaged; run `holdfast verify`.]"
+END = 2**60
+
+
+class Strands:
+    """Loads the strands of one session."""
+
+    def __init__(self, log: Log, at: Address, branches: Sequence[Branch]) -> None:
+        self._log, self._at = log, at
+        self._branches = {branch.id: branch for branch in branches}
+        self._by_branch = dict[int, Strand]()
+        self.loaded = list[Strand]()
+
+    async def load(self, head: Position) -> Strand:
+        """Load the strand that ends at a head, its parents first."""
+        path = spans(self._branches.values(), head)
+        tangent = self._tangent(head.branch)
+        if tangent is None or tangent.former is None:
+            strand = await self._root(path)
+        else:
+            strand = await self._aside(path, tangent, await self._parent(tangent.former))
+        strand.branch, strand.written = head.branch, len(strand.entries)
+        self._by_branch[head.branch] = strand
+        self.loaded.append(strand)
+        return strand
+
+    async def load_kept(self) -> None:
+        """Load the tangents that were left, as far as they began on what is loaded."""
+        known = {strand.name for strand in self.loaded}
+        for branch in self._branches.values():
+            if branch.operation == TANGENT and branch.name not in known and branch.former in self._by_branch:
+                await self.load(await self._tip(branch.id))
+
+    def _tangent(self, id: int) -> Branch | None:
+        """Give the tangent that a branch belongs to, if it does to one."""
+        branch = self._branches.get(id)
+        while branch is not None and branch.operation != TANGENT:
+            branch = self._branches.get(branch.parent) if branch.parent is not None else None
+        return branch
+
+    async def _parent(self, id: int) -> Strand:
+        known = self._by_branch.get(id)
+        return known if known is not None else await self.load(await self._tip(id))
+
+    async def _tip(self, id: int) -> Position:
+        """Give the last entry of a branch, or the one that it began behind."""
+        begun = self._branches[id].fork_seq
+        rows = await self._log.read(self._at, Span(id, begun + 1, END), limit=1, newest=True)
+        return Position(id, rows[0].seq if rows else begun)
+
+    async def _aside(self, path: Sequence[Span], tangent: Branch, parent: Strand) -> Strand:
+        """Load a tangent on top of its parent; alone, where the parent does not reach its beginning."""
+        begun = tangent.fork_seq
+        entries = begun - parent.first + 1
+        at_same_place = between(path, begun, begun) == between(parent.path, begun, begun)
+        if 0 <= entries <= len(parent.entries) and (at_same_place or begun == 0):
+            strand = parent.fork(name=tangent.name, at=entries)
+            for span in reversed(between(path, begun + 1, END)):
+                strand.extend(map(_entry, await self._log.read(self._at, span)))
+        else:
+            strand = await self._root(path)
+            strand.parent, strand.name = parent, tangent.name
+        strand.path = list(path)
+        return strand
+
+    async def _root(self, path: Sequence[Span]) -> Strand:
+        rows, exchanges, enough = list[Row](), 0, MAX_CONVERSATION_STATE_HISTORY_LEN
+        async for row in rows_backwards(self._log, self._at, path):
+            message = message_of(row)
+            exchanges += message is not None and message.role == "assistant"
+            if exchanges > enough and message is not None and message.role == "assistant":
+                break
+            rows.append(row)
+        rows.reverse()
+        strand = Strand(first=rows[0].seq if rows else 1)
+        strand.path = list(path)
+        await self._recall(strand, path)
+        strand.extend(map(_entry, rows))
+        return strand
+
+    async def _recall(self, strand: Strand, path: Sequence[Span]) -> None:
+        """Take in what was said before the part that is loaded, and still counts."""
+        earlier = between(path, 1, strand.first - 1)
+        if not earlier:
+            return
+        marks = await self._log.newest(self._at, earlier, ("prompt", "bootstrap", "settings", "summary"))
+        found = {kind: entry_of(row) for kind, row in marks.items()}
+        cut = await standing_cut(self._log, self._at, earlier)
+        for entry in (found.get("prompt"), found.get("bootstrap"), found.get("settings")):
+            if isinstance(entry, Prompt | Bootstrap | Settings):
+                strand.recall(entry)
+        standing, summary = entry_of(cut) if cut else None, found.get("summary")
+        if isinstance(standing, Cut):
+            strand.recall(standing)
+            if isinstance(summary, Summary) and summary.cut == standing.id:
+                strand.recall(summary)
+
+
+def _entry(row: Row) -> Entry:
+    return entry_of(row) or Note(DAMAGED)

@@ -1,0 +1,100 @@
+"""Patterns: which names a path with ``*``, ``?``, ``[…]`` or ``**`` stands for; pure, one name at a time.
+
+A path is a base, which is everything before the first part with a wildcard, and the parts from there
+on. ``**`` stands for any number of folders, at the end for every file below. As in a shell, a name
+that begins with a dot is found only by a part that begins with one. A name always matches the part
+that it equals, so ``[id].tsx`` finds the file that is called so.
+
+A folder is looked at once, whatever the pattern: what may come next in it is a set of positions.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+__all__ = ["ANY_FILE", "Glob", "Positions", "Split", "comparable", "split"]
+
+ANY_FILE = ("*",)
+"""What a folder stands for: the files in it."""
+
+_ANY_DEPTH = "**"
+_WILDCARD = re.compile(r"[*?\[]")
+
+Positions = frozenset[int]
+
+
+class Split(Struct, frozen=True):
+    """A path as its user wrote it: where to start, and what to look for there."""
+
+    absolute: bool
+    base: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
+def split(path: str) -> Split:
+    """Split a path before its first part with a wildcard; without one there are no parts."""
+    names = tuple(name for name in path.split("/") if name not in ("", "."))
+    first = next((i for i, name in enumerate(names) if _WILDCARD.search(name)), len(names))
+    parts = names[first:]
+    once = tuple(
+        name for i, name in enumerate(parts) if parts[i - 1 : i] != (_ANY_DEPTH,) or name != _ANY_DEPTH
+    )
+    return Split(path.startswith("/"), names[:first], once)
+
+
+def comparable(path: str) -> str:
+    """Give the form in which ``docs``, ``docs/`` and ``./docs`` are one path."""
+    names = "/".join(name for name in path.split("/") if name not in ("", "."))
+    return f"/{names}" if path.startswith("/") else names
+
+
+class Glob:
+    """The parts of a pattern, to be matched folder by folder."""
+
+    def __init__(self, parts: tuple[str, ...]) -> None:
+        self._parts = parts
+        self._expressions = [_expression(part) for part in parts]
+
+    @property
+    def start(self) -> Positions:
+        """Where matching stands in the base folder."""
+        return self._reached([0])
+
+    def takes(self, positions: Positions, name: str) -> bool:
+        """Tell whether a file of this name is meant."""
+        last = len(self._parts) - 1
+        return last in positions and self._matches(last, name)
+
+    def into(self, positions: Positions, name: str) -> Positions:
+        """Give where matching stands in a subfolder that parts name one by one."""
+        return self._reached(
+            i + 1 for i in positions if self._parts[i] != _ANY_DEPTH and self._matches(i, name)
+        )
+
+    def below(self, positions: Positions, name: str) -> Positions:
+        """Give where matching stands in a subfolder that a ``**`` passes through."""
+        return self._reached(i for i in positions if self._parts[i] == _ANY_DEPTH and self._matches(i, name))
+
+    def _matches(self, position: int, name: str) -> bool:
+        part, expression = self._parts[position], self._expressions[position]
+        if name == part:
+            return True
+        hidden = name.startswith(".") and not part.startswith(".")
+        return not hidden and expression is not None and expression.match(name) is not None
+
+    def _reached(self, positions: Iterable[int]) -> Positions:
+        """Add that a ``**`` may stand for no folder at all; beyond the last part there is nothing."""
+        reached = {i for i in positions if i < len(self._parts)}
+        reached |= {i + 1 for i in reached if self._parts[i] == _ANY_DEPTH and i + 1 < len(self._parts)}
+        return frozenset(reached)
+
+
+def _expression(part: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(fnmatch.translate(part))
+    except re.error:
+        return None
