@@ -86,6 +86,8 @@ DAMAGE: list[tuple[str, Damage, str, int]] = [
     ("a kind that is not listed", lambda: asked("DEL", key(b"own")), "by its kind", 1),
     ("words that are not listed", lambda: asked("ZREM", INDEX, words_member()), "by its words", 3),
     ("a title that is no text", lambda: asked("HSET", key(b"row"), "title", b"\xff"), "title cannot", 0),
+    ("a counter that is none", lambda: asked("HSET", key(b"row"), "counter", "x"), "counter 'x' is none", 0),
+    ("a counter that is gone", lambda: asked("HDEL", key(b"row"), "counter"), "counter is missing", 0),
     ("meta that is no JSON", lambda: asked("HSET", key(b"row"), "meta", "{"), "meta cannot", 0),
     ("tags that are gone", lambda: asked("HDEL", key(b"row"), "tags"), "tags is missing", 0),
     ("a number that is none", lambda: asked("HSET", key(b"row"), "version", "x"), "version cannot", 0),

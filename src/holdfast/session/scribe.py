@@ -18,6 +18,7 @@ from .clock import Clock
 from .loading import path_to
 from .parcels import Ending
 from .records import Recorder
+from .setbacks import Setbacks
 
 __all__ = ["Scribe"]
 
@@ -29,8 +30,7 @@ class Scribe:
         self.store, self.row, self.clock, self._recorder = store, row, clock, recorder
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
-        self.setback = ""
-        """What is to be told of a store that no longer has what it acknowledged."""
+        self.setbacks = Setbacks()
         self._in_doubt = False
 
     async def refresh(self) -> SessionRow:
@@ -42,8 +42,7 @@ class Scribe:
         if self._in_doubt or self.lease is None or self.lease.until <= self.clock():
             known = self.row
             self.row, self._in_doubt = await self.store.get(self.at), False
-            if _rank(self.row) < _rank(known):
-                self.went_back(known.head, self.row.head)
+            self.setbacks.read(known, self.row)
         if self.row.epoch != self.epoch:
             raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
         return self.row
@@ -89,17 +88,9 @@ class Scribe:
         except BaseException:
             self._in_doubt = True
             raise
-        if not receipt.repeated and (receipt.epoch, receipt.version, receipt.last) < _rank(known):
-            self.went_back(known.head, Position(receipt.branch, receipt.first - 1))
+        self.setbacks.wrote(known, receipt)
         self._seen(receipt, change)
         return receipt
-
-    def went_back(self, known: Position, found: Position) -> None:
-        """Note that the store lost what it had acknowledged: it came back as it was before."""
-        self.setback = (
-            f"the store lost what it had acknowledged: entry {known.seq} of branch {known.branch} was there, "
-            f"then it ended at entry {found.seq} of branch {found.branch}; say again what is missing"
-        )
 
     async def end_if_idle(self) -> bool:
         """End a session that was left alone for longer than it may be; tell whether this call did."""
@@ -161,11 +152,6 @@ class Scribe:
             ended=None if change.next_epoch else row.ended,
             reason="" if change.next_epoch else row.reason,
         )
-
-
-def _rank(row: SessionRow) -> tuple[int, int, int]:
-    """Put a session among all that it has been; while the version stays, only decisions are added."""
-    return row.epoch, row.version, row.seq
 
 
 def _is_idle(row: SessionRow, now: int) -> bool:

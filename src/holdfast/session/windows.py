@@ -93,7 +93,7 @@ class Windows:
         if known is not None and _serves(known, settings) and await refreshed(self._scribe.store, row, known):
             return known
         if known is not None and known.written_over:
-            self._scribe.went_back(known.head, row.head)
+            self._scribe.setbacks.happened(known.head, row.head)
         self._loaded = await load(self._scribe.store, row, settings)
         return self._loaded
 

@@ -30,8 +30,8 @@ from holdfast.entry import Note, decode
 from holdfast.errors import NotFound
 from holdfast.message import Message, ToolCallRequest, ToolCallResult
 from holdfast.session.manager import SessionManager
+from holdfast.stores.checks.entries import PAGE
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.checks.entries import PAGE
 from holdfast.stores.sqlite.checks.walk import DOZEN
 from holdfast.stores.values import Address, Change, Finding
 

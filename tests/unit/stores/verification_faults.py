@@ -50,11 +50,23 @@ MENDED = {
     "a whole branch": ("DELETE FROM entry WHERE branch = 3", "entries 6 to 7 are missing"),
     "a row of a branch": ("DELETE FROM branch WHERE id = 2", "branch 2 has entries and no row"),
     "all rows of branches": ("DELETE FROM branch", "branch 3 has entries and no row"),
+    "all branches and entries": (
+        "DELETE FROM branch WHERE session = 2; DELETE FROM entry WHERE session = 2",
+        "it has no branch",
+    ),
     "tags that are none": ("UPDATE session SET tags = x'7b' WHERE key = 1", "its tags are no list of texts"),
     "a meta that is none": ("UPDATE session SET meta = x'7b' WHERE key = 1", "its meta is no JSON object"),
     "a title that is none": (
         "UPDATE session SET title = CAST(x'ff41' AS TEXT) WHERE key = 1",
         "its title is no text",
+    ),
+    "a counter that is none": (
+        "UPDATE session SET counter = 'o200k_bass' WHERE key = 1",
+        "its counter 'o200k_bass' is none that Holdfast knows",
+    ),
+    "a counter that is no text": (
+        "UPDATE session SET counter = CAST(x'ff' AS TEXT) WHERE key = 1",
+        "its counter '\ufffd' is none that Holdfast knows",
     ),
     "a branch's name that is none": (
         "UPDATE branch SET name = CAST(x'ff' AS TEXT) WHERE id = 2",

@@ -35,6 +35,9 @@ CONNECT_PATIENCE = 4.0
 PATIENCE = 30.0
 """Seconds to wait for an answer, or for a connection that others use, before giving up."""
 
+GIVING_UP = 1.0
+"""Seconds to wait until what was given up is called off; a server that stands still hears of it later."""
+
 LONG = 3_600.0
 """Seconds for what walks over everything."""
 
@@ -74,7 +77,7 @@ class Connections:
         try:
             made._pool = await asyncpg.create_pool(
                 target.dsn,
-                min_size=1,
+                min_size=0,  # the driver's own attempts to keep some would log each that fails
                 max_size=MOST_CONNECTIONS,
                 timeout=CONNECT_PATIENCE,
                 command_timeout=PATIENCE,
@@ -82,6 +85,7 @@ class Connections:
                 init=made._look,
                 reset=_nothing,
             )
+            await made._pool.release(await made._pool.acquire())
         except asyncpg.ClientConfigurationError as error:
             raise InputError(f"the settings in the URL of {target.shown} cannot be used: {error}") from None
         except FAULTS as error:
@@ -151,7 +155,7 @@ class Connections:
                 if time.monotonic() > deadline:
                     raise fault(error, self.target.shown) from error
             except BROKEN as error:
-                if not again:
+                if not again or time.monotonic() > deadline:
                     raise fault(error, self.target.shown, unknown=writes) from error
                 again = False
             except FAULTS as error:
@@ -181,7 +185,8 @@ class Connections:
 
     async def _released(self, connection: Any) -> None:
         with suppress(*FAULTS):  # it is broken, and will be replaced; what it answered holds
-            await self._pool.release(connection)
+            async with asyncio.timeout(GIVING_UP):  # the driver goes on behind our back
+                await self._pool.release(connection)
 
     async def _look(self, connection: Any) -> None:
         """Look at the server behind a new connection."""

@@ -7,23 +7,28 @@ What PostgreSQL itself cannot read, because a page is damaged, is told as it say
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
-import msgspec
-
+from ...entry import Entry
 from ...errors import StoreDamaged
+from ...message import Message
+from ...words import words_of
+from ..checks.description import inspect_counter, inspect_meta
+from ..checks.entries import Seen, inspect_entries
+from ..checks.inspection import Check, Inspection, asked
+from ..checks.leftovers import inspect_keys, inspect_orphans, inspect_parcels
+from ..checks.lineage import inspect_head, inspect_lineage
 from ..values import Address, Finding
-from .checks.entries import inspect_entries
-from .checks.inspection import Inspection
-from .checks.leftovers import inspect_keys, inspect_orphans, inspect_parcels
-from .checks.lineage import inspect_head, inspect_lineage
-from .connections import LONG, Connections
-from .lexemes import marks, quoted
+from .connections import LONG, Connections, Work
+from .lexemes import kept, marks, quoted
+from .rows import checksum, content_sum
 
 __all__ = ["findings"]
 
 DOZEN = 12
+
+_OF_NO_SESSION = (partial(inspect_orphans, tables=("entry", "branch", "key")), inspect_parcels)
 
 
 async def findings(connections: Connections, *, repair: bool) -> AsyncIterator[Finding]:
@@ -31,72 +36,75 @@ async def findings(connections: Connections, *, repair: bool) -> AsyncIterator[F
     after = 0
     while keys := [key for (key,) in await connections.read("session_keys", after=after, limit=DOZEN)]:
         for key in keys:
-            for finding in await _session(connections, key, repair=repair):
+            check = partial(_inspect_session, session=key)
+            for finding in await _inspected(connections, check, repair=repair, session=key):
                 yield finding
         after = keys[-1]
-    for check in (inspect_orphans, inspect_parcels):
-        for finding in await _inspected(connections, check, repair=repair):
+    for rest in _OF_NO_SESSION:
+        for finding in await _inspected(connections, rest, repair=repair):
             yield finding
-
-
-async def _session(connections: Connections, key: int, *, repair: bool) -> list[Finding]:
-    async def check(case: Inspection) -> None:
-        await _inspect_session(case, key)
-
-    return await _inspected(connections, check, repair=repair, session=key)
 
 
 async def _inspected(
     connections: Connections,
-    check: Callable[[Inspection], Awaitable[None]],
+    check: Callable[[Inspection], Check[None]],
     *,
     repair: bool,
     session: int = 0,
 ) -> list[Finding]:
     try:
         async with connections.transaction(frozen=True, patience=LONG) as work:
-            case = Inspection(work, mends=False)
-            await check(case)
+            case = Inspection(_checksum, mends=False)
+            await _answer(work, check(case))
         if case.findings and repair:
             async with connections.transaction(patience=LONG) as work:
-                case = Inspection(work, mends=True)
+                case = Inspection(_checksum, mends=True)
                 await work.rows("lock_session", key=session)
-                await check(case)
+                await _answer(work, check(case))
     except StoreDamaged as error:
         where = f"session number {session}" if session else "what hangs on no session"
         return [Finding(fault=f"{where} cannot be read: {error}")]
     return case.findings
 
 
-async def _inspect_session(case: Inspection, key: int) -> None:
+async def _answer(work: Work, check: Check[None]) -> None:
+    """Run a check: give it what it asks for, and let it write what it mends."""
+    answer: object = None
+    while True:
+        try:
+            name, given = check.send(answer)
+        except StopIteration:
+            return
+        answer = await work.rows(name, **given)
+
+
+def _inspect_session(case: Inspection, session: int) -> Check[None]:
     """Look at a session, unless it was removed meanwhile."""
-    for tenant, id, user, meta, kept_marks in await case.work.rows("described", key=key):
+    for tenant, id, user, counter, meta, kept_marks in (yield from asked("described", key=session)):
         case.at, own = Address(tenant, id), marks(tenant, user)
-        await _inspect_description(case, key, meta, kept_marks, own)
-        lineage = await inspect_lineage(case, key)
+        yield from inspect_counter(case, session, counter)
+        inspect_meta(case, session, meta)
+        if kept_marks != quoted(own) and case.found("its marks for search are wrong", done="set again"):
+            case.mend("set_marks", key=session, marks=quoted(own))
+        lineage = yield from inspect_lineage(case, session)
         for branch in lineage.lines:
-            stretch = await lineage.stretch(branch, tuple(own))
+            stretch = yield from lineage.stretch(case, branch)
             while not stretch.walked:
-                stretch = await inspect_entries(case, stretch)
-        await inspect_head(case, key)
-        await inspect_keys(case, key)
+                look = partial(_compare_words, case, branch, own)
+                stretch = yield from inspect_entries(case, stretch, look)
+        yield from inspect_head(case, session)
+        yield from inspect_keys(case, session)
 
 
-async def _inspect_description(
-    case: Inspection, key: int, meta: bytes, kept_marks: str, own: list[str]
-) -> None:
-    fault = "its meta is no JSON object"
-    if not _is_object(meta) and case.found(fault, done="emptied"):
-        case.mend("set_aside", key=key, kind="meta", body=meta, fault=fault)
-        case.mend("set_meta", key=key, meta=b"{}")
-    if kept_marks != quoted(own) and case.found("its marks for search are wrong", done="set again"):
-        case.mend("set_marks", key=key, marks=quoted(own))
-    await case.mended()
+def _compare_words(case: Inspection, branch: int, own: list[str], seen: Seen, entry: Entry) -> None:
+    words = list(kept(words_of(entry))) if isinstance(entry, Message) else []
+    wanted = {*words, *own} if words else set()
+    if wanted == set(seen.words or ()):
+        return
+    fault, done = "search would not find it by its words", "its words are taken from its text again"
+    if case.found(fault, done=done, branch=branch, seq=seen.seq, id=str(seen.id)):
+        case.mend("word_entry", entry=seen.key, words=quoted(sorted(wanted)) if wanted else None)
 
 
-def _is_object(meta: bytes) -> bool:
-    try:
-        msgspec.json.decode(meta, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
+def _checksum(session: int, branch: int, seq: int, id: str, kind: str, tokens: int, body: bytes) -> int:
+    return checksum(session, branch, seq, content_sum(tokens, kind, id, body))

@@ -2,10 +2,20 @@
 SELECT key FROM holdfast.session WHERE key > :after ORDER BY key LIMIT :limit::bigint;
 
 -- name: described
-SELECT tenant, id, "user", meta, marks FROM holdfast.session WHERE key = :key;
+SELECT tenant, id, "user", counter, meta, marks FROM holdfast.session WHERE key = :key;
 
 -- name: lock_session
 SELECT key FROM holdfast.session WHERE key = :key FOR UPDATE;
+
+-- name: short_messages
+SELECT body, tokens
+FROM holdfast.entry
+WHERE session = :key AND kind = 'message' AND length(body) <= :most
+ORDER BY branch, seq
+LIMIT :limit::bigint;
+
+-- name: set_counter
+UPDATE holdfast.session SET counter = :counter WHERE key = :key;
 
 -- name: set_meta
 UPDATE holdfast.session SET meta = :meta WHERE key = :key;
@@ -33,7 +43,7 @@ ORDER BY ends.branch;
 -- name: total
 SELECT total FROM holdfast.entry WHERE session = :key AND branch = :branch AND seq = :seq;
 
--- name: add_branch
+-- name: remake_branch
 INSERT INTO holdfast.branch (session, id, parent, fork_seq, created, name, operation, former)
 VALUES (:key, :id, :parent, :fork_seq, 0, '', 'repair', :former);
 
@@ -46,7 +56,7 @@ UPDATE holdfast.branch SET former = :former WHERE session = :key AND id = :id;
 -- name: walked
 SELECT key, seq, id, kind, body, tokens, total, checksum, tsvector_to_array(words) AS words
 FROM holdfast.entry
-WHERE session = :key AND branch = :branch AND seq > :after
+WHERE session = :key AND branch = :branch AND seq > :after AND seq <= :tip
 ORDER BY seq
 LIMIT :limit::bigint;
 
@@ -64,16 +74,18 @@ INSERT INTO holdfast.entry (session, branch, seq, id, kind, body, tokens, total,
 VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum);
 
 -- name: put_note
+WITH kept AS (
+    INSERT INTO holdfast.damaged (session, branch, seq, id, kind, body, fault)
+    SELECT session, branch, seq, id, kind, body, :fault FROM holdfast.entry WHERE key = :entry
+)
 UPDATE holdfast.entry
 SET id = :id, kind = :kind, body = :body, tokens = :tokens, total = :total, checksum = :checksum, words = NULL
 WHERE key = :entry;
 
--- name: drop_entry
-DELETE FROM holdfast.entry WHERE key = :entry;
-
 -- name: set_entry_aside
+WITH gone AS (DELETE FROM holdfast.entry WHERE key = :entry RETURNING *)
 INSERT INTO holdfast.damaged (session, branch, seq, id, kind, body, fault)
-SELECT session, branch, seq, id, kind, body, :fault FROM holdfast.entry WHERE key = :entry;
+SELECT session, branch, seq, id, kind, body, :fault FROM gone;
 
 -- name: set_aside
 INSERT INTO holdfast.damaged (session, branch, seq, id, kind, body, fault)
@@ -88,11 +100,9 @@ ORDER BY k.name
 LIMIT :limit::bigint;
 
 -- name: set_key_aside
+WITH gone AS (DELETE FROM holdfast.key WHERE session = :key AND name = :name RETURNING *)
 INSERT INTO holdfast.damaged (session, branch, seq, id, kind, body, fault)
-SELECT session, branch, last, name, 'key', digest, :fault FROM holdfast.key WHERE session = :key AND name = :name;
-
--- name: drop_key
-DELETE FROM holdfast.key WHERE session = :key AND name = :name;
+SELECT session, branch, last, name, 'key', digest, :fault FROM gone;
 
 -- name: orphans_entry
 SELECT session, count(*)

@@ -23,10 +23,11 @@ from .layout import (
     text,
 )
 from .log import refusal
-from .rows import record_arguments, session, session_fields
+from .rows import born, record_arguments, session, session_fields
 from .scripts import script
 from .server import Server
 from .walk import Walk
+from .witness import Witness
 
 __all__ = ["RedisDirectory", "sweep"]
 
@@ -41,6 +42,7 @@ class RedisDirectory:
     """Which sessions there are."""
 
     _server: Server
+    _witness: Witness
 
     async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
         """Make a session with its root branch and first entries, or raise `AlreadyExists`."""
@@ -63,14 +65,19 @@ class RedisDirectory:
         answer = await self._server.run(script("create"), session_keys(row.address), arguments)
         if answer[0] != b"made":
             raise refusal(row.address, answer)
-        return session(row.address, fields)
+        created = session(row.address, fields)
+        self._witness.saw(created, born=int(answer[1]), known=None)
+        return created
 
     async def get(self, at: Address) -> SessionRow:
         """Give a session, or raise `NotFound`."""
+        known = self._witness.known(at)
         (flat,) = await self._server.run(script("hashes"), [session_key(at, b"row")], twice=True)
         if not flat:
             raise refusal(at, [b"absent"])
-        return session(at, flat)
+        row = session(at, flat)
+        self._witness.saw(row, born=born(flat), known=known)
+        return row
 
     async def page(
         self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
@@ -118,6 +125,7 @@ class RedisDirectory:
         """Delete a session with everything that hangs on it: no query finds it any more."""
         asked = [named(at.tenant), text(at.session)]
         answer = await self._server.run(script("remove"), session_keys(at), asked)
+        self._witness.forget(at)
         await sweep(self._server, at)  # also what an earlier removal left that was broken off
         if answer[0] != b"gone":
             raise refusal(at, answer)

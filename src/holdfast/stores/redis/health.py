@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from ..values import Durability, Finding
+from ..values import Address, Durability, Finding
 from .checks.everything import verified
 from .layout import BUCKETS, VERSION
 from .search import MOST_LOOKED_AT
 from .server import Server
 from .settings import Settings, settings
 from .target import Target
+from .witness import Witness, look_for
 
 __all__ = ["RedisHealth"]
 
@@ -21,6 +22,7 @@ class RedisHealth:
     _server: Server
     _target: Target
     _settings: Sequence[Settings]
+    _witness: Witness
 
     @property
     def durability(self) -> Durability:
@@ -62,6 +64,14 @@ class RedisHealth:
         return False
 
     async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
-        """Walk everything, check order and checksums, and set damaged records aside if asked to."""
+        """Walk everything, check order and checksums, and set damaged records aside if asked to.
+
+        Where the server may lose what it acknowledged, also tell what this store knows to be missing.
+        """
+        await look_for(self._server, self._witness)
+        for finding in self._witness.findings(repair=repair):
+            yield finding
         async for finding in verified(self._server, repair=repair):
+            if repair:
+                self._witness.forget(Address(finding.tenant, finding.session))
             yield finding

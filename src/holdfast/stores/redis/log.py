@@ -13,6 +13,7 @@ from .layout import MOST, named, natural, packed, session_key, session_keys, tex
 from .rows import branches, entry, known_key, packed_parcel, receipt, record_arguments, session
 from .scripts import script
 from .server import Server
+from .witness import Sighting, Witness
 
 __all__ = ["RedisLog", "refusal", "rows_at"]
 
@@ -25,35 +26,37 @@ class RedisLog:
     """Appends and reads by scripts."""
 
     _server: Server
+    _witness: Witness
 
     async def commit(self, change: Change) -> Receipt:
         """Take a change whole, or raise the first check that fails and take nothing."""
-        answer = await self._committed(change)
-        if answer[0] == b"done":
-            return receipt(answer[1:])
-        if answer[0] == b"repeated":
-            return receipt(answer[1:6], repeated=True)
+        known = self._witness.known(change.at)
+        answer = await self._committed(change, known)
+        if answer[0] in (b"done", b"repeated"):
+            got = receipt(answer[1:6], repeated=answer[0] == b"repeated")
+            self._witness.wrote(change, got, born=int(answer[6]), known=known, gone=answer[7] == b"1")
+            return got
         if answer[0] == b"refused":
             row = session(change.at, answer[1])
             admitted(row, change, known_key(answer[2]) if answer[2] else None)
             raise StoreError(f"the server refused a change of session {row.id} that should have been taken")
         raise refusal(change.at, answer)
 
-    async def _committed(self, change: Change) -> list[Any]:
-        """Ask for a change; under a key it is asked for again when the answer is lost.
+    async def _committed(self, change: Change, known: Sighting | None) -> list[Any]:
+        """Ask for a change; under a key it is asked for again when the answer is lost and there is time.
 
         A known key answers with what the first request came to. Any other answer leaves open whether that
         was taken: the epoch may have ended since.
         """
-        keys, arguments = session_keys(change.at), _arguments(change)
+        keys, arguments, until = session_keys(change.at), _arguments(change, known), self._server.deadline
         answer: list[Any]
         try:
-            answer = await self._server.run(script("commit"), keys, arguments)
+            answer = await self._server.run(script("commit"), keys, arguments, until=until)
         except AnswerLost as lost:
             if change.key is None:
                 raise
             try:
-                answer = await self._server.run(script("commit"), keys, arguments, twice=True)
+                answer = await self._server.run(script("commit"), keys, arguments, twice=True, until=until)
             except StoreUnavailable:
                 raise lost from None
             if answer[0] not in (b"done", b"repeated"):
@@ -162,7 +165,7 @@ def _bounded(number: int) -> bytes:
     return b"%d" % min(max(number, -MOST), MOST)
 
 
-def _arguments(change: Change) -> list[bytes]:
+def _arguments(change: Change, known: Sighting | None) -> list[bytes]:
     """Give a change as the script takes it."""
     at = change.at
     asked: dict[str, Any] = {
@@ -175,6 +178,9 @@ def _arguments(change: Change) -> list[bytes]:
         "next_epoch": change.next_epoch,
         "records": len(change.records),
     } | _conditions(change)
+    if known and known.own:
+        branch, seq = known.own.place
+        asked["known"] = (str(known.born), known.own.id, f"{branch}:{seq}")
     digest = change.key.digest if change.key else b""
     return [packed(asked), digest, *record_arguments(at, change.records), *_parcel_arguments(change)]
 

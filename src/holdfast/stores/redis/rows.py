@@ -20,6 +20,7 @@ from .layout import integer, named, natural, text
 
 __all__ = [
     "Description",
+    "born",
     "branch",
     "branches",
     "checksum",
@@ -36,6 +37,7 @@ __all__ = [
 
 _TEXTS = ("tenant", "id", "title", "counter", "holder", "reason")
 _NUMBERS = ("created", "active", "idle", "epoch", "branch", "seq", "total", "version", "fence", "lease_until")
+_SIGNED = ("total", "version")  # a session that is still being imported may begin below zero
 _LINE = re.compile(rb"(\d+) (\d+) (-?\d+) (-?\d+) (\d+) (\d+) (\d+) (\d+) (.*)", re.DOTALL)
 _BRANCH = re.compile(rb"(\d*)\|(\d+)\|(\d+)\|(\d*)\|(\d+):(.*)", re.DOTALL)
 _STANDING = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
@@ -44,9 +46,9 @@ _STANDING = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
 def session_fields(row: SessionRow) -> list[bytes]:
     """Give the fields of a session, each name with its value; what is none has no field."""
     texts = {name: text(getattr(row, name)) for name in _TEXTS}
-    numbers = {name: b"%d" % natural(getattr(row, name)) for name in _NUMBERS if name != "total"}
+    numbers = {name: b"%d" % natural(getattr(row, name)) for name in _NUMBERS if name not in _SIGNED}
     lists = {"tags": msgspec.json.encode(row.tags), "meta": msgspec.json.encode(row.meta)}
-    given = {"total": b"%d" % integer(row.total)}
+    given = {name: b"%d" % integer(getattr(row, name)) for name in _SIGNED}
     if row.user is not None:
         given["user"] = text(row.user)
     if row.ended is not None:
@@ -71,6 +73,12 @@ def session(at: Address, flat: Sequence[bytes]) -> SessionRow:
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         shown = f"{at.session!r:.80} is damaged ({error!r:.100})"
         raise StoreDamaged(f"the description of session {shown}; run `holdfast verify`") from None
+
+
+def born(flat: Sequence[bytes]) -> int:
+    """Tell when a session was made, by a number that tells it from an earlier one under its name."""
+    told = dict(zip(flat[::2], flat[1::2], strict=True)).get(b"born", b"")
+    return int(told) if told.isdigit() else 0
 
 
 def checksum(at: Address, id: bytes, kind: bytes, tokens: bytes, body: bytes) -> int:

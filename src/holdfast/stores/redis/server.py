@@ -51,8 +51,19 @@ class Server:
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._closed = False
 
+    @property
+    def deadline(self) -> float:
+        """When something that is asked now has to be done, on the clock of the loop."""
+        return asyncio.get_running_loop().time() + self._timeout
+
     async def run(
-        self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes] = (), *, twice: bool = False
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[bytes] = (),
+        *,
+        twice: bool = False,
+        until: float | None = None,
     ) -> Any:
         """Run a script; ``twice`` says that running it a second time does no harm."""
         given = (len(keys), *keys, *arguments)
@@ -63,7 +74,7 @@ class Server:
             except exceptions.NoScriptError:  # a new server, or one that was restarted
                 return await self._client.execute_command("EVAL", script.source, *given)
 
-        return await self._patiently(attempt, twice=twice)
+        return await self._patiently(attempt, twice=twice, until=until)
 
     async def run_all(self, script: Script, calls: Sequence[Call], *, twice: bool = False) -> list[Any]:
         """Run a script with different keys, in one go and with the answers in that order."""
@@ -121,13 +132,15 @@ class Server:
         answers: list[Any] = await pipeline.execute(raise_on_error=False)
         return answers
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]], *, twice: bool) -> T:
+    async def _patiently(
+        self, attempt: Callable[[], Awaitable[T]], *, twice: bool, until: float | None = None
+    ) -> T:
         if self._closed:
             raise StoreError(f"{self.name} is closed; open it again")
         losses = 0
         refusal: Exception | None = exceptions.MaxConnectionsError()  # until it is one's turn
         try:
-            async with asyncio.timeout(self._timeout), self._turns:
+            async with asyncio.timeout_at(until or self.deadline), self._turns:
                 while True:
                     try:
                         refusal = None

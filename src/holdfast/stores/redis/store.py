@@ -17,6 +17,7 @@ from .search import RedisSearch
 from .server import Server
 from .settings import Settings, claim_layout, settings
 from .target import Target, parsed
+from .witness import MOST_SESSIONS, Witness
 
 __all__ = ["RedisStore", "connect"]
 
@@ -27,6 +28,8 @@ class RedisStore(RedisLog, RedisSearch, RedisDirectory, RedisOutbox, RedisLeases
     def __init__(self, server: Server, target: Target, found: Sequence[Settings]) -> None:
         self._server, self._target, self._settings = server, target, found
         self._buckets = OrderedDict()
+        # What a server keeps for certain needs no witness.
+        self._witness = Witness(0 if self.durability == "fsync" else MOST_SESSIONS)
 
     async def close(self) -> None:
         """Let go of the connections."""

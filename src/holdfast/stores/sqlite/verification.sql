@@ -17,10 +17,17 @@ SELECT key FROM session WHERE key > :after ORDER BY key LIMIT :limit;
 SELECT CAST(tenant AS BLOB), CAST(id AS BLOB) FROM session WHERE key = :key;
 
 -- name: description
-SELECT CAST(title AS BLOB), CAST(counter AS BLOB), CAST(holder AS BLOB), CAST(reason AS BLOB),
-       CAST(tags AS BLOB), CAST(meta AS BLOB), active, idle, ended, expires
+SELECT CAST(title AS BLOB), CAST(holder AS BLOB), CAST(reason AS BLOB), CAST(counter AS BLOB), CAST(tags AS BLOB),
+       CAST(meta AS BLOB), expires, iif(idle <> 0 AND ended IS NULL, active + idle, NULL)
 FROM session
 WHERE key = :key;
+
+-- name: short_messages
+SELECT body, tokens
+FROM entry
+WHERE session = :key AND kind = 'message' AND length(body) <= :most
+ORDER BY branch, seq
+LIMIT :limit;
 
 -- name: tags
 SELECT CAST(name AS BLOB) FROM tag WHERE session = :key;
@@ -61,14 +68,18 @@ SELECT id, CAST(name AS BLOB), CAST(operation AS BLOB) FROM branch WHERE session
 -- name: set_branch_names
 UPDATE branch SET name = :name, operation = :operation WHERE session = :key AND id = :id;
 
--- name: next_branch
-SELECT min(branch) FROM entry WHERE session = :key AND branch > :after;
+-- The first and the last entry of every branch that has any.
+-- name: branch_ends
+SELECT branch,
+       first,
+       (SELECT total - tokens FROM entry WHERE session = :key AND branch = ends.branch AND seq = first),
+       last,
+       (SELECT total FROM entry WHERE session = :key AND branch = ends.branch AND seq = last)
+FROM (SELECT branch, min(seq) AS first, max(seq) AS last FROM entry WHERE session = :key GROUP BY branch) ends;
 
--- name: first_entry
-SELECT seq, tokens, total FROM entry WHERE session = :key AND branch = :branch ORDER BY seq LIMIT 1;
-
--- name: last_entry
-SELECT seq, total FROM entry WHERE session = :key AND branch = :branch ORDER BY seq DESC LIMIT 1;
+-- name: remake_branch
+INSERT INTO branch (session, id, parent, fork_seq, created, name, operation, former)
+VALUES (:key, :id, :parent, :fork_seq, 0, '', 'repair', :former);
 
 -- name: set_origin
 UPDATE branch SET parent = :parent, fork_seq = :fork_seq WHERE session = :key AND id = :id;
@@ -89,25 +100,30 @@ UPDATE entry SET tokens = :tokens WHERE key = :entry;
 -- name: total_entry
 UPDATE entry SET total = :total WHERE key = :entry;
 
--- name: replace_entry
+-- name: put_note
+INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
+SELECT session, branch, seq, CAST(id AS TEXT), CAST(kind AS TEXT), CAST(body AS BLOB), :fault
+FROM entry
+WHERE key = :entry;
+DELETE FROM word WHERE rowid = :entry;
 UPDATE entry
 SET id = :id, kind = :kind, body = :body, tokens = :tokens, total = :total, checksum = :checksum
 WHERE key = :entry;
 
--- name: drop_entry
-DELETE FROM entry WHERE key = :entry;
+-- name: add_note
+INSERT INTO entry (session, branch, seq, id, kind, body, tokens, total, checksum)
+VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum);
 
 -- name: set_entry_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT session, branch, seq, CAST(id AS TEXT), CAST(kind AS TEXT), CAST(body AS BLOB), :fault
 FROM entry
 WHERE key = :entry;
+DELETE FROM word WHERE rowid = :entry;
+DELETE FROM entry WHERE key = :entry;
 
 -- name: set_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault) VALUES (:key, 0, 0, '', :kind, :body, :fault);
-
--- name: forget_words
-DELETE FROM word WHERE rowid = :entry;
 
 -- name: stray_keys
 SELECT CAST(name AS BLOB), branch, last
@@ -123,8 +139,6 @@ INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT session, branch, last, name, 'key', digest, :fault
 FROM key
 WHERE session = :key AND name = CAST(:name AS TEXT);
-
--- name: drop_key
 DELETE FROM key WHERE session = :key AND name = CAST(:name AS TEXT);
 
 -- name: orphans_entry
@@ -142,43 +156,38 @@ SELECT session, count(*) FROM tag WHERE session NOT IN (SELECT key FROM session)
 -- name: set_entry_orphans_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT 0, branch, seq, id, kind, body, :fault FROM entry WHERE session = :key;
+DELETE FROM word WHERE rowid IN (SELECT key FROM entry WHERE session = :key);
+DELETE FROM entry WHERE session = :key;
 
 -- name: set_branch_orphans_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT 0, id, fork_seq, name, 'branch', CAST(json_array(parent, created, operation, former) AS BLOB), :fault
 FROM branch
 WHERE session = :key;
+DELETE FROM branch WHERE session = :key;
 
 -- name: set_key_orphans_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT 0, branch, last, name, 'key', digest, :fault FROM key WHERE session = :key;
+DELETE FROM key WHERE session = :key;
 
 -- name: set_tag_orphans_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT 0, 0, 0, name, 'tag', x'', :fault FROM tag WHERE session = :key;
-
--- name: drop_entry_orphans
-DELETE FROM entry WHERE session = :key;
-
--- name: drop_branch_orphans
-DELETE FROM branch WHERE session = :key;
-
--- name: drop_key_orphans
-DELETE FROM key WHERE session = :key;
-
--- name: drop_tag_orphans
 DELETE FROM tag WHERE session = :key;
 
+-- name: stray_parcels
+SELECT CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(session AS BLOB)
+FROM outbox
+WHERE NOT EXISTS (SELECT 1 FROM session WHERE session.tenant = outbox.tenant AND session.id = outbox.session);
+
 -- name: parcel_texts
-SELECT CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(session AS BLOB), CAST(kind AS BLOB), CAST(error AS BLOB),
-       NOT EXISTS (SELECT 1 FROM session WHERE session.tenant = outbox.tenant AND session.id = outbox.session)
+SELECT CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(session AS BLOB), CAST(kind AS BLOB), CAST(error AS BLOB)
 FROM outbox;
 
 -- name: set_parcel_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
 SELECT 0, 0, 0, id, 'parcel', body, :fault FROM outbox WHERE id = CAST(:id AS TEXT);
-
--- name: drop_stray_parcel
 DELETE FROM outbox WHERE id = CAST(:id AS TEXT);
 
 -- name: note_lost_commits

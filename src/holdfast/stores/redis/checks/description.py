@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
-
+from ...checks.description import parsed
+from ...checks.inspection import is_text
 from ...values import Finding
 from ..layout import text
 from .inspection import Edit, Inspection
@@ -21,6 +21,7 @@ _PLAIN |= dict.fromkeys((b"created", b"active", b"idle", b"version", b"fence", b
 _PLAIN |= dict.fromkeys((b"epoch", b"branch", b"branches", b"born"), b"1")
 _PLAIN |= dict.fromkeys((b"seq", b"total"), b"0")
 _NUMBERS = frozenset(name for name, plain in _PLAIN.items() if plain.isdigit()) | {b"ended"}
+_SIGNED = (b"total", b"version")  # a session that is still being imported may begin below zero
 _JSON: dict[bytes, Any] = {b"tags": list[str], b"meta": dict[str, Any]}
 
 
@@ -43,12 +44,8 @@ async def inspect_description(case: Inspection, kept: dict[bytes, bytes]) -> Asy
 
 def _fits(name: bytes, value: bytes) -> bool:
     if name in _NUMBERS:
-        return value.isdigit() or (name == b"total" and value.removeprefix(b"-").isdigit())
-    try:
-        value.decode()
-        return name not in _JSON or msgspec.json.decode(value, type=_JSON[name]) is not None
-    except (UnicodeDecodeError, msgspec.DecodeError):
-        return False
+        return value.isdigit() or (name in _SIGNED and value.removeprefix(b"-").isdigit())
+    return is_text(value) and (name not in _JSON or parsed(value, _JSON[name]) is not None)
 
 
 def _kept(name: bytes, value: bytes) -> Edit:

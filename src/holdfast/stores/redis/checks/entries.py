@@ -20,7 +20,7 @@ from ..rows import Description, checksum, described
 from ..scripts import script
 from .inspection import Edit, Inspection
 
-__all__ = ["Stretch", "Sum", "inspect_entries"]
+__all__ = ["Seen", "Stretch", "Sum", "inspect_entries", "page_of"]
 
 PAGE = 500
 
@@ -40,7 +40,7 @@ class Sum(Struct):
     total: int
 
 
-class _Seen(Struct, frozen=True):
+class Seen(Struct, frozen=True):
     """An entry as it stands."""
 
     place: bytes
@@ -53,7 +53,7 @@ async def inspect_entries(case: Inspection, stretch: Stretch, sum: Sum) -> Async
     """Walk a branch, tell what is wrong on the way, and add up its tokens."""
     seq = stretch.seq
     while seq < stretch.tip:
-        page = await _page(case, stretch.branch, seq + 1, min(stretch.tip, seq + PAGE))
+        page = await page_of(case, stretch.branch, seq + 1, min(stretch.tip, seq + PAGE))
         if page is None:  # removed meanwhile
             return
         sound = list[Description]()
@@ -72,19 +72,20 @@ async def inspect_entries(case: Inspection, stretch: Stretch, sum: Sum) -> Async
             yield finding
 
 
-async def _page(case: Inspection, branch: int, first: int, last: int) -> list[_Seen] | None:
+async def page_of(case: Inspection, branch: int, first: int, last: int) -> list[Seen] | None:
+    """Read entries of a branch; nothing where the session was removed."""
     places = [b"%d:%d" % (branch, seq) for seq in range(first, last + 1)]
-    found = list[_Seen]()
+    found = list[Seen]()
     while places:
         answer = await case.server.run(script("places"), case.keys, [b"%d" % MOST_BYTES, *places], twice=True)
         if answer[0] != b"there":
             return None
-        found += [_Seen(place, line, body, described(line or b"")) for place, line, body in answer[1]]
+        found += [Seen(place, line, body, described(line or b"")) for place, line, body in answer[1]]
         places = places[len(answer[1]) :]
     return found
 
 
-def _fault(at: Address, seen: _Seen) -> str:
+def _fault(at: Address, seen: Seen) -> str:
     told = seen.told
     if seen.line is None and seen.body is None:
         return "the entry is missing"
@@ -104,9 +105,7 @@ def _note(branch: int, seq: int, told: Description | None, before: int) -> Descr
     return Description(branch, seq, tokens, before + tokens, 0, 0, 0, b"note", id)
 
 
-async def _replaced(
-    case: Inspection, stretch: Stretch, seen: _Seen, note: Description, fault: str
-) -> Finding:
+async def _replaced(case: Inspection, stretch: Stretch, seen: Seen, note: Description, fault: str) -> Finding:
     """Set an entry aside, and put a note in its place."""
     body = encode(Note(f"What stood here was damaged: {fault}."))
     sum = checksum(case.at, note.id, note.kind, b"%d" % note.tokens, body)
@@ -140,7 +139,7 @@ def _line(told: Description) -> bytes:
     return b"%s %d %s" % (b" ".join(b"%d" % one for one in numbers), len(told.kind), told.kind + told.id)
 
 
-def _set_aside(case: Inspection, stretch: Stretch, seen: _Seen) -> list[Edit]:
+def _set_aside(case: Inspection, stretch: Stretch, seen: Seen) -> list[Edit]:
     """Give the edits that keep what is left of an entry, and take it out of the lists."""
     edits: list[Edit] = [(b"HDEL", b"word", seen.place)]
     for name, left in ((b"entry ", seen.line), (b"body ", seen.body)):

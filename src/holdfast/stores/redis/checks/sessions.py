@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from ...values import Finding
+from ...checks.counters import SHORT, SOME, is_known, lost_counter
+from ...values import MESSAGE, Finding
 from ..layout import moment, named, text
 from ..rows import described, known_key, session
 from ..scripts import script
 from .description import inspect_description
-from .entries import Stretch, Sum, inspect_entries
+from .entries import Stretch, Sum, inspect_entries, page_of
 from .inspection import Inspection
 from .lineage import Tree, hashes, inspect_end, inspect_lineage, read_tree
 
@@ -27,11 +28,30 @@ async def inspect_session(case: Inspection) -> AsyncIterator[Finding]:
         async for finding in inspect_lineage(case, tree):
             yield finding
     if tree := await read_tree(case):
-        async for finding in _inspect_log(case, tree):
-            yield finding
+        for look in (_inspect_counter, _inspect_log):
+            async for finding in look(case, tree):
+                yield finding
         for inspect in (_inspect_ids, _inspect_keys, _inspect_lists):
             async for finding in inspect(case):
                 yield finding
+
+
+async def _inspect_counter(case: Inspection, tree: Tree) -> AsyncIterator[Finding]:
+    """Check that Holdfast knows the counter; the branch with the most entries tells which it was."""
+    name, extents = tree.row.counter, tree.extents
+    if is_known(name):
+        return
+    said = list[tuple[bytes, int]]()
+    if extents:
+        branch, extent = max(extents.items(), key=lambda one: one[1].last - one[1].first)
+        for seen in (
+            await page_of(case, branch, extent.first, min(extent.last, extent.first + SOME - 1)) or ()
+        ):
+            if seen.told and seen.told.kind == MESSAGE.encode() and seen.body and len(seen.body) <= SHORT:
+                said.append((seen.body, seen.told.tokens))
+    lost = lost_counter(name, said)
+    edits = [(b"HSET", b"aside", b"row counter", text(name)), (b"HSET", b"row", b"counter", text(lost.name))]
+    yield await case.found(lost.fault, done=lost.done, edits=edits)
 
 
 async def _inspect_log(case: Inspection, tree: Tree) -> AsyncIterator[Finding]:

@@ -15,7 +15,7 @@ local function read_head()
     end
   end
   return {
-    epoch = tonumber(kept[2]), branch = kept[3], seq = tonumber(kept[4]), total = tonumber(kept[5]),
+    born = kept[1], epoch = tonumber(kept[2]), branch = kept[3], seq = tonumber(kept[4]), total = tonumber(kept[5]),
     version = tonumber(kept[6]), fence = tonumber(kept[7]), lease_until = tonumber(kept[8]),
     active = tonumber(kept[9]), idle = tonumber(kept[10]), branches = tonumber(kept[11]),
     ended = kept[12], user = kept[13],
@@ -26,6 +26,11 @@ local head = read_head()
 if not head then
   return {call('EXISTS', ROW) == 1 and 'damaged' or 'absent'}
 end
+
+-- Whether the entry that the caller had acknowledged last is still there: a server that lost its newest
+-- writes cannot know, but the caller does.
+local witnessed = ask.known and ask.known[1] == head.born
+local gone = witnessed and call('HGET', IDS, ask.known[2]) ~= ask.known[3] and '1' or '0'
 
 -- What was refused, and on what grounds, is told by the caller, who runs the same checks on this row.
 local function refused(known)
@@ -50,7 +55,7 @@ if known then
     if digest ~= first_digest then
       return refused(known)
     end
-    return {'repeated', epoch, version, branch, first, last}
+    return {'repeated', epoch, version, branch, first, last, head.born, gone}
   end
   expired = created
 end
@@ -183,4 +188,4 @@ if ask.key then
     call('HDEL', ASKED, string.sub(old, 18))
   end
 end
-return {'done', epoch, version, branch, first, last}
+return {'done', epoch, version, branch, first, last, head.born, gone}

@@ -14,7 +14,8 @@ if not summed(RECORDS, ask.records, 0) then
   return {'beyond'}
 end
 
-call('HSET', ROW, 'born', int(ticks(1)), 'branches', 1, unpack(ask.fields))
+local born = int(ticks(1))
+call('HSET', ROW, 'born', born, 'branches', 1, unpack(ask.fields))
 call('HSET', BRANCHES, '1', '|0|' .. int(ask.created) .. '||0:create')
 append(RECORDS, ask.records, ask.tenant, ask.user, ask.session, '1', 0, 0)
 call('ZADD', INDEX, 0, 'd' .. ask.tenant .. moment(ask.created) .. ask.session)
@@ -22,4 +23,4 @@ if ask.user then
   call('ZADD', INDEX, 0, 'u' .. ask.tenant .. named(ask.user) .. moment(ask.created) .. ask.session)
 end
 expect(ask.tenant, ask.session, nil, ask.expires)
-return {'made'}
+return {'made', born}

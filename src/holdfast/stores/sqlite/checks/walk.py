@@ -13,16 +13,18 @@ from typing import TypeVar
 import apsw
 
 from ....errors import NotFound, StoreDamaged
+from ...checks.entries import PAGE, inspect_entries
+from ...checks.inspection import Check, Inspection, asked, text
+from ...checks.leftovers import inspect_keys, inspect_orphans, inspect_parcels
+from ...checks.lineage import inspect_head, inspect_lineage
 from ...values import Address, Finding
 from ..queries import query
 from ..readers import Readers
+from ..rows import checksum
 from ..writer import Writer
 from . import index
 from .description import address_of, inspect_description
-from .entries import PAGE, inspect_entries
-from .inspection import Inspection
-from .leftovers import inspect_keys, inspect_logs, inspect_orphans, inspect_parcels
-from .lineage import inspect_head, inspect_lineage
+from .leftovers import inspect_logs, inspect_parcel_texts
 
 __all__ = ["Walk", "session_keys"]
 
@@ -30,6 +32,14 @@ T = TypeVar("T")
 
 DOZEN = 24
 """Sessions that are looked at in one moment."""
+
+_TABLES = ("entry", "branch", "key", "tag")
+_OF_NO_SESSION = (
+    inspect_logs,
+    partial(inspect_orphans, tables=_TABLES),
+    inspect_parcels,
+    inspect_parcel_texts,
+)
 
 
 class Walk:
@@ -48,7 +58,7 @@ class Walk:
             for session in odd:
                 async for finding in self._session(session):
                     yield finding
-        for check in (inspect_logs, inspect_orphans, inspect_parcels):
+        for check in _OF_NO_SESSION:
             await self._inspect(check)
             for finding in self._told():
                 yield finding
@@ -76,14 +86,14 @@ class Walk:
     async def _looks(self, session: int, at: Address) -> AsyncIterator[None]:
         """Look at a session closely, bit by bit."""
 
-        async def inspect(check: Callable[[Inspection], T]) -> T:
-            return await self._inspect(_only_if_there(check, session, at), at)
+        async def inspect(check: Callable[[Inspection], Check[T]]) -> T:
+            return await self._inspect(partial(_only_if_there, check=check, session=session, at=at), at)
 
         await inspect(partial(inspect_description, session=session))
         lineage = await inspect(partial(inspect_lineage, session=session))
         yield
         for branch in lineage.lines:
-            stretch = await self._readers.run(partial(lineage.stretch, branch=branch))
+            stretch = await inspect(partial(lineage.stretch, branch=branch))
             while not stretch.walked:
                 stretch = await inspect(partial(inspect_entries, stretch=stretch))
                 yield
@@ -91,16 +101,16 @@ class Walk:
         await inspect(partial(inspect_keys, session=session))
         yield
 
-    async def _inspect(self, check: Callable[[Inspection], T], at: Address | None = None) -> T:
+    async def _inspect(self, check: Callable[[Inspection], Check[T]], at: Address | None = None) -> T:
         """Run a check in a snapshot; where it finds something that is to be mended, in a transaction."""
 
-        def run(db: apsw.Connection, *, mend: bool) -> tuple[T, list[Finding]]:
-            case = Inspection(db, mend=mend, at=at)
-            return check(case), case.findings
+        def run(db: apsw.Connection, *, mends: bool) -> tuple[T, list[Finding]]:
+            case = Inspection(checksum, mends=mends, at=at)
+            return _answered(db, check(case)), case.findings
 
-        result, found = await self._readers.run(partial(run, mend=False))
+        result, found = await self._readers.run(partial(run, mends=False))
         if found and self._repair:
-            result, found = await self._writer.run(partial(run, mend=True))
+            result, found = await self._writer.run(partial(run, mends=True))
         self._found += found
         return result
 
@@ -134,30 +144,44 @@ def session_keys(db: apsw.Connection, after: int) -> list[int]:
     return [key for (key,) in db.execute(query("session_keys"), {"after": after, "limit": DOZEN})]
 
 
+def _answered(db: apsw.Connection, check: Check[T]) -> T:
+    """Run a check: give it what it asks for, and let it write what it mends."""
+    answer: object = None
+    while True:
+        try:
+            name, given = check.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = db.execute(query(name), given)
+
+
 def _glance(db: apsw.Connection, after: int) -> tuple[list[int], int | None]:
     """Look at some sessions; give those that need a closer look, and where the next ones begin."""
     keys = session_keys(db, after)
-    odd = [key for key in keys if not _is_short_and_sound(Inspection(db, mend=False), key)]
+    odd = [key for key in keys if not _answered(db, _is_short_and_sound(key))]
     return odd, keys[-1] if len(keys) == DOZEN else None
 
 
-def _is_short_and_sound(case: Inspection, session: int) -> bool:
-    inspect_description(case, session)
-    lineage = inspect_lineage(case, session)
+def _is_short_and_sound(session: int) -> Check[bool]:
+    case = Inspection(checksum, mends=False)
+    yield from inspect_description(case, session)
+    lineage = yield from inspect_lineage(case, session)
     for branch in lineage.lines:
-        stretch = lineage.stretch(case.db, branch)
+        stretch = yield from lineage.stretch(case, branch)
         if stretch.tip - stretch.seq >= PAGE:
             return False
-        inspect_entries(case, stretch)
-    inspect_head(case, session)
-    inspect_keys(case, session)
+        yield from inspect_entries(case, stretch)
+    yield from inspect_head(case, session)
+    yield from inspect_keys(case, session)
     return not case.findings
 
 
-def _only_if_there(check: Callable[[Inspection], T], session: int, at: Address) -> Callable[[Inspection], T]:
-    def run(case: Inspection) -> T:
-        if address_of(case.db, session) != at:
-            raise NotFound(f"session {at.session} was removed")
-        return check(case)
-
-    return run
+def _only_if_there(
+    case: Inspection, check: Callable[[Inspection], Check[T]], session: int, at: Address
+) -> Check[T]:
+    """Run a check unless the session was removed meanwhile."""
+    here = yield from asked("address", key=session)
+    if [Address(text(tenant), text(id)) for tenant, id in here] != [at]:
+        raise NotFound(f"session {at.session} was removed")
+    return (yield from check(case))

@@ -8,9 +8,8 @@ it is lost. The head is where number and total agree.
 
 from __future__ import annotations
 
-from ..connections import Work
 from .entries import Stretch
-from .inspection import Inspection
+from .inspection import Check, Inspection, asked
 
 __all__ = ["Lineage", "inspect_head", "inspect_lineage"]
 
@@ -20,6 +19,8 @@ MOST_LOST = 100_000
 
 class Line:
     """A branch: what its row says, and what its entries say."""
+
+    __slots__ = ("base", "expected", "first", "fork", "former", "id", "is_kept", "parent", "tip", "total")
 
     def __init__(self, id: int, row: tuple[int | None, int, int | None] | None) -> None:
         self.id, self.is_kept = id, row is not None
@@ -33,83 +34,87 @@ class Line:
 class Lineage:
     """The branches of a session by their ids, and its head."""
 
-    def __init__(self, work: Work, session: int, lines: dict[int, Line], head: tuple[int, int, int]) -> None:
-        self._work, self.session, self.lines = work, session, lines
+    def __init__(self, session: int, lines: dict[int, Line], head: tuple[int, int, int]) -> None:
+        self.session, self.lines = session, lines
         self.head_branch, self.head_seq, self.head_total = head
 
     @classmethod
-    async def read(cls, work: Work, session: int) -> Lineage:
+    def read(cls, session: int) -> Check[Lineage]:
         """Read what rows and entries say."""
-        rows = {
-            id: (parent, fork, former)
-            for id, parent, fork, former in await work.rows("branch_rows", key=session)
-        }
-        ends = {branch: rest for branch, *rest in await work.rows("branch_ends", key=session)}
-        ((branch, seq, total),) = await work.rows("head", key=session)
+        kept = yield from asked("branch_rows", key=session)
+        rows = {id: (parent, fork, former) for id, parent, fork, former in kept}
+        ends = {branch: rest for branch, *rest in (yield from asked("branch_ends", key=session))}
         lines = {id: Line(id, rows.get(id)) for id in sorted(rows.keys() | ends.keys())}
-        for id, (first, base, tip, at_tip) in ends.items():
-            lines[id].first, lines[id].base, lines[id].tip, lines[id].total = first, base, tip, at_tip
-        return cls(work, session, lines, (branch, seq, total))
+        for id, (first, base, tip, total) in ends.items():
+            lines[id].first, lines[id].base, lines[id].tip, lines[id].total = first, base, tip, total
+        ((branch, seq, total),) = yield from asked("head", key=session)
+        return cls(session, lines, (branch, seq, total))
 
-    async def stretch(self, branch: int, marks: tuple[str, ...]) -> Stretch:
-        """Give the way along a branch, from its fork on."""
+    def stretch(self, _: Inspection, branch: int) -> Check[Stretch]:
+        """Give the way along a branch, from its fork to its tip."""
         line = self.lines[branch]
         return Stretch(
             session=self.session,
             branch=branch,
-            marks=marks,
             seq=line.fork,
-            total=await self.total_at(line.parent, line.fork),
+            total=(yield from self.total_at(line.parent, line.fork)),
+            tip=line.tip,
             expected=line.expected,
             claimed=self.head_total if branch == self.head_branch else None,
         )
 
-    async def total_at(self, branch: int | None, seq: int) -> int | None:
+    def total_at(self, branch: int | None, seq: int) -> Check[int | None]:
         """Give the total at a place of a path; nothing where nothing stands there."""
         while branch is not None and seq > 0:
             line = self.lines.get(branch)
             if line is None:
                 return None
             if seq > line.fork:
-                found = await self._work.rows("total", key=self.session, branch=branch, seq=seq)
+                found = yield from asked("total", key=self.session, branch=branch, seq=seq)
                 return int(found[0][0]) if found else None
             branch = line.parent if line.parent is None or line.parent < line.id else 0
         return 0 if seq == 0 else None
 
-    async def end(self, line: Line) -> tuple[int, int | None]:
+    def ends(self) -> Check[dict[int, tuple[int, int | None]]]:
+        """Give the last place of every branch, and the total there."""
+        found = dict[int, tuple[int, int | None]]()
+        for line in self.lines.values():
+            found[line.id] = yield from self.end(line)
+        return found
+
+    def end(self, line: Line) -> Check[tuple[int, int | None]]:
         """Give the last place of a branch, and the total there."""
         if line.tip > line.fork:
             return line.tip, line.total
-        return line.fork, await self.total_at(line.parent, line.fork)
+        return line.fork, (yield from self.total_at(line.parent, line.fork))
 
 
-async def inspect_lineage(case: Inspection, session: int) -> Lineage:
+def inspect_lineage(case: Inspection, session: int) -> Check[Lineage]:
     """Check where every branch comes from, and give the branches as they should be."""
-    lineage = await Lineage.read(case.work, session)
+    lineage = yield from Lineage.read(session)
     if not lineage.lines:
         _add_root(case, lineage)
     for line in lineage.lines.values():
-        await _inspect_origin(case, lineage, line)
+        yield from _inspect_origin(case, lineage, line)
         _inspect_former(case, lineage, line)
     for line in lineage.lines.values():
         above = lineage.lines.get(line.parent) if line.parent is not None else None
         if above is not None and line.first is not None:
             above.expected = max(above.expected, line.fork)
-    await _believe_head(lineage)
-    await case.mended()
+    yield from _believe_head(lineage)
+    yield from case.mended()
     return lineage
 
 
-async def inspect_head(case: Inspection, session: int) -> None:
+def inspect_head(case: Inspection, session: int) -> Check[None]:
     """Check that the head is the tip of its branch, with the total of that."""
-    lineage = await Lineage.read(case.work, session)
-    claimed = (lineage.head_seq, lineage.head_total)
-    ends = {line.id: await lineage.end(line) for line in lineage.lines.values()}
-    if not ends or ends.get(lineage.head_branch) == claimed:
+    lineage = yield from Lineage.read(session)
+    claimed, own = (lineage.head_seq, lineage.head_total), lineage.lines.get(lineage.head_branch)
+    if not lineage.lines or (own and (yield from lineage.end(own)) == claimed):
         return
+    ends = yield from lineage.ends()
     same = [id for id, end in ends.items() if end == claimed]
-    own = lineage.head_branch if lineage.head_branch in ends else max(ends)
-    branch = same[0] if len(same) == 1 else own
+    branch = same[0] if len(same) == 1 else own.id if own else max(ends)
     seq, total = ends[branch]
     fault = (
         f"its head is entry {claimed[0]} of branch {lineage.head_branch} at {claimed[1]} tokens, "
@@ -118,36 +123,37 @@ async def inspect_head(case: Inspection, session: int) -> None:
     done = f"it is entry {seq} of branch {branch} at {total} tokens"
     if case.found(fault, done=done, branch=lineage.head_branch, seq=claimed[0]):
         case.mend("set_head", key=session, branch=branch, seq=seq, total=total or 0)
-        await case.mended()
+        yield from case.mended()
 
 
-async def _believe_head(lineage: Lineage) -> None:
+def _believe_head(lineage: Lineage) -> Check[None]:
     """Expect the entries that the session says it has behind the last one, if that may be so."""
     line = lineage.lines.get(lineage.head_branch)
     if line is None or not line.tip < lineage.head_seq <= line.tip + MOST_LOST:
         return
-    claimed = (lineage.head_seq, lineage.head_total)
-    if claimed in [await lineage.end(other) for other in lineage.lines.values()]:
+    ends = yield from lineage.ends()
+    if (lineage.head_seq, lineage.head_total) in ends.values():
         return
-    if lineage.head_total > ((await lineage.end(line))[1] or 0):
+    if lineage.head_total > (ends[line.id][1] or 0):
         line.expected = lineage.head_seq
 
 
-async def _inspect_origin(case: Inspection, lineage: Lineage, line: Line) -> None:
-    parent, fork = await _origin(lineage, line)
+def _inspect_origin(case: Inspection, lineage: Lineage, line: Line) -> Check[None]:
+    parent, fork = yield from _origin(lineage, line)
     columns = {"key": lineage.session, "id": line.id, "parent": parent, "fork_seq": fork}
     told = f"behind entry {fork} of branch {parent}" if parent is not None else "as a root"
     if not line.is_kept:
         if case.found(f"branch {line.id} has entries and no row", done=f"made {told}", branch=line.id):
-            case.mend("add_branch", **columns, former=None if line.id == 1 else parent or 1)
+            case.mend("remake_branch", **columns, former=None if line.id == 1 else parent or 1)
     elif (parent, fork) != (line.parent, line.fork):
         fault = f"branch {line.id} forks behind entry {line.fork} of branch {line.parent}, which cannot be"
         if case.found(fault, done=f"set {told}", branch=line.id):
             case.mend("set_origin", **columns)
-    line.parent, line.fork, line.tip = parent, fork, max(line.tip, fork) if line.first else fork
+    line.parent, line.fork = parent, fork
+    line.tip = fork if line.first is None else max(line.tip, fork)
 
 
-async def _origin(lineage: Lineage, line: Line) -> tuple[int | None, int]:
+def _origin(lineage: Lineage, line: Line) -> Check[tuple[int | None, int]]:
     """Say where a branch comes from: as its row says, if that can be, else as its entries tell."""
     parent = lineage.lines.get(line.parent) if line.parent and line.parent < line.id else None
     is_root = line.is_kept and line.parent is None and line.fork == 0
@@ -159,17 +165,19 @@ async def _origin(lineage: Lineage, line: Line) -> tuple[int | None, int]:
     if is_root and first == 1:
         return None, 0
     fork = line.fork if line.is_kept and 0 <= line.fork < first else first - 1
-    if parent and await lineage.total_at(parent.id, fork) == base:
+    if parent and (yield from lineage.total_at(parent.id, fork)) == base:
         return parent.id, fork
-    if owner := await _owner(lineage, line.id, first - 1, base):
+    if owner := (yield from _owner(lineage, line.id, first - 1, base)):
         return owner, first - 1
     return (parent.id, fork) if parent else (None, 0)
 
 
-async def _owner(lineage: Lineage, branch: int, seq: int, total: int) -> int | None:
+def _owner(lineage: Lineage, branch: int, seq: int, total: int) -> Check[int | None]:
     """Find the one earlier branch that has an entry of that number with that total."""
-    earlier = [line for line in lineage.lines.values() if line.id < branch and line.fork < seq <= line.tip]
-    fitting = [line.id for line in earlier if await lineage.total_at(line.id, seq) == total]
+    fitting = list[int]()
+    for line in lineage.lines.values():
+        if line.id < branch and line.fork < seq <= line.tip:
+            fitting += [line.id] if (yield from lineage.total_at(line.id, seq)) == total else []
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -184,5 +192,5 @@ def _inspect_former(case: Inspection, lineage: Lineage, line: Line) -> None:
 
 def _add_root(case: Inspection, lineage: Lineage) -> None:
     if case.found("it has no branch", done="a root was made", branch=1):
-        case.mend("add_branch", key=lineage.session, id=1, parent=None, fork_seq=0, former=None)
+        case.mend("remake_branch", key=lineage.session, id=1, parent=None, fork_seq=0, former=None)
         lineage.lines[1] = Line(1, (None, 0, None))

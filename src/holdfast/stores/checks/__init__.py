@@ -1,0 +1,3 @@
+"""The rules by which stores are checked and mended, each written once; a store reads and writes for them."""
+
+from __future__ import annotations
