@@ -3,8 +3,8 @@
 A message is an entry as it stands. A prompt and a bootstrap are what the core says before the
 messages; the newest on the path counts, as it does of the settings that go with a conversation: tools,
 model, sticky files. Decisions change the view of what came before them. Usage is what a provider
-reported; a note is for people; a tangent was left here. A kind that this version does not know was
-written by a newer one.
+reported; a note is for people; a tangent began or was left; the files of a moment were kept, or brought
+back. A kind that this version does not know was written by a newer one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ import msgspec
 from . import codec
 from .decision import Answer, Cut, Decision, Mask, Revert, Summary
 from .errors import HoldfastError, InvalidPayload, NewerFormat
+from .ids import CallId
 from .message import Message
 from .value import Value
 
 __all__ = [
     "Bootstrap",
+    "Checkpoint",
     "Entry",
     "Note",
     "Prompt",
+    "Restore",
     "Settings",
     "Tangent",
     "Usage",
@@ -71,16 +74,45 @@ class Settings(Value, frozen=True, tag="settings", tag_field="kind"):
 class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind"):
     """A tangent began here (``started``, in milliseconds), or was left, and the conversation goes on here.
 
-    What was said in it stands on the branch of that name. ``undone`` is the number of an earlier entry that
-    says that it was left: it was taken up again.
+    What was said in it stands on the branch of that name, or on a ``branch`` that a rewind in it made.
+    ``undone`` is the number of an earlier entry that says that it was left: it was taken up again.
     """
 
     name: str
     started: int = 0
+    branch: int = 0
     undone: int = 0
 
 
-Entry = Message | Prompt | Bootstrap | Decision | Usage | Note | Settings | Tangent
+class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="kind"):
+    """The files of this moment were kept: ``commit`` names them, ``label`` is what people call the moment.
+
+    ``tool`` is the tool that had changed them, and ``call`` the call of it; a turn has none. What changed
+    since the checkpoint before is counted.
+    """
+
+    label: str
+    commit: str
+    description: str = ""
+    at: int = 0
+    tool: str | None = None
+    call: CallId | None = None
+    added: int = 0
+    modified: int = 0
+    deleted: int = 0
+
+
+class Restore(Value, frozen=True, kw_only=True, tag="restore", tag_field="kind"):
+    """A checkpoint was restored: its files, its conversation, or both; ``undo`` names the files before."""
+
+    label: str
+    commit: str
+    undo: str = ""
+    files: bool = True
+    conversation: bool = True
+
+
+Entry = Message | Prompt | Bootstrap | Decision | Usage | Note | Settings | Tangent | Checkpoint | Restore
 
 _KINDS: dict[str, type[Any]] = {
     "prompt": Prompt,
@@ -95,6 +127,8 @@ _KINDS: dict[str, type[Any]] = {
     "note": Note,
     "settings": Settings,
     "tangent": Tangent,
+    "checkpoint": Checkpoint,
+    "restore": Restore,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message", Cut: "cut"}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}

@@ -78,10 +78,13 @@ def planned(
     return Planned(cut, tuple(evicted), view.summary or "", window.tokens)
 
 
-def cleared(first: MessageId, last: MessageId) -> Cut:
-    """Give the cut that empties a conversation: nothing is kept, and nothing stands for what left."""
+def cleared(first: MessageId, last: MessageId, number: int) -> Cut:
+    """Give the cut that empties a conversation: nothing is kept, and nothing stands for what left.
+
+    The number of entries before it tells it from an earlier one.
+    """
     return Cut(
-        id=derived("clear", first, last),
+        id=derived("clear", first, last, str(number)),
         kept_from=None,
         summary="",
         covers=(first, last),
@@ -93,7 +96,7 @@ def cleared(first: MessageId, last: MessageId) -> Cut:
 
 
 def carried(summary: str, asked: dict[str, Any] | None = None) -> Cut:
-    """Give the cut for a summary that came from elsewhere: what it covers is in no log, what follows is kept."""
+    """Give the cut for a summary from elsewhere: what it covers is in no log, and what follows is kept."""
     gone = MessageId("")
     return Cut(
         id=derived("carried", summary),

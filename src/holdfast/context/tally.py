@@ -98,8 +98,9 @@ class Tally(Structure):
 
     def exceeds(self, start: int, room: int) -> bool:
         """Tell whether the messages from a place on take more than the room, counting no more than needed."""
-        left = room - sum(self._prepared(message)[1] for message in self.tail)
-        return self._ledger.exceeds(start, len(self.items), left)
+        tail = self.tail[max(0, start - len(self.items)) :]
+        left = room - sum(self._prepared(message)[1] for message in tail)
+        return self._ledger.exceeds(min(start, len(self.items)), len(self.items), left)
 
     def reach(self, room: int) -> int:
         """Give the earliest group from which on everything fits into the room."""

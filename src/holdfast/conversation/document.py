@@ -16,7 +16,8 @@ import msgspec
 
 from .. import codec, reader
 from ..context.compaction import carried
-from ..entry import Entry, Note, Usage, decode, kind_of
+from ..decision import Cut, Revert
+from ..entry import Entry, Note, Tangent, Usage, decode, kind_of
 from ..errors import HoldfastError, InvalidPayload, NewerFormat
 from ..message import Message
 from . import settings
@@ -110,11 +111,32 @@ def _tangent(state: ConversationState) -> dict[str, Any] | None:
 
 
 def _strand(strand: Strand, strands: list[Strand], shown: set[Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = {"entries": [_kept(entry, shown) for entry in strand.entries.own]}
+    """Write what a strand adds; one that begins in the middle of a log begins with what it recalls of it."""
+    recalled = [] if strand.forked_at else strand.recalled
+    entries: list[Entry] = [*recalled, *(_renumbered(entry, strand) for entry in strand.entries.own)]
+    plain: dict[str, Any] = {"entries": [_kept(entry, shown) for entry in entries]}
     if strand.parent is not None:
-        place = {"parent": strands.index(strand.parent), "at": strand.forked_at}
-        plain |= {**place, "name": strand.name}
+        at = strand.forked_at + len(strand.recalled) if strand.forked_at else 0
+        plain |= {"parent": strands.index(strand.parent), "at": at, "name": strand.name}
     return plain
+
+
+def _renumbered(entry: Entry, strand: Strand) -> Entry:
+    """Give an entry with the numbers that others have when the document's first is the first there is."""
+    match entry:
+        case Revert(at=at, former=former):
+            return msgspec.structs.replace(entry, at=_number(at, strand), former=_number(former, strand))
+        case Tangent(undone=undone) if undone:
+            return msgspec.structs.replace(entry, undone=_number(undone, strand))
+        case _:
+            return entry
+
+
+def _number(number: int, strand: Strand) -> int:
+    if number >= strand.first:
+        return number - strand.first + 1 + len(strand.recalled)
+    cuts = (place for place, one in enumerate(strand.recalled, start=1) if isinstance(one, Cut))
+    return next(cuts, 0) if number else 0
 
 
 def _kept(entry: Entry, shown: set[Any]) -> Any:

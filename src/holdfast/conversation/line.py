@@ -37,6 +37,10 @@ class Line(Sequence[T]):
             self._base -= 1
             self._own.append(item)
 
+    def replace(self, place: int, item: T) -> None:
+        """Put another in a place behind the fork."""
+        self._own[place - self._base] = item
+
     def fork(self, at: int | None = None) -> Line[T]:
         """Go on from here, or from an earlier place, on a line of its own."""
         return Line(self, at)

@@ -6,7 +6,7 @@ changed; the newest on a path counts. Written like this they come back with the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -81,8 +81,8 @@ def model_to_json(info: ModelInfo) -> dict[str, Any]:
 class _Model(msgspec.Struct, frozen=True):
     model_id: str
     model_name: str | None = None
-    context_window_tokens: int = 200_000
-    output_limit: int | None = None
+    context_window_tokens: Annotated[int, msgspec.Meta(ge=1)] = 200_000
+    output_limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
     counter: str | None = None
     provider: str | None = None
     features: tuple[str, ...] | None = None

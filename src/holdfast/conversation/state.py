@@ -21,6 +21,7 @@ from ..context.window import Window
 from ..decision import Cut, Decision, Revert, Summary
 from ..entry import Entry, Note, Prompt, Settings
 from ..errors import InputError, InvalidMessage
+from ..ids import MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import Part
 from ..sticky import ContextManager
@@ -151,9 +152,9 @@ class ConversationState(Tangents):
         return message
 
     def add_tool_results(self, results: Sequence[ToolCallResult]) -> Message:
-        """Answer calls of the last message; a result that nobody waits for is refused."""
-        awaited = {call.id: call for call in self.head.open_calls}
-        by_provider = {call.provider_id: call for call in self.head.open_calls if call.provider_id}
+        """Answer calls of the last message, however late; a result that nobody asked for is refused."""
+        awaited = {call.id: call for call in self.head.unanswered}
+        by_provider = {call.provider_id: call for call in awaited.values() if call.provider_id}
         known = [_resolved(result, awaited, by_provider) for result in results]
         if len({result.tool_call_id for result in known}) < len(known):
             raise InvalidMessage("two results answer the same call")
@@ -225,12 +226,13 @@ class ConversationState(Tangents):
 
     def clear(self) -> None:
         """Empty history, summary and next message; the log keeps all of it, and `undo` brings it back."""
-        said = self.head.messages
-        if not said:
+        summary = self.head.summary
+        if not (self.history or self.head.pending or (summary and summary[0])):
             return
         self._cancel_open_calls()
-        last = next((one for one in reversed(said) if one.role in ("user", "assistant")), said[-1])
-        self.add(cleared(said[0].id, last.id))
+        spoken = [one.id for one in self.head.messages if one.role in ("user", "assistant")]
+        first, last = (spoken[0], spoken[-1]) if spoken else (MessageId(""), MessageId(""))
+        self.add(cleared(first, last, len(self.head.entries)))
 
     def plan_compaction(
         self, strategy: Strategy | None = None, *, focus: str | None = None, budget: Budget | None = None
@@ -272,6 +274,11 @@ class ConversationState(Tangents):
         before = self.head.settings.fields if self.head.settings else settings.DEFAULTS
         if fields != before:
             self.head.add(Settings(fields))
+
+    def adopt(self, other: Tangents) -> None:
+        """Become what another loaded: the same conversation, as it is in the log now."""
+        self.seen = other.seen if isinstance(other, ConversationState) else None
+        super().adopt(other)
 
     def _switched(self) -> None:
         """Take the settings of the strand that is the head now."""

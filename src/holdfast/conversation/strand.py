@@ -2,11 +2,13 @@
 
 The fold goes entry by entry, the same while a conversation grows and when it is loaded again. A
 tangent is a strand that goes on from another, its parent, and has a name and the time when it started;
-nothing is copied, and the parent stays as it is.
+nothing is copied, and the parent stays as it is. A strand that ``restores`` an earlier moment of another
+holds the entries up to there, and takes the other's place.
 
 ``first`` is the number of its first entry in the log: a strand that was loaded may begin in the middle
-of a conversation. ``written`` counts the entries that the log holds already, ``branch`` is the one that
-they are written on, and ``path`` leads there.
+of a conversation, and ``recalled`` is what stands before it and still counts. ``written`` counts the
+entries that the log holds already, ``branch`` is the one that they are written on, and ``path`` leads
+there.
 """
 
 from __future__ import annotations
@@ -16,17 +18,29 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from ..decision import Answer, Cut, Decision, Mask, Revert, Summary, effective
-from ..entry import Bootstrap, Entry, Note, Prompt, Settings, Tangent, Usage
+from ..entry import (
+    Bootstrap,
+    Checkpoint,
+    Entry,
+    Note,
+    Prompt,
+    Restore,
+    Settings,
+    Tangent,
+    Usage,
+)
 from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Span
 from .history import HistoryEntry, UserMessage
 from .line import Line
 from .transcript import line_of
 
-__all__ = ["MAX_CONVERSATION_STATE_HISTORY_LEN", "Strand"]
+__all__ = ["MAX_CONVERSATION_STATE_HISTORY_LEN", "Recalled", "Strand"]
 
 MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
 """Exchanges that the live history holds; older ones are in the log."""
+
+Recalled = Prompt | Bootstrap | Settings | Cut | Summary
 
 
 class _Clearing(Struct, frozen=True):
@@ -46,11 +60,15 @@ class Strand:
         self.branch: int | None = None
         self.path = list[Span]()
         self.written = 0
+        self.recalled: list[Recalled] = parent.recalled if parent else []
         self.entries = Line(parent.entries if parent else None)
         self.messages = Line(parent.messages if parent else None)
         self.history = Line(parent.history if parent else None)
         self.lines = Line(parent.lines if parent else None)
         self.decisions = Line(parent.decisions if parent else None)
+        self.checkpoints = Line(parent.checkpoints if parent else None)
+        self.restores: Strand | None = None
+        self.shared = 0
         self.pending: tuple[Message, ...] = parent.pending if parent else ()
         self.batch: tuple[ToolCallRequest, ...] = parent.batch if parent else ()
         self.settings: Settings | None = parent.settings if parent else None
@@ -64,16 +82,31 @@ class Strand:
     history: Line[HistoryEntry]
     lines: Line[str]
     decisions: Line[Decision]
+    checkpoints: Line[tuple[int, Checkpoint]]
 
     def fork(self, *, name: str, at: int | None = None) -> Strand:
         """Go on from here, or from behind an earlier entry, on a strand of its own."""
-        base = self
-        if at is not None and at < len(self.entries):
-            base = Strand(first=self.first)
-            base.extend(self.entries[:at])
+        base = self if at is None or at == len(self.entries) else self._prefix(at)
         branch = Strand(first=self.first, parent=base, name=name)
         branch.parent = self
         return branch
+
+    def restored(self, at: int) -> Strand:
+        """Go back to a moment: a strand with the entries up to there, in the tangent that it was in then."""
+        level = self
+        while level.parent is not None and at <= level.forked_at:
+            level = level.parent
+        back = self._prefix(at)
+        back.parent, back.name, back.started, back.restores = level.parent, level.name, level.started, self
+        back.shared = at
+        return back
+
+    def _prefix(self, at: int) -> Strand:
+        base = Strand(first=self.first)
+        for entry in self.recalled:
+            base.recall(entry)
+        base.extend(self.entries[:at])
+        return base
 
     @property
     def forked_at(self) -> int:
@@ -97,12 +130,14 @@ class Strand:
             case Note(text=text, lines=lines):
                 self._add_note(text, lines)
             case Prompt() | Bootstrap() | Settings():
-                self.recall(entry)
+                self._take(entry)
             case Cut() | Mask() | Summary() | Answer() | Revert():
                 self._decide(entry)
             case Tangent(started=started) if started:
                 self.started = started
-            case Usage() | Tangent():
+            case Checkpoint():
+                self.checkpoints.append((len(self.entries), entry))
+            case Usage() | Tangent() | Restore():
                 pass
 
     @property
@@ -135,10 +170,15 @@ class Strand:
         return (by_model[-1].text, cut, by_model[-1]) if by_model else (cut.summary, cut, None)
 
     @property
-    def open_calls(self) -> list[ToolCallRequest]:
+    def unanswered(self) -> list[ToolCallRequest]:
         """The calls of the last answer that nothing has come back for."""
         answered = {result.tool_call_id for message in self.pending for result in message.tool_results}
         return [call for call in self.batch if call.id not in answered]
+
+    @property
+    def open_calls(self) -> list[ToolCallRequest]:
+        """The calls that are under way; none once the user has spoken instead."""
+        return [] if any(message.role == "user" for message in self.pending) else self.unanswered
 
     def place_of(self, id: str) -> int | None:
         """Give the exchange that a message stands in, looking from the newest on."""
@@ -162,8 +202,12 @@ class Strand:
         elif count:
             self.path.insert(0, Span(head.branch, first, head.seq))
 
-    def recall(self, entry: Prompt | Bootstrap | Settings | Cut | Summary) -> None:
+    def recall(self, entry: Recalled) -> None:
         """Take in what stands before the first entry, and still counts."""
+        self.recalled.append(entry)
+        self._take(entry)
+
+    def _take(self, entry: Recalled) -> None:
         match entry:
             case Prompt(text=text):
                 self.prompt = text
@@ -200,6 +244,14 @@ class Strand:
             )
             self._shown_from, self.pending, self.batch = len(self.history), (), ()
         elif isinstance(decision, Revert) and (hidden := self._clearings.pop(decision.cut, None)):
-            self._shown_from = hidden.shown_from
-            if len(self.history) == hidden.until:  # nothing was answered since
-                self.pending, self.batch = hidden.pending + self.pending, hidden.batch
+            self._uncover(hidden)
+
+    def _uncover(self, hidden: _Clearing) -> None:
+        """Show again what a clearing hid; what waited waits again, or belongs to the first answer since."""
+        self._shown_from = hidden.shown_from
+        if len(self.history) == hidden.until:
+            self.pending, self.batch = hidden.pending + self.pending, hidden.batch
+        elif hidden.pending:
+            first = self.history[hidden.until]
+            user = UserMessage(hidden.pending + first.user.messages)
+            self.history.replace(hidden.until, HistoryEntry(user, first.assistant, first.request_metadata))

@@ -9,14 +9,16 @@ exactly as before; on the way out one may bring the last exchange along, or a su
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 import msgspec
 from msgspec import UNSET, Struct
 
 from .. import ids
 from ..context.digest import digest, text
 from ..entry import Entry, Tangent
-from ..errors import NotFound
-from ..ids import CallId
+from ..errors import InputError, NotFound
+from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..tokens import counter
 from ..value import Extra
@@ -91,7 +93,7 @@ class Tangents:
     def exit_tangent_mode_with_tail(self) -> None:
         """Go back, and bring the last exchange of the tangent along."""
         if self.head.parent is not None:
-            tail = _tail(self.head)
+            tail = _tail(self.head, self.head.parent)
             self._leave(self.head.parent)
             for message in tail:
                 self.add(message)
@@ -133,6 +135,24 @@ class Tangents:
             tangent_start_time=self.head.started,
         )
 
+    def restore_moment(self, at: int) -> None:
+        """Show the conversation as it was when it had so many entries; what came after stays in the log."""
+        self.note_settings()
+        moment = self.head.restored(at)
+        self.strands.append(moment)
+        self._go_to(moment)
+
+    def undo_restore(self) -> None:
+        """Show what was there before the last restore."""
+        if self.head.restores is None:
+            raise InputError("there is no restore to undo")
+        self._go_to(self.head.restores)
+
+    def adopt(self, other: Tangents) -> None:
+        """Become what another loaded: the same conversation, as it is in the log now."""
+        self.strands = other.strands
+        self._go_to(other.head)
+
     def add(self, entry: Entry) -> None:
         """Fold an entry in."""
         self.head.add(entry)
@@ -152,7 +172,7 @@ class Tangents:
         self.note_settings()
         self._go_to(back_to)
         if len(tangent.entries.own) > 1 or tangent.branch is not None:
-            self.head.add(Tangent(name=tangent.name))
+            self.head.add(Tangent(name=tangent.name, branch=tangent.branch or 0))
         else:  # nothing was said in it
             self.strands.remove(tangent)
 
@@ -202,21 +222,27 @@ def _digested(messages: list[Message]) -> str:
     return text(digest(messages), SUMMARY_TOKENS, counter("o200k_base"), "{summary}")
 
 
-def _tail(strand: Strand) -> list[Message]:
+def _tail(strand: Strand, back_to: Strand) -> list[Message]:
     """Give the last exchange in a form that stands by itself, as new messages that name their origins.
 
-    Where it answers tool results, their calls come along, and the question that opened the turn.
+    Where it answers tool results, their calls come along, and the question that opened the turn; but not
+    what waits where it goes back to: that is there already.
     """
     if not strand.history.own:
         return []
-    last = strand.history[-1]
-    messages = [*last.user.messages, last.assistant]
-    if last.user.tool_use_results and len(strand.history) > 1:
+    last, there = strand.history[-1], {message.id for message in back_to.pending}
+    messages = [*_beyond(last.user.messages, there), last.assistant]
+    answered = {result.tool_call_id for message in messages for result in message.tool_results}
+    if not answered.issubset(call.id for call in back_to.open_calls) and len(strand.history) > 1:
         calls = strand.history[-2].assistant
-        messages = [*_question(strand), calls, *_answers(last, calls), last.assistant]
+        messages = [*_beyond(_question(strand), there), calls, *_answers(last, calls), last.assistant]
     if last.assistant.tool_calls:
         messages.append(_unanswered(last.assistant))
     return _copied(messages)
+
+
+def _beyond(messages: Iterable[Message], there: Container[MessageId]) -> list[Message]:
+    return [message for message in messages if message.id not in there]
 
 
 def _question(strand: Strand) -> list[Message]:

@@ -1,14 +1,40 @@
-"""The line tracker's record of one file: how many lines there were, and whose changes they are."""
+"""The line tracker's record of one file: how many lines there were, whose changes they are, and when.
+
+Lines end with a newline; a last line without one counts, too. A carriage return is a part of its line,
+and so is everything else that only some programs take for the end of a line.
+"""
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+from typing import Literal
+
 from ..value import Value
 
-__all__ = ["FileLineTracker"]
+__all__ = ["FileLineTracker", "LineChange", "Who", "churn", "line_count"]
+
+LONGEST_HISTORY = 100
+"""Changes that are remembered of a file, the newest."""
+
+
+Who = Literal["agent", "user", "restore"]
+
+
+class LineChange(Value, frozen=True, kw_only=True):
+    """A change of a file: by whom, when, how many lines, and behind how many entries of the conversation."""
+
+    by: Who
+    at: int
+    added: int = 0
+    removed: int = 0
+    entry: int = 0
 
 
 class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Line counts around the agent's last write to a file."""
+    """Line counts around the agent's last write to a file, and what is known of it since.
+
+    ``sha256`` is of the bytes that the agent last read or wrote; ``history`` the newest changes.
+    """
 
     prev_fswrite_lines: int = 0
     before_fswrite_lines: int = 0
@@ -16,6 +42,8 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
     lines_added_by_agent: int = 0
     lines_removed_by_agent: int = 0
     is_first_write: bool = True
+    sha256: str = ""
+    history: tuple[LineChange, ...] = ()
 
     @property
     def lines_by_user(self) -> int:
@@ -26,3 +54,29 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
     def lines_by_agent(self) -> int:
         """Lines that the agent's last write added and removed, together."""
         return self.lines_added_by_agent + self.lines_removed_by_agent
+
+    def remembering(self, change: LineChange) -> tuple[LineChange, ...]:
+        """Give the history with one more change."""
+        return (*self.history, change)[-LONGEST_HISTORY:]
+
+
+def line_count(data: bytes) -> int:
+    """Count lines."""
+    return data.count(b"\n") + (1 if data and not data.endswith(b"\n") else 0)
+
+
+def churn(old: str, new: str) -> tuple[int, int]:
+    """Count the lines that were added and removed between two texts; a lost last newline is a change."""
+    before, after = old.split("\n"), new.split("\n")
+    before, after = _with_ends(before), _with_ends(after)
+    added = removed = 0
+    for what, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if what != "equal":
+            added, removed = added + m - k, removed + j - i
+    return added, removed
+
+
+def _with_ends(lines: list[str]) -> list[str]:
+    """Give lines with their newlines, and no empty one behind the last."""
+    *whole, rest = lines
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])

@@ -19,7 +19,7 @@ from ..errors import Conflict, InputError
 from ..stores.values import Fork, Position, Receipt, Record, SessionRow
 from .path import between
 from .scribe import Scribe
-from .strands import TANGENT, Strands
+from .strands import RESTORE, TANGENT, Strands
 from .windows import Windows
 
 __all__ = ["Conversations"]
@@ -75,6 +75,8 @@ class Conversations:
 
     async def _write(self, strand: Strand, state: ConversationState) -> Receipt:
         """Write the entries of a strand that are new, on its branch, which may be new, too."""
+        if strand.branch is None and strand.restores is not None:
+            return await self._go_back(strand, strand.restores, state)
         if strand.branch is None and strand.parent is not None:
             return await self._branch_off(strand, strand.parent, state)
         if strand.branch is None:
@@ -94,13 +96,26 @@ class Conversations:
         """Begin a tangent's branch with what it says; its parent is the head before it."""
         if parent.branch != _seen(state).branch:
             await self._commit(state, select=parent.branch)
-        place = parent.place(strand.first - 1 + strand.forked_at)
-        fork = Fork(parent=place.branch, seq=place.seq, name=strand.name, operation=TANGENT)
-        strand.written = strand.forked_at
-        entries = strand.entries[strand.written :]
+        return await self._fork(strand, parent, state, strand.forked_at, operation=TANGENT)
+
+    async def _go_back(self, strand: Strand, left: Strand, state: ConversationState) -> Receipt:
+        """Begin the branch of a restored moment; what was left is the head before it, so it can be undone."""
+        if left.branch != _seen(state).branch:
+            await self._commit(state, select=left.branch)
+        return await self._fork(strand, left, state, strand.shared, operation=RESTORE)
+
+    async def _fork(
+        self, strand: Strand, source: Strand, state: ConversationState, shared: int, *, operation: str
+    ) -> Receipt:
+        """Make a strand's branch behind what it shares with its source, with what it says beyond that."""
+        place = source.place(strand.first - 1 + shared)
+        name = strand.name if operation == TANGENT else ""
+        fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=operation)
+        strand.written = shared
+        entries = strand.entries[shared:]
         records = await self._scribe.records(entries)
         receipt = await self._commit(state, records=records, fork=fork)
-        strand.branch, strand.path = receipt.branch, between(parent.path, 1, place.seq)
+        strand.branch, strand.path = receipt.branch, between(source.path, 1, place.seq)
         strand.wrote(len(entries), receipt.head)
         self._windows.forget()
         return receipt

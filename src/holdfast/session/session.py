@@ -71,7 +71,7 @@ class Session:
         """What the user should be told: damage, losses, a model that is left alone, a disk that refuses."""
         model = self._summaries.failures.notice if self._summaries else ""
         disk = self._keeper.failure if self._keeper else ""
-        told = (self._windows.damage, self._scribe.setback, model, disk)
+        told = (self._windows.damage, self._scribe.setbacks.notice, model, disk)
         return tuple(notice for notice in told if notice)
 
     async def append(

@@ -16,9 +16,9 @@ from ..stores.values import Address, Branch, Position, Row, Span
 from .loading import entry_of, message_of, rows_backwards, standing_cut
 from .path import between, spans
 
-__all__ = ["TANGENT", "Strands"]
+__all__ = ["RESTORE", "TANGENT", "Strands"]
 
-TANGENT = "tangent"
+TANGENT, RESTORE = "tangent", "restore"
 DAMAGED = "[An entry that stood here is damaged; run `holdfast verify`.]"
 END = 2**60
 
@@ -89,7 +89,8 @@ class Strands:
         async for row in rows_backwards(self._log, self._at, path):
             message = message_of(row)
             exchanges += message is not None and message.role == "assistant"
-            if exchanges > enough and message is not None and message.role == "assistant":
+            if exchanges > enough:
+                rows = rows[: _turn_edge(rows)]
                 break
             rows.append(row)
         rows.reverse()
@@ -115,6 +116,17 @@ class Strands:
             strand.recall(standing)
             if isinstance(summary, Summary) and summary.cut == standing.id:
                 strand.recall(summary)
+
+
+def _turn_edge(backwards: Sequence[Row]) -> int:
+    """Count the rows down to the first turn that is whole; all of them, where none begins in there."""
+    answered = True  # what was read before ends behind an answer
+    for place in range(len(backwards) - 1, -1, -1):
+        message = message_of(backwards[place])
+        if message is not None and answered and message.role == "user":
+            return place + 1
+        answered = message.role == "assistant" if message is not None else answered
+    return len(backwards)
 
 
 def _entry(row: Row) -> Entry:

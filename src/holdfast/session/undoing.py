@@ -51,8 +51,8 @@ async def _undo_entry(scribe: Scribe, row: SessionRow, branch: Branch) -> str | 
                 span = span._replace(last=at - 1)
             case Tangent(undone=at) if at:
                 span = span._replace(last=at - 1)
-            case Tangent(name=name, started=0):
-                return await _take_up(scribe, row, found, name)
+            case Tangent(started=0) as left:
+                return await _take_up(scribe, row, found, left)
             case Cut() as cut:
                 return await _revert(scribe, row, found, cut)
             case _:  # a tangent's beginning, which is the branch itself, or something damaged
@@ -73,13 +73,13 @@ async def _revert(scribe: Scribe, row: SessionRow, found: Row, cut: Cut) -> str:
     return str(cut.asked.get("operation", "compact"))
 
 
-async def _take_up(scribe: Scribe, row: SessionRow, found: Row, name: str) -> str:
+async def _take_up(scribe: Scribe, row: SessionRow, found: Row, left: Tangent) -> str:
     """Go back into a tangent that was left; that it was left is undone first, where it was written."""
     branches = await scribe.store.branches(scribe.at)
-    tangent = next((branch.id for branch in branches if branch.name == name), None)
-    if tangent is None:
-        raise SessionError(f"session {row.id}: the tangent {name} that was left is not there any more")
-    again = Tangent(name=name, undone=found.seq)
+    tangent = left.branch or next((one.id for one in branches if one.name == left.name), 0)
+    if not tangent:
+        raise SessionError(f"session {row.id}: the tangent {left.name} that was left is not there any more")
+    again = Tangent(name=left.name, undone=found.seq)
     receipt = await scribe.commit(records=await scribe.records([again]), expected_head=row.head)
     await scribe.commit(select=tangent, expected_head=Position(receipt.branch, receipt.last))
     return "tangent exit"

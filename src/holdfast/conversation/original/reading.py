@@ -1,0 +1,155 @@
+"""Reading the original's document: its history as entries, the rest as settings, a tangent as a strand.
+
+The main conversation is a strand, and a tangent that is under way is one that leaves it where the two
+begin to differ. The summary of what the original has compacted stands first, since it keeps all that
+follows. What is stored of the valid range is not looked at: it follows from the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ... import ids, reader
+from ...context.compaction import carried
+from ...entry import Entry, Note, Tangent
+from ...message import Message
+from ..ports import Os
+from ..state import ConversationState
+from ..strand import Strand
+from . import assistants, fields, kept, metadata, shape, snapshots, times, users
+from .naming import Naming
+
+__all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARISED", "load", "read"]
+
+LARGEST = 256 * 1024 * 1024
+"""Bytes of a document: the original spells pictures out as numbers, and copies history into checkpoints."""
+
+ENTRIES = ("history", "next_message", "transcript", "latest_summary")
+"""Fields that are entries of a strand; in the state of a tangent they are the main conversation's."""
+
+MAIN = "main_"
+SUMMARISED = "request"
+
+_ELSEWHERE = (*ENTRIES, "conversation_id", "valid_history_range", "checkpoint_manager", "tangent_state")
+_NULLABLE = ("next_message", "latest_summary", "checkpoint_manager")
+_START = "tangent_start_time"
+
+
+def load(data: bytes | str, *, os: Os | None = None) -> ConversationState:
+    """Read a file or a row of the original's database, strictly."""
+    return _read(reader.read(data, max_bytes=LARGEST, max_depth=reader.MAX_VALUE_DEPTH), os)
+
+
+def read(document: Any, *, os: Os | None = None) -> ConversationState:
+    """Read a conversation; what is unreadable is refused with the path to it."""
+    return _read(reader.plain(document), os)
+
+
+def _read(document: Any, os: Os | None) -> ConversationState:
+    shape.check(document)
+    state = ConversationState(document["conversation_id"], os=os)
+    tangent = document.get("tangent_state")
+    main = document if tangent is None else _main(tangent)
+    at = "$" if tangent is None else f"$.tangent_state.{MAIN}"
+    fields.restore(state, document)
+    started = _started(tangent, state.os) if tangent is not None else 0
+    state.extra = _foreign(state, document, main["history"], started)
+    state.note_settings()
+    root, settled = state.head, len(state.head.entries)
+    said = list(_entries(main, Naming(state.conversation_id), at))
+    root.extend(said)
+    _retell(root, main["transcript"])
+    if tangent is not None:
+        state.head = _aside(root, settled, said, document, started)
+        state.strands.append(state.head)
+    return state
+
+
+def _main(tangent: dict[str, Any]) -> dict[str, Any]:
+    return {name: tangent.get(MAIN + name) for name in ENTRIES}
+
+
+def _started(tangent: dict[str, Any], os: Os) -> int:
+    if _START not in tangent:
+        return max(1, os.now())
+    return times.start_milliseconds(tangent[_START], at=f"$.tangent_state.{_START}")
+
+
+def _foreign(
+    state: ConversationState, document: dict[str, Any], main: Sequence[Any], started: int
+) -> dict[str, Any]:
+    """Give what has no place of ours: fields that we would write otherwise, and checkpoints."""
+    told = {name: value for name, value in document.items() if value is None or name not in _ELSEWHERE}
+    ours = fields.written(state) | {name: None for name in _NULLABLE if document.get(name) is None}
+    found = {
+        "fields": kept.differing(ours, told),
+        "tangent_state": _foreign_tangent(document.get("tangent_state"), started),
+    }
+    checkpoints = document.get("checkpoint_manager")
+    if checkpoints is not None:
+        found["checkpoint_manager"] = snapshots.folded(checkpoints, main)
+    found = {name: value for name, value in found.items() if value}
+    return {fields.KEPT: found} if found else {}
+
+
+def _foreign_tangent(tangent: dict[str, Any] | None, started: int) -> dict[str, Any]:
+    if tangent is None:
+        return {}
+    main = [MAIN + name for name in ENTRIES]
+    told = {name: value for name, value in tangent.items() if value is None or name not in main}
+    nothing = {name: None for name in main if tangent.get(name) is None}
+    return kept.differing({_START: times.start_numbers(started), **nothing}, told)
+
+
+def _aside(
+    root: Strand, settled: int, said: Sequence[Entry], document: dict[str, Any], started: int
+) -> Strand:
+    """Give the tangent: what it shares with the main conversation is the main conversation."""
+    id = document["conversation_id"]
+    shared = _shared(said, list(_entries(document, Naming(id), "$")))
+    messages = sum(isinstance(entry, Message) for entry in said[:shared])
+    own = list(_entries(document, Naming(id, aside_from=messages), "$"))[shared:]
+    strand = root.fork(name=str(ids.derived_id(shared, id.encode())), at=settled + shared)
+    strand.add(Tangent(name=strand.name, started=started))
+    strand.extend(own)
+    _retell(strand, document["transcript"])
+    return strand
+
+
+def _shared(one: Sequence[Entry], other: Sequence[Entry]) -> int:
+    pairs = zip(one, other, strict=False)
+    differing = (place for place, (mine, yours) in enumerate(pairs) if mine != yours)
+    return next(differing, min(len(one), len(other)))
+
+
+def _entries(document: dict[str, Any], naming: Naming, at: str) -> Iterator[Entry]:
+    """Give summary, history and next message as entries."""
+    join = "" if at.endswith("_") else "."
+    if (summary := document.get("latest_summary")) is not None:
+        yield carried(summary[0], {SUMMARISED: summary[1]})
+    for place, entry in enumerate(document["history"]):
+        here = f"{at}{join}history[{place}]"
+        record = entry.get("request_metadata")
+        sent, answered = _times(record)
+        yield from users.read(entry["user"], naming, sent_at=sent, at=f"{here}.user")
+        yield assistants.read(entry, naming, answered_at=answered)
+        if record is not None:
+            yield metadata.read(record)
+    if (waiting := document.get("next_message")) is not None:
+        here = f"{at}{join}next_message"
+        yield from users.read(waiting, naming, sent_at=ids.UNKNOWN_TIME, at=here)
+
+
+def _times(record: dict[str, Any] | None) -> tuple[str, str]:
+    """Tell when a request was sent and answered."""
+    if record is None:
+        return ids.UNKNOWN_TIME, ids.UNKNOWN_TIME
+    begun, ended = record["request_start_timestamp_ms"], record["stream_end_timestamp_ms"]
+    return times.of_milliseconds(begun), times.of_milliseconds(ended)
+
+
+def _retell(strand: Strand, lines: Sequence[str]) -> None:
+    """Let the transcript be what the document says, where the messages would not tell it so."""
+    if list(strand.lines) != lines:
+        strand.add(Note("", tuple(lines)))

@@ -1,0 +1,157 @@
+"""Writing the original's document: the live history with its summary, in the order and by the rules it has.
+
+A conversation that came from the original and was not changed comes back equal. One that was compacted
+here is written as the original keeps one: the summary, and the exchanges since. The valid range is
+computed as the original does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ...decision import Cut
+from ...ids import CallId
+from ..history import HistoryEntry
+from ..state import ConversationState
+from ..strand import Strand
+from ..transcript import MAX_TRANSCRIPT_LEN
+from . import assistants, fields, kept, metadata, snapshots, times, users
+from .reading import ENTRIES, MAIN, SUMMARISED
+
+__all__ = ["first_written", "row", "saved", "write"]
+
+MOST_MESSAGES = 9_994
+"""Messages that the original sends; with more, it begins at a later prompt."""
+
+ORDER = """
+    conversation_id next_message history valid_history_range transcript tools context_manager
+    context_message_length latest_summary model model_info file_line_tracker checkpoint_manager
+    mcp_enabled tangent_state
+""".split()
+
+
+def saved(state: ConversationState) -> str:
+    """Write a conversation as the original saves it to a file."""
+    return json.dumps(write(state), ensure_ascii=False, indent=2)
+
+
+def row(state: ConversationState) -> str:
+    """Write a conversation as the original keeps it in its database."""
+    return json.dumps(write(state), ensure_ascii=False, separators=(",", ":"))
+
+
+def write(state: ConversationState) -> dict[str, Any]:
+    """Give a conversation as the original's document."""
+    foreign = state.extra.get(fields.KEPT)
+    foreign = foreign if isinstance(foreign, dict) else {}
+    shown = _strand(state.head)
+    ours = {
+        "conversation_id": state.conversation_id,
+        **shown,
+        "valid_history_range": list(_valid_range(shown["history"])),
+        **fields.written(state),
+        "checkpoint_manager": _checkpoints(state, foreign.get("checkpoint_manager")),
+    }
+    if state.is_in_tangent_mode():
+        ours["tangent_state"] = _tangent(state, foreign.get("tangent_state"))
+    found = kept.put_back(ours, foreign.get("fields"))
+    ordered = {name: found[name] for name in ORDER if name in found} | found
+    return _copied(ordered)
+
+
+def _copied(document: dict[str, Any]) -> dict[str, Any]:
+    """Give a document that shares nothing with the values it was written from."""
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    return copy
+
+
+def _strand(strand: Strand) -> dict[str, Any]:
+    history = list(strand.history)
+    theirs = _their_ids(history)
+    return {
+        "next_message": users.written(strand.pending, theirs) if strand.pending else None,
+        "history": [_exchange(entry, theirs) for entry in history[first_written(strand) :]],
+        "latest_summary": _summary(strand),
+        "transcript": strand.lines[-MAX_TRANSCRIPT_LEN:],
+    }
+
+
+def _their_ids(history: list[HistoryEntry]) -> dict[CallId, str]:
+    calls = (call for entry in history for call in entry.assistant.tool_calls)
+    return {call.id: call.provider_id for call in calls if call.provider_id is not None}
+
+
+def first_written(strand: Strand) -> int:
+    """Give the first exchange that no compaction covers, of those that are live."""
+    cut = strand.cut
+    if cut is None or not _is_compaction(cut):
+        return strand.live_from
+    if cut.kept_from is not None:
+        place = strand.place_of(cut.kept_from)
+        first = len(strand.history) if place is None else place
+    else:
+        last = strand.place_of(cut.covers[1])
+        first = 0 if last is None else last + 1
+    return max(strand.live_from, first)
+
+
+def _is_compaction(cut: Cut) -> bool:
+    return bool(cut.asked) and cut.asked.get("operation") != "clear"
+
+
+def _exchange(entry: HistoryEntry, theirs: Mapping[CallId, str]) -> dict[str, Any]:
+    answer = assistants.written(entry.assistant)
+    if entry.request_metadata is not None:
+        ((_, body),) = answer["assistant"].items()
+        prompt = len((entry.user.prompt or "").encode())
+        record = metadata.of_answer(entry.request_metadata, prompt, entry.assistant, body)
+        answer["request_metadata"] = record
+    return {"user": users.written(entry.user.messages, theirs), **answer}
+
+
+def _summary(strand: Strand) -> list[Any] | None:
+    found = strand.summary
+    if found is None or not _is_compaction(found[1]):
+        return None
+    text, cut, by_model = found
+    if by_model is None and isinstance(record := cut.asked.get(SUMMARISED), dict):
+        return [text, record]
+    model = str(by_model.source.get("model", "")) if by_model else ""
+    return [text, metadata.of_summary(text, cut.id, model)] if text else None
+
+
+def _valid_range(history: list[dict[str, Any]]) -> tuple[int, int]:
+    if 2 * len(history) <= MOST_MESSAGES:
+        return 0, len(history)
+    prompts = (place for place, one in enumerate(history) if place and "Prompt" in one["user"]["content"])
+    start = next(prompts, None)
+    return (0, 0) if start is None else (start, len(history))
+
+
+def _checkpoints(state: ConversationState, folded: Any) -> dict[str, Any] | None:
+    if not isinstance(folded, dict):
+        return None
+    root = _root(state)
+    if root.first > 1:  # its beginning is in the log alone
+        return None
+    history = list(root.history)
+    theirs = _their_ids(history)
+    return snapshots.unfolded(folded, [_exchange(entry, theirs) for entry in history])
+
+
+def _tangent(state: ConversationState, foreign: Any) -> dict[str, Any]:
+    shown = _strand(_root(state))
+    main: dict[str, Any] = {MAIN + name: shown[name] for name in ENTRIES}
+    begun = times.start_numbers(state.head.started)
+    return kept.put_back({**main, "tangent_start_time": begun}, foreign)
+
+
+def _root(state: ConversationState) -> Strand:
+    strand = state.head
+    while strand.parent is not None:
+        strand = strand.parent
+    return strand

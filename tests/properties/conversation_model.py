@@ -1,0 +1,143 @@
+"""A simple model of a conversation: every branch is a plain list of all that happened up to its tip.
+
+It is slow and obvious on purpose. The session and its states are held against it after every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast import Message
+
+
+@dataclass
+class Happening:
+    """A message, or something that was done: ``undoes`` is the place of an earlier happening."""
+
+    what: str
+    message: Message | None = None
+    undoes: int = 0
+    tangent: Any = None
+
+
+@dataclass
+class Line:
+    """A branch: what leads to its tip, where its own part begins, and where undoing it leads."""
+
+    happenings: list[Happening] = field(default_factory=list)
+    operation: str = ""
+    former: Line | None = None
+    parent: Line | None = None
+
+    def __post_init__(self) -> None:
+        self.begun = len(self.happenings)
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages on the path."""
+        return [one.message for one in self.happenings if one.message is not None]
+
+    @property
+    def cleared(self) -> int:
+        """How many messages there were at the last clearing that was not undone."""
+        clearings = dict[int, int]()
+        said = 0
+        for place, one in enumerate(self.happenings):
+            said += one.message is not None
+            if one.what == "clear":
+                clearings[place] = said
+            elif one.what == "revert":
+                clearings.pop(one.undoes, None)
+        return max(clearings.values(), default=0)
+
+    @property
+    def exchanges(self) -> list[list[str]]:
+        """The exchanges since the last clearing, as lists of ids."""
+        found, waiting = list[list[str]](), list[str]()
+        for message in self.messages[self.cleared :]:
+            waiting.append(message.id)
+            if message.role == "assistant":
+                found.append(waiting)
+                waiting = []
+        return found
+
+    @property
+    def waiting(self) -> list[str]:
+        """What nobody has answered yet."""
+        shown = [message.id for message in self.messages[self.cleared :]]
+        return shown[sum(map(len, self.exchanges)) :]
+
+    @property
+    def open_calls(self) -> list[str]:
+        """The calls of the last answer that nothing has come back for."""
+        answered = set[str]()
+        for message in reversed(self.messages[self.cleared :]):
+            answered.update(result.tool_call_id for result in message.tool_results)
+            if message.role == "user":
+                break
+            if message.role == "assistant":
+                return [call.id for call in message.tool_calls if call.id not in answered]
+        return []
+
+    @property
+    def tangent(self) -> Line | None:
+        """The tangent that this branch belongs to."""
+        line: Line | None = self
+        while line is not None and line.operation != "tangent":
+            line = line.parent
+        return line
+
+
+@dataclass
+class Conversation:
+    """A conversation with its branches; the head is where it goes on."""
+
+    head: Line = field(default_factory=Line)
+
+    def said(self, *messages: Message) -> None:
+        """Add messages."""
+        self.head.happenings += [Happening("message", message) for message in messages]
+
+    def did(self, what: str) -> None:
+        """Add something that can be undone."""
+        self.head.happenings.append(Happening(what))
+
+    def branch(self, operation: str) -> None:
+        """Go on from here on a branch of its own."""
+        self.head = Line(self.head.happenings[:], operation, former=self.head, parent=self.head)
+
+    def branch_behind(self, operation: str, named: int, kept: int) -> None:
+        """Go on from behind a message, where so many are kept, on a branch of that message's own."""
+        happened, parent = self.head.happenings, self.head
+        places = [place for place, one in enumerate(happened) if one.message is not None]
+        while parent.parent is not None and places[named] < parent.begun:
+            parent = parent.parent
+        end = places[named] + 1 if kept == named + 1 else places[kept]
+        self.head = Line(happened[:end], operation, former=self.head, parent=parent)
+
+    def leave(self) -> Line:
+        """Leave the tangent that is under way."""
+        left, tangent = self.head, self.head.tangent
+        assert tangent is not None
+        assert tangent.former is not None
+        self.head = tangent.former
+        return left
+
+    def undo(self) -> str | None:
+        """Take the newest thing back, and say what it was; None where there is none."""
+        happened, place = self.head.happenings, len(self.head.happenings)
+        while place > self.head.begun:
+            one = happened[place - 1]
+            if one.what in ("clear", "compact"):
+                happened.append(Happening("revert", undoes=place - 1))
+                return one.what
+            if one.what == "tangent exit":
+                happened.append(Happening("taken up", undoes=place - 1))
+                self.head = one.tangent
+                return one.what
+            place = one.undoes if one.what in ("revert", "taken up") else place - 1
+        if self.head.operation in ("fork", "rewind", "tangent") and self.head.former is not None:
+            name, self.head = self.head.operation, self.head.former
+            return name
+        return None

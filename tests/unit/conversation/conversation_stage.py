@@ -1,0 +1,105 @@
+"""What the tests of conversations share: agents, a tool manager, a clock that stands still, things to say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from holdfast.context.window import Window
+from holdfast.conversation import ConversationState, HistoryEntry, UserMessage
+from holdfast.conversation.tools import specs
+from holdfast.sticky import Workspace
+from holdfast.testing import FixedClock
+
+
+class Harbour:
+    """Agents, of which one is active."""
+
+    def __init__(self, active: str = "keeper", prompt: str | None = None, paths: Sequence[str] = ()) -> None:
+        self.active, self.prompt, self.context_paths = active, prompt, paths
+
+
+class Toolbox:
+    """A tool manager that knows definitions."""
+
+    def __init__(self, tools: Mapping[str, Sequence[ToolSpec]]) -> None:
+        self._tools = tools
+
+    def schemas(self) -> Mapping[str, Sequence[ToolSpec]]:
+        return self._tools
+
+
+class Desk:
+    """A system whose clock stands still, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock = folder, FixedClock()
+
+    def now(self) -> int:
+        return self.clock()
+
+    def workspace(self) -> Workspace:
+        return Workspace(root=self.folder, home=self.folder)
+
+
+def tool(name: str) -> ToolSpec:
+    return ToolSpec(name=name, description=f"does {name}", input_schema={"type": "object", "properties": {}})
+
+
+def call(name: str = "ls", **args: Any) -> ToolCallRequest:
+    return ToolCallRequest(name=name, args=args)
+
+
+def result(call: ToolCallRequest, value: Any = "done", *, is_error: bool = False) -> ToolCallResult:
+    return ToolCallResult(tool_call_id=call.id, result=value, is_error=is_error)
+
+
+def talk(state: ConversationState, *questions: str) -> None:
+    """Let the user ask, and the assistant answer each question."""
+    for question in questions:
+        state.set_next_user_message(question)
+        state.push_assistant_message(Message.assistant(f"answer to {question}"))
+
+
+def work(state: ConversationState, question: str, *calls: ToolCallRequest) -> None:
+    """Let the user ask, the assistant call tools, one after the other, and answer in the end."""
+    state.set_next_user_message(question)
+    for one in calls:
+        state.push_assistant_message(Message.assistant(tool_calls=[one]))
+        state.add_tool_results([result(one, f"{one.name} was run")])
+    state.push_assistant_message(Message.assistant(f"answer to {question}"))
+
+
+def prompts(state: ConversationState) -> list[str | None]:
+    return [entry.user.prompt for entry in state.history]
+
+
+def exchanges(count: int, *, a_turn: int = 1) -> list[Message]:
+    """Give the messages of so many exchanges; a turn has some of them, with a call between each two."""
+    said, open_call = list[Message](), None
+    for number in range(count):
+        if open_call is None:
+            said.append(Message.user(f"question {number}"))
+        else:
+            said.append(Message.tool([result(open_call)]))
+        open_call = call() if (number + 1) % a_turn else None
+        calls = [open_call] if open_call else []
+        said.append(Message.assistant(f"answer {number}", tool_calls=calls))
+    return said
+
+
+def entry_of(*messages: Message) -> HistoryEntry:
+    *user, assistant = messages
+    return HistoryEntry(UserMessage(tuple(user)), assistant)
+
+
+def validate(window: Window, state: ConversationState | None = None) -> None:
+    """Fail if a provider would refuse the window; as a request, where the user or a tool spoke last."""
+    tools = specs(state.tools) if state else ()
+    request = window.messages[-1].role in ("user", "tool")
+    for name in formats.names():
+        provider = formats.get(name)
+        rendered = provider.render(window.messages, tools=tools)
+        assert provider.validate(rendered, request=request) == [], name
