@@ -1,0 +1,22 @@
+"""Checkpoints: files, kept beside a conversation and brought back with it.
+
+`ShadowRepository` keeps snapshots of a work tree and restores them; it knows nothing of conversations.
+"""
+
+from __future__ import annotations
+
+from .repository import ShadowRepository
+from .values import Changes, Diff, FileDiff, Kept, LeftOut, Limits, Restored, Snapshot, shown
+
+__all__ = [
+    "Changes",
+    "Diff",
+    "FileDiff",
+    "Kept",
+    "LeftOut",
+    "Limits",
+    "Restored",
+    "ShadowRepository",
+    "Snapshot",
+    "shown",
+]

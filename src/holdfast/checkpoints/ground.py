@@ -1,0 +1,133 @@
+"""The work tree as a restore walks on it: by descriptors, a name at a time, never over a link.
+
+Whoever swaps a folder for a link while files are brought back gains nothing: the way down is opened
+anew for each folder, and a link on it is an error. What stands at a path is told by its bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from .. import durable
+from .capturing import Unreadable, read_regular
+from .objects import BLOB, object_id
+from .values import Entry
+
+__all__ = ["Ground", "Standing", "split"]
+
+_INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Standing(NamedTuple):
+    """What stands at a path."""
+
+    kind: Literal["nothing", "file", "link", "folder", "other"]
+    blob: str = ""
+
+    def is_(self, entry: Entry | None) -> bool:
+        """Tell whether it has the bytes of an entry."""
+        return entry is not None and self == Standing("link" if entry.link else "file", entry.blob)
+
+
+def split(path: bytes) -> tuple[bytes, bytes]:
+    """Give the folder of a path, and its name there."""
+    folder, _, name = path.rpartition(b"/")
+    return folder, name
+
+
+class Ground:
+    """An open work tree; `opened` gives one."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._near: tuple[bytes, int] | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, work_tree: Path) -> Iterator[Ground]:
+        """Open a work tree."""
+        ground = cls(os.open(work_tree, os.O_RDONLY | os.O_DIRECTORY))
+        try:
+            yield ground
+        finally:
+            ground.leave()
+            os.close(ground._root)
+
+    def enter(self, folder: bytes) -> int:
+        """Give a descriptor of a folder, good until the next one is entered."""
+        if not folder:
+            return self._root
+        if self._near is None or self._near[0] != folder:
+            self.leave()
+            descriptor = os.dup(self._root)
+            for name in folder.split(b"/"):
+                above, descriptor = descriptor, -1
+                try:
+                    descriptor = os.open(name, _INTO, dir_fd=above)
+                finally:
+                    os.close(above)
+            self._near = (folder, descriptor)
+        return self._near[1]
+
+    def leave(self) -> None:
+        """Forget the folder that was entered last; it may be gone by now."""
+        if self._near is not None:
+            os.close(self._near[1])
+            self._near = None
+
+    def nearest(self, folder: bytes) -> bytes:
+        """Give the deepest folder on a way that is there."""
+        while folder:
+            try:
+                self.enter(folder)
+            except OSError:
+                folder = split(folder)[0]
+            else:
+                return folder
+        return folder
+
+    def standing(self, path: bytes, *, most: int) -> Standing:
+        """Tell what stands at a path; a file larger than ``most`` is none of ours."""
+        folder, name = split(path)
+        try:
+            inside = self.enter(folder)
+            mode = os.stat(name, dir_fd=inside, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                return Standing("link", object_id(BLOB, os.readlink(name, dir_fd=inside)))
+            if stat.S_ISREG(mode):
+                return Standing("file", object_id(BLOB, read_regular(name, most=most, folder=inside)[0]))
+            return Standing("folder" if stat.S_ISDIR(mode) else "other")
+        except (FileNotFoundError, NotADirectoryError):
+            return Standing("nothing")
+        except (OSError, Unreadable):
+            return Standing("other")
+
+    def set_mode(self, path: bytes, mode: int) -> None:
+        """Set the permission bits of a file, and of nothing that a link leads to."""
+        folder, name = split(path)
+        descriptor = os.open(name, _FILE, dir_fd=self.enter(folder))
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is no file any more")
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+    def set_folder_mode(self, path: bytes, mode: int) -> None:
+        """Set the permission bits of a folder."""
+        os.fchmod(self.enter(path), mode)
+
+    def make_folder(self, path: bytes) -> None:
+        """Make a folder in one that is there, private until it gets its mode."""
+        folder, name = split(path)
+        inside = self.enter(folder)
+        with suppress(FileExistsError):
+            os.mkdir(name, durable.FOLDER_MODE, dir_fd=inside)
+        self.enter(path)

@@ -1,0 +1,166 @@
+"""The user's ignore rules, asked of git, without a look into the user's repository by git itself.
+
+`check-ignore` is run on our own, empty repository, with the user's folder as its work tree: so the
+`.gitignore` files in it count, also those above a start in a sub-folder, and outside of any repository.
+`info/exclude` and `core.excludesFile` are read as plain text and handed over in one file, where the
+later lines win, as they do in git. A nested repository's `info/exclude` counts below it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from ..errors import WorkTreeRefused
+from .git import Git
+
+__all__ = ["RULES", "Rules", "enclosing_repository", "is_readable_rules"]
+
+RULES = b".gitignore"
+
+_MOST = 4 << 20  # bytes of rules that are read from one file; nobody writes as many
+_REFERENCE = 4096  # bytes of a `.git` file, which holds one path
+
+
+class _Scope(NamedTuple):
+    """A folder that rules are relative to: where the work tree, or a part of it, stands in it."""
+
+    root: Path
+    within: bytes  # the path of the root in the work tree, with a slash at its end
+    above: bytes  # the path of the work tree in the root, with a slash at its end
+    excludes: Path
+
+
+class Rules:
+    """What is ignored in a work tree, while it is looked at; `opened` gives one."""
+
+    def __init__(self, git: Git, work_tree: Path, folder: Path, *, alone: bool) -> None:
+        self._git = git
+        self._work_tree = work_tree
+        self._folder = folder
+        root = work_tree if alone else enclosing_repository(work_tree) or work_tree
+        self._general = _users_rules(git, root)
+        above = os.fsencode(work_tree.relative_to(root))
+        self._scopes = [self._scope(root, within=b"", above=b"" if above == b"." else above + b"/")]
+        self._refuse_unreadable(root)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, git: Git, work_tree: Path, *, alone: bool = False) -> Iterator[Rules]:
+        """Read the rules as they are now; ``alone`` lets none count that stand above the work tree."""
+        with TemporaryDirectory(dir=git.folder, prefix="rules-") as folder:
+            rules = cls(git, work_tree, Path(folder), alone=alone)
+            if rules.ignores_the_work_tree():
+                raise WorkTreeRefused(
+                    f"{work_tree} is ignored by the rules of {rules._scopes[0].root}, so nothing in it would "
+                    "be kept; force it, and only the rules inside of it count"
+                )
+            yield rules
+
+    def ignores_the_work_tree(self) -> bool:
+        """Tell whether a repository around the work tree ignores all of it."""
+        outer = self._scopes[0]
+        return bool(outer.above) and bool(self._asked(outer, [b"./" + outer.above.rstrip(b"/")]))
+
+    def enter(self, path: bytes) -> None:
+        """Let the rules of a nested repository count below it."""
+        root = self._work_tree / os.fsdecode(path)
+        if root != self._scopes[0].root and _own_rules(root).strip():
+            self._scopes.append(self._scope(root, within=path + b"/", above=b""))
+
+    def ignored(self, paths: Sequence[bytes]) -> set[bytes]:
+        """Give those of the paths that are ignored; none may lead over a link."""
+        found = set[bytes]()
+        for scope in self._scopes:
+            # A path that begins with a colon would be taken for more than a path; one with a dot is not.
+            before, cut = b"./" + scope.above, len(scope.within)
+            asked = [before + path[cut:] for path in paths if path.startswith(scope.within)]
+            found |= {scope.within + name[len(before) :] for name in self._asked(scope, asked)}
+        return found
+
+    def _asked(self, scope: _Scope, names: list[bytes]) -> list[bytes]:
+        if not names:
+            return []
+        said = self._git.run(
+            *("check-ignore", "--stdin", "-z", "--no-index"),
+            input=b"".join(name + b"\0" for name in names),
+            work_tree=scope.root,
+            settings={"core.excludesFile": str(scope.excludes)},
+            fine=(0, 1),
+        )
+        return said.split(b"\0")[:-1]
+
+    def _scope(self, root: Path, *, within: bytes, above: bytes) -> _Scope:
+        excludes = self._folder / str(len(os.listdir(self._folder)))
+        excludes.write_bytes(self._general + b"\n" + _own_rules(root))
+        return _Scope(root, within, above, excludes)
+
+    def _refuse_unreadable(self, root: Path) -> None:
+        """Refuse a work tree where git would wait for ever to read the rules above it."""
+        folder = self._work_tree
+        while True:
+            if not is_readable_rules(folder / os.fsdecode(RULES)):
+                raise WorkTreeRefused(f"{folder / os.fsdecode(RULES)} is not a file; remove it")
+            if folder == root:
+                return
+            folder = folder.parent
+
+
+def enclosing_repository(folder: Path) -> Path | None:
+    """Find the top folder of the user's repository that a folder belongs to."""
+    return next((one for one in (folder, *folder.parents) if _git_folder(one)), None)
+
+
+def is_readable_rules(path: Path) -> bool:
+    """Tell whether git can read rules at a path, or passes over what is there, and does not hang on it."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
+
+
+def _users_rules(git: Git, root: Path) -> bytes:
+    """Read what `core.excludesFile` names, or the file that counts where nothing is named."""
+    named = git.users_path("core.excludesFile", at=root)
+    if named is None:
+        configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+        named = Path(configuration) / "git" / "ignore"
+    return _plain_file(named, _MOST)
+
+
+def _own_rules(root: Path) -> bytes:
+    """Read the `info/exclude` of the repository whose top folder this is."""
+    folder = _git_folder(root)
+    if folder is None:
+        return b""
+    shared = _plain_file(folder / "commondir", _REFERENCE).strip()  # a worktree shares the rules of the first
+    return _plain_file(folder / os.fsdecode(shared) / "info" / "exclude", _MOST)
+
+
+def _git_folder(top: Path) -> Path | None:
+    """Find the folder of a repository from its top folder: `.git` itself, or the one that a file names."""
+    path = top / ".git"
+    reference = _plain_file(path, _REFERENCE)
+    if reference.startswith(b"gitdir:"):
+        path = top / os.fsdecode(reference.removeprefix(b"gitdir:").strip())
+    return path if (path / "HEAD").is_file() else None
+
+
+def _plain_file(path: Path, most: int) -> bytes:
+    """Read a file that may not be there, or be something that must not be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(descriptor, most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,104 @@
+"""What checkpoints are called: ``0`` for the start, ``1.1`` and ``1.2`` for tools, ``1`` for their turn.
+
+Only what changed files is numbered, so a turn that changed none has no number. All of it follows from
+the checkpoints on a conversation's path; nothing is counted elsewhere, so a restore counts on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from ..entry import Checkpoint
+
+__all__ = ["ASIDE", "IN_PROGRESS", "START", "Numbers", "Turn", "description", "numbers", "turns"]
+
+START = "0"
+ASIDE = "tangent"
+"""The label of the moment when a tangent began: the files can go back to it, and it has no number."""
+
+IN_PROGRESS = "in progress"
+LONGEST = 60
+"""Bytes of a description; what is longer ends at a space."""
+
+
+class Numbers(Struct, frozen=True):
+    """How many turns are done, and how many tools have changed files in the one under way."""
+
+    turn: int
+    tools: int
+
+    @property
+    def next_tool(self) -> str:
+        """What the next tool's checkpoint is called."""
+        return f"{self.turn + 1}.{self.tools + 1}"
+
+    @property
+    def next_turn(self) -> str:
+        """What the checkpoint of the turn under way is called."""
+        return str(self.turn + 1)
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """A turn with the tools in it; one under way shows the files of its last tool."""
+
+    label: str
+    description: str
+    commit: str
+    at: int
+    tools: tuple[Checkpoint, ...] = ()
+    done: bool = True
+
+
+def numbers(checkpoints: Iterable[Checkpoint]) -> Numbers:
+    """Count on from the checkpoints of a path."""
+    turn, tools = 0, 0
+    for one in checkpoints:
+        if one.tool is not None:
+            tools += 1
+        elif one.label not in (START, ASIDE):
+            turn, tools = turn + 1, 0
+    return Numbers(turn, tools)
+
+
+def turns(checkpoints: Sequence[Checkpoint]) -> list[Turn]:
+    """Group the checkpoints of a path by turns, the start first, the turn under way last."""
+    found, tools = list[Turn](), list[Checkpoint]()
+    for one in checkpoints:
+        if one.tool is not None or one.label == ASIDE:
+            tools += [one] if one.tool is not None else []
+            continue
+        found.append(
+            Turn(
+                label=one.label,
+                description=one.description,
+                commit=one.commit,
+                at=one.at,
+                tools=tuple(tools),
+            )
+        )
+        tools = []
+    if tools:
+        last = tools[-1]
+        label = last.label.partition(".")[0]
+        found.append(
+            Turn(
+                label=label,
+                description=IN_PROGRESS,
+                commit=last.commit,
+                at=last.at,
+                tools=tuple(tools),
+                done=False,
+            )
+        )
+    return found
+
+
+def description(text: str) -> str:
+    """Shorten a description to what a list shows: at most 60 bytes, ended at a space."""
+    line = " ".join(text.split())
+    if len(line.encode()) <= LONGEST:
+        return line
+    short = line.encode()[: LONGEST - 3].decode(errors="ignore")
+    return (short.rpartition(" ")[0] or short) + "..."
