@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ...catalog import ModelInfo
 from .. import settings
 from ..state import ConversationState
@@ -21,7 +19,14 @@ __all__ = ["KEPT", "restore", "written"]
 KEPT = "original"
 """Where a state keeps what came from the original and has no place of ours."""
 
-_TRACKED = tuple(name for name in FileLineTracker.__struct_fields__ if name != "extra")
+_TRACKED = (
+    "prev_fswrite_lines",
+    "before_fswrite_lines",
+    "after_fswrite_lines",
+    "lines_added_by_agent",
+    "lines_removed_by_agent",
+    "is_first_write",
+)
 
 
 def restore(state: ConversationState, document: dict[str, Any]) -> None:
@@ -47,9 +52,7 @@ def written(state: ConversationState) -> dict[str, Any]:
         "context_message_length": length,
         "model": state.model,
         "model_info": _model(state.model_info) if state.model_info else None,
-        "file_line_tracker": {
-            path: msgspec.to_builtins(one) for path, one in state.file_line_tracker.items()
-        },
+        "file_line_tracker": {path: _tracker(one) for path, one in state.file_line_tracker.items()},
         "mcp_enabled": state.mcp_enabled,
     }
     return {
@@ -57,6 +60,10 @@ def written(state: ConversationState) -> dict[str, Any]:
         for name, value in fields.items()
         if value is not None or name not in ("model", "model_info")
     }
+
+
+def _tracker(tracker: FileLineTracker) -> dict[str, Any]:
+    return {name: getattr(tracker, name) for name in _TRACKED}
 
 
 def _tools(state: ConversationState) -> dict[str, Any]:

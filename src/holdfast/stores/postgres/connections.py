@@ -29,7 +29,7 @@ from .target import Target
 
 __all__ = ["LONG", "Connections", "Work"]
 
-CONNECT_PATIENCE = 4.0
+CONNECT_PATIENCE = 3.0
 """Seconds to wait for a connection to be made: an error within five."""
 
 PATIENCE = 30.0

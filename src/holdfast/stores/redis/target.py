@@ -21,7 +21,7 @@ from ..values import Durability
 
 __all__ = ["Target", "parsed"]
 
-TIMEOUT = 4.0
+TIMEOUT = 3.0
 """Seconds until a server that does not answer counts as not there: an error within five."""
 
 _PORT = 6379
