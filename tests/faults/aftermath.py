@@ -1,7 +1,7 @@
 """After the fault: a fresh process opens the store, finds what was promised, and goes on.
 
 What a store says through its face is compared with the promises; then its file is read directly, since a
-row without its key, or words without their entry, would not show.
+row without its key, or words without their entry, would not show. A store on a server checks itself there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from pathlib import Path
 from inside import disagreements
 from nursery import Died, Nursery
 from promises import Promises
+
+FILE = "sqlite:///"
 
 
 def examine(nursery: Nursery, url: str, session: str, promises: Promises) -> list[str]:
@@ -28,7 +30,9 @@ def examine(nursery: Nursery, url: str, session: str, promises: Promises) -> lis
             promises.hear([reply])
             if "ack" not in reply:
                 broken.append(f"cannot append any more: {reply}")
+            if not url.startswith(FILE):
+                broken += [f"verify: {fault}" for fault in worker.must("verify")["findings"]]
             worker.must("close")
         except Died as death:
             return [f"crashed: {death}"]
-    return broken + disagreements(Path(url.removeprefix("sqlite:///")))
+    return broken + (disagreements(Path(url.removeprefix(FILE))) if url.startswith(FILE) else [])

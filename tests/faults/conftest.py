@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import mounts
 import pytest
 import system_calls
+from every_store import KINDS, empty_store
 from nursery import Nursery
 from thoroughness import LONG
 
@@ -34,6 +35,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="holdfast-", dir=MEMORY, ignore_cleanup_errors=True) as path:
         yield Path(path)
+
+
+@pytest.fixture(params=KINDS)
+def store_url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    """The URL of an empty store, of each kind that processes share."""
+    with empty_store(request.param, folder) as url:
+        yield url
 
 
 @pytest.fixture

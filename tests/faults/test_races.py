@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aftermath import examine
+from every_store import KINDS, empty_store, named
 from nursery import Nursery, Reply
 from promises import Promises, losses
 from thoroughness import runs, tell
@@ -16,10 +17,10 @@ RACERS = 16
 
 
 def race(
-    nursery: Nursery, folder: Path, do: str, racers: int, count: int, plant: str = ""
+    nursery: Nursery, url: str, do: str, racers: int, count: int, plant: str = ""
 ) -> tuple[int, list[str]]:
     """Let processes append at once; give the number of conflicts, and what was broken."""
-    url, promises, replies = f"sqlite:///{folder}/agent.db", Promises(), list[Reply]()
+    promises, replies = Promises(), list[Reply]()
     with ExitStack() as stack:
         workers = [stack.enter_context(nursery.worker(url, plant=plant)) for _ in range(racers)]
         session = workers[0].enter()
@@ -51,16 +52,17 @@ def history_faults(replies: list[Reply], expected: int) -> list[str]:
     return wrong
 
 
-@pytest.mark.req("G5")
+@pytest.mark.req("G3", "G5")
 @pytest.mark.parametrize("do", ["burst", "contend"])
 def test_racing_processes_lose_and_double_nothing(
-    do: str, nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    do: str, nursery: Nursery, store_url: str, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(12, long=125)
-    conflicts, broken = race(nursery, folder, do, RACERS, count)
+    conflicts, broken = race(nursery, store_url, do, RACERS, count)
+    how = "at any version" if do == "burst" else "at the version they saw"
     tell(
         record_property,
-        f"{RACERS} racing processes, {'at any version' if do == 'burst' else 'at the version they saw'}",
+        f"{RACERS} racing processes on {named(store_url)}, {how}",
         appends=RACERS * count,
         conflicts=conflicts,
         lost=losses(broken),
@@ -69,29 +71,30 @@ def test_racing_processes_lose_and_double_nothing(
     assert conflicts or do == "burst"
 
 
-@pytest.mark.req("G5")
+@pytest.mark.req("G3", "G5")
 def test_eight_processes_make_two_thousand_appends(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    nursery: Nursery, store_url: str, record_property: Callable[[str, object], None]
 ) -> None:
-    _, broken = race(nursery, folder, "burst", 8, 250)
-    tell(record_property, "8 processes", appends=2_000, lost=losses(broken))
+    _, broken = race(nursery, store_url, "burst", 8, 250)
+    tell(record_property, f"8 processes on {named(store_url)}", appends=2_000, lost=losses(broken))
     assert broken == []
 
 
 @pytest.mark.parametrize(("do", "plant"), [("contend", "checks first"), ("burst", "forgets one")])
-def test_a_planted_race_is_caught(do: str, plant: str, nursery: Nursery, folder: Path) -> None:
-    _, broken = race(nursery, folder, do, RACERS, 12, plant=plant)
+def test_a_planted_race_is_caught(do: str, plant: str, nursery: Nursery, store_url: str) -> None:
+    _, broken = race(nursery, store_url, do, RACERS, 12, plant=plant)
     assert broken
 
 
 @pytest.mark.req("G3")
-def test_eight_processes_open_a_new_file_at_once(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_processes_open_a_new_store_at_once(
+    kind: str, nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     tries, failures = runs(8, long=160), list[Reply]()
     for attempt in range(tries):
-        with ExitStack() as stack:
-            url = f"sqlite:///{folder}/{attempt}.db"
+        (place := folder / str(attempt)).mkdir()
+        with empty_store(kind, place) as url, ExitStack() as stack:
             workers = [stack.enter_context(nursery.worker(url)) for _ in range(8)]
             for worker in workers:
                 worker.tell("open")
@@ -99,5 +102,6 @@ def test_eight_processes_open_a_new_file_at_once(
                 worker.tell("append", name="hello")
             replies = [worker.hear() for worker in workers for _ in range(3)]
             failures += [reply for reply in replies if "error" in reply]
-    tell(record_property, "8 processes open a new file", tries=tries, failures=len(failures))
+            failures += workers[0].ask("verify").get("findings", ["no answer"])
+    tell(record_property, f"8 processes open a new store in {kind}", tries=tries, failures=len(failures))
     assert failures == []

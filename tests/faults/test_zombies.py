@@ -1,8 +1,8 @@
 """A zombie writer is refused: stopped while it holds the lease, it wakes up after another took over.
 
 What counts is the log: no append of the one may stand behind an append of the other. A process that is
-stopped inside a transaction keeps the file locked, so nobody can take over before it goes on; then it
-is woken first, and refused as soon as the lease is gone. Such rounds are counted as locked.
+stopped inside a transaction keeps an SQLite file locked, so nobody can take over before it goes on; then
+it is woken first, and refused as soon as the lease is gone. Such rounds are counted as locked.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from aftermath import examine
+from every_store import named
 from nursery import Nursery, Reply, Worker
 from promises import Promises
 from thoroughness import rng, runs, tell
@@ -62,9 +62,9 @@ def one_round(
     return locked, reply
 
 
-def zombies(nursery: Nursery, folder: Path, rounds: int, plant: str = "") -> tuple[int, int, list[str]]:
+def zombies(nursery: Nursery, url: str, rounds: int, plant: str = "") -> tuple[int, int, list[str]]:
     """Play many rounds; count refusals and rounds that were locked, and name what was broken."""
-    url, promises, random = f"sqlite:///{folder}/agent.db", Promises(), rng(f"zombie {plant}")
+    promises, random = Promises(), rng(f"zombie {plant}")
     refused, locked, broken = 0, 0, list[str]()
     with nursery.worker(url, plant=plant) as one, nursery.worker(url, plant=plant) as other:
         session = one.enter()
@@ -92,16 +92,17 @@ def interleaved(stored: list[str]) -> list[str]:
     return found
 
 
-@pytest.mark.req("G5")
+@pytest.mark.req("G3", "G5")
 def test_a_writer_that_was_stopped_while_another_took_over_is_refused(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    nursery: Nursery, store_url: str, record_property: Callable[[str, object], None]
 ) -> None:
     rounds = runs(10, long=100)
-    refused, locked, broken = zombies(nursery, folder, rounds)
-    tell(record_property, "zombie writers", rounds=rounds, refused=refused, locked=locked, wrong=len(broken))
+    refused, locked, broken = zombies(nursery, store_url, rounds)
+    title = f"zombie writers on {named(store_url)}"
+    tell(record_property, title, rounds=rounds, refused=refused, locked=locked, wrong=len(broken))
     assert broken == []
 
 
-def test_a_store_that_does_not_check_the_fence_is_caught(nursery: Nursery, folder: Path) -> None:
-    _, _, broken = zombies(nursery, folder, 2, plant="takes any fence")
+def test_a_store_that_does_not_check_the_fence_is_caught(nursery: Nursery, store_url: str) -> None:
+    _, _, broken = zombies(nursery, store_url, 2, plant="takes any fence")
     assert any("fork" in what for what in broken)

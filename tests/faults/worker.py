@@ -8,13 +8,16 @@ would not catch.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
+from contextlib import redirect_stderr
+from importlib import import_module
 from typing import Any
 
 from promises import texts
 
-from holdfast import Message
+from holdfast import Message, cli
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.session.clock import wall_clock
 from holdfast.session.loading import message_of
@@ -24,6 +27,7 @@ from holdfast.tokens import counter
 
 USER = "u1"
 END = 2**60
+COMMANDS = ("export", "import_")
 
 
 class Clerk:
@@ -178,6 +182,12 @@ class Clerk:
         """Answer when everything before is done, acknowledged or not."""
         await self.say(resting=True)
 
+    async def run(self, arguments: list[str]) -> None:
+        """Run the program `holdfast` in this process, and tell its exit code and its remarks."""
+        with redirect_stderr(io.StringIO()) as remarks:
+            code = await asyncio.to_thread(cli.run, arguments)
+        await self.say(code=code, remarks=remarks.getvalue())
+
     async def close(self) -> None:
         await self.sessions.close()
         await self.say(closed=True)
@@ -186,6 +196,8 @@ class Clerk:
 def prepare() -> None:
     """Load once what every worker needs."""
     counter("o200k_base").count("hello")
+    for name in COMMANDS:
+        import_module(f"holdfast.cli.{name}")
 
 
 def live(clerk: Clerk) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from postgres_server import fresh_url
+from valkey_server import fresh_cluster, fresh_server
 
 from holdfast import Budget, errors
 from holdfast.archive import archive, bundles, restore, written
@@ -23,6 +26,7 @@ from holdfast.testing import FixedClock, conversations
 pytestmark = pytest.mark.req("P3", "G2", "G6")
 
 END = 2**31 - 1
+THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
 
 STEPS = st.lists(
     st.tuples(
@@ -110,11 +114,24 @@ async def moved(pasts: list[list[tuple[str, int]]], url: str) -> None:
             await target.close()
 
 
-@given(st.lists(STEPS, min_size=1, max_size=3))
-@settings(max_examples=40)
-def test_sessions_of_any_past_move_to_another_store_as_they_are(pasts: list[list[tuple[str, int]]]) -> None:
+@contextmanager
+def empty_file() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(moved(pasts, f"sqlite:///{folder}/agent.db"))
+        yield f"sqlite:///{folder}/agent.db"
+
+
+@pytest.mark.parametrize(
+    "empty_store",
+    [empty_file, fresh_url, lambda: nullcontext(fresh_server()), lambda: nullcontext(fresh_cluster())],
+    ids=["sqlite", "postgres", "valkey", "cluster"],
+)
+@given(st.lists(STEPS, min_size=1, max_size=3))
+@settings(max_examples=20 * THOROUGH)
+def test_sessions_of_any_past_move_to_another_store_as_they_are(
+    empty_store: Callable[[], AbstractContextManager[str]], pasts: list[list[tuple[str, int]]]
+) -> None:
+    with empty_store() as url:
+        asyncio.run(moved(pasts, url))
 
 
 @given(st.lists(STEPS, min_size=1, max_size=2), st.data())

@@ -14,7 +14,7 @@ from typing import TypeVar
 from .. import entry
 from ..errors import InputError, InvalidPayload
 from ..message import Message
-from ..session.names import checked
+from ..session.names import checked, checked_meta
 from ..tokens import counter as counter_named
 from .lines import (
     ArchivedBranch,
@@ -138,6 +138,8 @@ def _branches(session: ArchivedSession, lines: _Lines) -> list[ArchivedBranch]:
 def _checked_session(session: ArchivedSession) -> ArchivedSession:
     checked(session.id, "a session id")
     checked(session.title, "a title", empty=True)
+    checked(session.reason, "a reason", empty=True)
+    checked_meta(session.meta)
     for name, what in ((session.user, "a user"), *((tag, "a tag") for tag in session.tags)):
         if name is not None:
             checked(name, what)
@@ -148,6 +150,8 @@ def _checked_session(session: ArchivedSession) -> ArchivedSession:
 
 
 def _check_branch(branch: ArchivedBranch, before: list[ArchivedBranch]) -> None:
+    checked(branch.name, "a branch name", empty=True)
+    checked(branch.operation, "an operation", empty=True)
     if branch.id != len(before) + 1:
         raise InvalidPayload(f"branch {len(before) + 1} is expected here, not {branch.id}")
     if branch.parent is None:

@@ -23,15 +23,15 @@ Write = Callable[[str], None]
 
 
 @contextmanager
-def opened(path: str | None, *, force: bool = False) -> Iterator[Write]:
-    """Give a function that writes one line, or one document, of results."""
+def opened(path: str | None, *, force: bool = False, end: str = "\n") -> Iterator[Write]:
+    """Give a function that writes one line, or one document, of results; in a file, with this end."""
     if path is None or path == "-":
         yield screen.show
         return
     place = os.path.realpath(path)
     try:
         with _file(place, force=force) as file:
-            yield lambda text: print(text, file=file)
+            yield lambda text: print(text, end=end, file=file)
     except FileExistsError:
         raise InputError(f"{path}: exists already; --force replaces it") from None
     except OSError as error:

@@ -9,7 +9,18 @@ from typing import Any
 
 import click
 
-from ..archive import ArchivedEntry, ArchivedSession, archive, conversation, is_half_made, written
+from ..archive import (
+    ArchivedBranch,
+    ArchivedEntry,
+    ArchivedSession,
+    ArchiveEnd,
+    Header,
+    Line,
+    archive,
+    conversation,
+    is_half_made,
+    written,
+)
 from ..context.mend import accepted
 from ..errors import HoldfastError, NotFound
 from ..formats.markdown import markdown
@@ -18,6 +29,7 @@ from ..session import SessionManager
 from ..stores.values import Address, Filter, SessionRow
 from . import destination, document, lookup, screen
 from .access import managed, tenant_option, user_option
+from .first_word import FirstWord
 from .meter import Step, metered
 from .store_option import EXIT_CODES
 from .telling import harmless
@@ -27,6 +39,12 @@ __all__ = ["command"]
 ARCHIVE = ("archive", "jsonl")
 MARKDOWN = "markdown"
 
+WHOLE = 1_000
+"""What a session counts on the meter, so that a part of a long one shows."""
+
+STEP = 500
+"""Entries after which progress is told."""
+
 
 def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | str:
     from .. import formats  # only now: help does not need it
@@ -34,7 +52,7 @@ def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format |
     return name if name in (*ARCHIVE, MARKDOWN) else formats.get(name)
 
 
-@click.command("export", epilog=EXIT_CODES)
+@click.command("export", cls=FirstWord, others={"qcli": "export_original"}, epilog=EXIT_CODES)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Export all sessions, the oldest first.")
 @tenant_option
@@ -70,7 +88,7 @@ def command(
     their ids and times; `holdfast import` brings it into any store. In a provider's format and in
     markdown it is the conversation at the head, whole: one ID gives a document, several or
     --all give JSON Lines. Calls that never got a result are answered, so that the provider
-    takes the conversation.
+    takes the conversation. `holdfast export qcli` writes one for the Q command line.
 
     \b
     Example:
@@ -103,7 +121,7 @@ async def _export(
         chosen = await _chosen(sessions, ids, user)
         with ExitStack() as files:
             write = files.enter_context(destination.opened(output, force=force))
-            step = files.enter_context(metered("sessions", len(chosen)))
+            step = files.enter_context(metered("sessions", len(chosen) * WHOLE))
             if isinstance(target, str) and target in ARCHIVE:
                 return await _archive(sessions, chosen, write, step)
             one = len(chosen) == 1 and bool(ids)
@@ -134,18 +152,45 @@ async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> Async
 async def _archive(
     sessions: SessionManager, chosen: Sequence[Address], write: destination.Write, step: Step
 ) -> int:
-    done = damaged = 0
+    damaged, far = 0, _Far(step)
     addresses = (row.address async for row in _present(sessions, chosen))
     async for line in archive(sessions.store, addresses):
         write(written(line))
-        if isinstance(line, ArchivedSession):
-            done += 1
-            step(done, done)
-        elif isinstance(line, ArchivedEntry) and line.damaged:
+        far.see(line)
+        if isinstance(line, ArchivedEntry) and line.damaged:
             damaged += 1
             place = line.id or f"{line.seq} of branch {line.branch}"
             screen.say(f"the entry {place} is damaged: its place is kept, what it said is not")
     return 1 if damaged else 0
+
+
+class _Far:
+    """How far an archive is: by sessions, and inside of a long one by its entries."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._sessions = self._entries = self._seen = 0
+
+    def see(self, line: Header | Line) -> None:
+        """Take a line into account that was written."""
+        match line:
+            case ArchivedSession():
+                self._tell()
+                self._sessions, self._entries, self._seen = self._sessions + 1, 0, 0
+            case ArchivedBranch(entries=entries):
+                self._entries += entries
+            case ArchivedEntry():
+                self._seen += 1
+                if self._seen % STEP == 0:
+                    self._tell()
+            case ArchiveEnd():
+                self._tell()
+
+    def _tell(self) -> None:
+        """Say how much is done: the sessions before, and a part of the last."""
+        if self._sessions:
+            part = WHOLE * self._seen // self._entries if self._entries else WHOLE
+            self._step((self._sessions - 1) * WHOLE + part, self._sessions)
 
 
 async def _render(
@@ -172,7 +217,7 @@ async def _render(
             error.add_note(f"session {row.id}")
             raise
         done += 1
-        step(done, done)
+        step(done * WHOLE, done)
     return 0
 
 

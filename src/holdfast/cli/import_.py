@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
@@ -23,12 +23,16 @@ from ..session.names import checked
 from ..stores.port import Store
 from . import document, progress, screen, source
 from .access import as_json, tenant_option
+from .first_word import FirstWord
 from .lines import readable
 from .meter import metered
 from .session_fields import entries
 from .store_option import EXIT_CODES, opened
 
 __all__ = ["command"]
+
+STEP = 64 << 10
+"""Bytes of an archive after which progress is told: also in the middle of a long session."""
 
 RESULTS = {"imported": "imported", "known": "there already", "skipped": "passed over"}
 
@@ -39,7 +43,7 @@ def _found(_ctx: click.Context, _option: click.Parameter, name: str | None) -> F
     return formats.get(name) if name is not None else None
 
 
-@click.command("import", epilog=EXIT_CODES)
+@click.command("import", cls=FirstWord, others={"qcli": "import_original"}, epilog=EXIT_CODES)
 @click.argument("file")
 @click.option("--from", "provider", metavar="NAME", callback=_found, help="Read this provider's format.")
 @click.option("--user", metavar="NAME", help="With --from: whose conversations these are.")
@@ -69,6 +73,8 @@ def command(
     With --from, FILE holds conversations as `holdfast convert` reads them, one document or one a
     line. Each becomes a session: its id is the document's, its prompt the system messages that
     lead it, its title and its meta the document's other fields.
+
+    `holdfast import qcli` brings conversations of the Q command line over.
 
     \b
     Example:
@@ -102,14 +108,14 @@ class _Import:
 
     async def archive(self, url: str, file: str) -> int:
         """Import an archive."""
-        with _bytes(file) as (name, stream), self._told():
-            lines = _Lines(stream)
-            with metered("sessions", _size(stream)) as step, _named(name):
+        with _bytes(file) as (name, stream), self._told(), metered("sessions", _size(stream)) as step:
+            lines = _Lines(stream, lambda far: step(far, self._results.total()))
+            with _named(name):
                 found = bundles(lines)
-                async with opened(url) as store:
+            async with opened(url) as store:
+                with _named(name):
                     for bundle in found:
                         self._note(await self._restored(store, bundle))
-                        step(lines.read, self._results.total())
         return 0
 
     async def conversations(
@@ -179,21 +185,25 @@ class _Import:
 
 
 class _Lines:
-    """The lines of a stream, and how many bytes of it were read."""
+    """The lines of a stream; how many bytes of it were read is told now and then."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self.read = stream, 0
+    def __init__(self, stream: BinaryIO, tell: Callable[[int], None]) -> None:
+        self._stream, self._tell = stream, tell
 
     def __iter__(self) -> Iterator[bytes]:
-        while True:
-            try:
-                data = self._stream.readline(LONGEST + 1)
-            except OSError as error:
-                raise InputError(f"cannot be read: {error.strerror or error}") from None
-            if not data:
-                return
-            self.read += len(data)
+        read, told = 0, 0
+        while data := self._next():
+            read += len(data)
+            if read - told >= STEP:
+                self._tell(told := read)
             yield data
+        self._tell(read)
+
+    def _next(self) -> bytes:
+        try:
+            return self._stream.readline(LONGEST + 1)
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror or error}") from None
 
 
 @contextmanager

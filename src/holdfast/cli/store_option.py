@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import click
 
-from ..errors import InputError
+from ..errors import InputError, NewerFormat, StoreUnavailable
 from . import screen
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
     if url == default_store():
         Home.from_environment().make()
-    store = await connect(url)
+    try:
+        store = await connect(url)
+    except NewerFormat as newer:  # not a file to be read, but a store that cannot be used
+        raise StoreUnavailable(newer.text) from None
     try:
         yield store
     finally:
