@@ -36,12 +36,17 @@ _numbers = count(1)
 
 
 class PostgresServer:
-    """A server of its own, on a socket in a temporary folder."""
+    """A server of its own, on a socket in a temporary folder, which may be made in another one."""
 
     def __init__(
-        self, *, copy_of: PostgresServer | None = None, replica: bool = False, **settings: str
+        self,
+        *,
+        copy_of: PostgresServer | None = None,
+        replica: bool = False,
+        home: Path | None = None,
+        **settings: str,
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=home))
         self.data, self._settings = self.folder / "data", settings
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         if self._user:

@@ -33,7 +33,8 @@ def fields_of(state: ConversationState) -> dict[str, Any]:
         "model": state.model,
         "model_info": model_to_json(state.model_info) if state.model_info else None,
         "file_line_tracker": {
-            path: msgspec.to_builtins(one) for path, one in state.file_line_tracker.items()
+            path: msgspec.json.decode(msgspec.json.encode(one))
+            for path, one in state.file_line_tracker.items()
         },
         "checkpoint_manager": state.checkpoint_manager,
         "mcp_enabled": state.mcp_enabled,

@@ -1,0 +1,136 @@
+"""Writers that insist: tasks that append under a key, again and again, until each append is acknowledged.
+
+That is what a careful caller does when a store says that nobody knows whether something was written. Only
+`StoreUnavailable` is expected of a server in trouble: any other error ends a crowd, and so does silence.
+The other manners are bugs on purpose, which a judge of promises has to catch.
+
+    python postgres_crowd.py URL MANNER NAME SESSION...     tells each append as it is asked for and kept
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from nursery import Reply
+from promises import Promises, texts
+
+from holdfast import Message
+from holdfast.errors import StoreUnavailable
+from holdfast.session.manager import SessionManager
+from holdfast.session.session import Session
+
+USER = "u1"
+SIZE = 2  # messages in an append: a part of one would show
+PAUSE = 0.05  # seconds until an append is asked for again
+HANG = 120.0  # seconds without an answer or an error: more than all the patience of the store
+
+T = TypeVar("T")
+
+
+class Manner(StrEnum):
+    """How a crowd asks."""
+
+    CAREFUL = "careful"
+    KEYLESS = "keyless"  # asks again without a key
+    HASTY = "hasty"  # acknowledges first, and does not ask again
+
+
+class Crowd:
+    """Tasks that append, and what they were told."""
+
+    def __init__(self, promises: Promises, manner: Manner = Manner.CAREFUL) -> None:
+        self.promises, self.manner = promises, manner
+        self.repeated, self.failed, self.reads = 0, 0, 0
+        self.doubted = set[str]()  # appends that failed at least once
+        self.longest = 0.0
+
+    async def write(self, session: Session, names: Iterable[str]) -> None:
+        """Append one after the other, each until it is acknowledged."""
+        for name in names:
+            self.promises.ask(name, SIZE)
+            if self.manner == Manner.HASTY:
+                self.promises.hear([{"ack": name}])
+            while not await self._is_kept(session, name):
+                await asyncio.sleep(PAUSE)
+            self.promises.hear([{"ack": name}])
+
+    async def read(self, session: Session, is_over: Callable[[], bool]) -> None:
+        """Read the end of a session, again and again, until it is over."""
+        while not is_over():
+            self.reads += await self._answer(session.messages(last=1)) is not None
+            await asyncio.sleep(PAUSE)
+
+    async def heard_more(self, count: int) -> None:
+        """Wait for some acknowledgements."""
+        enough = len(self.promises.acked) + count
+        async with asyncio.timeout(HANG):
+            while len(self.promises.acked) < enough:
+                await asyncio.sleep(0.001)
+
+    async def _is_kept(self, session: Session, name: str) -> bool:
+        """Ask once for an append, and tell whether it was acknowledged."""
+        key = None if self.manner == Manner.KEYLESS else name
+        receipt = await self._answer(session.append(*map(Message.user, texts(name, SIZE)), key=key))
+        if receipt is None:
+            self.doubted.add(name)
+            return self.manner == Manner.HASTY
+        self.repeated += receipt.repeated
+        return True
+
+    async def _answer(self, asked: Coroutine[Any, Any, T]) -> T | None:
+        """Give what the store answers, or nothing where it says that it is out of reach."""
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(HANG):
+                return await asked
+        except StoreUnavailable:
+            self.failed += 1
+            return None
+        finally:
+            self.longest = max(self.longest, time.monotonic() - begun)
+
+
+def numbered(prefix: str, is_over: Callable[[], bool]) -> Iterator[str]:
+    """Name appends until it is over."""
+    number = 0
+    while not is_over():
+        yield f"{prefix}-{number}"
+        number += 1
+
+
+class Told(Promises):
+    """Promises of a process that are kept elsewhere."""
+
+    def ask(self, name: str, size: int = 1) -> str:
+        """Tell that an append is about to be tried."""
+        print(json.dumps({"ask": name}), flush=True)
+        return name
+
+    def hear(self, replies: Iterable[Reply]) -> None:
+        """Tell what was acknowledged."""
+        for reply in replies:
+            print(json.dumps(reply), flush=True)
+
+
+async def _live(url: str, manner: str, name: str, *ids: str) -> None:
+    """Append to sessions, a task each, until nobody holds the other end of the input."""
+    crowd, over = Crowd(Told(), Manner(manner)), threading.Event()
+    threading.Thread(target=lambda: os.read(0, 1) or over.set(), daemon=True).start()
+    async with await SessionManager.open(url) as sessions:
+        handles = [await sessions.open(id, user=USER) for id in ids]
+        print(json.dumps({"ready": True}), flush=True)
+        names = (numbered(f"{name}.{lane}", over.is_set) for lane in range(len(ids)))
+        await asyncio.gather(*map(crowd.write, handles, names))
+    print(json.dumps({"done": True, "repeated": crowd.repeated, "failed": crowd.failed}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(_live(*sys.argv[1:]))

@@ -1,0 +1,46 @@
+"""Where faults happen to PostgreSQL: a schema of its own on a server of ours, and a way to it that breaks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from postgres_crowd import USER
+from postgres_proxy import Proxy
+from postgres_server import PostgresServer, executed, local_server
+
+from holdfast.session.manager import SessionManager
+
+
+@asynccontextmanager
+async def schema() -> AsyncIterator[str]:
+    """Name a schema, and drop it afterwards."""
+    name = f"faults_{secrets.token_hex(4)}"
+    try:
+        yield name
+    finally:
+        await executed(f"DROP SCHEMA IF EXISTS {name} CASCADE", url=local_server().url())
+
+
+@asynccontextmanager
+async def proxied() -> AsyncIterator[Proxy]:
+    """Give a way to the server that can be broken."""
+    with TemporaryDirectory(prefix="holdfast-") as folder:
+        async with Proxy(Path(folder), local_server().folder) as proxy:
+            yield proxy
+
+
+def children(server: PostgresServer) -> list[int]:
+    """Give the processes that a server has begun."""
+    assert server.process is not None
+    pid = server.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def begun(url: str, count: int) -> list[str]:
+    """Make some sessions, and give their ids."""
+    async with await SessionManager.open(url) as sessions:
+        return [(await sessions.create(user=USER)).id for _ in range(count)]

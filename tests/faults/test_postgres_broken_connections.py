@@ -1,0 +1,219 @@
+"""A connection breaks at every exchange of everything that a session can be told to do, on PostgreSQL.
+
+The Nth request does not arrive, or the Nth answer, for every N. Whoever asked is told of success, or that
+nobody knows; what is there is all of it or nothing, never more; and the same handle goes on. At random
+moments the server itself ends connections, or what runs on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+from postgres_aftermath import END, broken
+from postgres_crowd import PAUSE, USER, Crowd, numbered
+from postgres_ground import begun, proxied, schema
+from postgres_proxy import Proxy
+from postgres_server import executed, local_server
+from promises import Promises, losses
+from thoroughness import rng, runs, tell
+
+from holdfast import Message
+from holdfast.errors import Busy, EpochEnded, HoldfastError, NotFound, StoreUnavailable
+from holdfast.session.manager import SessionManager
+from holdfast.session.session import Session
+from holdfast.stores.postgres.connections import Connections
+from holdfast.stores.values import Filter, Span
+
+Act = Callable[[SessionManager, Session], Awaitable[object]]
+ACTS: dict[str, Act] = {
+    "create": lambda sessions, session: sessions.create(user=f"of {session.id}", system="Be brief."),
+    "append": lambda _, session: session.append(Message.user("x"), Message.assistant("y")),
+    "append under a key": lambda _, session: session.append(Message.user("x"), key="k"),
+    "set_system": lambda _, session: session.set_system("Be brief."),
+    "fork": lambda _, session: session.fork(name="f"),
+    "undo": lambda _, session: session.undo(),
+    "reset": lambda _, session: session.reset(),
+    "end": lambda _, session: session.end(),
+    "rename": lambda _, session: session.rename("t"),
+    "annotate": lambda _, session: session.annotate({"a": 1}),
+    "acquire": lambda _, session: session.acquire(seconds=60),
+    "destroy": lambda sessions, session: sessions.destroy(session.id),
+}
+AGAIN, UNKNOWN = "done at the second attempt", "nobody knows"
+LANES = 8
+
+
+class Scene(NamedTuple):
+    """A store through a proxy, and past it."""
+
+    through: SessionManager
+    past: SessionManager
+    proxy: Proxy
+
+
+async def begin(sessions: SessionManager) -> Session:
+    """Make a session with a little history."""
+    session = await sessions.create(user=USER)
+    await session.append(Message.user("a"), Message.assistant("b"))
+    await session.fork()
+    await session.append(Message.user("c"))
+    return session
+
+
+async def state(sessions: SessionManager, id: str) -> tuple[Any, ...]:
+    """Give what is there of a session, and of those made in its name, without ids and times."""
+    own = await sessions.store.page(sessions.tenant, Filter(user=f"of {id}"))
+    try:
+        session = await sessions.open(id, user=USER)
+    except NotFound:
+        return (len(own),)
+    row, branches = session.row, await session.branches()
+    entries = [
+        await sessions.store.read(row.address, Span(one.id, one.fork_seq + 1, END)) for one in branches
+    ]
+    parcels = [one for one in await sessions.store.parcels(limit=10_000) if one.session == id]
+    return (
+        *(
+            len(own),
+            len(parcels),
+            row.title,
+            row.meta,
+            row.epoch,
+            row.version,
+            row.head,
+            row.fence,
+            row.reason,
+        ),
+        [(one.operation, one.name, one.parent, one.fork_seq) for one in branches],
+        [[(one.kind, one.tokens, one.total) for one in run] for run in entries],
+    )
+
+
+async def goes_on(session: Session) -> bool:
+    """Append with a handle after the fault; tell whether that can be, or why not by an error of ours."""
+    try:
+        await session.append(Message.user("on"))
+    except (Busy, EpochEnded, NotFound):
+        return False
+    return True
+
+
+@asynccontextmanager
+async def opened_twice() -> AsyncIterator[Scene]:
+    """Open a store through a proxy, and past it."""
+    async with schema() as name, proxied() as proxy:
+        settings = {"schema": name, "synchronous_commit": "off"}
+        async with (
+            await SessionManager.open(proxy.url(**settings)) as through,
+            await SessionManager.open(local_server().url(**settings)) as past,
+        ):
+            yield Scene(through, past, proxy)
+
+
+async def break_at(number: int, lose: str, act: Act, scene: Scene, after: Any) -> tuple[str, list[str]]:
+    """Break the connection at an exchange of an act; give the outcome, and what was wrong with it."""
+    proxy, session = scene.proxy, await scene.through.open((await begin(scene.past)).id, user=USER)
+    before, lost = await state(scene.past, session.id), proxy.lost
+    getattr(proxy, lose)(after=number)
+    try:
+        await act(scene.through, session)
+        outcome = "done" if proxy.lost == lost else AGAIN
+    except StoreUnavailable:
+        outcome = UNKNOWN
+    except HoldfastError as error:
+        outcome = f"told that {error}"
+    proxy.lose_nothing()
+    allowed = {"done": [after], AGAIN: [after], UNKNOWN: [before, after]}.get(outcome, [])
+    there, wrong = await state(scene.past, session.id), list[str]()
+    if there not in allowed:
+        wrong.append(f"{lose} {number}: {outcome}, but there is {there}")
+    if not await goes_on(session) and there == before:
+        wrong.append(f"{lose} {number}: nothing happened, and the handle cannot go on")
+    return outcome, wrong
+
+
+async def everywhere(act: Act) -> tuple[Counter[str], list[str]]:
+    """Break the connection at every exchange of an act; count the outcomes, and name what was wrong."""
+    outcomes, wrong = Counter[str](), list[str]()
+    async with opened_twice() as scene:
+        example = await begin(scene.past)
+        await act(scene.past, example)
+        after = await state(scene.past, example.id)
+        for lose in ("lose_next_request", "lose_next_answer"):
+            number, outcome = 0, ""
+            while outcome != "done":
+                outcome, found = await break_at(number, lose, act, scene, after)
+                outcomes[outcome] += 1
+                wrong += found
+                number += 1
+        wrong += [f"verify: {finding.fault}" async for finding in scene.past.store.verify(repair=False)]
+    return outcomes, wrong
+
+
+@pytest.mark.req("G3", "G5", "G6")
+@pytest.mark.parametrize("name", ACTS)
+def test_a_connection_that_breaks_at_any_exchange_leaves_all_or_nothing(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    outcomes, wrong = asyncio.run(everywhere(ACTS[name]))
+    counts = {what.replace(" ", "_"): outcomes[what] for what in (UNKNOWN, AGAIN)}
+    tell(record_property, "connections to PostgreSQL broken at every exchange", **counts, wrong=len(wrong))
+    assert wrong == []
+    assert outcomes[UNKNOWN] >= 2
+
+
+def test_a_store_that_writes_again_by_itself_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connections, "write", Connections.read)
+    _, wrong = asyncio.run(everywhere(ACTS["append"]))
+    assert wrong
+
+
+async def harassed(function: str, count: int) -> tuple[Crowd, list[str]]:
+    """Have the server break off what a crowd does, at random; give the crowd, and what was broken."""
+    random, crowd = rng(function), Crowd(Promises())
+    async with schema() as name:
+        url = local_server().url(schema=name, application_name="victim")
+        ids = await begun(url, 2)
+        async with await SessionManager.open(url) as sessions:
+            handles = [await sessions.open(ids[lane % 2], user=USER) for lane in range(LANES)]
+            is_over = asyncio.Event()
+            names = [numbered(f"lane{lane}", is_over.is_set) for lane in range(LANES)]
+            writing = asyncio.gather(*map(crowd.write, handles, names))
+            try:
+                for _ in range(count):
+                    await asyncio.sleep(random.random() * PAUSE)
+                    await executed(
+                        f"SELECT {function}(pid) FROM pg_stat_activity WHERE application_name = 'victim' "
+                        f"ORDER BY random() LIMIT {random.randrange(1, LANES)}",
+                        url=local_server().url(),
+                    )
+            finally:
+                is_over.set()
+                await writing
+        return crowd, await broken(url, ids, crowd.promises)
+
+
+@pytest.mark.req("G3", "G5", "G6")
+@pytest.mark.parametrize("function", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_what_the_server_breaks_off_at_random_is_neither_lost_nor_doubled(
+    function: str, record_property: Callable[[str, object], None]
+) -> None:
+    count = runs(40, long=2_000)
+    crowd, wrong = asyncio.run(harassed(function, count))
+    tell(
+        record_property,
+        f"{function} under load",
+        times=count,
+        acknowledged_appends=len(crowd.promises.acked),
+        failed_and_asked_again=crowd.failed,
+        done_already=crowd.repeated,
+        lost=losses(wrong),
+    )
+    assert wrong == []
+    assert len(crowd.promises.acked) == len(crowd.promises.asked)
+    assert crowd.failed

@@ -1,0 +1,139 @@
+"""Everybody at once on PostgreSQL: what the server rolls back is tried again until it is done, once.
+
+Under `repeatable read` and `serializable` the server lets one of those who write to a session win and
+breaks the others off; where locks are taken crosswise it breaks one off under every level. The appends
+are made without a second word: whoever was rolled back must not hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import asyncpg
+import pytest
+from postgres_aftermath import broken
+from postgres_crowd import USER, Crowd
+from postgres_ground import begun
+from postgres_server import PostgresServer
+from promises import Promises, losses
+from thoroughness import runs, tell
+
+from holdfast.session.manager import SessionManager
+from holdfast.stores.postgres import connections
+
+STORES, LANES = 3, 8  # of each store: 24 writers on a few sessions
+COMPLAINTS = {"could not serialize": "serialisation_failures", "deadlock detected": "deadlocks"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A server that looks for deadlocks soon."""
+    made = PostgresServer(deadlock_timeout="300ms")
+    yield made
+    made.remove()
+
+
+def complaints(server: PostgresServer) -> Counter[str]:
+    """Count what the server wrote into its log."""
+    log = (server.folder / "log").read_text()
+    return Counter({name: log.count(f"ERROR:  {text}") for text, name in COMPLAINTS.items()})
+
+
+async def crowded(url: str, ids: list[str], crowd: Crowd, count: int) -> None:
+    """Append from several stores at once, so that connections are many and sessions few."""
+    async with AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(await SessionManager.open(url)) for _ in range(STORES)]
+        lanes = [(store, lane) for store in range(STORES) for lane in range(LANES)]
+        writing = []
+        for number, (store, lane) in enumerate(lanes):
+            session = await stores[store].open(ids[lane % len(ids)], user=USER)
+            names = [f"s{store}.lane{lane}-{n}" for n in range(number, count, len(lanes))]
+            writing.append(crowd.write(session, names))
+        await asyncio.gather(*writing)
+
+
+@pytest.mark.req("G5", "G6")
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_racing_writers_are_all_acknowledged_whatever_the_server_rolls_back(
+    level: str, server: PostgresServer, record_property: Callable[[str, object], None]
+) -> None:
+    count, before = runs(240, long=6_000), complaints(server)
+    crowd, wrong = asyncio.run(raced(server, level, count))
+    counted = complaints(server) - before
+    tell(
+        record_property,
+        f"{STORES * LANES} writers under {level}",
+        appends=count,
+        **counted,
+        lost=losses(wrong),
+    )
+    assert wrong == []
+    assert len(crowd.promises.acked) == count
+    assert (crowd.failed, crowd.repeated) == (0, 0)
+    assert counted["serialisation_failures"]
+
+
+async def raced(server: PostgresServer, level: str, count: int) -> tuple[Crowd, list[str]]:
+    """Race under an isolation level; give the crowd, and what was broken."""
+    url = server.url(schema=f"raced_{secrets.token_hex(4)}", default_transaction_isolation=level)
+    ids, crowd = await begun(url, 2), Crowd(Promises())
+    await crowded(url, ids, crowd, count)
+    return crowd, await broken(url, ids, crowd.promises)
+
+
+def test_a_store_that_lets_callers_hear_of_a_rollback_is_caught(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ROLLED_BACK", ())
+    crowd, _ = asyncio.run(raced(server, "serializable", 120))
+    assert crowd.failed
+
+
+async def crossed(server: PostgresServer, count: int) -> tuple[Crowd, list[str]]:
+    """Lock as a stranger what an append needs last, and then what it has, again and again."""
+    schema, crowd = f"crossed_{secrets.token_hex(4)}", Crowd(Promises())
+    url = server.url(schema=schema)
+    ids = await begun(url, 1)
+    stranger = await asyncpg.connect(server.url())
+    try:
+        await stranger.execute("SET deadlock_timeout = '5s'")  # the other side finds it first
+        async with await SessionManager.open(url) as sessions:
+            session = await sessions.open(ids[0], user=USER)
+            for name in (f"key-{number}" for number in range(count)):
+                await cross(stranger, schema, name, crowd.write(session, [name]))
+    finally:
+        await stranger.close()
+    return crowd, await broken(url, ids, crowd.promises)
+
+
+async def cross(stranger: Any, schema: str, name: str, append: Coroutine[Any, Any, None]) -> None:
+    """Take the key of an append, let it take the session and wait for the key, and ask for the session."""
+    transaction = stranger.transaction()
+    await transaction.start()
+    columns = "name, session, digest, epoch, version, branch, first, last, created"
+    values = f"'{name}', key, '', 1, 1, 1, 1, 1, 1 FROM {schema}.session"
+    await stranger.execute(f"INSERT INTO {schema}.key ({columns}) SELECT {values}")
+    writing = asyncio.create_task(append)
+    while not await stranger.fetch("SELECT FROM pg_locks WHERE NOT granted"):
+        await asyncio.sleep(0.01)
+    await stranger.execute(f"SELECT FROM {schema}.session FOR UPDATE")
+    await transaction.rollback()
+    await writing
+
+
+@pytest.mark.req("G5", "G6")
+def test_an_append_that_was_broken_off_in_a_deadlock_is_made_once(
+    server: PostgresServer, record_property: Callable[[str, object], None]
+) -> None:
+    count, before = runs(3, long=100), complaints(server)
+    crowd, wrong = asyncio.run(crossed(server, count))
+    counted = complaints(server) - before
+    tell(record_property, "deadlocks with a stranger", appends=count, **counted, lost=losses(wrong))
+    assert wrong == []
+    assert (crowd.failed, crowd.repeated) == (0, 0)
+    assert counted["deadlocks"] == count

@@ -1,0 +1,107 @@
+"""Acknowledged means durable on PostgreSQL, too: the power goes under load, and the server starts again.
+
+Its files stand on a disk of their own that is written late, so that only what the server synced is there
+afterwards. Only what was heard before the cut counts, as for every power cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import mounts
+import pytest
+from mounts import Cut, Disk
+from postgres_aftermath import broken
+from postgres_crowd import USER, Crowd, numbered
+from postgres_ground import begun
+from postgres_server import PostgresServer
+from promises import Promises, losses
+from thoroughness import rng, runs, tell
+
+from holdfast.errors import HoldfastError
+from holdfast.session.manager import SessionManager
+
+LANES = 8
+LONGEST_WAIT = 0.01  # seconds from the last acknowledgement waited for to the cut
+MOST_BETWEEN = 100  # acknowledgements from a start to the cut
+ROOM = 512 << 20
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    """A disk whose power can be cut, where the user of the server can get at it."""
+    if reason := mounts.missing():
+        pytest.skip(reason)
+    with TemporaryDirectory(prefix="holdfast-") as home:
+        Path(home).chmod(0o711)
+        with Disk(Path(home), size=ROOM) as made:
+            yield made
+
+
+async def cut_once(
+    server: PostgresServer, disk: Disk, ids: list[str], promises: Promises, random: Random
+) -> None:
+    """Let a crowd append, and cut the power after some acknowledgements."""
+    crowd, prefix, over = Crowd(Promises()), f"cut{len(promises.asked)}", asyncio.Event()
+    async with await SessionManager.open(server.url()) as sessions:
+        handles = [await sessions.open(ids[lane % len(ids)], user=USER) for lane in range(LANES)]
+        names = [numbered(f"{prefix}.{lane}", over.is_set) for lane in range(LANES)]
+        writing = [asyncio.create_task(crowd.write(*one)) for one in zip(handles, names, strict=True)]
+        await crowd.heard_more(random.randrange(MOST_BETWEEN))
+        await asyncio.sleep(random.random() * LONGEST_WAIT)
+        promises.acked += crowd.promises.acked
+        disk.cut(random.choice(list(Cut)))
+        for task in writing:
+            task.cancel()
+        await asyncio.gather(*writing, return_exceptions=True)
+        promises.asked |= crowd.promises.asked
+        await asyncio.to_thread(server.stop, signal.SIGQUIT)
+
+
+def found_after_start(server: PostgresServer, ids: list[str], promises: Promises) -> list[str]:
+    """Start a server again, and name what is broken: everything, where it does not come back."""
+    try:
+        server.start()
+        return asyncio.run(broken(server.url(), ids, promises))
+    except (HoldfastError, RuntimeError) as error:
+        return [f"lost: all, {error}"]
+
+
+def power_cuts(disk: Disk, count: int, **settings: str) -> tuple[int, list[str]]:
+    """Cut the power of a server many times; give the number of acknowledged appends, and what was broken."""
+    random, promises = rng(f"power of a server {settings}"), Promises()
+    server = PostgresServer(home=disk.path, recovery_init_sync_method="syncfs", **settings)
+    try:
+        ids = asyncio.run(begun(server.url(), 2))
+        subprocess.run(["sync", "-f", str(disk.path)], check=True)  # it was made without waiting for the disk
+        for _ in range(count):
+            asyncio.run(cut_once(server, disk, ids, promises, random))
+            disk.restart()
+            if wrong := found_after_start(server, ids, promises):
+                return len(promises.acked), wrong
+        return len(promises.acked), []
+    finally:
+        server.remove()
+
+
+@pytest.mark.req("G3", "G6")
+def test_a_power_cut_under_a_server_loses_no_acknowledged_append_and_tears_none(
+    disk: Disk, record_property: Callable[[str, object], None]
+) -> None:
+    cuts = runs(2, long=60)
+    acked, wrong = power_cuts(disk, cuts)
+    tell(
+        record_property, "power cuts of PostgreSQL", cuts=cuts, acknowledged_appends=acked, lost=losses(wrong)
+    )
+    assert wrong == []
+
+
+def test_a_server_that_does_not_sync_is_caught(disk: Disk) -> None:
+    _, wrong = power_cuts(disk, 5, fsync="off")
+    assert losses(wrong)

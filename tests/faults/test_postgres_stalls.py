@@ -1,0 +1,129 @@
+"""A server that stands still: all processes of PostgreSQL are stopped under load, and go on after a while.
+
+What was asked for meanwhile is done later, or never; callers wait for as long as the store has patience,
+then they are told that nobody knows. What they ask for again is there once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from postgres_aftermath import broken
+from postgres_crowd import PAUSE, USER, Crowd, Manner, numbered
+from postgres_ground import begun, children
+from postgres_server import PostgresServer
+from promises import Promises, losses
+from thoroughness import LONG, rng, tell
+
+from holdfast.session.manager import SessionManager
+from holdfast.stores.postgres.connections import PATIENCE, Connections
+
+LANES = 16  # more than there are connections: some wait for one
+SHORT = 0.5  # seconds of patience, so that a stop of some seconds outlasts it
+STOPS = [5.0, 30.0, 45.0] if LONG else [3.0]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("fault tests need Linux")
+    made = PostgresServer()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the store give up sooner than it does."""
+    monkeypatch.setitem(Connections._run.__kwdefaults__, "patience", SHORT)
+
+
+def stop(server: PostgresServer) -> list[int]:
+    """Stop all processes of a server, the one that begins the others first."""
+    assert server.process is not None
+    _stop(server.process.pid)
+    stopped = children(server)
+    for pid in stopped:
+        _stop(pid)
+    return [server.process.pid, *stopped]
+
+
+def _stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+        time.sleep(0.001)
+
+
+async def stalls(server: PostgresServer, stops: list[float], manner: Manner) -> tuple[Crowd, list[str]]:
+    """Stop a server under load for some seconds each; give the crowd, and what was broken."""
+    random, crowd, over = rng(f"stalls {manner}"), Crowd(Promises(), manner), asyncio.Event()
+    url = server.url(schema=f"stalls_{secrets.token_hex(4)}")
+    ids = await begun(url, 2)
+    async with await SessionManager.open(url) as sessions:
+        handles = [await sessions.open(ids[lane % 2], user=USER) for lane in range(LANES)]
+        names = [numbered(f"lane{lane}", over.is_set) for lane in range(LANES)]
+        writing = asyncio.gather(*map(crowd.write, handles, names), crowd.read(handles[0], over.is_set))
+        try:
+            for seconds in stops:
+                await crowd.heard_more(LANES * 2)
+                await asyncio.sleep(random.random() * PAUSE)
+                stopped = await asyncio.to_thread(stop, server)
+                try:
+                    await asyncio.sleep(seconds)
+                finally:
+                    for pid in stopped:
+                        os.kill(pid, signal.SIGCONT)
+        finally:
+            over.set()
+            await writing
+    return crowd, await broken(url, ids, crowd.promises)
+
+
+def told(record_property: Callable[[str, object], None], title: str, crowd: Crowd, wrong: list[str]) -> None:
+    tell(
+        record_property,
+        title,
+        acknowledged_appends=len(crowd.promises.acked),
+        reads=crowd.reads,
+        failed_and_asked_again=crowd.failed,
+        done_already=crowd.repeated,
+        lost=losses(wrong),
+        longest_wait_in_seconds=round(crowd.longest),
+    )
+
+
+@pytest.mark.req("G3", "G5", "G6")
+def test_a_server_that_stood_still_has_done_everything_once(
+    server: PostgresServer, record_property: Callable[[str, object], None]
+) -> None:
+    crowd, wrong = asyncio.run(stalls(server, STOPS, Manner.CAREFUL))
+    told(record_property, f"PostgreSQL stopped for {STOPS} seconds", crowd, wrong)
+    assert wrong == []
+    assert len(crowd.promises.acked) == len(crowd.promises.asked)
+    assert crowd.failed or max(STOPS) < PATIENCE
+
+
+@pytest.mark.req("G3", "G5", "G6")
+@pytest.mark.usefixtures("impatient")
+def test_who_gives_up_on_a_server_that_stands_still_finds_everything_there_once(
+    server: PostgresServer, record_property: Callable[[str, object], None]
+) -> None:
+    crowd, wrong = asyncio.run(stalls(server, [2.0] * len(STOPS), Manner.CAREFUL))
+    told(record_property, "PostgreSQL stopped for longer than callers wait", crowd, wrong)
+    assert wrong == []
+    assert len(crowd.promises.acked) == len(crowd.promises.asked)
+    assert crowd.failed
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_gives_up_and_asks_again_without_a_key_is_caught(server: PostgresServer) -> None:
+    _, wrong = asyncio.run(stalls(server, [2.0], Manner.KEYLESS))
+    assert any("twice" in what for what in wrong)

@@ -1,0 +1,113 @@
+"""A way to a server that can lose an answer: the request arrives, is done, and nobody hears of it.
+
+Answers are lost when a test says so, or at random. What is broken is the one connection that the answer
+was for, after a part of it perhaps; all others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlencode
+
+SOCKET = ".s.PGSQL.5432"
+READY = b"Z\x00\x00\x00\x05I"  # the end of every answer outside a transaction: what was asked is committed
+
+
+class Proxy:
+    """Passes bytes on between a socket in its folder and the server's."""
+
+    def __init__(self, folder: Path, server: Path) -> None:
+        self._folder, self._server = folder, server
+        self._losing, self._skipped = "", 0
+        self._mark, self._share, self._random = b"", 0.0, Random()
+        self.requests, self.lost = 0, 0
+
+    def url(self, **settings: str) -> str:
+        """Name the server through the proxy."""
+        return f"postgresql://postgres@/postgres?{urlencode({'host': str(self._folder), **settings})}"
+
+    def lose_next_answer(self, *, after: int = 0) -> None:
+        """Keep the next answer of the server back, or a later one, and break the connection instead."""
+        self._losing, self._skipped = "answer", after
+
+    def lose_next_request(self, *, after: int = 0) -> None:
+        """Keep the next request from the server, or a later one, and break the connection instead."""
+        self._losing, self._skipped = "request", after
+
+    def lose_nothing(self) -> None:
+        """Pass everything on from now on."""
+        self._losing, self._share = "", 0.0
+
+    def lose_answers(self, to: bytes, share: float, random: Random) -> None:
+        """Lose some of the answers to requests that have these bytes in them, from now on."""
+        self._mark, self._share, self._random = to, share, random
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_unix_server(self._serve, str(self._folder / SOCKET))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        await self._listener.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_unix_connection(str(self._server / SOCKET))
+        line = _Line()
+        tasks = [
+            asyncio.create_task(self._pass_on(reader, requests, line)),
+            asyncio.create_task(self._pass_answers(answers, writer, line)),
+        ]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for end in (requests, writer):
+            end.close()
+            with suppress(OSError):
+                await end.wait_closed()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+        while data := await reader.read(1 << 16):
+            self.requests += 1
+            if self._is_lost("request"):
+                return
+            line.marked |= bool(self._mark) and self._mark in data
+            writer.write(data)
+            await writer.drain()
+
+    async def _pass_answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line
+    ) -> None:
+        while data := await reader.read(1 << 16):
+            if self._is_lost("answer"):
+                return
+            if line.marked and data.endswith(READY):
+                line.marked = False
+                if self._random.random() < self._share:
+                    self.lost += 1
+                    writer.write(data[: self._random.randrange(len(data))])
+                    return
+            writer.write(data)
+            await writer.drain()
+
+    def _is_lost(self, what: str) -> bool:
+        if self._losing != what:
+            return False
+        if self._skipped:
+            self._skipped -= 1
+            return False
+        self._losing, self.lost = "", self.lost + 1
+        return True
+
+
+class _Line:
+    """One connection: whether the answer that is awaited on it may be lost."""
+
+    marked = False
