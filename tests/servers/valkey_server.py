@@ -1,5 +1,6 @@
 """Valkey servers for tests: real ones, started when a test first asks and ended with the process.
 
+They can be stopped, killed and started again on the same port, and their data may lie on another disk.
 `TEST_REDIS_URL` and `TEST_REDIS_CLUSTER_URL` name others instead. Tests empty the databases that they use.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -27,13 +29,24 @@ from redis.retry import Retry
 
 PATIENCE = 30.0
 SLOTS = 16_384
+QUIET_PORTS = (10_000, 32_000)  # below those that systems give to connections
+
+_given = set[int]()
 
 
 class Valkey:
     """One server in a folder of its own."""
 
-    def __init__(self, *options: str, port: int = 0, folder: str | None = None, wait: bool = True) -> None:
+    def __init__(
+        self,
+        *options: str,
+        port: int = 0,
+        folder: str | None = None,
+        data: Path | None = None,
+        wait: bool = True,
+    ) -> None:
         self.folder = folder or tempfile.mkdtemp(prefix="hf-valkey-")
+        self.data = data or Path(self.folder)
         self.port, self.socket = port, f"{self.folder}/valkey.sock"
         self.log = Path(self.folder, "log")
         self._options = options
@@ -47,7 +60,7 @@ class Valkey:
     def start(self, *, wait: bool = True) -> None:
         """Start the server, and wait until it answers."""
         where = ["--bind", "127.0.0.1", "--port", str(self.port), "--unixsocket", self.socket]
-        quiet = ["--dir", self.folder, "--logfile", str(self.log), "--save", "", "--daemonize", "no"]
+        quiet = ["--dir", str(self.data), "--logfile", str(self.log), "--save", "", "--daemonize", "no"]
         self.process = subprocess.Popen(
             [_binary(), *where, *quiet, *self._options],
             stdin=subprocess.DEVNULL,
@@ -58,7 +71,7 @@ class Valkey:
         while wait and not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 shown = self.log.read_text()
-                self.stop()
+                self.kill()
                 raise RuntimeError(f"the server did not start:\n{shown}")
             time.sleep(0.01)
 
@@ -75,6 +88,23 @@ class Valkey:
         plain = {"protocol": 2, "socket_timeout": PATIENCE, "retry": Retry(NoBackoff(), 0)}
         with Redis(unix_socket_path=self.socket, **plain, **options) as client:
             return client.execute_command(*command)
+
+    def sync(self) -> None:
+        """Bring all that was written so far to the disk."""
+        while self.ask("INFO", "persistence")["aof_buffer_length"]:
+            time.sleep(0.01)
+        logs = self.data / "appendonlydir"
+        for path in (*logs.iterdir(), logs, self.data):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+
+    def mend(self) -> None:
+        """Cut what cannot be read off the log of writes, as whoever runs the server is told to do."""
+        *_, newest = sorted((self.data / "appendonlydir").glob("*.incr.aof"))
+        command = ["valkey-check-aof", "--fix", str(newest)]  # the server is that program, too, by its name
+        done = subprocess.run(command, executable=_binary(), input=b"y\n", capture_output=True)
+        assert done.returncode == 0, done.stdout
 
     def kill(self) -> None:
         """End the process as a crash would."""
@@ -98,11 +128,21 @@ def _binary() -> str:
 
 
 def free_port() -> int:
-    """Find a port that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Find a port that nobody uses, nor is given while its server is down.
+
+    Ports that the system hands out would not do: any connection may have one as its own meanwhile.
+    """
+    while True:
+        port = random.randrange(*QUIET_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 @cache
@@ -128,66 +168,96 @@ def fresh_server() -> str:
 
 
 class Cluster:
-    """Three masters, without replicas; they may tell clients of other ports than their own."""
+    """Three masters, each with some replicas; they may tell clients of other ports than their own."""
 
-    def __init__(self, announced: tuple[int, ...] = (0, 0, 0)) -> None:
-        self.buses = [free_port() for _ in announced]
+    def __init__(
+        self, announced: tuple[int, ...] = (0, 0, 0), *, replicas: int = 0, node_timeout: int = 5_000
+    ) -> None:
+        ports = (*announced, *(0 for _ in range(replicas * len(announced))))
+        self.buses = [free_port() for _ in ports]
         self.nodes = [
             Valkey(
-                *("--cluster-enabled", "yes", "--cluster-node-timeout", "5000"),
+                *("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout)),
                 *("--cluster-port", str(bus), "--cluster-announce-port", str(port)),
+                *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
                 port=free_port(),
             )
-            for bus, port in zip(self.buses, announced, strict=True)
+            for bus, port in zip(self.buses, ports, strict=True)
         ]
-        self._share_out()
+        self._share_out(len(announced))
 
     @property
     def url(self) -> str:
         return f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
 
     def empty(self) -> None:
-        for node in self.nodes:
+        for node in self.masters():
             node.ask("FLUSHALL")
 
     def stop(self) -> None:
         for node in self.nodes:
             node.stop()
 
-    def owner(self, slot: int) -> Valkey:
-        """Give the node that has the keys of a slot."""
-        return next(node for node in self.nodes if node.ask("CLUSTER", "COUNTKEYSINSLOT", slot))
+    def masters(self) -> list[Valkey]:
+        """Give the nodes that take writes now."""
+        return [node for node in self.nodes if node.answers() and node.ask("ROLE")[0] == b"master"]
 
-    def move(self, slot: int, target: Valkey) -> int:
-        """Move a slot to another node, a key at a time, as resharding does; tell how many keys there were."""
+    def replicas_of(self, master: Valkey) -> list[Valkey]:
+        """Give the nodes that hear of the writes of a master."""
+        others = [node for node in self.nodes if node is not master and node.answers()]
+        return [node for node in others if node.ask("ROLE")[:3:2] == [b"slave", master.port]]
+
+    def owner(self, slot: int) -> Valkey:
+        """Give the master that has the keys of a slot."""
+        return next(node for node in self.masters() if node.ask("CLUSTER", "COUNTKEYSINSLOT", slot))
+
+    def move(self, slot: int, target: Valkey, *, forgetting: bytes = b"") -> int:
+        """Move a slot to another node, a key at a time, as resharding does; tell how many keys there were.
+
+        One that forgets keys of a kind is what a test of resharding has to catch.
+        """
         source, count = self.owner(slot), 0
         from_id, to_id = source.ask("CLUSTER", "MYID"), target.ask("CLUSTER", "MYID")
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", from_id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to_id)
         while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
-            source.ask("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 10_000, "REPLACE")
+            if forgetting and forgetting in keys[0]:
+                source.ask("DEL", keys[0])
+            else:
+                source.ask("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 10_000, "REPLACE")
             count += 1
             time.sleep(0.01)  # a while in which the keys of a session are on two nodes
-        for node in (target, source, *self.nodes):
+        for node in (target, source, *self.masters()):
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", to_id)
         return count
 
-    def _share_out(self) -> None:
-        step = SLOTS // 3 + 1
+    def _share_out(self, masters: int) -> None:
+        step = SLOTS // masters + 1
         for n, node in enumerate(self.nodes):
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
-            node.ask("CLUSTER", "ADDSLOTSRANGE", n * step, min((n + 1) * step, SLOTS) - 1)
+            if n < masters:
+                node.ask("CLUSTER", "ADDSLOTSRANGE", n * step, min((n + 1) * step, SLOTS) - 1)
         for node, bus in zip(self.nodes[1:], self.buses[1:], strict=True):
             self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        self.wait(masters)
+        ids = [node.ask("CLUSTER", "MYID") for node in self.nodes[:masters]]
+        for n, node in enumerate(self.nodes[masters:]):
+            node.ask("CLUSTER", "REPLICATE", ids[n % masters])
+        self.wait(masters)
+
+    def wait(self, masters: int = 3) -> None:
+        """Return when all nodes know each other, and all replicas have what their masters have."""
         deadline = time.monotonic() + PATIENCE
-        while not all(self._knows_all(node) for node in self.nodes):
+        while not all(self._is_ready(node, masters) for node in self.nodes):
             if time.monotonic() > deadline:
                 raise RuntimeError("the nodes did not find together")
             time.sleep(0.05)
 
-    def _knows_all(self, node: Valkey) -> bool:
+    def _is_ready(self, node: Valkey, masters: int) -> bool:
         told = node.ask("CLUSTER", "INFO").decode().split()
-        return {"cluster_state:ok", "cluster_known_nodes:3", "cluster_size:3"} <= set(told)
+        known = f"cluster_known_nodes:{len(self.nodes)}"
+        linked = node.ask("ROLE")[:4:3] in ([b"slave", b"connected"], [b"master"])
+        return linked and {"cluster_state:ok", known, f"cluster_size:{masters}"} <= set(told)
 
 
 @cache

@@ -77,14 +77,14 @@ class Windows:
         return self._previous.limit if self._previous else None
 
     async def shown(self, budget: Budget) -> tuple[Loaded, Window]:
-        """Make the window that only shows what is decided already, with what it was made from."""
+        """Make the window that shows what is decided already, fitting or not, and say what it is made of."""
         loaded = await self.loaded(budget)
         return loaded, self.showing(loaded, budget, ())
 
     def showing(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
         """Make the window that some more decisions would lead to, with no tools and no data before it."""
-        head = loaded.message_head((), None, None)
-        return self._window(loaded, budget, head, [*loaded.decisions, *more])
+        tally, head = loaded.tally(self._manager, budget), loaded.message_head((), None, None)
+        return self._manager.shown(tally, budget, head=head, decisions=[*loaded.decisions, *more])
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Give the path as it is now: for a budget, or for whoever needs no window."""
@@ -121,7 +121,8 @@ class Windows:
         prepared = self._window(loaded, budget, head, [*loaded.decisions, *ready])
         if _has_cut(prepared.decisions):  # it has become too little
             return window, window.decisions
-        return prepared, (*ready, *prepared.decisions)
+        prepared.decisions = (*ready, *prepared.decisions)
+        return prepared, prepared.decisions
 
     def _window(self, loaded: Loaded, budget: Budget, head: Head, decisions: Sequence[Decision]) -> Window:
         tally = loaded.tally(self._manager, budget)

@@ -38,7 +38,7 @@ MESSAGE = "message"
 """The kind of entry that makes a session's version grow; all other kinds leave it alone."""
 
 Durability = Literal["memory", "best_effort", "fsync"]
-"""What an acknowledgement means: kept while the process lives, kept unless the power fails, kept."""
+"""What an acknowledgement means: kept while the process lives, kept unless a server fails, kept."""
 
 
 class Address(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from ssl import SSLContext
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,8 @@ class Proxy:
     ) -> None:
         self._path, self._server, self.port, self._tls = folder / "proxy.sock", server, port, tls
         self.losing = 0  # answers to come that break the connection instead
+        self.odds, self.random = 0.0, Random()  # how likely the answer to a script does
+        self.lost = 0  # answers that did
         self.silent = False  # answers are swallowed, and the connection stays
         self.requests = list[bytes]()
         self._serving = set[asyncio.Task[None]]()
@@ -47,9 +50,10 @@ class Proxy:
         if task := asyncio.current_task():
             self._serving.add(task)
         answers, requests = await asyncio.open_unix_connection(self._server)
+        asked = list[bytes]()
         tasks = [
-            asyncio.create_task(self._pass_on(reader, requests)),
-            asyncio.create_task(self._pass_answers(answers, writer)),
+            asyncio.create_task(self._pass_on(reader, requests, asked)),
+            asyncio.create_task(self._pass_answers(answers, writer, asked)),
         ]
         try:
             with suppress(asyncio.CancelledError):
@@ -63,16 +67,23 @@ class Proxy:
                 with suppress(OSError):
                     await end.wait_closed()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: list[bytes]
+    ) -> None:
         while data := await reader.read(1 << 16):
             self.requests.append(data)
+            asked[:] = [data]
             writer.write(data)
             await writer.drain()
 
-    async def _pass_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: list[bytes]
+    ) -> None:
         while data := await reader.read(1 << 16):
-            if self.losing:
-                self.losing -= 1
+            to_script = any(b"EVAL" in request for request in asked)
+            if self.losing or (to_script and self.random.random() < self.odds):
+                self.losing = max(0, self.losing - 1)
+                self.lost += 1
                 return
             if not self.silent:
                 writer.write(data)

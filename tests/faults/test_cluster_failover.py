@@ -1,0 +1,106 @@
+"""A master of a Cluster is killed under load, and its replica takes over.
+
+Replicas hear of a write after its writer, so the newest writes may be lost: the store says so (its class is
+`best_effort`) and names the sessions that went back. Nothing else goes wrong: writers get typed errors for a
+while and go on, and what they ask again under its key is never doubled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from redis.crc import key_slot
+from thoroughness import rng, runs, tell
+from valkey_crowd import USER, Crowd, Judgement, judged, reported
+from valkey_server import Cluster, Valkey
+
+from holdfast.session import Session, SessionManager
+from holdfast.stores.redis.layout import bucket_of
+
+SESSIONS = 6
+NODE_TIMEOUT = 1_000  # milliseconds until a master that says nothing is replaced
+LONGEST_WAIT = 0.05  # seconds from the acknowledgements that are waited for to the kill
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    one = Cluster(replicas=1, node_timeout=NODE_TIMEOUT)
+    yield one
+    one.stop()
+
+
+def master_of(cluster: Cluster, session: Session) -> Valkey:
+    return cluster.owner(key_slot(b"{hf:%d}" % bucket_of(session.row.address)))
+
+
+async def fail_over(cluster: Cluster, crowd: Crowd, session: Session, *, wait: float, severed: bool) -> None:
+    """Kill the master of a session, see it written to again, and bring the old master back as a replica.
+
+    A severed replica hears nothing more before the kill, so that acknowledged writes are lost for certain.
+    """
+    master = await asyncio.to_thread(master_of, cluster, session)
+    (replica,) = await asyncio.to_thread(cluster.replicas_of, master)
+    if severed:
+        replica.process.send_signal(signal.SIGSTOP)
+        master.ask("CLIENT", "KILL", "TYPE", "replica")
+        await crowd.more(20, of=session)
+    await asyncio.sleep(wait)
+    master.kill()
+    replica.process.send_signal(signal.SIGCONT)
+    await crowd.more(20, of=session)
+    assert await asyncio.to_thread(master_of, cluster, session) is replica
+    await asyncio.to_thread(master.start)
+    await asyncio.to_thread(cluster.wait)
+
+
+async def failovers(cluster: Cluster, count: int, *, severed: bool) -> tuple[Crowd, Judgement]:
+    """Kill masters one after the other while sessions are written to; what was lost must be told."""
+    random = rng(f"failover {severed}")
+    async with await SessionManager.open(f"{cluster.url}?timeout=2") as sessions:
+        assert sessions.store.durability == "best_effort"
+        made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
+        async with Crowd(made, lanes=2) as crowd:
+            for _ in range(count):
+                await crowd.more(random.randrange(30, 200))
+                wait = random.random() * LONGEST_WAIT
+                await fail_over(cluster, crowd, random.choice(made), wait=wait, severed=severed)
+        told = set(await reported(sessions)), {session.id for session in made if session.notices}
+    judgement = await judged(cluster.url, crowd)
+    assert told == (judgement.losers, judgement.losers)
+    return crowd, judgement
+
+
+def counts(count: int, crowd: Crowd, judgement: Judgement) -> dict[str, int]:
+    return {
+        "failovers": count,
+        "acknowledged_appends": crowd.acked,
+        "errors": crowd.errors.total(),
+        "lost": judgement.lost,
+        "sessions_told_to_have_lost": len(judgement.losers),
+        "doubled": judgement.doubled,
+    }
+
+
+@pytest.mark.req("G3", "G5", "G6")
+def test_writers_go_on_after_a_failover_and_no_loss_goes_untold(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    count = runs(1, long=30)
+    crowd, judgement = asyncio.run(failovers(cluster, count, severed=False))
+    tell(record_property, "failovers of a Cluster", **counts(count, crowd, judgement))
+    assert crowd.errors.total() > 0
+    assert judgement.wrong == []
+
+
+@pytest.mark.req("G3", "G5", "G6")
+def test_what_a_failover_lost_that_was_not_replicated_is_told(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    count = runs(1, long=10)
+    crowd, judgement = asyncio.run(failovers(cluster, count, severed=True))
+    tell(record_property, "failovers to a replica that heard nothing", **counts(count, crowd, judgement))
+    assert judgement.lost > 0
+    assert judgement.wrong == []

@@ -1,0 +1,120 @@
+"""Valkey is killed or stopped under load: what was acknowledged is there once, and nobody waits for ever.
+
+A server that syncs before it answers loses nothing. One that syncs every second may lose what it answered
+even when only its process is killed, since it holds writes back while a sync is under way; then the store
+that heard the answers tells which sessions went back, all of them and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+from thoroughness import LONG, rng, runs, tell
+from valkey_crowd import USER, Crowd, HastyCrowd, Judgement, judged, reported
+from valkey_server import Valkey
+
+from holdfast.session import SessionManager
+
+SESSIONS = 4
+LONGEST_WAIT = 0.05  # seconds from the acknowledgements that are waited for to the kill
+DOWN = 0.7  # seconds that every other kill lasts: too long for the store to pass over it
+TIMEOUT = 1  # seconds that the store waits for the server
+SLACK = 20.0  # seconds that a busy machine may add to that
+
+
+@pytest.fixture(params=["always", "everysec"])
+def server(request: pytest.FixtureRequest) -> Iterator[Valkey]:
+    one = Valkey("--appendonly", "yes", "--appendfsync", request.param)
+    yield one
+    one.stop()
+
+
+async def killed(
+    server: Valkey, random: Random, kills: int, crowding: type[Crowd] = Crowd
+) -> tuple[Crowd, Judgement]:
+    """Kill the server again and again while sessions are written to."""
+    async with await SessionManager.open(f"{server.url}?timeout={TIMEOUT}") as sessions:
+        made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
+        async with crowding(made) as crowd:
+            for number in range(kills):
+                await crowd.more(random.randrange(5, 150))
+                await asyncio.sleep(random.random() * LONGEST_WAIT)
+                server.kill()
+                await asyncio.sleep(0 if number % 2 else DOWN)
+                await asyncio.to_thread(server.start)
+            await crowd.more(20)
+        told = set(await reported(sessions)), {session.id for session in made if session.notices}
+    judgement = await judged(server.url, crowd)
+    assert told == (judgement.losers, judgement.losers), "told otherwise than it is"
+    return crowd, judgement
+
+
+@pytest.mark.req("G3", "G5", "G6")
+def test_a_server_that_is_killed_doubles_nothing_and_no_loss_goes_untold(
+    server: Valkey, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
+    sync, kills = request.node.callspec.params["server"], runs(5, long=200)
+    crowd, judgement = asyncio.run(killed(server, rng(f"valkey {sync}"), kills))
+    tell(
+        record_property,
+        f"Valkey killed, appendfsync {sync}",
+        kills=kills,
+        acknowledged_appends=crowd.acked,
+        errors=crowd.errors.total(),
+        lost=judgement.lost,
+        sessions_told_to_have_lost=len(judgement.losers),
+        doubled=judgement.doubled,
+    )
+    assert crowd.errors.total() > 0
+    assert judgement.wrong == []
+    assert judgement.lost == 0 or sync == "everysec"
+
+
+@pytest.mark.parametrize("server", ["always"], indirect=True)
+def test_writers_that_take_a_failed_append_for_done_are_caught(server: Valkey) -> None:
+    with pytest.raises(AssertionError, match="told"):
+        asyncio.run(killed(server, rng("hasty"), 1, HastyCrowd))
+
+
+async def stopped(server: Valkey, seconds: float, *, keyed: bool = True) -> tuple[Crowd, Judgement]:
+    """Stop the server for some seconds while sessions are written to."""
+    async with await SessionManager.open(f"{server.url}?timeout={TIMEOUT}") as sessions:
+        made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
+        async with Crowd(made, keyed=keyed) as crowd:
+            await crowd.more(50)
+            server.process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            server.process.send_signal(signal.SIGCONT)
+            await crowd.more(50)
+    return crowd, await judged(server.url, crowd)
+
+
+@pytest.mark.req("G3", "G5")
+@pytest.mark.parametrize("server", ["always"], indirect=True)
+def test_a_server_that_stands_still_is_told_in_time_and_does_each_append_once(
+    server: Valkey, record_property: Callable[[str, object], None]
+) -> None:
+    seconds = 30 if LONG else 3
+    crowd, judgement = asyncio.run(stopped(server, seconds))
+    tell(
+        record_property,
+        "Valkey stopped",
+        seconds=seconds,
+        acknowledged_appends=crowd.acked,
+        errors=crowd.errors.total(),
+        lost=judgement.lost,
+        doubled=judgement.doubled,
+    )
+    assert crowd.errors.total() > 0
+    assert crowd.longest < TIMEOUT + SLACK
+    assert (judgement.lost, judgement.wrong) == (0, [])
+
+
+@pytest.mark.parametrize("server", ["always"], indirect=True)
+def test_writers_that_ask_again_without_a_key_are_caught(server: Valkey) -> None:
+    _, judgement = asyncio.run(stopped(server, TIMEOUT + 1, keyed=False))
+    assert judgement.doubled

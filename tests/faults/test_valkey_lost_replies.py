@@ -1,0 +1,56 @@
+"""Three of ten answers get lost after the commit: who asks again under the same key doubles nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis_proxy import Proxy
+from thoroughness import rng, runs, tell
+from valkey_crowd import USER, Crowd, Judgement, judged
+from valkey_server import empty_server
+
+from holdfast.session import SessionManager
+
+ODDS = 0.3
+LANES = 10
+
+
+async def lossy(folder: Path, appends: int, *, keyed: bool = True) -> tuple[Crowd, Judgement, int]:
+    """Make some appends to one session over a line that loses answers; count the lost ones."""
+    server = empty_server()
+    async with Proxy(folder, server.socket) as proxy, await SessionManager.open(proxy.url()) as sessions:
+        session = await sessions.create(user=USER)
+        crowd = Crowd([session], lanes=0, keyed=keyed)
+        proxy.odds, proxy.random = ODDS, rng("lost replies")
+        names = [f"{lane}-{number}" for number in range(appends // LANES) for lane in range(LANES)]
+        shares = [names[lane::LANES] for lane in range(LANES)]
+        await asyncio.gather(*(crowd.make(session, share) for share in shares))
+        proxy.odds = 0
+    return crowd, await judged(server.url, crowd), proxy.lost
+
+
+@pytest.mark.req("G3", "G5")
+def test_appends_whose_answers_are_lost_are_made_once(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    appends = runs(300, long=10_000)
+    crowd, judgement, lost = asyncio.run(lossy(tmp_path, appends))
+    tell(
+        record_property,
+        "answers of Valkey lost after the commit",
+        appends=appends,
+        lost_answers=lost,
+        errors=crowd.errors.total(),
+        lost=judgement.lost,
+        doubled=judgement.doubled,
+    )
+    assert (crowd.acked, judgement.lost, judgement.wrong) == (appends, 0, [])
+    assert lost > appends // 5
+
+
+def test_appends_without_keys_are_seen_to_double(tmp_path: Path) -> None:
+    _, judgement, _ = asyncio.run(lossy(tmp_path, 100, keyed=False))
+    assert judgement.doubled

@@ -1,0 +1,123 @@
+"""The power goes under Valkey: one that syncs before it answers loses nothing, one that syncs later does.
+
+The second is what the harness has to catch, and what users have to be told: its log is sound afterwards, only
+shorter than what was acknowledged. The store that heard the answers names the sessions that went back.
+A cut may also leave a log with a torn end, which the server refuses until its own tool has cut that off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from mounts import Cut, Disk
+from thoroughness import rng, runs, tell
+from valkey_crowd import USER, Crowd, Judgement, judged, reported
+from valkey_server import Valkey
+
+from holdfast.session import SessionManager
+
+SESSIONS = 4
+LONGEST_WAIT = 0.004  # seconds from the acknowledgements that are waited for to the cut: a few commits
+TIMEOUT = 2
+
+
+@dataclass
+class Round:
+    """What one power cut came to."""
+
+    acked: int
+    judgement: Judgement
+    told: set[str]
+    noticed: set[str]
+    mended: bool
+
+
+async def cut_once(server: Valkey, disk: Disk, how: Cut, random: Random) -> Round:
+    """Cut the power while sessions are written to; only what was acknowledged before the cut counts."""
+    async with await SessionManager.open(f"{server.url}?timeout={TIMEOUT}") as sessions:
+        made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
+        server.sync()  # the sessions are there, whatever else goes
+        async with Crowd(made) as crowd:
+            await crowd.more(random.choice([5, 60, 60, 400]))
+            time.sleep(random.random() * LONGEST_WAIT)  # the server works, and nobody hears it
+            before = {id: list(one.acked) for id, one in crowd.promises.items()}
+            disk.cut(how)
+            server.kill()
+            await asyncio.to_thread(disk.restart)
+            mended = await asyncio.to_thread(boot, server)
+            await crowd.more(20)
+        told = set(await reported(sessions))
+        noticed = {session.id for session in made if session.notices}
+    acked = crowd.acked
+    for id, one in crowd.promises.items():
+        one.acked = before[id]
+    return Round(acked, await judged(server.url, crowd), told, noticed, mended)
+
+
+def boot(server: Valkey) -> bool:
+    """Start the server, and tell whether its log had to be mended for that."""
+    try:
+        server.start()
+    except RuntimeError as refusal:
+        if "valkey-check-aof --fix" not in str(refusal):
+            raise
+        server.mend()
+        server.start()
+        return True
+    return False
+
+
+def power_cuts(home: Path, sync: str, cuts: int) -> list[Round]:
+    """Cut the power many times, each time on a new disk and every other time with the journal kept."""
+    random, rounds = rng(f"valkey power {sync}"), list[Round]()
+    for number in range(cuts):
+        with Disk(home / f"{number}") as disk:
+            server = Valkey("--appendonly", "yes", "--appendfsync", sync, data=disk.path)
+            try:
+                how = Cut.KEEP_JOURNAL if number % 2 else Cut.DROP_JOURNAL
+                rounds.append(asyncio.run(cut_once(server, disk, how, random)))
+            finally:
+                server.stop()
+    return rounds
+
+
+def told_of(rounds: list[Round], sync: str, record_property: Callable[[str, object], None]) -> None:
+    tell(
+        record_property,
+        f"power cuts under Valkey, appendfsync {sync}",
+        cuts=len(rounds),
+        mended=sum(one.mended for one in rounds),
+        acknowledged_appends=sum(one.acked for one in rounds),
+        lost=sum(one.judgement.lost for one in rounds),
+        sessions_that_went_back=sum(len(one.judgement.losers) for one in rounds),
+        of_these_told=sum(len(one.judgement.losers & one.told) for one in rounds),
+    )
+
+
+@pytest.mark.req("G3", "G6")
+def test_a_server_that_syncs_every_write_loses_nothing_acknowledged_in_a_power_cut(
+    home: Path, record_property: Callable[[str, object], None]
+) -> None:
+    rounds = power_cuts(home, "always", runs(4, long=100))
+    told_of(rounds, "always", record_property)
+    assert [wrong for one in rounds for wrong in one.judgement.wrong] == []
+    assert sum(one.judgement.lost for one in rounds) == 0
+
+
+@pytest.mark.req("G3", "G6")
+def test_what_a_server_that_syncs_every_second_lost_in_a_power_cut_is_told(
+    home: Path, record_property: Callable[[str, object], None]
+) -> None:
+    rounds = power_cuts(home, "everysec", runs(4, long=100))
+    told_of(rounds, "everysec", record_property)
+    assert [wrong for one in rounds for wrong in one.judgement.wrong] == []
+    assert sum(one.judgement.lost for one in rounds) > 0
+    for one in rounds:
+        assert one.judgement.losers <= one.told
+        assert one.judgement.losers <= one.noticed

@@ -1,0 +1,161 @@
+"""A crowd that writes to sessions on a server while the server suffers, and a judge for afterwards.
+
+The writers live in the test, since it is the server that fails. They use the public face, take typed errors
+as they come and ask again under the same key; anything else that is raised fails the test. What they were
+told is compared with what a store that is opened afterwards reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from promises import Promises, losses, texts
+
+from holdfast import Message
+from holdfast.errors import StoreUnavailable
+from holdfast.session import Session, SessionManager
+from holdfast.stores.values import Span
+
+PAUSE = 0.02  # seconds before a writer asks again
+PATIENCE = 60.0  # seconds until a crowd that gets nowhere has hung
+END = 2**31 - 1
+USER = "u1"
+
+
+class Crowd:
+    """Writers on some sessions, several on each."""
+
+    def __init__(self, sessions: Sequence[Session], *, lanes: int = 3, keyed: bool = True) -> None:
+        self.sessions, self._lanes, self._keyed = sessions, lanes, keyed
+        self.promises = {session.id: Promises() for session in sessions}
+        self.errors = Counter[str]()
+        self.longest = 0.0  # seconds that an append took, or its refusal
+        self._enough = False
+
+    @property
+    def acked(self) -> int:
+        """How many appends were acknowledged."""
+        return sum(len(one.acked) for one in self.promises.values())
+
+    async def __aenter__(self) -> Self:
+        self._writers = [
+            asyncio.create_task(self._write(session, lane))
+            for session in self.sessions
+            for lane in range(self._lanes)
+        ]
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._enough = True
+        outcomes = await asyncio.gather(*self._writers, return_exceptions=True)
+        if kind is None and (wrong := [one for one in outcomes if one is not None]):
+            raise wrong[0]
+
+    async def more(self, count: int, *, of: Session | None = None) -> None:
+        """Return when so many more appends were acknowledged, in all or of one session."""
+        watched = [self.promises[of.id]] if of else list(self.promises.values())
+        begun, deadline = sum(len(one.acked) for one in watched), time.monotonic() + PATIENCE
+        while sum(len(one.acked) for one in watched) < begun + count:
+            if any(writer.done() for writer in self._writers):
+                return  # the reason is raised at the end
+            assert time.monotonic() < deadline, f"nothing is acknowledged any more: {self.errors}"
+            await asyncio.sleep(0.001)
+
+    async def make(self, session: Session, names: Sequence[str]) -> None:
+        """Make these appends, one after the other."""
+        for name in names:
+            await self.insist(session, name)
+
+    async def insist(self, session: Session, name: str) -> None:
+        """Append one message, asking again until it is acknowledged or nobody wants it any more."""
+        promises = self.promises[session.id]
+        promises.ask(name)
+        while not self._enough:
+            begun = time.monotonic()
+            try:
+                await self.append(session, name)
+            except StoreUnavailable as error:
+                self.errors[type(error).__name__] += 1
+                await asyncio.sleep(PAUSE)
+            else:
+                promises.acked.append(name)
+                return
+            finally:
+                self.longest = max(self.longest, time.monotonic() - begun)
+
+    async def append(self, session: Session, name: str) -> None:
+        """Append one message; planted bugs stand here."""
+        (text,) = texts(name, 1)
+        await session.append(Message.user(text), key=name if self._keyed else None)
+
+    async def _write(self, session: Session, lane: int) -> None:
+        number = 0
+        while not self._enough:
+            await self.insist(session, f"{lane}-{number}")
+            number += 1
+
+
+class HastyCrowd(Crowd):
+    """Takes for done what failed: the bug that a harness has to catch."""
+
+    async def append(self, session: Session, name: str) -> None:
+        try:
+            await super().append(session, name)
+        except StoreUnavailable as error:
+            self.errors[type(error).__name__] += 1
+
+
+class Judgement:
+    """What became of the sessions of a crowd, as a store that knows nothing of before tells it."""
+
+    def __init__(self) -> None:
+        self.broken = dict[str, list[str]]()  # by session
+        self.unsound = list[str]()
+
+    @property
+    def lost(self) -> int:
+        """How many acknowledged appends are not there."""
+        return sum(losses(complaints) for complaints in self.broken.values())
+
+    @property
+    def doubled(self) -> int:
+        """How many appends are there twice or more often."""
+        return sum("twice: " in one for complaints in self.broken.values() for one in complaints)
+
+    @property
+    def losers(self) -> set[str]:
+        """The sessions in which acknowledged appends are missing."""
+        return {id for id, complaints in self.broken.items() if losses(complaints)}
+
+    @property
+    def wrong(self) -> list[str]:
+        """Everything that should not be, losses left out."""
+        return self.unsound + [
+            one for complaints in self.broken.values() for one in complaints if not one.startswith("lost: ")
+        ]
+
+
+async def judged(url: str, crowd: Crowd) -> Judgement:
+    """Open the store anew and compare its sessions with what the crowd was told."""
+    judgement = Judgement()
+    async with await SessionManager.open(url) as fresh:
+        judgement.unsound = [f"verify: {one.fault}" async for one in fresh.store.verify(repair=False)]
+        for id, promises in crowd.promises.items():
+            session = await fresh.open(id, user=USER)
+            rows = await fresh.store.read(session.row.address, Span(1, 1, END))
+            if [row.seq for row in rows] != list(range(1, len(rows) + 1)):
+                judgement.unsound.append(f"session {id} has gaps")
+            judgement.broken[id] = promises.broken_by(
+                [str(message.content) for message in await session.messages()]
+            )
+    return judgement
+
+
+async def reported(sessions: SessionManager) -> dict[str, str]:
+    """Tell what a store that lived through it knows to be missing, by session."""
+    return {one.session: one.fault async for one in sessions.store.verify(repair=False)}
