@@ -6,7 +6,7 @@ import platform
 import sys
 from importlib import import_module
 
-BENCHES = ("encoding", "counting", "startup", "windows", "sessions")
+BENCHES = ("encoding", "counting", "startup", "windows", "sessions", "servers", "checkpoints")
 
 
 def main() -> None:

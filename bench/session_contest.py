@@ -1,8 +1,9 @@
 """Who takes part in the session benches, what each is asked, and how turns are taken.
 
-A contestant keeps sessions in files of one folder. It appends messages of a book one by one and gives
-the time of each; it opens a session anew and reads what a request needs. The wall clock counts, since
-durable means waiting. Contestants take short turns, so a slow minute of the machine is everybody's.
+A contestant keeps sessions in files of one folder, or on a server. It appends messages of a book one
+by one and gives the time of each; it opens a session anew and reads what a request needs. The wall
+clock counts, since durable means waiting. Contestants take short turns, so a slow minute of the machine
+is everybody's.
 """
 
 from __future__ import annotations
@@ -58,8 +59,11 @@ class Contestant(Protocol):
     """Keeps sessions."""
 
     name: str
-    folder: Path
-    settings: Settings
+
+    @property
+    def settings(self) -> object:
+        """How durable a write is, for people."""
+        ...
 
     def fill(self, place: Place, book: Book, span: range) -> None:
         """Write many messages at once."""
@@ -79,6 +83,25 @@ class Contestant(Protocol):
 
     def end(self) -> None:
         """Let go of everything."""
+        ...
+
+
+class Windowing(Contestant, Protocol):
+    """Makes windows by a budget: that is we."""
+
+    def window(self, place: Place, budget: int) -> tuple[int, bool]:
+        """Make a window; give its messages, and whether there is a cut, which is recorded now."""
+        ...
+
+
+class OnDisk(Contestant, Protocol):
+    """Keeps sessions in SQLite files of a folder."""
+
+    folder: Path
+
+    @property
+    def settings(self) -> Settings:
+        """How durable a commit is."""
         ...
 
 

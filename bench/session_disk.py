@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast.message import Message
 
-from .session_contest import Contestant, Place, disk_bytes
+from .session_contest import OnDisk, Place, disk_bytes
 from .session_messages import Book, agent, brief, realistic
 from .window_print import goal, table, times
 
@@ -37,7 +37,7 @@ class Use(Struct, frozen=True):
 
 
 def report(
-    contestants: Sequence[Contestant], slow: Sequence[str], folder: Path, *, count: int = MESSAGES
+    contestants: Sequence[OnDisk], slow: Sequence[str], folder: Path, *, count: int = MESSAGES
 ) -> None:
     """Measure and print; the slow ones get few messages."""
     sets = {
@@ -71,7 +71,7 @@ def spans(conversations: Sequence[Sequence[Message]], most: int) -> list[range]:
     return found
 
 
-def _written(one: Contestant, file: str, book: Book, parts: Sequence[range]) -> Use:
+def _written(one: OnDisk, file: str, book: Book, parts: Sequence[range]) -> Use:
     for number, span in enumerate(parts):
         one.append(Place(file, f"session {number}"), book, span)
     one.close(file)
@@ -79,7 +79,7 @@ def _written(one: Contestant, file: str, book: Book, parts: Sequence[range]) -> 
 
 
 def _print(
-    contestants: Sequence[Contestant],
+    contestants: Sequence[OnDisk],
     slow: Sequence[str],
     names: Sequence[str],
     found: dict[tuple[str, str], Use],

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .session_contest import Contestant, Place, Portion, medians, taking_turns
+from .session_contest import Contestant, Place, Portion, Windowing, medians, taking_turns
 from .session_messages import Book, agent
-from .session_ours import Ours
 from .window_print import goal, ms, table, times
 
 SIZES = (100, 10_000, 100_000)
@@ -30,12 +29,13 @@ Groups = tuple[list[str], list[str]]
 
 
 def report(
-    ours: Ours,
+    ours: Windowing,
     quick: Sequence[Contestant],
     slow: Sequence[Contestant],
     folder: Path,
     *,
     sizes: Sequence[int] = SIZES,
+    budgets: Sequence[int] = BUDGETS,
     rounds: int = ROUNDS,
 ) -> None:
     """Measure and print both."""
@@ -46,16 +46,16 @@ def report(
     for size in sizes:
         for one in contestants.values():
             one.fill(_place(size), book, range(longest - size, longest))
-    for budget in BUDGETS:
+    for budget in budgets:
         _reading(ours, contestants, groups, budget, sizes)
-    _appending(contestants, groups, book, range(longest, len(book.messages)), sizes)
+    _appending(ours.name, contestants, groups, book, range(longest, len(book.messages)), sizes)
     for one in contestants.values():
         for size in sizes:
             one.close(_place(size).file)
 
 
 def _reading(
-    ours: Ours, contestants: dict[str, Contestant], groups: Groups, budget: int, sizes: Sequence[int]
+    ours: Windowing, contestants: dict[str, Contestant], groups: Groups, budget: int, sizes: Sequence[int]
 ) -> None:
     made = {size: ours.window(_place(size), budget) for size in sizes}
 
@@ -70,7 +70,7 @@ def _reading(
         print(
             f"No cut was needed for {', '.join(f'{size:,}' for size in sizes if size not in full)} messages."
         )
-    _print(contestants, found, sizes, full)
+    _print(ours.name, contestants, found, sizes, full)
     if full and full[0] == sizes[0] and len(full) > 1:
         ratio = found[ours.name, full[-1]] / found[ours.name, full[0]]
         text = f"open and window at {budget:,}: {full[-1]:,} messages at most {GOAL:g} × {full[0]:,}"
@@ -78,7 +78,12 @@ def _reading(
 
 
 def _appending(
-    contestants: dict[str, Contestant], groups: Groups, book: Book, added: range, sizes: Sequence[int]
+    ours: str,
+    contestants: dict[str, Contestant],
+    groups: Groups,
+    book: Book,
+    added: range,
+    sizes: Sequence[int],
 ) -> None:
     def append(name: str, size: int, number: int) -> list[float]:
         first = added.start + number * EACH
@@ -86,8 +91,8 @@ def _appending(
 
     found = _medians(groups, sizes, len(added) // EACH, append)
     print("\nAppend of one message, durable (ms).")
-    _print(contestants, found, sizes, sizes)
-    ratio = found[Ours.name, sizes[-1]] / found[Ours.name, sizes[0]]
+    _print(ours, contestants, found, sizes, sizes)
+    ratio = found[ours, sizes[-1]] / found[ours, sizes[0]]
     goal(f"append: {sizes[-1]:,} messages at most {GOAL:g} × {sizes[0]:,}", times(ratio), ratio <= GOAL)
 
 
@@ -101,7 +106,11 @@ def _medians(
 
 
 def _print(
-    contestants: Mapping[str, Contestant], found: Figures, sizes: Sequence[int], full: Sequence[int]
+    ours: str,
+    contestants: Mapping[str, Contestant],
+    found: Figures,
+    sizes: Sequence[int],
+    full: Sequence[int],
 ) -> None:
     growth = [f"{full[-1]:,} / {full[0]:,}"] if len(full) > 1 else []
     head = ["", "durability", *(f"{size:,}" for size in sizes), *growth]
@@ -110,7 +119,7 @@ def _print(
     for name, one in contestants.items():
         cells = [name, str(one.settings), *(ms(found[name, size]) for size in sizes)]
         cells += [times(found[name, full[-1]] / found[name, full[0]])] if growth else []
-        rows.append([*cells, *(times(found[name, size] / found[Ours.name, size]) for size in sizes)])
+        rows.append([*cells, *(times(found[name, size] / found[ours, size]) for size in sizes)])
     table(head, rows)
 
 

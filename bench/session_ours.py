@@ -11,6 +11,7 @@ from pathlib import Path
 from holdfast import Budget, Message, Session, SessionManager
 from holdfast.decision import Cut
 
+from .session_clock import timed, together
 from .session_contest import Place, Portion, Settings
 from .session_messages import Book
 
@@ -67,20 +68,10 @@ class Ours:
         return Settings(facts["journal_mode"], facts["synchronous"], facts["sqlite"])
 
     async def _fill(self, place: Place, messages: list[Message]) -> None:
-        session = await self._session(place)
-        for start in range(0, len(messages), FILLED_AT_ONCE):
-            await session.append(*messages[start : start + FILLED_AT_ONCE])
+        await filled(await self._session(place), messages)
 
     async def _append(self, place: Place, messages: list[Message], seconds: float) -> list[float]:
-        session, spent = await self._session(place), list[float]()
-        until = time.perf_counter() + seconds
-        for message in messages:
-            start = time.perf_counter()
-            await session.append(message)
-            spent.append(time.perf_counter() - start)
-            if time.perf_counter() > until:
-                break
-        return spent
+        return await timed(messages, (await self._session(place)).append, seconds)
 
     async def _read(self, place: Place, budget: Budget) -> float:
         start = time.perf_counter()
@@ -96,12 +87,7 @@ class Ours:
         return len(window.messages), any(isinstance(one, Cut) for one in window.applied)
 
     async def _clients(self, places: Sequence[Place], messages: list[Message]) -> float:
-        sessions = [await self._session(place) for place in places]
-        each = len(messages) // len(places)
-        parts = [messages[at * each : (at + 1) * each] for at in range(len(places))]
-        start = time.perf_counter()
-        await asyncio.gather(*map(_append_all, sessions, parts))
-        return time.perf_counter() - start
+        return await together(messages, [(await self._session(place)).append for place in places])
 
     async def _session(self, place: Place) -> Session:
         if place not in self._sessions:
@@ -114,6 +100,7 @@ class Ours:
         return await SessionManager.open(f"sqlite:///{self.folder / file}")
 
 
-async def _append_all(session: Session, messages: list[Message]) -> None:
-    for message in messages:
-        await session.append(message)
+async def filled(session: Session, messages: Sequence[Message]) -> None:
+    """Append many messages, a thousand at a time."""
+    for start in range(0, len(messages), FILLED_AT_ONCE):
+        await session.append(*messages[start : start + FILLED_AT_ONCE])

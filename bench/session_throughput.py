@@ -20,7 +20,7 @@ from holdfast.stores.values import Record
 from .session_contest import Place, taking_turns
 from .session_messages import Book, agent, reports, talk
 from .session_ours import Ours
-from .session_peer import Peer
+from .session_peer import FilePeer
 from .session_raw import Bare, recorder
 from .window_print import goal, table, times
 
@@ -58,13 +58,13 @@ CASES = (
 
 
 def report(
-    ours: Ours, peers: Sequence[Peer], folder: Path, *, cases: Sequence[Case] = CASES, turns: int = TURNS
+    ours: Ours, peers: Sequence[FilePeer], folder: Path, *, cases: Sequence[Case] = CASES, turns: int = TURNS
 ) -> None:
     """Measure and print."""
     books = {case: Book(folder, case.name, case.messages(case.count)) for case in cases}
     record = recorder()
     ready = {case: [record(message) for message in book.messages] for case, book in books.items()}
-    everybody: list[Ours | Peer] = [ours, *peers]
+    everybody: list[Ours | FilePeer] = [ours, *peers]
     parties = {one.name: one for one in everybody}
 
     def run(name: str, case: Case, number: int) -> list[float]:

@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 
 from . import session_disk, session_latency, session_length, session_throughput
-from .session_contest import Contestant, file_system
+from .peer_process import ROOT, PeerMissing
+from .session_contest import OnDisk, file_system
 from .session_ours import Ours
-from .session_peer import ROOT, SCRIPTS, Peer
+from .session_peer import SCRIPTS, FilePeer
 from .session_raw import Raw
-from .window_peer import PeerMissing
 
 WHOLE_STATE = "LangGraph"
 """Stores everything again with each step, so a session of it is only followed for a while."""
@@ -33,7 +33,7 @@ def main() -> None:
         folder = Path(name)
         _print_machine(folder)
         ours, raw, peers = Ours(_made(folder / "ours")), Raw(_made(folder / "raw")), _peers(folder)
-        contestants: list[Contestant] = [ours, raw, *peers]
+        contestants: list[OnDisk] = [ours, raw, *peers]
         for one in contestants:
             print(f"{one.name}: {one.settings}, SQLite {one.settings.sqlite}")
         slow = [one for one in peers if one.name.startswith(WHOLE_STATE)]
@@ -47,13 +47,13 @@ def main() -> None:
     print(f"\n{time.monotonic() - started:,.0f} s in all")
 
 
-def _peers(folder: Path) -> list[Peer]:
+def _peers(folder: Path) -> list[FilePeer]:
     """Start the peers, say their versions, or why one is missing."""
-    found = list[Peer]()
+    found = list[FilePeer]()
     for name in SCRIPTS:
         try:
-            peer = Peer(name, folder)
-            found += [peer] if peer.settings.are_full else [peer, Peer(name, folder, full=True)]
+            peer = FilePeer(name, folder)
+            found += [peer] if peer.settings.are_full else [peer, FilePeer(name, folder, full=True)]
         except PeerMissing as missing:
             print(f"without {name}: {missing}")
             continue

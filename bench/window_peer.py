@@ -8,29 +8,20 @@ cost, so that peer and Holdfast count the same.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
-import holdfast
 from holdfast.message import Message
 from holdfast.tokens import Count, message_cost
 from holdfast.tokens.cost import MESSAGE_FRAME, REPLY_START
 
-ENVIRONMENT = Path(__file__).parents[1] / ".bench" / "langchain-core"
-PACKAGES = ("langchain-core", "tiktoken", "msgspec")
-SCRIPT = Path(__file__).parent / "peers" / "langchain_trim.py"
+from .peer_process import PeerMissing, PeerProcess, Script
+
+SCRIPT = Script("langchain_trim", "langchain-core", ("langchain-core", "tiktoken", "msgspec"))
 
 Row = dict[str, Any]
-
-
-class PeerMissing(Exception):
-    """The peer could not be installed or did not run; the text says why."""
 
 
 class Texts:
@@ -79,43 +70,30 @@ class Peer:
         file.write_text(json.dumps({"history": listed, "cases": cases}))
         self._starts = {row["id"]: place for place, row in enumerate(listed)}
         self._length = len(history)
-        environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
-        self._process = subprocess.Popen(
-            [_python(), SCRIPT, file], stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, env=environment
-        )
-        self.versions: dict[str, str] = self._answer()
+        try:
+            self._process = PeerProcess(SCRIPT, str(file))
+        except PeerMissing:
+            self._folder.cleanup()
+            raise
+        self.versions = self._process.versions
 
     def times(self, size: int, limit: int, rounds: int) -> dict[str, float]:
         """Time a window of the newest messages, with counting and with counts looked up."""
         start = self._starts[f"{self._length - size}.0"]
-        found: dict[str, float] = self._asked(
+        found: dict[str, float] = self._process.ask(
             {"start": start, "limit": limit - REPLY_START, "rounds": rounds}
         )
         return found
 
     def windows(self) -> dict[str, list[list[str]]]:
         """Give what is kept of every case, by the way of asking."""
-        found: dict[str, list[list[str]]] = self._asked(None)
+        found: dict[str, list[list[str]]] = self._process.ask(None)
         return found
 
     def close(self) -> None:
         """Let the peer go."""
-        self._process.communicate()
+        self._process.end()
         self._folder.cleanup()
-
-    def _asked(self, question: dict[str, int] | None) -> Any:
-        if self._process.stdin:
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> Any:
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        if not line:
-            error = self._process.communicate()[1]
-            self._folder.cleanup()
-            raise PeerMissing(f"the peer failed: {error.strip()[-300:]}")
-        return json.loads(line)
 
 
 def _rows(index: int, message: Message) -> Iterator[Row]:
@@ -143,17 +121,3 @@ def _portion(message: Message, numbers: list[int]) -> Message:
     if message.role != "tool" or len(numbers) == len(message.tool_results):
         return message
     return message.replace(tool_results=tuple(message.tool_results[number] for number in numbers))
-
-
-def _python() -> Path:
-    """Make the peer's environment where there is none."""
-    python, made = ENVIRONMENT / "bin" / "python", ENVIRONMENT / ".installed"
-    if made.exists():
-        return python
-    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES)
-    for command in ((sys.executable, "-m", "venv", "--clear", ENVIRONMENT), install):
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise PeerMissing(f"the peer cannot be installed: {done.stderr.strip()[-300:]}")
-    made.touch()
-    return python

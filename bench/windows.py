@@ -15,6 +15,7 @@ from holdfast.context.manager import StateManager
 from holdfast.message import Message
 
 from . import window_cache, window_peer, window_speed, window_tables, window_validity
+from .peer_process import PeerMissing
 from .window_agent import MESSAGES_A_TURN, turns
 
 
@@ -45,7 +46,7 @@ def _peer(history: list[Message], sets: dict[str, list[window_validity.Case]]) -
     cases = [case for one in sets.values() for case in window_validity.asked(one)]
     try:
         peer = window_peer.Peer(history, cases)
-    except window_peer.PeerMissing as missing:
+    except PeerMissing as missing:
         print(f"without the peer: {missing}")
         return None
     versions = ", ".join(f"{name} {version}" for name, version in peer.versions.items())

@@ -1,56 +1,32 @@
-"""LangGraph's SQLite saver: a checkpoint a step, and in it the whole channel of messages.
-
-That is what an agent's graph stores after each step. Only the checkpoint is written here: the writes
-of the step, which a graph stores as well and with an fsync of their own, are left out, and so is the
-merging of the new messages into the channel.
-"""
+"""LangGraph's SQLite saver, one connection a conversation."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from bench.peers import langgraph_threads, sqlite_settings
 from bench.peers.serving import Handle, Row, serve
 
-_messages: Any = import_module("langchain_core.messages")  # here only, so there is nothing to type-check
-_saver: Any = import_module("langgraph.checkpoint.sqlite.aio").AsyncSqliteSaver
-_checkpoints: Any = import_module("langgraph.checkpoint.base")
+_saver: Any = import_module("langgraph.checkpoint.sqlite.aio").AsyncSqliteSaver  # here only
 
 
-class Thread:
-    """An open conversation, with the channel as a graph has it in memory."""
+class Thread(langgraph_threads.Thread):
+    """A conversation with a connection of its own."""
 
     def __init__(self, opened: Any, saver: Any, session: str) -> None:
-        self._opened, self._saver = opened, saver
-        self._config: Any = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
-        self._channel, self._step = list[Any](), 0
+        super().__init__(saver, session)
+        self._opened = opened
 
-    async def write(self, messages: Sequence[Any]) -> None:
-        """Store the whole channel with some messages more."""
-        self._channel += messages
-        self._step += 1
-        version = {"messages": f"{self._step:032}"}
-        checkpoint = _checkpoints.empty_checkpoint() | {
-            "channel_values": {"messages": self._channel},
-            "channel_versions": version,
-        }
-        metadata = {"source": "loop", "step": self._step, "parents": {}}
-        self._config = await self._saver.aput(self._config, checkpoint, metadata, version)
+    async def settings(self) -> dict[str, str]:
+        """Read the settings of the connection."""
 
-    async def read(self, count: int) -> int:
-        """Load the newest checkpoint, which holds everything; the count makes no difference."""
-        found = await self._saver.aget_tuple(self._config)
-        self._channel = found.checkpoint["channel_values"]["messages"]
-        return len(self._channel)
+        async def row(sql: str) -> Any:
+            return await (await self._saver.conn.execute(sql)).fetchone()
 
-    async def pragma(self, name: str) -> Any:
-        """Read a setting of the connection."""
-        sql = "SELECT sqlite_version()" if name == "sqlite_version" else f"PRAGMA {name}"
-        return await (await self._saver.conn.execute(sql)).fetchone()
+        return await sqlite_settings.read(row)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -66,15 +42,8 @@ class Threads:
         self._full = full
 
     def messages(self, row: Row) -> list[Any]:
-        """Make a message of ours one of LangChain's, or one a result."""
-        match row["role"]:
-            case "user":
-                return [_messages.HumanMessage(_text(row.get("content")), id=row["id"])]
-            case "tool":
-                return [_result(row["id"], place, one) for place, one in enumerate(row["tool_results"])]
-            case _:
-                text, calls = _text(row.get("content")), [_call(one) for one in row.get("tool_calls", ())]
-                return [_messages.AIMessage(text, id=row["id"], tool_calls=calls)]
+        """Make a message of ours LangChain's."""
+        return langgraph_threads.messages(row)
 
     async def opened(self, path: str, session: str) -> Handle:
         """Open a conversation."""
@@ -84,23 +53,6 @@ class Threads:
         if self._full:
             await saver.conn.execute("PRAGMA synchronous = FULL")
         return Thread(opened, saver, session)
-
-
-def _call(call: Row) -> Row:
-    return {"id": call["id"], "name": call["name"], "args": call["args"]}
-
-
-def _result(id: str, place: int, result: Row) -> Any:
-    return _messages.ToolMessage(
-        _text(result["result"]), id=f"{id}.{place}", tool_call_id=result["tool_call_id"]
-    )
-
-
-def _text(content: Any) -> str:
-    """Give text as it is, nothing as no text, and anything else as JSON."""
-    if content is None:
-        return ""
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 if __name__ == "__main__":

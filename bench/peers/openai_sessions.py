@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from bench.peers import sqlite_settings
 from bench.peers.serving import Handle, Row, serve
 
 _agents: Any = import_module("agents")  # here only, so there is nothing to type-check
@@ -39,10 +40,13 @@ class Session:
         """Give the newest items."""
         return len(await self._session.get_items(limit=count))
 
-    async def pragma(self, name: str) -> Any:
-        """Read a setting of a connection such as its threads have."""
-        sql = "SELECT sqlite_version()" if name == "sqlite_version" else f"PRAGMA {name}"
-        return await asyncio.to_thread(lambda: self._session._get_connection().execute(sql).fetchone())
+    async def settings(self) -> dict[str, str]:
+        """Read the settings of a connection such as its threads have."""
+
+        async def row(sql: str) -> Any:
+            return await asyncio.to_thread(lambda: self._session._get_connection().execute(sql).fetchone())
+
+        return await sqlite_settings.read(row)
 
     async def close(self) -> None:
         """Close it."""

@@ -31,12 +31,12 @@ class Handle(Protocol):
         """Give as many of the newest messages as are asked for; all, where the peer can do no less."""
         ...
 
-    async def pragma(self, name: str) -> Any:
-        """Read a setting of its connection."""
+    async def settings(self) -> dict[str, str]:
+        """Tell how durable a write is, as the connection that writes says."""
         ...
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the session."""
         ...
 
 
@@ -50,7 +50,7 @@ class Peer(Protocol):
         ...
 
     async def opened(self, path: str, session: str) -> Handle:
-        """Open a session, which is made where there is none."""
+        """Open a session of a file, or of a server; it is made where there is none."""
         ...
 
 
@@ -63,12 +63,8 @@ class Service:
         self._files = dict[str, list[list[Any]]]()
 
     async def settings(self, path: str, session: str) -> dict[str, str]:
-        """Tell the journal mode and how it synchronises, read from the connection that writes."""
-        handle = await self._handle(path, session)
-        levels = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
-        (version,) = await handle.pragma("sqlite_version")
-        (journal,), (level,) = await handle.pragma("journal_mode"), await handle.pragma("synchronous")
-        return {"journal": journal, "synchronous": levels[level], "sqlite": version}
+        """Tell how durable a write is."""
+        return await (await self._handle(path, session)).settings()
 
     async def fill(self, path: str, session: str, file: str, first: int, last: int) -> float:
         """Write many messages at once."""

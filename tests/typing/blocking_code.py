@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from holdfast import Budget, Message, blocking, errors
 from holdfast.session import Found
-from holdfast.stores.port import Lease, Receipt, SessionRow
+from holdfast.stores.values import Lease, Receipt, SessionRow
 
 
 def kept(url: str) -> list[str]:

@@ -13,21 +13,21 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
 
 from bench import (
+    peer_process,
     session_contest,
     session_disk,
     session_latency,
     session_length,
     session_messages,
-    session_peer,
     session_raw,
     session_throughput,
     sessions,
 )
-from bench.peers import serving
+from bench.peer_process import PeerMissing
+from bench.peers import serving, sqlite_settings
 from bench.session_contest import Place
 from bench.session_messages import Book
 from bench.session_ours import Ours
-from bench.window_peer import PeerMissing
 
 from holdfast.context.manager import StateManager
 
@@ -196,8 +196,13 @@ class Page:
     async def read(self, count: int) -> int:
         return len(self._kept[-count:])
 
-    async def pragma(self, name: str) -> object:
-        return {"journal_mode": ("wal",), "synchronous": (1,), "sqlite_version": ("3.0",)}[name]
+    async def settings(self) -> dict[str, str]:
+        async def row(sql: str) -> object:
+            return {"journal_mode": ("wal",), "synchronous": (1,), "sqlite_version()": ("3.0",)}[
+                sql.split()[1]
+            ]
+
+        return await sqlite_settings.read(row)
 
     async def close(self) -> None:
         self._notebook.closed += 1
@@ -229,7 +234,7 @@ def test_a_peer_that_cannot_be_installed_is_told_of(
     def missing(*_: object) -> Path:
         raise PeerMissing("not here")
 
-    monkeypatch.setattr(session_peer, "_python", missing)
+    monkeypatch.setattr(peer_process, "python", missing)
     assert sessions._peers(tmp_path) == []
     assert "without LangGraph: not here" in capsys.readouterr().out
 
@@ -242,8 +247,7 @@ def test_length_latency_throughput_and_disk_are_reported_without_peers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(session_length, "READS", 2)
-    monkeypatch.setattr(session_length, "BUDGETS", (4_000,))
-    session_length.report(ours, [raw], [], tmp_path, sizes=(100, 200), rounds=1)
+    session_length.report(ours, [raw], [], tmp_path, sizes=(100, 200), budgets=(4_000,), rounds=1)
     session_latency.report([ours, raw], tmp_path, turns=1)
     case = session_throughput.Case("4 clients, agent", session_messages.agent, 4, 16)
     session_throughput.report(ours, [], tmp_path, cases=[case], turns=1)

@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
 
 from bench import window_agent, window_cache, window_peer, window_speed, window_validity, windows
+from bench.peer_process import PeerMissing
 
 from holdfast import Message
 from holdfast.context.manager import StateManager
@@ -22,7 +23,7 @@ MANAGER = StateManager()
 
 
 def missing(*_: object) -> None:
-    raise window_peer.PeerMissing("not here")
+    raise PeerMissing("not here")
 
 
 def peer_cost(messages: list[Message]) -> int:

@@ -1,0 +1,81 @@
+"""Holdfast as a contestant on a server: one open store, as a worker has it, and sessions opened from it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+
+from holdfast import Budget, Session, SessionManager
+from holdfast.decision import Cut
+
+from .server_contest import session_name, told
+from .session_clock import timed, together
+from .session_contest import Place, Portion
+from .session_messages import Book
+from .session_ours import filled
+
+
+class ServerOurs:
+    """Sessions of Holdfast on a server, all on one event loop."""
+
+    name = "Holdfast"
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._manager = self._runner.run(_opened(url))
+        self._sessions = dict[Place, Session]()
+        self._facts = self._runner.run(self._manager.store.facts())
+
+    @property
+    def settings(self) -> str:
+        """How durable a write is, and what the store makes of it."""
+        return f"{told(self._facts)} ({self._manager.store.durability})"
+
+    def fill(self, place: Place, book: Book, span: range) -> None:
+        """Write many messages at once."""
+        self._runner.run(filled(self._session(place), book.messages[span.start : span.stop]))
+
+    def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
+        """Write messages one by one until the time is over, at least one; give the time of each."""
+        messages = book.messages[span.start : span.stop]
+        return self._runner.run(timed(messages, self._session(place).append, seconds))
+
+    def read(self, place: Place, portion: Portion) -> float:
+        """Open a session of the open store anew and make its window; give the time of both."""
+        return self._runner.run(self._read(place, Budget(portion.budget)))
+
+    def window(self, place: Place, budget: int) -> tuple[int, bool]:
+        """Make a window; give its messages, and whether there is a cut, which is recorded now."""
+        window = self._runner.run(self._session(place).window(Budget(budget)))
+        return len(window.messages), any(isinstance(one, Cut) for one in window.applied)
+
+    def clients(self, places: Sequence[Place], book: Book) -> float:
+        """Let every client write its own part of a book to its session, all at once; give the time."""
+        return self._runner.run(together(book.messages, [self._session(place).append for place in places]))
+
+    def close(self, file: str) -> None:
+        """Let go of the sessions of what would be a file."""
+        self._sessions = {place: one for place, one in self._sessions.items() if place.file != file}
+
+    def end(self) -> None:
+        """Let go of everything."""
+        self._runner.run(self._manager.close())
+        self._runner.close()
+
+    def _session(self, place: Place) -> Session:
+        if place not in self._sessions:
+            created = self._manager.create(user="u", id=session_name(place))
+            self._sessions[place] = self._runner.run(created)
+        return self._sessions[place]
+
+    async def _read(self, place: Place, budget: Budget) -> float:
+        start = time.perf_counter()
+        session = await self._manager.open(session_name(place))
+        await session.window(budget)
+        return time.perf_counter() - start
+
+
+async def _opened(url: str) -> SessionManager:
+    return await SessionManager.open(url)

@@ -1,0 +1,119 @@
+"""Real servers for the benches: PostgreSQL and Valkey, started for one run and thrown away with it.
+
+They are those of the tests, on sockets of this machine, with their files in a folder that is on a disk
+where there is one. ``TEST_PG_URL`` and ``TEST_REDIS_URL`` name others: then PostgreSQL gets a database for
+the run, and the database of the Redis server must be empty and is emptied afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+from redis import Redis
+
+from .peer_process import ROOT, PeerMissing
+
+SERVERS = ROOT / "tests" / "servers"
+ON_DISK = "/var/tmp"  # kept over a restart, so no file system in memory, as /tmp may be
+ALWAYS, EVERYSEC = "always", "everysec"
+
+
+def folder() -> Path:
+    """Give the folder in which the servers keep their files."""
+    return Path(ON_DISK if os.access(ON_DISK, os.W_OK) else tempfile.gettempdir())
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """Give the URL of an empty database."""
+    if url := os.environ.get("TEST_PG_URL"):
+        with _database(url) as fresh:
+            yield fresh
+        return
+    server = _started("postgres_server", "PostgresServer")
+    try:
+        with _database(server.url()) as fresh:
+            yield fresh
+    finally:
+        server.remove()
+
+
+@contextmanager
+def valkey(syncs: str) -> Iterator[str]:
+    """Give the URL of an empty server that syncs its log of writes ``always`` or ``everysec``.
+
+    One that is named is taken as it is.
+    """
+    if url := os.environ.get("TEST_REDIS_URL"):
+        with _emptied(url):
+            yield url
+        return
+    server = _started("valkey_server", "Valkey", ("--appendonly", "yes", "--appendfsync", syncs))
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+def redis_is_named() -> bool:
+    """Tell whether the run is on somebody else's Redis server, which is set as it is."""
+    return "TEST_REDIS_URL" in os.environ
+
+
+def plain(url: str) -> str:
+    """Give the URL of a Redis server as the client library takes it."""
+    return url.replace("redis+unix://", "unix://")
+
+
+def _started(module: str, name: str, options: Sequence[str] = ()) -> Any:
+    """Start a server of the tests, with its files on the disk."""
+    if not SERVERS.is_dir():
+        raise PeerMissing("the servers of the tests are not here; set TEST_PG_URL and TEST_REDIS_URL")
+    sys.path.insert(0, str(SERVERS))
+    tempfile.tempdir, before = str(folder()), tempfile.tempdir
+    try:
+        return getattr(import_module(module), name)(*options)
+    finally:
+        tempfile.tempdir = before
+        sys.path.remove(str(SERVERS))
+
+
+@contextmanager
+def _database(url: str) -> Iterator[str]:
+    name = f"holdfast_bench_{os.getpid()}"
+    asyncio.run(_execute(url, f"CREATE DATABASE {name}"))
+    try:
+        yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+    finally:
+        asyncio.run(_execute(url, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def _emptied(url: str) -> Iterator[None]:
+    with Redis.from_url(plain(url)) as client:
+        if client.dbsize():
+            raise PeerMissing(
+                "the database of TEST_REDIS_URL is not empty; name one that the bench may empty"
+            )
+        try:
+            yield
+        finally:
+            client.flushdb()

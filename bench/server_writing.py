@@ -1,0 +1,95 @@
+"""What an append costs on a server: how long one client waits, and how many a second 64 clients get.
+
+Every turn writes to new sessions, so nobody's sessions grow long. Clients are tasks of one process, each
+waits for its acknowledgement before it goes on, and each has a session. Beside ours stand the raw limit and
+the bare loops, which look at nothing before they write, and the peers.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from holdfast.message import Message
+
+from .server_contest import Writer
+from .session_contest import Place, taking_turns
+from .session_messages import Book, agent, talk
+from .window_print import table, times
+
+EACH = 40  # messages of one client in a turn
+CLIENTS, CLIENT_EACH = 64, 20  # whole turns of the agent, which are four messages
+
+KINDS: dict[str, Callable[[int], list[Message]]] = {"agent": agent, "talk": talk}
+"""An agent's messages are questions, calls, results and answers; talk is without calls and results."""
+
+Spent = Mapping[tuple[str, str], Sequence[float]]
+"""Times by contestant and kind of messages."""
+
+
+def latency(writers: Sequence[Writer], folder: Path, *, turns: int) -> None:
+    """Measure one client, and print; the first writer is we, the second is raw."""
+    books = {kind: Book(folder, f"latency {kind}", made(EACH)) for kind, made in KINDS.items()}
+    by_name = {one.name: one for one in writers}
+
+    def run(name: str, kind: str, number: int) -> list[float]:
+        return by_name[name].append(Place(f"latency {kind} {number}"), books[kind], range(EACH))
+
+    spent = _by_turns(list(by_name), turns, run)
+    print("\nOne client: from a message to its acknowledgement (µs).")
+    _print(list(by_name), {"p10": _ranked(0.1), "p50": _ranked(0.5), "p95": _ranked(0.95)}, spent)
+
+
+def throughput(writers: Sequence[Writer], folder: Path, *, turns: int) -> None:
+    """Measure 64 clients, and print; the first writer is we, the second is raw."""
+    total = CLIENTS * CLIENT_EACH
+    books = {kind: Book(folder, f"clients {kind}", made(total)) for kind, made in KINDS.items()}
+    by_name = {one.name: one for one in writers}
+
+    def run(name: str, kind: str, number: int) -> list[float]:
+        places = [Place(f"clients {kind} {number}", f"client {one}") for one in range(CLIENTS)]
+        return [by_name[name].clients(places, books[kind])]
+
+    spent = _by_turns(list(by_name), turns, run)
+    print(f"\n{CLIENTS} clients: appends a second; the ratios are of time an append.")
+    _print(list(by_name), {"a second": lambda series: f"{total / statistics.median(series):,.0f}"}, spent)
+
+
+def verdict(costs: Mapping[str, float]) -> str:
+    """Say whom the first is slower than, and whom it is quicker than."""
+    (ours, own), *others = costs.items()
+    slower = [f"{name} ({times(own / cost)})" for name, cost in others if cost < own]
+    quicker = [f"{name} ({times(cost / own)})" for name, cost in others if cost >= own]
+    said = [
+        f"{word} than {', '.join(names)}"
+        for word, names in (("slower", slower), ("quicker", quicker))
+        if names
+    ]
+    return f"{ours} is {'; '.join(said)}"
+
+
+def _by_turns(names: Sequence[str], turns: int, run: Callable[[str, str, int], list[float]]) -> Spent:
+    for name in names:
+        for kind in KINDS:
+            run(name, kind, -1)  # to warm up
+    return taking_turns(names, list(KINDS), turns, run)
+
+
+def _print(names: Sequence[str], shown: Mapping[str, Callable[[Sequence[float]], str]], spent: Spent) -> None:
+    ours, raw, *_ = names
+    middle = {key: statistics.median(series) for key, series in spent.items()}
+    head, rows = [""], [[name] for name in names]
+    for kind in KINDS:
+        head += [f"{kind}, {figure}" for figure in shown] + ["/ raw", "/ ours"]
+        for row in rows:
+            row += [write(spent[row[0], kind]) for write in shown.values()]
+            row += [times(middle[row[0], kind] / middle[other, kind]) for other in (raw, ours)]
+    table(head, rows)
+    for kind in KINDS:
+        print(f"{kind}: {verdict({name: middle[name, kind] for name in names})}")
+
+
+def _ranked(share: float) -> Callable[[Sequence[float]], str]:
+    """Write the time that a share of all is quicker than; the quickest tenth hardly feels a busy machine."""
+    return lambda spent: f"{sorted(spent)[int(len(spent) * share)] * 1e6:,.0f}"

@@ -1,0 +1,120 @@
+"""Sessions on servers, beside raw clients, bare loops and peers: PostgreSQL, and Valkey, synced or not.
+
+The servers are real ones, started for the run (`server_start` says how to name others). Everybody on a
+server works under its settings, which stand beside the figures as each one's own connection says them.
+Whoever cannot be installed is told of, and left out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from . import server_start, server_writing, session_length
+from .peer_process import PeerMissing, Script
+from .server_contest import Writer
+from .server_ours import ServerOurs
+from .server_peer import ON_POSTGRES, ON_REDIS, ServerPeer
+from .server_raw_postgres import BarePostgres, RawPostgres
+from .server_raw_redis import BareRedis, RawRedis
+from .session_contest import file_system
+
+LENGTHS = (100, 100_000)
+BUDGETS = (4_000,)
+"""One that the shorter session has to be cut for, too."""
+
+TURNS = 25
+"""Of everybody with one client; a fifth of it with many, and as often for long sessions."""
+
+WHOLE_STATE = "LangGraph"
+"""Stores everything again with each step, so a long session of it has its turns after the others."""
+
+
+def main() -> None:
+    """Print all tables."""
+    started = time.monotonic()
+    _print_machine()
+    _tried("PostgreSQL", lambda: _postgres(LENGTHS))
+    if server_start.redis_is_named():
+        _tried("Redis, as TEST_REDIS_URL names it", lambda: _valkey(server_start.ALWAYS, LENGTHS))
+    else:
+        _tried("Valkey, appendfsync always", lambda: _valkey(server_start.ALWAYS, LENGTHS))
+        _tried("Valkey, appendfsync everysec", lambda: _valkey(server_start.EVERYSEC, ()))
+    print(f"\n{time.monotonic() - started:,.0f} s in all, load {os.getloadavg()[0]:.1f} at the end")
+
+
+def _tried(title: str, run: Callable[[], None]) -> None:
+    print(f"\n## {title}")
+    try:
+        run()
+    except PeerMissing as missing:
+        print(f"without it: {missing}")
+
+
+def _postgres(lengths: Sequence[int]) -> None:
+    with _folder() as folder, server_start.postgres() as url:
+        ours, raw = ServerOurs(url), RawPostgres(url)
+        bare = [BarePostgres(url, makes=False), BarePostgres(url, makes=True)]
+        _measured(ours, raw, bare, _peers(ON_POSTGRES, url), folder, lengths)
+
+
+def _valkey(syncs: str, lengths: Sequence[int]) -> None:
+    with _folder() as folder, server_start.valkey(syncs) as url:
+        peers = _peers(ON_REDIS, server_start.plain(url))
+        _measured(ServerOurs(url), RawRedis(url), [BareRedis(url)], peers, folder, lengths)
+
+
+def _measured(
+    ours: ServerOurs,
+    raw: RawPostgres | RawRedis,
+    bare: Sequence[Writer],
+    peers: Sequence[ServerPeer],
+    folder: Path,
+    lengths: Sequence[int],
+) -> None:
+    writers: list[Writer] = [ours, raw, *bare, *peers]
+    for one in writers:
+        print(f"{one.name}: {one.settings}")
+    server_writing.latency(writers, folder, turns=TURNS)
+    server_writing.throughput(writers, folder, turns=-(-TURNS // 5))
+    if lengths:
+        slow = [one for one in peers if one.name == WHOLE_STATE]
+        quick = [raw, *(one for one in peers if one not in slow)]
+        session_length.report(ours, quick, slow, folder, sizes=lengths, budgets=BUDGETS, rounds=TURNS)
+    for one in writers:
+        one.end()
+
+
+def _peers(scripts: Mapping[str, Script], url: str) -> list[ServerPeer]:
+    """Start the peers of a server, say their versions, or why one is missing."""
+    found = list[ServerPeer]()
+    for name, script in scripts.items():
+        try:
+            peer = ServerPeer(name, script, url)
+        except PeerMissing as missing:
+            print(f"without {name}: {missing}")
+            continue
+        found.append(peer)
+        print("peer: " + ", ".join(f"{package} {version}" for package, version in peer.versions.items()))
+    return found
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Give a folder for what the peers read."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
+        yield Path(name)
+
+
+def _print_machine() -> None:
+    mounts, folder = Path("/proc/mounts"), server_start.folder()
+    device, kind = file_system(folder.resolve(), mounts.read_text() if mounts.exists() else "")
+    print(f"{platform.platform()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    print(f"servers on sockets of this machine, their files on {device} ({kind}); medians, by turns")
+    if kind in ("tmpfs", "ramfs"):
+        print("THESE FILES ARE IN MEMORY: nothing below says anything about durable writes")

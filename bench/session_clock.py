@@ -1,0 +1,37 @@
+"""Clocks of the session benches: one thing after the other, or the clients of one event loop together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Add = Callable[[T], Awaitable[Any]]
+
+
+async def timed(given: Sequence[T], add: Add[T], seconds: float) -> list[float]:
+    """Add one thing after the other until the time is over, at least one; give the time of each."""
+    spent, until = list[float](), time.perf_counter() + seconds
+    for one in given:
+        start = time.perf_counter()
+        await add(one)
+        spent.append(time.perf_counter() - start)
+        if time.perf_counter() > until:
+            break
+    return spent
+
+
+async def together(given: Sequence[T], clients: Sequence[Add[T]]) -> float:
+    """Let every client add its own part of what is given, all at once; give the time."""
+    each = len(given) // len(clients)
+    start = time.perf_counter()
+    await asyncio.gather(*(_all(given[at * each : (at + 1) * each], add) for at, add in enumerate(clients)))
+    return time.perf_counter() - start
+
+
+async def _all(given: Sequence[T], add: Add[T]) -> None:
+    for one in given:
+        await add(one)
