@@ -278,6 +278,19 @@ def test_an_acknowledgement_is_worth_what_the_server_is_set_to() -> None:
 
 
 @pytest.mark.req("G3")
+def test_a_server_that_is_set_to_less_than_was_asked_for_is_refused() -> None:
+    with fresh_url(synchronous_commit="on") as url:
+        assert opened(f"{url}{'&' if '?' in url else '?'}durability=fsync") == "fsync"
+    with fresh_url(synchronous_commit="off") as url:
+        with pytest.raises(
+            StoreUnavailable, match="cannot promise durability=fsync: synchronous_commit is off"
+        ):
+            opened(f"{url}{'&' if '?' in url else '?'}durability=fsync")
+        with pytest.raises(InputError, match="durability='much'"):
+            opened(f"{url}{'&' if '?' in url else '?'}durability=much")
+
+
+@pytest.mark.req("G3")
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
 def test_a_server_that_risks_its_files_is_best_effort(setting: str) -> None:
     server = PostgresServer(**{setting: "off"})

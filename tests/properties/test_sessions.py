@@ -274,12 +274,12 @@ def test_without_a_planted_bug_nothing_is_caught() -> None:
 
 
 def test_a_loader_that_forgets_the_pinned_question_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = loading._before
+    found = loading._beginning
 
     async def forgetful(*asked: Any) -> Any:
-        return (await found(*asked))[-1:]
+        return [], (await found(*asked))[1]
 
-    monkeypatch.setattr(loading, "_before", forgetful)
+    monkeypatch.setattr(loading, "_beginning", forgetful)
     assert caught(agree)
 
 
@@ -298,7 +298,7 @@ def test_a_cut_that_is_written_without_a_look_at_the_head_is_caught(monkeypatch:
         records = await self._scribe.records(decisions)
         self.grow(await self._scribe.commit(records=records), decisions, records)
 
-    monkeypatch.setattr(session_windows.Windows, "_record", blind)
+    monkeypatch.setattr(session_windows.Windows, "record", blind)
     assert caught(at_once)
 
 

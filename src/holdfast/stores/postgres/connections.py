@@ -192,7 +192,7 @@ class Connections:
         """Look at the server behind a new connection."""
         told = await connection.fetchrow(self._queries["settings"].sql, timeout=CONNECT_PATIENCE)
         server = Server(**dict(told))
-        server.check(self.target.shown)
+        server.check(self.target.shown, asked=self.target.durability)
         self.server = server
         if server.durability != "fsync":
             self.durability = server.durability

@@ -36,8 +36,8 @@ class Server(Struct, frozen=True, kw_only=True):
         waits = self.synchronous_commit != "off"  # all other values wait for the server's own disk, at least
         return "fsync" if waits and self.fsync == self.full_page_writes == "on" else "best_effort"
 
-    def check(self, shown: str) -> None:
-        """Refuse a server on which sessions cannot be kept."""
+    def check(self, shown: str, *, asked: Durability | None = None) -> None:
+        """Refuse a server on which sessions cannot be kept, or not as safely as was asked for."""
         if self.is_replica or self.read_only == "on":
             what = "a replica" if self.is_replica else "set read-only (default_transaction_read_only)"
             raise StoreUnavailable(f"{shown} is {what}; give the URL of a server that takes writes")
@@ -48,4 +48,10 @@ class Server(Struct, frozen=True, kw_only=True):
         if self.encoding != "UTF8":
             raise StoreUnavailable(
                 f"{shown} has the encoding {self.encoding}; make a database with ENCODING 'UTF8'"
+            )
+        if asked == "fsync" and self.durability != "fsync":
+            named = ("synchronous_commit", "fsync", "full_page_writes")
+            weak = [f"{name} is {value}" for name in named if (value := getattr(self, name)) == "off"]
+            raise StoreUnavailable(
+                f"{shown} cannot promise durability=fsync: {', '.join(weak)}; set it on, or ask for less"
             )

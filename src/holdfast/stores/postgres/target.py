@@ -1,9 +1,10 @@
 """Where a store is: the URL as the driver takes it, the schema, and a name that can be shown.
 
-    postgresql://user:password@host:5432/database?schema=holdfast&sslmode=require
+    postgresql://user:password@host:5432/database?schema=holdfast&durability=fsync&sslmode=require
 
-``schema`` is ours and may be left out; all else is as in other programs, environment and password file
-included. The name for errors and logs has neither user nor password nor settings.
+``schema`` and ``durability`` are ours and may be left out; with ``durability=fsync`` a server that is set
+to less is refused. All else is as in other programs, environment and password file included. The name for
+errors and logs has neither user nor password nor settings.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from ...errors import InputError
+from ..values import Durability
 
 __all__ = ["SCHEMA", "Target", "target"]
 
@@ -27,6 +29,7 @@ class Target(NamedTuple):
     dsn: str
     schema: str
     shown: str
+    durability: Durability | None = None
 
 
 def target(url: str) -> Target:
@@ -44,11 +47,15 @@ def target(url: str) -> Target:
             f"the schema {schema!r:.80} cannot be used: write at most 63 of a-z, 0-9 and _, "
             "not a digit first, and not pg_"
         )
+    durability = settings.pop("durability", None)
+    if durability not in (None, "fsync", "best_effort"):
+        raise InputError(f"durability={durability!r:.40} cannot be asked for; fsync and best_effort can")
     whose, at, where = parts.netloc.rpartition("@")
     netloc = whose.replace("@", "%40") + at + where
     dsn = urlunsplit((parts.scheme, netloc, parts.path, urlencode(settings, quote_via=quote), ""))
     place = where or settings.get("host", "")
-    return Target(dsn, schema, f"PostgreSQL at {place or 'the default host'}{unquote(parts.path)}")
+    shown = f"PostgreSQL at {place or 'the default host'}{unquote(parts.path)}"
+    return Target(dsn, schema, shown, "fsync" if durability == "fsync" else None)
 
 
 _UNREADABLE = (
