@@ -87,8 +87,9 @@ class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind")
 class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="kind"):
     """The files of this moment were kept: ``commit`` names them, ``label`` is what people call the moment.
 
-    ``tool`` is the tool that had changed them, and ``call`` the call of it; a turn has none. What changed
-    since the checkpoint before is counted.
+    ``tool`` is the tool that had changed them, and ``call`` the call of it; a turn has none. ``ran`` are
+    the calls that had been run by then, whether their results were in the log or not. What changed since
+    the checkpoint before is counted.
     """
 
     label: str
@@ -97,19 +98,25 @@ class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="
     at: int = 0
     tool: str | None = None
     call: CallId | None = None
+    ran: tuple[CallId, ...] = ()
     added: int = 0
     modified: int = 0
     deleted: int = 0
 
 
 class Restore(Value, frozen=True, kw_only=True, tag="restore", tag_field="kind"):
-    """A checkpoint was restored: its files, its conversation, or both; ``undo`` names the files before."""
+    """A checkpoint was restored: its files, its conversation, or both.
+
+    ``undo`` is the name of this restore, and of the files before it. ``undone`` is the number of an
+    earlier restore of files alone, which this one took back.
+    """
 
     label: str
     commit: str
     undo: str = ""
     files: bool = True
     conversation: bool = True
+    undone: int = 0
 
 
 Entry = Message | Prompt | Bootstrap | Decision | Usage | Note | Settings | Tangent | Checkpoint | Restore

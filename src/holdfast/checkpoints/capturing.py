@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from .modes import Modes, is_program, permissions
 from .objects import BLOB, EXECUTABLE, FILE, FOLDER, LINK, TREE, Leaf, Pack, object_id, tree
-from .remembering import Memory, Remembered, is_settled
+from .remembering import Memory, Remembered, remembered
 from .values import Entry, LeftOut, Limits, Listing
 from .walking import Scan, Stamp
 
@@ -35,14 +36,18 @@ class Captured(NamedTuple):
     """A work tree as objects: the tree's name, what it holds, and what to remember of it."""
 
     tree: str
-    listing: Listing
     files: dict[bytes, Remembered]
+    folders: dict[bytes, int]
     frame: frozenset[str]
     left_out: tuple[LeftOut, ...]
 
     def memory(self, commit: str) -> Memory:
         """Give what to remember once these objects are kept under a commit."""
         return Memory(commit=commit, tree=self.tree, files=self.files, frame=self.frame)
+
+    def listing(self) -> Listing:
+        """Give what it holds."""
+        return Listing({path: _entry(file) for path, file in self.files.items()}, self.folders)
 
 
 class _Keeper:
@@ -77,13 +82,10 @@ def capture(
     """Read what changed since it was remembered, and make the tree of a snapshot."""
     keeper, left_out = _Keeper(known, pack), list(scan.left_out)
     files = dict(_files(os.fsencode(work_tree), scan, memory, keeper, limits, left_out))
-    listing = Listing(
-        {path: _entry(file) for path, file in files.items()},
-        {path: permissions(mode) for path, (mode, _) in scan.folders.items() if path},
-    )
-    root = _root(listing, keeper)
+    folders = {path: permissions(mode) for path, (mode, _) in scan.folders.items() if path}
+    root = _root(files, folders, keeper)
     left_out.sort(key=lambda one: one.path)
-    return Captured(root, listing, files, frozenset(keeper.frame), tuple(left_out))
+    return Captured(root, files, folders, frozenset(keeper.frame), tuple(left_out))
 
 
 def _files(
@@ -91,20 +93,19 @@ def _files(
 ) -> Iterator[tuple[bytes, Remembered]]:
     for _, stamps in scan.folders.values():
         for path, stamp in stamps.items():
-            blob = memory.blob(path, stamp)
-            if blob is None:
-                try:
-                    blob = keeper.keep(BLOB, _content(os.path.join(work_tree, path), stamp, limits))
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    left_out.append(LeftOut(path, f"it cannot be read: {error.strerror}"))
-                    continue
-                except Unreadable as error:
-                    left_out.append(LeftOut(path, str(error)))
-                    continue
-            trusted = stamp if is_settled(stamp, scan.begun) else stamp._replace(changed=-1)
-            yield path, Remembered(trusted, blob)
+            if (found := memory.found(path, stamp)) is not None:
+                yield path, found
+                continue
+            try:
+                blob = keeper.keep(BLOB, _content(os.path.join(work_tree, path), stamp, limits))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                left_out.append(LeftOut(path, f"it cannot be read: {error.strerror}"))
+            except Unreadable as error:
+                left_out.append(LeftOut(path, str(error)))
+            else:
+                yield path, remembered(stamp, blob, begun=scan.begun)
 
 
 def _content(path: bytes, expected: Stamp, limits: Limits) -> bytes:
@@ -135,31 +136,39 @@ def read_regular(path: bytes, *, most: int, folder: int | None = None) -> tuple[
 
 
 def _entry(file: Remembered) -> Entry:
-    link = stat.S_ISLNK(file.stamp.mode)
-    return Entry(link, 0 if link else permissions(file.stamp.mode), file.blob)
+    return (
+        Entry(True, 0, file.blob) if _is_link(file) else Entry(False, permissions(file.stamp.mode), file.blob)
+    )
 
 
-def _root(listing: Listing, keeper: _Keeper) -> str:
-    modes = keeper.keep_frame(BLOB, Modes.of(listing).encoded())
+def _root(files: dict[bytes, Remembered], folders: dict[bytes, int], keeper: _Keeper) -> str:
+    modes = {path: permissions(file.stamp.mode) for path, file in files.items() if not _is_link(file)}
+    filled = {path.rpartition(b"/")[0] for paths in (files, folders) for path in paths}
+    written = Modes.of(modes, folders, empty=folders.keys() - filled).encoded()
     lines = [
-        Leaf(FILES.encode(), FOLDER, _files_tree(listing, keeper)),
-        Leaf(MODES.encode(), FILE, modes),
+        Leaf(FILES.encode(), FOLDER, _files_tree(files, folders, keeper)),
+        Leaf(MODES.encode(), FILE, keeper.keep_frame(BLOB, written)),
     ]
     return keeper.keep_frame(TREE, tree(lines))
 
 
-def _files_tree(listing: Listing, keeper: _Keeper) -> str:
+def _files_tree(files: dict[bytes, Remembered], folders: dict[bytes, int], keeper: _Keeper) -> str:
     """Make the trees of all folders, the deepest first; git has none for a folder that holds nothing."""
-    leaves: dict[bytes, list[Leaf]] = {b"": [], **{folder: [] for folder in listing.folders}}
-    for path, entry in listing.files.items():
+    leaves: dict[bytes, list[Leaf]] = {b"": [], **{folder: [] for folder in folders}}
+    for path, file in files.items():
         folder, _, name = path.rpartition(b"/")
-        leaves[folder].append(Leaf(name, _git_mode(entry), entry.blob))
-    for path in reversed(list(listing.folders)):
+        leaves[folder].append(Leaf(name, _git_mode(file.stamp.mode), file.blob))
+    for path in reversed(folders):
         if leaves[path]:
             folder, _, name = path.rpartition(b"/")
             leaves[folder].append(Leaf(name, FOLDER, keeper.keep_frame(TREE, tree(leaves[path]))))
     return keeper.keep_frame(TREE, tree(leaves[b""]))
 
 
-def _git_mode(entry: Entry) -> bytes:
-    return LINK if entry.link else EXECUTABLE if is_program(entry.mode) else FILE
+def _is_link(file: Remembered) -> bool:
+    return stat.S_ISLNK(file.stamp.mode)
+
+
+@cache
+def _git_mode(mode: int) -> bytes:
+    return LINK if stat.S_ISLNK(mode) else EXECUTABLE if is_program(mode) else FILE

@@ -76,6 +76,7 @@ class Git:
         *arguments: str,
         input: bytes | BinaryIO = b"",
         work_tree: Path | None = None,
+        index: Path | None = None,
         settings: dict[str, str] | None = None,
         fine: Collection[int] = (0,),
     ) -> bytes:
@@ -83,7 +84,7 @@ class Git:
         done = _ended(
             self._command(arguments, settings),
             input=input,
-            env=self._environment(work_tree),
+            env=self._environment(work_tree) | ({"GIT_INDEX_FILE": str(index)} if index else {}),
             cwd=work_tree or self.folder,
             held=self._held,
         )

@@ -109,16 +109,18 @@ class Ground:
         except (OSError, Unreadable):
             return Standing("other")
 
-    def set_mode(self, path: bytes, mode: int) -> None:
-        """Set the permission bits of a file, and of nothing that a link leads to."""
+    def set_mode(self, path: bytes, mode: int) -> int:
+        """Set the permission bits of a file, not of what a link leads to; give the file, still open."""
         folder, name = split(path)
         descriptor = os.open(name, _FILE, dir_fd=self.enter(folder))
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is no file any more")
             os.fchmod(descriptor, mode)
-        finally:
+        except BaseException:
             os.close(descriptor)
+            raise
+        return descriptor
 
     def set_folder_mode(self, path: bytes, mode: int) -> None:
         """Set the permission bits of a folder."""

@@ -3,20 +3,22 @@
 `check-ignore` is run on our own, empty repository, with the user's folder as its work tree: so the
 `.gitignore` files in it count, also those above a start in a sub-folder, and outside of any repository.
 `info/exclude` and `core.excludesFile` are read as plain text and handed over in one file, where the
-later lines win, as they do in git. A nested repository's `info/exclude` counts below it, too.
+later lines win, as they do in git. A nested repository's `info/exclude` counts below it, too. What the
+user's repository tracks is not ignored, whatever the rules say; so git holds it, and so do we.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ..errors import WorkTreeRefused
+from ..errors import GitFailed, WorkTreeRefused
 from .git import Git
 
 __all__ = ["RULES", "Rules", "enclosing_repository", "is_readable_rules"]
@@ -39,7 +41,7 @@ class _Scope(NamedTuple):
 class Rules:
     """What is ignored in a work tree, while it is looked at; `opened` gives one."""
 
-    def __init__(self, git: Git, work_tree: Path, folder: Path, *, alone: bool) -> None:
+    def __init__(self, git: Git, work_tree: Path, folder: Path, *, alone: bool = False) -> None:
         self._git = git
         self._work_tree = work_tree
         self._folder = folder
@@ -48,18 +50,21 @@ class Rules:
         above = os.fsencode(work_tree.relative_to(root))
         self._scopes = [self._scope(root, within=b"", above=b"" if above == b"." else above + b"/")]
         self._refuse_unreadable(root)
+        self._tracked = _tracked(git, root)
 
     @classmethod
     @contextmanager
-    def opened(cls, git: Git, work_tree: Path, *, alone: bool = False) -> Iterator[Rules]:
-        """Read the rules as they are now; ``alone`` lets none count that stand above the work tree."""
+    def opened(cls, git: Git, work_tree: Path, *, force: bool = False) -> Iterator[Rules]:
+        """Read the rules as they are now; with ``force`` a work tree that is ignored has its own alone."""
         with TemporaryDirectory(dir=git.folder, prefix="rules-") as folder:
-            rules = cls(git, work_tree, Path(folder), alone=alone)
+            rules = cls(git, work_tree, Path(folder))
             if rules.ignores_the_work_tree():
-                raise WorkTreeRefused(
-                    f"{work_tree} is ignored by the rules of {rules._scopes[0].root}, so nothing in it would "
-                    "be kept; force it, and only the rules inside of it count"
-                )
+                if not force:
+                    raise WorkTreeRefused(
+                        f"{work_tree} is ignored by the rules of {rules._scopes[0].root}, so nothing in it "
+                        "would be kept; force it, and only the rules inside of it count"
+                    )
+                rules = cls(git, work_tree, Path(folder), alone=True)
             yield rules
 
     def ignores_the_work_tree(self) -> bool:
@@ -81,7 +86,17 @@ class Rules:
             before, cut = b"./" + scope.above, len(scope.within)
             asked = [before + path[cut:] for path in paths if path.startswith(scope.within)]
             found |= {scope.within + name[len(before) :] for name in self._asked(scope, asked)}
-        return found
+        return {path for path in found if not self._is_tracked(path)}
+
+    def _is_tracked(self, path: bytes) -> bool:
+        """Tell whether the user's repository tracks a file, or anything in a folder."""
+        name = self._scopes[0].above + path
+        for wanted, below in ((name, False), (name + b"/", True)):
+            place = bisect_left(self._tracked, wanted)
+            found = self._tracked[place] if place < len(self._tracked) else b""
+            if found.startswith(wanted) if below else found == wanted:
+                return True
+        return False
 
     def _asked(self, scope: _Scope, names: list[bytes]) -> list[bytes]:
         if not names:
@@ -114,6 +129,18 @@ class Rules:
 def enclosing_repository(folder: Path) -> Path | None:
     """Find the top folder of the user's repository that a folder belongs to."""
     return next((one for one in (folder, *folder.parents) if _git_folder(one)), None)
+
+
+def _tracked(git: Git, root: Path) -> list[bytes]:
+    """List what the user's repository tracks, in order; nothing where its index cannot be read."""
+    folder = _git_folder(root)
+    if folder is None or not (folder / "index").is_file():
+        return []
+    try:
+        said = git.run("ls-files", "--cached", "-z", work_tree=root, index=folder / "index")
+    except GitFailed:
+        return []
+    return sorted(said.split(b"\0")[:-1])
 
 
 def is_readable_rules(path: Path) -> bool:

@@ -82,25 +82,34 @@ def read_about(folder: Path) -> About:
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
     """Be the only one at work on a shadow repository; the lock goes with its last holder, killed or not."""
+    deadline = time.monotonic() + _PATIENCE
+    while (lock := _lock(folder)) is None:
+        if time.monotonic() > deadline:
+            raise CheckpointsBusy(
+                f"another process is at work on the checkpoints in {folder}; try again after it"
+            )
+        time.sleep(0.01)
     try:
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, durable.FILE_MODE)
-    except OSError as error:
-        raise CheckpointsDamaged(f"{folder} holds no checkpoints that can be locked: {error}") from error
-    try:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise CheckpointsBusy(
-                        f"another process is at work on the checkpoints in {folder}; try again after it"
-                    ) from None
-                time.sleep(0.01)
         yield lock
     finally:
         os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """Take the lock if it is free, and still that of this folder, which may have been removed meanwhile."""
+    path = folder / "lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError as error:
+        raise CheckpointsDamaged(f"{folder} holds no checkpoints that can be locked: {error}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.stat(path)):
+            return lock
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(lock)
+    return None
 
 
 def sweep(folder: Path) -> None:

@@ -4,65 +4,57 @@ A checkpoint is an entry in the conversation's log that names a snapshot of the 
 that moment is the log up to the entry, and nothing is copied: going back is a branch from there. Turns
 and tools are numbered by what is on the path (`numbering`).
 
-    async with a session:  checkpoints = await CheckpointManager.open(state, "…/project", session=session)
-                           await checkpoints.tool_finished("fs_write", call=call.id)
-                           await checkpoints.turn_finished("add a retry")
-                           await checkpoints.restore("1.1")
+    checkpoints = await CheckpointManager.open(state, "…/project", session=session)
+    await checkpoints.tool_finished("fs_write", call=call.id)
+    await checkpoints.turn_finished("add a retry")
+    await checkpoints.restore("1.1")
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from msgspec import Struct
-
-from .. import ids
 from ..conversation import ConversationState
 from ..conversation.tracking import LineTracking
-from ..entry import Checkpoint, Restore
-from ..errors import CheckpointError, GitMissing, UnknownCheckpoint
+from ..entry import Checkpoint
+from ..errors import CheckpointError, GitMissing, UnknownCheckpoint, WorkTreeRefused
 from ..home import Home
 from ..ids import CallId
-from ..message import Message, ToolCallResult
-from . import intent as intents
-from .intent import Intent
-from .numbering import ASIDE, START, Numbers, Turn, description, numbers, turns
+from .acts import Back, Bring, Leave, Undo, newest_restore
+from .carrying import Carrier, Recovered, WentBack, new_tag
+from .keeping import read_about
+from .numbering import ASIDE, START, Numbers, Turn, description, numbers, since_start, turns
 from .places import folder_for, is_in_repository
 from .repository import ShadowRepository
-from .values import Diff, LeftOut, Limits, Restored, Snapshot
+from .values import Diff, LeftOut, Limits, Snapshot
 
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["CheckpointManager", "WentBack"]
+__all__ = ["CheckpointManager", "Recovered", "WentBack"]
 
-RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
-UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 T = TypeVar("T")
 
 
-class WentBack(Struct, frozen=True, kw_only=True):
-    """What a restore came to: the checkpoint, and what happened to the files, if they were meant."""
-
-    label: str
-    files: Restored | None
-    conversation: bool
-
-
 class CheckpointManager:
-    """Checkpoints of one conversation and one work tree."""
+    """Checkpoints of one conversation and one work tree; `open` gives it."""
 
     def __init__(
         self, state: ConversationState, repository: ShadowRepository, *, session: Session | None = None
     ) -> None:
-        self.state, self.repository, self._session = state, repository, session
+        self.state, self.repository = state, repository
         self.left_out: tuple[LeftOut, ...] = ()
+        self.recovered: Recovered | None = None
         self.lines = LineTracking(state, repository.work_tree, home=Path.home())
+        self._carrier = Carrier(state, repository, self.lines, session=session)
+        self._ran = frozenset[CallId]()
 
     @classmethod
     async def open(
@@ -75,20 +67,41 @@ class CheckpointManager:
         limits: Limits | None = None,
         force: bool = False,
     ) -> Self:
-        """Open the checkpoints of a conversation, begin with the start, and finish what was cut off."""
+        """Open the checkpoints of a conversation, begin with the start, and settle what was cut off.
+
+        What became of a restore that was cut off is in ``recovered``.
+        """
         home = home or Home.from_environment()
-        tenant = session.row.tenant if session else ""
-        folder = folder_for(home, tenant, state.conversation_id)
+        folder = _folder(home, state, session)
         repository = await asyncio.to_thread(
             lambda: ShadowRepository.open(
                 folder, work_tree, limits=limits or Limits(), own=[home.path], force=force
             )
         )
         manager = cls(state, repository, session=session)
-        await manager._finish_restore()
-        if not state.head.checkpoints:
+        manager.recovered = await manager._carrier.finish()
+        if not await manager._has_start():
             await manager._keep(START, "the start")
         return manager
+
+    @classmethod
+    async def reopen(
+        cls,
+        state: ConversationState,
+        *,
+        session: Session | None = None,
+        home: Home | None = None,
+        force: bool = False,
+    ) -> Self:
+        """Open checkpoints that there are already, with the work tree that they are of."""
+        home = home or Home.from_environment()
+        folder = _folder(home, state, session)
+        if not (folder / "about.json").exists():
+            raise UnknownCheckpoint(
+                f"no checkpoints of {state.conversation_id} are kept in {home.path}; keep() makes the first"
+            )
+        work_tree = os.fsdecode((await asyncio.to_thread(read_about, folder)).work_tree)
+        return await cls.open(state, work_tree, session=session, home=home, force=force)
 
     @classmethod
     async def open_if_usual(
@@ -104,13 +117,14 @@ class CheckpointManager:
             return None
         try:
             return await cls.open(state, work_tree, session=session, home=home)
-        except GitMissing:
+        except (GitMissing, WorkTreeRefused):
             return None
 
     async def tool_finished(
         self, tool: str, *, call: CallId | None = None, summary: str = ""
     ) -> Checkpoint | None:
         """Keep the files if a tool has changed them; call it when its result is in the conversation."""
+        self._note_run(tool, call)
         if not await self._apart(self.repository.has_changes):
             return None
         return await self._keep(self.numbers.next_tool, summary or tool, tool=tool, call=call)
@@ -138,13 +152,13 @@ class CheckpointManager:
         """Show a turn with the tools in it."""
         found = next((turn for turn in self.turns() if turn.label == label), None)
         if found is None:
-            raise UnknownCheckpoint(f"there is no turn {label}; turns() lists what there is")
+            raise UnknownCheckpoint(f"there is no turn {label:.80} on this path; list shows what there is")
         return found
 
     async def diff(self, label: str, other: str | None = None) -> Diff:
         """Compare a checkpoint with another, or with the files as they are now."""
-        before = self._find(label)[1].commit
-        after = self._find(other)[1].commit if other is not None else None
+        before = self._commit(label)
+        after = self._commit(other) if other is not None else None
         return await self._apart(lambda: self.repository.diff(before, after))
 
     async def restore(
@@ -152,40 +166,30 @@ class CheckpointManager:
     ) -> WentBack:
         """Go back to a checkpoint: its files, its conversation, or both; `undo_restore` goes forth again.
 
-        Newer files stay, unless `hard`, which removes those that a checkpoint holds.
+        Newer files stay, unless `hard`, which removes those that a checkpoint holds. Without the
+        conversation, the label may be the commit that an earlier restore named.
         """
         if not (files or conversation):
             raise CheckpointError("say what to restore: files, the conversation, or both")
-        place, checkpoint = self._find(label)
-        await self._settle()
-        intent = Intent(
-            label=label,
-            commit=checkpoint.commit,
-            place=place,
-            undo=_tag(),
-            files=files,
-            conversation=conversation,
-            hard=hard,
-            head=self._log_head(),
-        )
-        await self._apart(lambda: intents.write(intent, self.repository.folder))
-        return await self._carry_out(intent)
+        number = self._number(label) if conversation else 0
+        commit = self._commit(label)
+        act = Back(label=label, commit=commit, number=number, files=files, conversation=conversation)
+        return await self._carrier.carry(act, files=commit if files else "", hard=hard)
 
     async def undo_restore(self) -> WentBack:
         """Take the last restore back: the files as they were before it, and the conversation."""
-        newest = next((one for one in reversed(self.state.head.entries) if isinstance(one, Restore)), None)
+        newest = newest_restore(self.state)
         if newest is None:
-            raise UnknownCheckpoint("nothing was restored on this path")
-        restored = None
-        if newest.files:
-            restored = await self._apart(lambda: self.repository.restore(newest.undo, hard=True, undo=_tag()))
-        if newest.conversation and self._session is not None:
-            await self._session.undo()
-            await self._load()
-        elif newest.conversation:
-            self.state.undo_restore()
-        await self._settle_lines()
-        return WentBack(label=newest.label, files=restored, conversation=newest.conversation)
+            raise UnknownCheckpoint("nothing was restored on this path that could be undone")
+        number, last = newest
+        act = Undo(
+            label=last.label,
+            number=number,
+            undoes=last.undo,
+            files=last.files,
+            conversation=last.conversation,
+        )
+        return await self._carrier.carry(act, files=last.undo if last.files else "", hard=True)
 
     async def enter_tangent(self) -> str:
         """Go aside, with the files of this moment kept; give the tangent's name."""
@@ -193,21 +197,27 @@ class CheckpointManager:
         await self._keep(ASIDE, "before the tangent")
         return name
 
-    async def leave_tangent(self, leave: Callable[[], None] | None = None, *, files: bool = True) -> WentBack:
-        """Go back to the main conversation, by a way that the state knows, with the files of that moment.
+    async def leave_tangent(
+        self, bring: Bring = "nothing", *, summary: str | None = None, files: bool = True
+    ) -> WentBack:
+        """Go back to the main conversation, and bring nothing along, the tail, or a summary.
 
-        Files that were changed in the tangent become what they were, and new ones go; `undo_restore` is
-        not for this: take the tangent up again, and its checkpoints are there.
+        With `files`, those that were changed in the tangent become what they were. `undo_restore` is not
+        for this: take the tangent up again, and its checkpoints are there, the newest made right now.
         """
+        if not self.state.is_in_tangent_mode():
+            raise CheckpointError("no tangent is under way that could be left")
         own = reversed(self.state.head.entries.own)
         before = next((one for one in own if isinstance(one, Checkpoint) and one.label == ASIDE), None)
-        restored = None
-        if files and before is not None:
-            commit = before.commit
-            restored = await self._apart(lambda: self.repository.restore(commit, hard=True, undo=_tag()))
-        (leave or self.state.exit_tangent_mode)()
-        await self._settle_lines()
-        return WentBack(label=ASIDE, files=restored, conversation=True)
+        if before is None or not files:
+            commit, kept = "", ""
+        else:
+            changed = await self._apart(self.repository.has_changes)
+            commit, kept = before.commit, self.numbers.next_turn if changed else ""
+        act = Leave(
+            tangent=self.state.head.name, bring=bring, summary=summary, kept=kept, at=self.state.os.now()
+        )
+        return await self._carrier.carry(act, files=commit, hard=True)
 
     async def clean(self) -> int:
         """Remove the snapshots of all checkpoints; say how many bytes they took. Files and log stay."""
@@ -216,7 +226,7 @@ class CheckpointManager:
     async def _keep(
         self, label: str, said: str, *, tool: str | None = None, call: CallId | None = None
     ) -> Checkpoint:
-        taken: Snapshot = await self._apart(lambda: self.repository.snapshot(_tag(), said))
+        taken: Snapshot = await self._apart(lambda: self.repository.snapshot(new_tag(), said))
         self.left_out = taken.left_out
         checkpoint = Checkpoint(
             label=label,
@@ -225,92 +235,62 @@ class CheckpointManager:
             at=self.state.os.now(),
             tool=tool,
             call=call,
+            ran=tuple(one.id for one in self.state.head.open_calls if one.id in self._ran),
             added=len(taken.changes.added),
             modified=len(taken.changes.modified),
             deleted=len(taken.changes.deleted),
         )
         self.state.add(checkpoint)
-        await self._settle()
+        await self._carrier.settle()
         return checkpoint
 
-    async def _carry_out(self, intent: Intent) -> WentBack:
-        """Restore the files, then the conversation, then forget the intent."""
-        restored = None
-        if intent.files:
-            restored = await self._apart(
-                lambda: self.repository.restore(intent.commit, hard=intent.hard, undo=intent.undo)
-            )
-        if intent.conversation:
-            self._restore_conversation(intent)
-        self.state.add(
-            Restore(
-                label=intent.label,
-                commit=intent.commit,
-                undo=restored.undo if restored else "",
-                files=intent.files,
-                conversation=intent.conversation,
-            )
-        )
-        await self._settle_lines()
-        await self._apart(lambda: intents.forget(self.repository.folder))
-        return WentBack(label=intent.label, files=restored, conversation=intent.conversation)
+    async def _has_start(self) -> bool:
+        """Tell whether the newest checkpoint's files are here: not cleaned away, and not elsewhere."""
+        on_path = self._on_path()
+        if not on_path:
+            return False
+        kept = {
+            name for one in await self._apart(self.repository.snapshots) for name in (one.commit, one.tag)
+        }
+        return on_path[-1].commit in kept
 
-    def _restore_conversation(self, intent: Intent) -> None:
-        """Show that moment, and tell the calls that were under way then what became of them."""
-        self.state.restore_moment(intent.place)
-        checkpoint = self.state.head.checkpoints[-1][1]
-        if calls := self.state.head.open_calls:
-            results = (
-                ToolCallResult(tool_call_id=call.id, result=RAN)
-                if call.id == checkpoint.call
-                else ToolCallResult(tool_call_id=call.id, result=UNDONE, is_error=True)
-                for call in calls
-            )
-            self.state.add(Message.tool(results))
-
-    async def _finish_restore(self) -> None:
-        """Carry out what a process that died was about to restore, if the conversation is still before it."""
-        intent = await self._apart(lambda: intents.read(self.repository.folder))
-        if intent is None:
-            return
-        if intent.head == self._log_head() and len(self.state.head.entries) >= intent.place:
-            await self._carry_out(intent)
-        else:
-            await self._apart(lambda: intents.forget(self.repository.folder))
+    def _note_run(self, tool: str, call: CallId | None) -> None:
+        """Remember which of the calls that are under way have been run; unnamed, all of that tool."""
+        under_way = self.state.head.open_calls
+        ran = {one.id for one in under_way if one.id == call or (call is None and one.name == tool)}
+        self._ran = frozenset(one.id for one in under_way if one.id in ran | self._ran)
 
     def _find(self, label: str) -> tuple[int, Checkpoint]:
-        """Give a checkpoint of the path, and the number of entries up to it; a turn under way is its last."""
-        found = list(self.state.head.checkpoints)
-        for place, one in reversed(found):
-            if one.label == label:
-                return place, one
-        if found and label == self.numbers.next_turn and found[-1][1].tool is not None:
-            return found[-1]
-        raise UnknownCheckpoint(f"there is no checkpoint {label} on this path; turns() lists what there is")
+        """Give a checkpoint of the path and its place; a turn under way is its last tool."""
+        found = since_start(self.state.head.checkpoints)
+        named = [one for one in found if one[1].label == label]
+        if not named and label == self.numbers.next_turn:
+            named = [one for one in found if one[1].label.startswith(f"{label}.")]
+        if not named:
+            raise UnknownCheckpoint(
+                f"there is no checkpoint {label:.80} on this path; list shows what there is"
+            )
+        return named[-1]
+
+    def _number(self, label: str) -> int:
+        """Give the number of a checkpoint's entry in the log."""
+        place, _ = self._find(label)
+        if not place:
+            raise UnknownCheckpoint(
+                f"checkpoint {label} stands before the part of the conversation that is loaded; "
+                "its files can be restored without the conversation"
+            )
+        return self.state.head.first - 1 + place
+
+    def _commit(self, label: str) -> str:
+        return label if _COMMIT.fullmatch(label) else self._find(label)[1].commit
 
     def _on_path(self) -> list[Checkpoint]:
-        return [one for _, one in self.state.head.checkpoints]
-
-    def _log_head(self) -> tuple[int, int] | None:
-        seen = self.state.seen
-        return (seen.branch, seen.seq) if seen else None
-
-    async def _settle(self) -> None:
-        if self._session is not None:
-            await self._session.commit(self.state)
-
-    async def _settle_lines(self) -> None:
-        """Keep the line tracker true: what a restore changed, the user did not."""
-        await self._apart(self.lines.settle)
-        await self._settle()
-
-    async def _load(self) -> None:
-        if self._session is not None:
-            self.state.adopt(await self._session.conversation(os=self.state.os))
+        return [one for _, one in since_start(self.state.head.checkpoints)]
 
     async def _apart(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
 
 
-def _tag() -> str:
-    return f"c-{ids.message_id()}"
+def _folder(home: Home, state: ConversationState, session: Session | None) -> Path:
+    return folder_for(home, session.row.tenant if session else "", state.conversation_id)

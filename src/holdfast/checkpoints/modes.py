@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..errors import CheckpointsDamaged, NewerFormat
-from .values import Listing
 
 __all__ = ["Modes", "is_program", "parents", "permissions"]
 
@@ -48,25 +47,19 @@ class Modes(NamedTuple):
     empty: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, listing: Listing) -> Modes:
-        """Take the modes from what a snapshot holds."""
-        counts = Counter(entry.mode for entry in listing.files.values() if not entry.link)
+    def of(cls, files: Mapping[bytes, int], folders: Mapping[bytes, int], *, empty: Iterable[bytes]) -> Modes:
+        """Take the modes of regular files and of folders, some of them with nothing in them."""
+        counts = Counter(files.values())
         usual = (
             _most({mode: count for mode, count in counts.items() if not is_program(mode)}, _USUAL[0]),
             _most({mode: count for mode, count in counts.items() if is_program(mode)}, _USUAL[1]),
-            _most(Counter(listing.folders.values()), _USUAL[2]),
+            _most(Counter(folders.values()), _USUAL[2]),
         )
-        files = {
-            path: entry.mode
-            for path, entry in listing.files.items()
-            if entry.mode not in usual[:2] and not entry.link
-        }
-        filled = {path.rpartition(b"/")[0] for paths in listing for path in paths}
         return cls(
             usual,
-            files,
-            {path: mode for path, mode in listing.folders.items() if mode != usual[2]},
-            tuple(sorted(listing.folders.keys() - filled)),
+            {path: mode for path, mode in files.items() if mode not in usual[:2]},
+            {path: mode for path, mode in folders.items() if mode != usual[2]},
+            tuple(sorted(empty)),
         )
 
     def file(self, path: bytes, *, program: bool) -> int:

@@ -2,17 +2,29 @@
 
 Only what changed files is numbered, so a turn that changed none has no number. All of it follows from
 the checkpoints on a conversation's path; nothing is counted elsewhere, so a restore counts on from there.
+A second start on the path, after the first files were cleaned away, begins with `1` again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from ..entry import Checkpoint
 
-__all__ = ["ASIDE", "IN_PROGRESS", "START", "Numbers", "Turn", "description", "numbers", "turns"]
+__all__ = [
+    "ASIDE",
+    "IN_PROGRESS",
+    "START",
+    "Numbers",
+    "Turn",
+    "description",
+    "numbers",
+    "since_start",
+    "turns",
+]
 
 START = "0"
 ASIDE = "tangent"
@@ -20,7 +32,9 @@ ASIDE = "tangent"
 
 IN_PROGRESS = "in progress"
 LONGEST = 60
-"""Bytes of a description; what is longer ends at a space."""
+"""Bytes of a description before its dots; what is longer ends at a space."""
+
+_NUMBER = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
 
 
 class Numbers(Struct, frozen=True):
@@ -51,14 +65,23 @@ class Turn(Struct, frozen=True, kw_only=True):
     done: bool = True
 
 
+def since_start(checkpoints: Sequence[tuple[int, Checkpoint]]) -> list[tuple[int, Checkpoint]]:
+    """Give the checkpoints of a path, with their places, from the newest start on."""
+    found = list[tuple[int, Checkpoint]]()
+    for one in reversed(checkpoints):
+        found.append(one)
+        if one[1].label == START:
+            break
+    return found[::-1]
+
+
 def numbers(checkpoints: Iterable[Checkpoint]) -> Numbers:
-    """Count on from the checkpoints of a path."""
+    """Count on from the checkpoints of a path, of which the first ones may be missing."""
     turn, tools = 0, 0
     for one in checkpoints:
-        if one.tool is not None:
-            tools += 1
-        elif one.label not in (START, ASIDE):
-            turn, tools = turn + 1, 0
+        if number := _NUMBER.fullmatch(one.label):
+            turn, tools = int(number[1]), int(number[2] or 0)
+            turn -= 1 if number[2] else 0
     return Numbers(turn, tools)
 
 
@@ -66,19 +89,14 @@ def turns(checkpoints: Sequence[Checkpoint]) -> list[Turn]:
     """Group the checkpoints of a path by turns, the start first, the turn under way last."""
     found, tools = list[Turn](), list[Checkpoint]()
     for one in checkpoints:
-        if one.tool is not None or one.label == ASIDE:
-            tools += [one] if one.tool is not None else []
+        if one.tool is not None:
+            tools.append(one)
             continue
+        inside = tuple(tools) if one.label != ASIDE else ()
         found.append(
-            Turn(
-                label=one.label,
-                description=one.description,
-                commit=one.commit,
-                at=one.at,
-                tools=tuple(tools),
-            )
+            Turn(label=one.label, description=one.description, commit=one.commit, at=one.at, tools=inside)
         )
-        tools = []
+        tools = tools if one.label == ASIDE else []
     if tools:
         last = tools[-1]
         label = last.label.partition(".")[0]
@@ -96,9 +114,9 @@ def turns(checkpoints: Sequence[Checkpoint]) -> list[Turn]:
 
 
 def description(text: str) -> str:
-    """Shorten a description to what a list shows: at most 60 bytes, ended at a space."""
+    """Shorten a description to what a list shows: 60 bytes of it, ended at a space, and dots."""
     line = " ".join(text.split())
     if len(line.encode()) <= LONGEST:
         return line
-    short = line.encode()[: LONGEST - 3].decode(errors="ignore")
+    short = line.encode()[:LONGEST].decode(errors="ignore")
     return (short.rpartition(" ")[0] or short) + "..."

@@ -14,7 +14,9 @@ import zlib
 from collections.abc import Iterable
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, Self
+
+from msgspec import Struct
 
 __all__ = [
     "BLOB",
@@ -40,7 +42,7 @@ _CHUNK = 1 << 20
 _AUTHOR = "Holdfast <holdfast@localhost>"
 
 
-class Leaf(NamedTuple):
+class Leaf(Struct, frozen=True, gc=False):
     """One line of a tree: what git knows of a file."""
 
     name: bytes

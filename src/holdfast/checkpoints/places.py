@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from ..home import Home
@@ -18,5 +19,5 @@ def folder_for(home: Home, tenant: str, conversation: str) -> Path:
 
 def is_in_repository(work_tree: Path) -> bool:
     """Tell whether a folder lies in somebody's Git repository."""
-    real = work_tree.absolute()
-    return any((folder / ".git").exists() for folder in (real, *real.parents))
+    real = Path(os.path.realpath(work_tree))
+    return any(os.path.lexists(folder / ".git") for folder in (real, *real.parents))

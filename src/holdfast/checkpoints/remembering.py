@@ -12,27 +12,28 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .walking import Stamp
 
-__all__ = ["Memory", "Remembered", "is_settled"]
+__all__ = ["Memory", "Remembered", "is_settled", "remembered"]
 
 _MAGIC = b"holdfast stamps 1\n"
 _TICK = 100_000_000  # nanoseconds; clocks of kernels tick every 1 to 10 ms
 _LONG_TICK = 2_000_000_000  # file systems that keep whole seconds, or every second one
 
 
-class Remembered(NamedTuple):
+class Remembered(Struct, frozen=True, array_like=True, gc=False):
     """A file's status and the blob that it was read to."""
 
     stamp: Stamp
     blob: str
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class Memory(Struct, frozen=True, kw_only=True):
     """The files of a commit, and the objects that frame them; all of them are in the repository."""
 
     commit: str = ""
@@ -40,10 +41,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[bytes, Remembered] = {}
     frame: frozenset[str] = frozenset()
 
-    def blob(self, path: bytes, now: Stamp) -> str | None:
-        """Give the blob of a file that has not changed since."""
+    def found(self, path: bytes, now: Stamp) -> Remembered | None:
+        """Give what is remembered of a file that has not changed since."""
         found = self.files.get(path)
-        return found.blob if found is not None and found.stamp == now else None
+        return found if found is not None and found.stamp == now else None
 
     def known(self) -> set[str]:
         """Name the objects that need not be written again."""
@@ -75,6 +76,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.msgpack.decode(payload, type=cls)
         except msgspec.DecodeError:
             return cls()
+
+
+def remembered(stamp: Stamp, blob: str, *, begun: int) -> Remembered:
+    """Remember a file that was read in a walk; one that is not settled is never found unchanged."""
+    return Remembered(stamp if is_settled(stamp, begun) else replace(stamp, changed=-1), blob)
 
 
 def is_settled(stamp: Stamp, begun: int) -> bool:

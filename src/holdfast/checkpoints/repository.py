@@ -1,8 +1,8 @@
 """The shadow repository: snapshots of a work tree in a git repository of our own, outside of it.
 
-It knows files and nothing of conversations. The user's repository is never opened by git, its index,
-hooks, filters and configuration are never looked at, and nothing is written in the work tree but by a
-restore. Every method takes the lock, so that several processes can share the checkpoints.
+It knows files and nothing of conversations. Of the user's repository only the ignore rules and the
+names of tracked files are read, none of its hooks and filters run, and nothing is written in the work
+tree but by a restore. Every method takes the lock, so that several processes can share the checkpoints.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ShadowRepository:
                 f"the checkpoints in {kept} are of {os.fsdecode(about.work_tree)}, not of {real}; "
                 "force it if the folder was moved"
             )
-        place = Place(kept, real, limits, own_paths(real, [kept, *own]), alone=force, clock=clock)
+        place = Place(kept, real, limits, own_paths(real, [kept, *own]), force=force, clock=clock)
         repository = cls(place)
         with repository._at_work():
             return repository
@@ -120,7 +120,7 @@ class ShadowRepository:
         with self._at_work() as git:
             target, base = resolved(git, name), latest(git)
             before, captured = take(self._place, git, tag=undo, message=f"before {name} was restored")
-            plan, kept = planned(git, self.work_tree, captured.listing, target=target, base=base, hard=hard)
+            plan, kept = planned(git, self.work_tree, captured.listing(), target=target, base=base, hard=hard)
             journal = Journal(
                 id=journals.new_id(),
                 name=name,

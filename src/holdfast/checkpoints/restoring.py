@@ -19,7 +19,7 @@ from ..errors import CheckpointError, CheckpointsDamaged, RestoreFailed
 from .git import Git, Objects
 from .ground import Ground, Standing, split
 from .journal import Journal
-from .planning import Put
+from .planning import Mode, Put
 from .syncing import Syncing
 from .values import STAGED, Kept
 
@@ -45,7 +45,7 @@ def perform(work_tree: Path, git: Git, journal: Journal, *, again: bool, most: i
                 raise
             work.unstage()
             raise RestoreFailed(
-                f"{journal.name} was not restored, and no file was changed: {error}"
+                f"{journal.name} was not restored, and no file was changed: {_reason(error)}"
             ) from error
         work.clear()
         work.place()
@@ -76,7 +76,7 @@ class _Work:
                 except (OSError, CheckpointsDamaged) as error:
                     if not again and (isinstance(error, CheckpointsDamaged) or error.errno in _NO_ROOM):
                         raise
-                    self._keep(put.path, f"it could not be written: {error}")
+                    self._keep(put.path, f"it could not be written: {_reason(error)}")
                     continue
                 self._staged[number] = folder
 
@@ -109,10 +109,12 @@ class _Work:
 
     def set_modes(self) -> None:
         """Set the modes of files that have their bytes already, then those of folders."""
-        for one in self._plan.modes:
-            self._attempt(one.path, self._ground.set_mode, one.path, one.mode)
+        with Syncing() as syncing:
+            for one in self._plan.modes:
+                self._attempt(one.path, self._set_mode, one, syncing)
         for one in self._plan.folder_modes:
             self._attempt(one.path, self._ground.set_folder_mode, one.path, one.mode)
+            self._touched.add(one.path)
 
     def sync(self) -> None:
         """Wait until the disk has all names."""
@@ -144,6 +146,7 @@ class _Work:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
+            self._give_to_the_owner(file, put)
             os.fchmod(file, put.entry.mode)
         except BaseException:
             os.close(file)
@@ -151,6 +154,14 @@ class _Work:
                 os.unlink(name, dir_fd=folder)
             raise
         syncing.add(file)
+
+    def _give_to_the_owner(self, file: int, put: Put) -> None:
+        """Let a file that is replaced keep its owner and group, where we may; the mode comes after that."""
+        folder, name = split(put.path)
+        with suppress(OSError):
+            old = os.stat(name, dir_fd=self._ground.enter(folder), follow_symlinks=False)
+            if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file, old.st_uid, old.st_gid)
 
     def _rename(self, number: int, path: bytes) -> None:
         waiting = self._staged[number]
@@ -162,6 +173,9 @@ class _Work:
         finally:
             os.close(source)
         self._touched |= {waiting, folder}
+
+    def _set_mode(self, one: Mode, syncing: Syncing) -> None:
+        syncing.add(self._ground.set_mode(one.path, one.mode))
 
     def _unlink(self, path: bytes) -> None:
         folder, name = split(path)
@@ -182,3 +196,7 @@ class _Work:
 
     def _name(self, number: int) -> bytes:
         return b"%b%b-%d" % (STAGED, self._journal.id.encode(), number)
+
+
+def _reason(error: OSError | CheckpointError) -> str:
+    return str(error.strerror if isinstance(error, OSError) else error)

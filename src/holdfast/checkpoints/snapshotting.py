@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from ..errors import GitFailed
 from .capturing import Captured, capture
 from .committing import join_packs, latest, point, store
 from .differing import difference
@@ -31,7 +32,7 @@ class Place(NamedTuple):
     work_tree: Path
     limits: Limits
     own: frozenset[bytes]
-    alone: bool
+    force: bool
     clock: Callable[[], float]
 
 
@@ -44,7 +45,8 @@ def take(place: Place, git: Git, *, tag: str, message: str) -> tuple[Snapshot, C
         store(git, pack)
     point(git, made, tag=tag)
     captured.memory(made).save(place.folder / _STAMPS)
-    join_packs(git)
+    with suppress(GitFailed, OSError):  # the snapshot is there; tidying can wait
+        join_packs(git)
     changes = Changes() if same else Diff(files=difference(git, base, made)).changes
     return (
         Snapshot(
@@ -65,7 +67,7 @@ def look(place: Place, git: Git, base: str, *, pack: Pack | None) -> tuple[Captu
     Objects that the repository lacks go into the pack.
     """
     memory = Memory.load(place.folder / _STAMPS)
-    with Rules.opened(git, place.work_tree, alone=place.alone) as rules:
+    with Rules.opened(git, place.work_tree, force=place.force) as rules:
         scan = walk(place.work_tree, rules, limits=place.limits, own=place.own)
     with _knowledge(git, base, memory) as known:
         captured = capture(place.work_tree, scan, memory, known=known, pack=pack, limits=place.limits)

@@ -29,12 +29,14 @@ def planned(
     )
     if not hard:
         return plan(live, wanted, untouchable=held), kept
+    files, folders = newer(live, wanted), live.folders.keys() - wanted.folders.keys()
+    if not files and not folders:
+        return plan(live, wanted, untouchable=held), kept
     before = listing(git, base) if base else Listing({}, {})
-    files = newer(live, wanted)
-    unwanted = {path for path in files if path in before.files}
+    unwanted = files & before.files.keys()
     if unsure := files - unwanted:
         unwanted |= unsure & _ever_kept(git, base)
-    folders = before.folders.keys() & live.folders.keys() - wanted.folders.keys()
+    folders &= before.folders.keys()
     return plan(live, wanted, unwanted=unwanted, unwanted_folders=folders, untouchable=held), kept
 
 

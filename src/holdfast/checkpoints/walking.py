@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ..errors import WorkTreeRefused
 from .ignoring import RULES, Rules
 from .values import STAGED, LeftOut, Limits
@@ -30,7 +32,7 @@ _SPECIAL = {
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-class Stamp(NamedTuple):
+class Stamp(Struct, frozen=True, array_like=True, gc=False):
     """What the file system says of a file; while it says the same, the bytes are the same."""
 
     mode: int

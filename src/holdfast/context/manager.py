@@ -101,6 +101,25 @@ class StateManager:
         )
         return window
 
+    def shown(
+        self,
+        messages: Sequence[Message] | Tally,
+        budget: Budget,
+        *,
+        head: Head | None = None,
+        decisions: Sequence[Decision] = (),
+    ) -> Window:
+        """Make the window that recorded decisions lead to, whether it fits or not; nothing is decided."""
+        tally = self._tallied(messages, budget)
+        preface = self._preface(head or Head(), tally, None)
+        live = _live(decisions)
+        view = self._view(live, tally, budget.limit, None)
+        lead = self._lead(preface, tally, view, None)
+        window = Window(tally, view, preface, lead, limit=budget.limit, previous=None)
+        costs = usage(tally, view, preface, lead, self.policy, budget.limit)
+        window.applied, window.report = live, Report(tally, view, costs, ())
+        return window
+
     def classify(
         self,
         messages: Sequence[Message] | Tally,

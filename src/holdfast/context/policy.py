@@ -42,9 +42,7 @@ class Policy(Value, frozen=True, kw_only=True):
     hard_lock: int = 10  # the newest messages, when even these turns are too much
     warn: float = 0.85  # from this part of the budget on, the summary of the coming cut is prepared …
     compact: float = 0.95  # … and from here on it is put in, once a model has written it
-    mask: float = (
-        1.0  # from here on, old tool output is hidden where that is worth it
-    )
+    mask: float = 1.0  # from here on, old tool output is hidden where that is worth it
     low_water: float = 0.6  # a cut frees this much at once, so that the next one is far away
     mask_gain: float = 0.1  # masking old tool output must free this part of the budget to be worth a cache
     strict: bool = False  # raise instead of relaxing the turn lock

@@ -118,6 +118,9 @@ def _strand(strand: Strand, strands: list[Strand], shown: set[Any]) -> dict[str,
     if strand.parent is not None:
         at = strand.forked_at + len(strand.recalled) if strand.forked_at else 0
         plain |= {"parent": strands.index(strand.parent), "at": at, "name": strand.name}
+    if strand.restores is not None:
+        shared = strand.shared + len(strand.recalled)
+        plain |= {"restores": strands.index(strand.restores), "shared": shared}
     return plain
 
 
@@ -151,6 +154,8 @@ class _Strand(msgspec.Struct, frozen=True):
     parent: int | None = None
     at: int = 0
     name: str = ""
+    restores: int | None = None
+    shared: int = 0
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -174,6 +179,7 @@ def _restore_strands(state: ConversationState, document: Any, known: dict[Any, M
         strand = _begun(plain, strands, here)
         for place, entry in enumerate(plain.entries):
             strand.add(_read(entry, known, f"{here}.entries[{place}]"))
+        _take_place(strand, plain, strands, here)
         strands.append(strand)
     if not 0 <= part.head < len(strands):
         raise InvalidPayload("no strand has that number", path=f"{at}.head")
@@ -189,6 +195,18 @@ def _begun(plain: _Strand, strands: list[Strand], at: str) -> Strand:
     if not 0 <= plain.at <= len(parent.entries):
         raise InvalidPayload("its parent has no such entry", path=f"{at}.at")
     return parent.fork(name=plain.name, at=plain.at)
+
+
+def _take_place(strand: Strand, plain: _Strand, strands: list[Strand], at: str) -> None:
+    """Let a strand that a restore began stand for the one that it went back in."""
+    if plain.restores is None:
+        return
+    if not 0 <= plain.restores < len(strands):
+        raise InvalidPayload("a strand comes behind the one that it restores", path=f"{at}.restores")
+    left = strands[plain.restores]
+    if not 0 <= plain.shared <= min(len(left.entries), len(strand.entries)):
+        raise InvalidPayload("the two do not share so much", path=f"{at}.shared")
+    strand.restores, strand.shared = left, plain.shared
 
 
 def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at: str) -> Entry:

@@ -48,12 +48,29 @@ class Requests:
             self._previous = window
         return window
 
+    def shown(
+        self, strand: Strand, manager: StateManager, budget: Budget, *, tools: Sequence[ToolSpec]
+    ) -> Window:
+        """Make the window of a strand under what is decided already, whether it fits or not."""
+        tally = self._grown(strand, manager, budget, frozenset(spec.name for spec in tools))
+        head = Head(system=strand.prompt, bootstrap=strand.bootstrap, tools=tuple(tools))
+        return manager.shown(tally, budget, head=head, decisions=strand.decisions)
+
     def _grown(self, strand: Strand, manager: StateManager, budget: Budget, names: frozenset[str]) -> Tally:
-        wanted = (strand, budget.limit, manager.counter.name, manager.policy.fingerprint, names)
+        stored = _is_stored(strand)
+        wanted = (strand, budget.limit, manager.counter.name, manager.policy.fingerprint, names, stored)
         messages = strand.messages
         if self._tally is None or self._made_for != wanted or self._tally.length > len(messages):
             self._made_for, self._previous = wanted, None
-            self._tally = manager.tally((repaired(message, names) for message in messages), budget)
+            known = (repaired(message, names) for message in messages)
+            self._tally = manager.tally(known, budget, stored=stored)
         for message in messages[self._tally.length :]:
             self._tally.add(repaired(message, names))
         return self._tally
+
+
+def _is_stored(strand: Strand) -> bool:
+    """Tell whether a log holds the strand, or will: then whole outputs can be found there."""
+    while strand.branch is None and strand.parent is not None:
+        strand = strand.parent
+    return strand.branch is not None

@@ -239,7 +239,8 @@ class ConversationState(Tangents):
     ) -> Planned | None:
         """Say what a compaction would cover; None where there is nothing that could leave."""
         wish = {"focus": focus} if focus else {}
-        return planned(self.preview(budget), self.policy, strategy, asked=wish)
+        shown = self._requests.shown(self.head, self.manager, budget or self.budget, tools=specs(self.tools))
+        return planned(shown, self.policy, strategy, asked=wish)
 
     def compact(
         self, plan: Planned, summary: str | None = None, *, source: dict[str, Any] | None = None

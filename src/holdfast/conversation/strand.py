@@ -40,7 +40,7 @@ __all__ = ["MAX_CONVERSATION_STATE_HISTORY_LEN", "Recalled", "Strand"]
 MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
 """Exchanges that the live history holds; older ones are in the log."""
 
-Recalled = Prompt | Bootstrap | Settings | Cut | Summary
+Recalled = Prompt | Bootstrap | Settings | Checkpoint | Cut | Summary
 
 
 class _Clearing(Struct, frozen=True):
@@ -96,9 +96,13 @@ class Strand:
         level = self
         while level.parent is not None and at <= level.forked_at:
             level = level.parent
-        back = self._prefix(at)
-        back.parent, back.name, back.started, back.restores = level.parent, level.name, level.started, self
-        back.shared = at
+        if level.parent is not None and (begun := level.forked_at):
+            back = level.parent.fork(name=level.name, at=begun)
+            back.extend(level.entries[begun:at])
+        else:
+            back = level._prefix(at)
+            back.parent, back.name = level.parent, level.name
+        back.restores, back.shared = self, at
         return back
 
     def _prefix(self, at: int) -> Strand:
@@ -215,6 +219,8 @@ class Strand:
                 self.bootstrap = text
             case Settings():
                 self.settings = entry
+            case Checkpoint():
+                self.checkpoints.append((0, entry))
             case _:
                 self.decisions.append(entry)
 

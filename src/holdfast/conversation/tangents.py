@@ -104,13 +104,16 @@ class Tangents:
                 self.add(Message.user(RETURNED.format(summary=told)))
 
     def kept_tangents(self) -> list[KeptTangent]:
-        """List the tangents that were left, in the order of their beginnings."""
-        under_way = set(self._under_way())
-        return [_kept(one) for one in self.strands if one.parent is not None and one not in under_way]
+        """List the tangents that were left, in the order of their beginnings.
+
+        A restore goes back to before some of them, and to another main conversation: those that were left
+        in the one before are there again when it is undone.
+        """
+        return [_kept(one) for one in self._left()]
 
     def reopen_tangent(self, name: str) -> None:
         """Take up a tangent that was left; leaving it leads where it began from."""
-        found = next((one for one in self.strands if one.parent is not None and one.name == name), None)
+        found = next((one for one in (*self._under_way(), *self._left()) if one.name == name), None)
         if found is None:
             raise NotFound(f"there is no tangent {name}; kept_tangents() lists what there is")
         self.note_settings()
@@ -139,15 +142,24 @@ class Tangents:
         self._go_to(moment)
 
     def undo_restore(self) -> None:
-        """Show what was there before the last restore."""
-        if self.head.restores is None:
+        """Show what was there before the last restore, whatever tangents began since."""
+        strand: Strand | None = self.head
+        while strand is not None and strand.restores is None:
+            strand = strand.parent
+        if strand is None or strand.restores is None:
             raise InputError("there is no restore to undo")
-        self._go_to(self.head.restores)
+        self.note_settings()
+        self._go_to(strand.restores)
 
     def adopt(self, other: Tangents) -> None:
         """Become what another loaded: the same conversation, as it is in the log now."""
         self.strands = other.strands
         self._go_to(other.head)
+
+    def stand_at(self, head: Strand, strands: list[Strand]) -> None:
+        """Take a step back that could not be written, and was never seen by anybody else."""
+        self.strands = strands
+        self._go_to(head)
 
     def add(self, entry: Entry) -> None:
         """Fold an entry in."""
@@ -162,6 +174,17 @@ class Tangents:
     def _go_to(self, strand: Strand) -> None:
         self.head = strand
         self._switched()
+
+    def _left(self) -> list[Strand]:
+        """Give the tangents that were left and lead back to where the conversation is, or to each other."""
+        under_way = self._under_way()
+        known = {*under_way, under_way[-1].parent if under_way else self.head}
+        names, left = {one.name for one in under_way}, dict[str, Strand]()
+        for one in self.strands:
+            if one.parent in known and one.name not in names:
+                known.add(one)
+                left[one.name] = one  # of one that a restore took the place of, the newer
+        return list(left.values())
 
     def _leave(self, back_to: Strand) -> None:
         tangent = self.head

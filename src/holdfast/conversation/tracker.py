@@ -6,6 +6,7 @@ and so is everything else that only some programs take for the end of a line.
 
 from __future__ import annotations
 
+from collections import Counter
 from difflib import SequenceMatcher
 from typing import Literal
 
@@ -13,8 +14,11 @@ from ..value import Value
 
 __all__ = ["FileLineTracker", "LineChange", "Who", "churn", "line_count"]
 
-LONGEST_HISTORY = 100
-"""Changes that are remembered of a file, the newest."""
+LONGEST_HISTORY = 20
+"""Changes that are remembered of a file, the newest; the log has the older ones."""
+
+MOST_COMPARED = 1_000_000
+"""Pairs of lines that are compared in their order; in longer texts a line that moved is not noticed."""
 
 
 Who = Literal["agent", "user", "restore"]
@@ -33,7 +37,8 @@ class LineChange(Value, frozen=True, kw_only=True):
 class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Line counts around the agent's last write to a file, and what is known of it since.
 
-    ``sha256`` is of the bytes that the agent last read or wrote; ``history`` the newest changes.
+    ``sha256`` says what the agent last read or wrote, and ``lines`` how many lines that had; ``history``
+    are the newest changes.
     """
 
     prev_fswrite_lines: int = 0
@@ -43,6 +48,7 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
     lines_removed_by_agent: int = 0
     is_first_write: bool = True
     sha256: str = ""
+    lines: int = 0
     history: tuple[LineChange, ...] = ()
 
     @property
@@ -55,9 +61,9 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
         """Lines that the agent's last write added and removed, together."""
         return self.lines_added_by_agent + self.lines_removed_by_agent
 
-    def remembering(self, change: LineChange) -> tuple[LineChange, ...]:
-        """Give the history with one more change."""
-        return (*self.history, change)[-LONGEST_HISTORY:]
+    def remembering(self, *changes: LineChange) -> tuple[LineChange, ...]:
+        """Give the history with more changes."""
+        return (*self.history, *changes)[-LONGEST_HISTORY:]
 
 
 def line_count(data: bytes) -> int:
@@ -67,8 +73,10 @@ def line_count(data: bytes) -> int:
 
 def churn(old: str, new: str) -> tuple[int, int]:
     """Count the lines that were added and removed between two texts; a lost last newline is a change."""
-    before, after = old.split("\n"), new.split("\n")
-    before, after = _with_ends(before), _with_ends(after)
+    before, after = _with_ends(old), _with_ends(new)
+    if len(before) * len(after) > MOST_COMPARED:
+        lost, found = Counter(before), Counter(after)
+        return (found - lost).total(), (lost - found).total()
     added = removed = 0
     for what, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if what != "equal":
@@ -76,7 +84,7 @@ def churn(old: str, new: str) -> tuple[int, int]:
     return added, removed
 
 
-def _with_ends(lines: list[str]) -> list[str]:
+def _with_ends(text: str) -> list[str]:
     """Give lines with their newlines, and no empty one behind the last."""
-    *whole, rest = lines
+    *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])

@@ -2,30 +2,33 @@
 
     tracking.read(path)                                the agent has seen these bytes
     conflict = tracking.before_write(path, creates=…)  the user changed them since? Say so, and ask
-    tracking.after_write(path, added, removed)         whose lines they are now
+    tracking.created(path, text)                       … inserted, replaced: whose lines they are now
+    tracking.reported(path)                            the user's lines count from here
 
 The records are a part of the conversation's state: they go back with it. When the conversation went
-elsewhere (a restore, a tangent that was left), files that are no longer what the agent knew were not
-changed by the user; that is noted before the next question is answered.
+elsewhere (a restore, a tangent that was left), files that stand as the agent left them there were not
+changed by the user; that is noted before the next question is answered. What the user did change is
+still reported.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from msgspec import Struct, structs
 
+from ..errors import InputError
+from .looking import ABSENT, Look, look
 from .state import ConversationState
 from .tracker import FileLineTracker, LineChange, Who, churn, line_count
 
 __all__ = ["Conflict", "LineTracking"]
 
-LARGEST = 256 * 1024 * 1024
-"""Bytes; a larger file is not looked into."""
+_BYTES = "bytes:"
+"""How a path begins that is no text; others begin with a slash."""
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
@@ -41,70 +44,76 @@ class LineTracking:
 
     def __init__(self, state: ConversationState, root: Path, *, home: Path | None = None) -> None:
         self._state, self._root, self._home = state, root.absolute(), home
-        self._strand = state.head
+        self._strand, self._former = state.head, state.file_line_tracker
+        self._noticed = dict[str, LineChange]()  # what the user did, until the agent reads or writes
 
     def canonical(self, path: str | os.PathLike[str]) -> str:
         """Give the one spelling under which a file is tracked: absolute, every link followed."""
         text = os.fspath(path)
+        if "\0" in text:
+            raise InputError("a path holds no NUL character")
         if self._home is not None and (text == "~" or text.startswith("~/")):
             text = str(self._home) + text[1:]
-        return os.path.realpath(self._root / text)
+        real = os.path.realpath(self._root / text)
+        try:
+            real.encode()
+        except UnicodeEncodeError:
+            return _BYTES + quote_from_bytes(os.fsencode(real))
+        return real
 
     def read(self, path: str | os.PathLike[str]) -> None:
-        """Note that the agent has seen a file as it is now."""
-        self._follow()
-        name = self.canonical(path)
-        data = _bytes(name)
-        if data is not None:
-            self._set(name, structs.replace(self._known(name), sha256=_digest(data)))
+        """Note that the agent has seen a file as it is now, or that there is none."""
+        name, known, found = self._before(path)
+        changes = self._by_user(known, found)
+        self._noticed.pop(name, None)
+        self._set(
+            name,
+            structs.replace(
+                known, sha256=found.digest, lines=found.lines, history=known.remembering(*changes)
+            ),
+        )
 
     def before_write(self, path: str | os.PathLike[str], *, creates: bool) -> Conflict | None:
         """Note how a file is before the agent writes it; say so if the user changed it since.
 
-        `creates` is for a write that makes the file anew, whatever it holds.
+        It is said again until the agent reads the file or writes it. `creates` is for a write that makes
+        the file anew, whatever it holds.
         """
-        self._follow()
-        name = self.canonical(path)
-        known, data = self._known(name), _bytes(name)
-        lines = line_count(data or b"")
+        name, known, found = self._before(path)
         prev = known.prev_fswrite_lines
         if known.is_first_write:
-            prev = 0 if creates else lines
-        changed = bool(known.sha256) and known.sha256 != _digest(data)
-        delta = lines - known.after_fswrite_lines if not known.is_first_write else 0
-        noted = structs.replace(known, prev_fswrite_lines=prev, before_fswrite_lines=lines)
-        if changed:
-            seen = _digest(data) if data is not None else ""
-            by_user = self._change("user", max(0, delta), max(0, -delta))
-            noted = structs.replace(noted, sha256=seen, history=noted.remembering(by_user))
-        self._set(name, noted)
-        return Conflict(path=name, lines=delta, gone=data is None) if changed else None
+            prev = 0 if creates else found.lines
+        self._set(name, structs.replace(known, prev_fswrite_lines=prev, before_fswrite_lines=found.lines))
+        self._noticed.pop(name, None)
+        for change in self._by_user(known, found):
+            self._noticed[name] = change
+            return Conflict(path=name, lines=found.lines - known.lines, gone=found.digest == ABSENT)
+        return None
 
     def after_write(self, path: str | os.PathLike[str], *, added: int, removed: int = 0) -> FileLineTracker:
-        """Note what the agent wrote; the next delta of the user counts from here."""
-        self._follow()
-        name = self.canonical(path)
-        known, data = self._known(name), _bytes(name)
-        change = self._change("agent", added, removed)
+        """Note what the agent wrote, or deleted; the next delta of the user counts from here."""
+        name, known, found = self._before(path)
+        by_user = [self._noticed.pop(name)] if name in self._noticed else []
         noted = structs.replace(
             known,
-            after_fswrite_lines=line_count(data or b""),
+            after_fswrite_lines=found.lines,
             lines_added_by_agent=added,
             lines_removed_by_agent=removed,
             is_first_write=False,
-            sha256=_digest(data) if data is not None else "",
-            history=known.remembering(change),
+            sha256=found.digest,
+            lines=found.lines,
+            history=known.remembering(*by_user, self._change("agent", added, removed)),
         )
         self._set(name, noted)
         return noted
 
     def created(self, path: str | os.PathLike[str], text: str) -> FileLineTracker:
         """Note that the agent wrote a file anew: all of its lines are the agent's."""
-        return self.after_write(path, added=line_count(text.encode()))
+        return self.after_write(path, added=line_count(text.encode(errors="replace")))
 
     def inserted(self, path: str | os.PathLike[str], text: str) -> FileLineTracker:
         """Note that the agent put lines in, or behind the last."""
-        return self.after_write(path, added=line_count(text.encode()))
+        return self.after_write(path, added=line_count(text.encode(errors="replace")))
 
     def replaced(self, path: str | os.PathLike[str], old: str, new: str) -> FileLineTracker:
         """Note that the agent put one text in the place of another."""
@@ -117,61 +126,61 @@ class LineTracking:
         known = self._known(name)
         self._set(name, structs.replace(known, prev_fswrite_lines=known.after_fswrite_lines))
 
-    def settle(self) -> tuple[str, ...]:
-        """Take the files as they are now for what the agent knows; say which were others.
+    def follow(self, put_back: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
+        """Go with a conversation that went elsewhere, and with files that were put back; say which differ.
 
-        For when they were put back, or the conversation was: what differs then is nobody's edit.
+        Files that stand as the agent knew them where the conversation was are nobody's edit, and neither
+        are those that were put back.
         """
+        ours = {self.canonical(path) for path in put_back}
         others = list[str]()
         for name, known in [*self._state.file_line_tracker.items()]:
-            data = _bytes(name)
-            digest = _digest(data) if data is not None else ""
-            if known.sha256 == digest:
-                continue
-            lines = line_count(data or b"")
-            delta = lines - known.after_fswrite_lines
-            change = self._change("restore", max(0, delta), max(0, -delta))
-            self._set(
-                name,
-                structs.replace(
-                    known,
-                    prev_fswrite_lines=lines,
-                    before_fswrite_lines=lines,
-                    after_fswrite_lines=lines,
-                    sha256=digest,
-                    history=known.remembering(change),
-                ),
-            )
-            others.append(name)
-        self._strand = self._state.head
+            found = look(_path(name))
+            before = self._former.get(name, known)
+            if known.sha256 != found.digest and (name in ours or before.sha256 == found.digest):
+                self._set(name, self._settled(known, found))
+                others.append(name)
+        self._strand, self._former = self._state.head, self._state.file_line_tracker
+        self._noticed.clear()
         return tuple(others)
 
-    def _follow(self) -> None:
-        """Settle, where the conversation has gone elsewhere since."""
+    def _before(self, path: str | os.PathLike[str]) -> tuple[str, FileLineTracker, Look]:
         if self._state.head is not self._strand:
-            self.settle()
+            self.follow()
+        name = self.canonical(path)
+        return name, self._known(name), look(_path(name))
+
+    def _by_user(self, known: FileLineTracker, found: Look) -> list[LineChange]:
+        """Give what the user did to a file since the agent knew it, if anything."""
+        if not known.sha256 or known.sha256 == found.digest:
+            return []
+        delta = found.lines - known.lines
+        return [self._change("user", max(0, delta), max(0, -delta))]
+
+    def _settled(self, known: FileLineTracker, found: Look) -> FileLineTracker:
+        delta = found.lines - known.lines
+        return structs.replace(
+            known,
+            prev_fswrite_lines=found.lines,
+            before_fswrite_lines=found.lines,
+            after_fswrite_lines=found.lines,
+            sha256=found.digest,
+            lines=found.lines,
+            history=known.remembering(self._change("restore", max(0, delta), max(0, -delta))),
+        )
 
     def _known(self, name: str) -> FileLineTracker:
         return self._state.file_line_tracker.get(name, FileLineTracker())
 
     def _set(self, name: str, known: FileLineTracker) -> None:
         self._state.file_line_tracker = {**self._state.file_line_tracker, name: known}
+        if self._state.head is self._strand:
+            self._former = self._state.file_line_tracker
 
     def _change(self, by: Who, added: int, removed: int) -> LineChange:
         entries = self._state.head.first - 1 + len(self._state.head.entries)
         return LineChange(by=by, at=self._state.os.now(), added=added, removed=removed, entry=entries)
 
 
-def _bytes(name: str) -> bytes | None:
-    """Give the bytes of a regular file; None where there is none, or none that can be read."""
-    with suppress(OSError):
-        opened = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(opened, "rb") as file:
-            status = os.fstat(opened)
-            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
-                return file.read(LARGEST)
-    return None
-
-
-def _digest(data: bytes | None) -> str:
-    return hashlib.sha256(data).hexdigest() if data is not None else ""
+def _path(name: str) -> bytes:
+    return unquote_to_bytes(name.removeprefix(_BYTES)) if name.startswith(_BYTES) else os.fsencode(name)

@@ -34,7 +34,7 @@ from .queue import live_snapshot
 from .restoring import interrupted
 from .scribe import Scribe
 from .summaries import Summaries
-from .undoing import undo
+from .undoing import undo, undo_restore
 from .windows import Windows
 
 __all__ = ["Session"]
@@ -168,6 +168,10 @@ class Session:
     async def undo(self) -> str:
         """Take back the newest compaction, fork, rewind, or leaving of a tangent, and say which it was."""
         return await undo(self._scribe, self._windows)
+
+    async def undo_restore(self, branch: int) -> None:
+        """Go back to where the conversation was before the restore that began a branch."""
+        await undo_restore(self._scribe, self._windows, branch)
 
     async def branches(self) -> list[Branch]:
         """Give all branches in the order of their making."""

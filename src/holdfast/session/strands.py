@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..conversation.strand import MAX_CONVERSATION_STATE_HISTORY_LEN, Strand
 from ..decision import Cut, Summary
-from ..entry import Bootstrap, Entry, Note, Prompt, Settings
+from ..entry import Bootstrap, Checkpoint, Entry, Note, Prompt, Settings, Tangent
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, Span
 from .loading import entry_of, message_of, rows_backwards, standing_cut
@@ -21,6 +21,8 @@ __all__ = ["RESTORE", "TANGENT", "Strands"]
 TANGENT, RESTORE = "tangent", "restore"
 DAMAGED = "[An entry that stood here is damaged; run `holdfast verify`.]"
 END = 2**60
+
+_RECALLED = ("prompt", "bootstrap", "settings", "checkpoint")
 
 
 class Strands:
@@ -49,8 +51,18 @@ class Strands:
         """Load the tangents that were left, as far as they began on what is loaded."""
         known = {strand.name for strand in self.loaded}
         for branch in self._branches.values():
-            if branch.operation == TANGENT and branch.name not in known and branch.former in self._by_branch:
-                await self.load(await self._tip(branch.id))
+            main = self._by_branch.get(branch.former) if branch.former is not None else None
+            if branch.operation == TANGENT and branch.name not in known and main is not None:
+                await self.load(await self._tip(self._left_on(branch, main)))
+
+    def _left_on(self, tangent: Branch, main: Strand) -> int:
+        """Give the branch that a tangent was left on: its own, or one that a restore or a rewind made."""
+        left = (
+            entry.branch
+            for entry in reversed(main.entries)
+            if isinstance(entry, Tangent) and entry.name == tangent.name and entry.branch
+        )
+        return next((id for id in left if id in self._branches), tangent.id)
 
     def _tangent(self, id: int) -> Branch | None:
         """Give the tangent that a branch belongs to, if it does to one."""
@@ -105,11 +117,11 @@ class Strands:
         earlier = between(path, 1, strand.first - 1)
         if not earlier:
             return
-        marks = await self._log.newest(self._at, earlier, ("prompt", "bootstrap", "settings", "summary"))
+        marks = await self._log.newest(self._at, earlier, (*_RECALLED, "summary"))
         found = {kind: entry_of(row) for kind, row in marks.items()}
         cut = await standing_cut(self._log, self._at, earlier)
-        for entry in (found.get("prompt"), found.get("bootstrap"), found.get("settings")):
-            if isinstance(entry, Prompt | Bootstrap | Settings):
+        for entry in map(found.get, _RECALLED):
+            if isinstance(entry, Prompt | Bootstrap | Settings | Checkpoint):
                 strand.recall(entry)
         standing, summary = entry_of(cut) if cut else None, found.get("summary")
         if isinstance(standing, Cut):

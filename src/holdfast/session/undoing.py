@@ -17,7 +17,7 @@ from .path import between
 from .scribe import Scribe
 from .windows import Windows
 
-__all__ = ["undo"]
+__all__ = ["undo", "undo_restore"]
 
 BRANCHING = ("rewind", "fork", "tangent", "restore")
 _KINDS = ("compaction", "revert", "tangent")
@@ -36,6 +36,15 @@ async def undo(scribe: Scribe, windows: Windows) -> str:
             continue
         windows.forget()
         return undone
+
+
+async def undo_restore(scribe: Scribe, windows: Windows, restored: int) -> None:
+    """Go back to where the conversation was before a restore, which began a branch, whatever came since."""
+    row, branch = await scribe.refresh(), await _branch(scribe, restored)
+    if branch.operation != "restore" or branch.former is None:
+        raise SessionError(f"session {row.id}: branch {restored} is not that of a restore")
+    await scribe.commit(select=branch.former, expected_head=row.head)
+    windows.forget()
 
 
 async def _branch(scribe: Scribe, id: int) -> Branch:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.checkpoints.modes import Modes, is_program, parents
-from holdfast.checkpoints.values import Entry, Listing
 from holdfast.errors import CheckpointsDamaged, NewerFormat
 
 names = st.binary(min_size=1, max_size=6).filter(lambda name: not {0, 47} & set(name))
@@ -15,27 +14,19 @@ paths = st.lists(names, min_size=1, max_size=3).map(b"/".join)
 modes = st.integers(0, 0o7777)
 
 
-@given(files=st.dictionaries(paths, modes), folders=st.dictionaries(paths, modes))
-def test_every_mode_comes_back(files: dict[bytes, int], folders: dict[bytes, int]) -> None:
-    listing = Listing({path: Entry(False, mode, "") for path, mode in files.items()}, folders)
-    again = Modes.decoded(Modes.of(listing).encoded())
-    assert again == Modes.of(listing)
+@given(files=st.dictionaries(paths, modes), folders=st.dictionaries(paths, modes), empty=st.sets(paths))
+def test_every_mode_comes_back(files: dict[bytes, int], folders: dict[bytes, int], empty: set[bytes]) -> None:
+    written = Modes.of(files, folders, empty=empty)
+    again = Modes.decoded(written.encoded())
+    assert again == written
     assert {path: again.file(path, program=is_program(mode)) for path, mode in files.items()} == files
     assert {path: again.folder(path) for path in folders} == folders
+    assert set(again.empty) == empty
 
 
 def test_what_most_files_have_is_not_repeated() -> None:
-    files = {b"%d" % number: Entry(False, 0o600, "") for number in range(1000)} | {
-        b"x": Entry(False, 0o640, "")
-    }
-    assert Modes.of(Listing(files, {})).encoded() == b"holdfast modes 1\n600 755 755\nf 640 x\0"
-
-
-def test_only_folders_with_nothing_in_them_are_listed() -> None:
-    listing = Listing(
-        {b"a/b/x": Entry(True, 0, "")}, {b"a": 0o755, b"a/b": 0o755, b"a/c": 0o755, b"d": 0o755}
-    )
-    assert Modes.of(listing).empty == (b"a/c", b"d")
+    files = {b"%d" % number: 0o600 for number in range(1000)} | {b"x": 0o640}
+    assert Modes.of(files, {}, empty=[]).encoded() == b"holdfast modes 1\n600 755 755\nf 640 x\0"
 
 
 def test_the_folders_of_a_path_are_named_from_the_nearest_up() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast.checkpoints.remembering import Memory, Remembered, is_settled
+from holdfast.checkpoints.remembering import Memory, Remembered, is_settled, remembered
 from holdfast.checkpoints.walking import Stamp
 
 SECOND = 1_000_000_000
@@ -27,15 +28,21 @@ STAMP = Stamp(mode=0o100644, size=1, modified=5, changed=7 * SECOND + 1, inode=3
 def test_a_file_counts_as_settled_some_ticks_after_its_last_change(
     changed: int, begun: int, settled: bool
 ) -> None:
-    assert is_settled(STAMP._replace(changed=changed), begun) is settled
+    assert is_settled(replace(STAMP, changed=changed), begun) is settled
 
 
-@pytest.mark.parametrize("field", Stamp._fields)
+@pytest.mark.parametrize("field", Stamp.__struct_fields__)
 def test_any_field_that_differs_makes_a_file_unknown(field: str) -> None:
     memory = Memory(files={b"a": Remembered(STAMP, "1" * 40)})
-    assert memory.blob(b"a", STAMP) == "1" * 40
-    assert memory.blob(b"b", STAMP) is None
-    assert memory.blob(b"a", STAMP._replace(**{field: 99})) is None
+    assert memory.found(b"a", STAMP) == Remembered(STAMP, "1" * 40)
+    assert memory.found(b"b", STAMP) is None
+    assert memory.found(b"a", replace(STAMP, **{field: 99})) is None
+
+
+def test_a_file_that_is_not_settled_is_kept_in_mind_and_never_found() -> None:
+    begun = STAMP.changed + SECOND
+    assert remembered(STAMP, "1", begun=begun).stamp == STAMP
+    assert remembered(STAMP, "1", begun=STAMP.changed).stamp != STAMP
 
 
 def test_what_is_remembered_is_read_back(tmp_path: Path) -> None:

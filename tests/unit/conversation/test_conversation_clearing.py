@@ -213,6 +213,16 @@ def test_a_conversation_that_is_no_longer_than_what_is_kept_is_not_compacted(kee
     assert state.plan_compaction(Strategy(keep=keep)) is None
 
 
+@pytest.mark.req("D5")
+def test_a_state_that_is_over_the_budget_is_compacted_from_its_beginning() -> None:
+    state = ConversationState("c")
+    talk(state, *(f"question {number} " + "word " * 60 for number in range(40)))
+    plan = state.plan_compaction(Strategy(keep=2), budget=Budget(1_000))
+    assert plan is not None
+    assert list(plan.evicted) == state.messages[:76]
+    assert state.preview().decisions == ()
+
+
 def under_way(state: ConversationState, one: ToolCallRequest) -> None:
     state.push_assistant_message(Message.assistant(tool_calls=[one]))
 

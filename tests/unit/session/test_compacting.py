@@ -13,7 +13,7 @@ from holdfast import Budget, Message, Policy, formats
 from holdfast.context.compaction import Strategy
 from holdfast.context.window import Window
 from holdfast.decision import Cut, Summary
-from holdfast.errors import Conflict, EpochEnded, ModelFailed, SessionError
+from holdfast.errors import Conflict, ContextOverflow, EpochEnded, ModelFailed, SessionError
 from holdfast.models import ModelRequest
 from holdfast.session import Session, asking
 from holdfast.testing import ScriptedModel
@@ -305,6 +305,36 @@ async def test_a_model_that_can_take_no_request_at_all_leaves_the_digest(stage: 
     assert done.source == "digest"
     assert "too long" in done.refused
     assert done.tokens_after < done.tokens_before
+
+
+@pytest.mark.req("D5")
+@played
+async def test_a_conversation_that_is_over_the_budget_is_compacted_from_its_beginning(stage: Stage) -> None:
+    model = ScriptedModel(GOOD)
+    session = await (await stage.manager(model=model)).create()
+    said = await grown(session, 100)
+    done = await session.compact(Budget(1_500), strategy=Strategy(keep=3))
+    assert done.messages == 194
+    assert done.tokens_before > 1_500 > done.tokens_after
+    assert done.cut.covers == (said[0].id, said[193].id)
+    assert "question 3 " in model.requests[0].messages[-1].text
+    assert [type(one) for one in await decisions(session)] == [Cut, Summary]
+    assert list((await session.window(Budget(1_500))).messages[1:]) == said[194:]
+
+
+@pytest.mark.req("D5", "C5")
+@played
+async def test_compaction_is_a_way_out_where_a_strict_policy_gives_up(stage: Stage) -> None:
+    session = await (await stage.manager(policy=Policy(strict=True))).create()
+    await grown(session, 8, words=300)
+    with pytest.raises(ContextOverflow):
+        await session.window(Budget(1_000))
+    await session.compact(Budget(1_000), strategy=Strategy(keep=2))
+    window = await session.window(Budget(1_000))
+    assert [message.kind or message.role for message in window.messages] == [
+        "summary",
+        *["user", "assistant"] * 2,
+    ]
 
 
 @pytest.mark.req("D5")

@@ -13,10 +13,17 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["differing", "put_back"]
+__all__ = ["differing", "digest", "put_back"]
 
 _ABSENT = object()
 _encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def digest(value: Any) -> str:
+    """Tell one JSON value from another, and from none at all."""
+    if value is _ABSENT:
+        return ""
+    return hashlib.blake2b(_encode(value), digest_size=16).hexdigest()
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,8 +31,8 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, A
     found = dict[str, Any]()
     for name in dict.fromkeys([*theirs, *ours]):
         own, other = ours.get(name, _ABSENT), theirs.get(name, _ABSENT)
-        if _digest(own) != _digest(other):
-            found[name] = {"for": _digest(own)} | ({} if other is _ABSENT else {"is": other})
+        if digest(own) != digest(other):
+            found[name] = {"for": digest(own)} | ({} if other is _ABSENT else {"is": other})
     return found
 
 
@@ -33,16 +40,10 @@ def put_back(ours: Mapping[str, Any], kept: Any) -> dict[str, Any]:
     """Give our fields, with those that were kept in the place of what they stand for."""
     result = dict(ours)
     for name, one in kept.items() if isinstance(kept, dict) else ():
-        if not isinstance(one, dict) or one.get("for") != _digest(ours.get(name, _ABSENT)):
+        if not isinstance(one, dict) or one.get("for") != digest(ours.get(name, _ABSENT)):
             continue
         if "is" in one:
             result[name] = one["is"]
         else:
             result.pop(name, None)
     return result
-
-
-def _digest(value: Any) -> str:
-    if value is _ABSENT:
-        return ""
-    return hashlib.blake2b(_encode(value), digest_size=16).hexdigest()

@@ -21,7 +21,7 @@ def _omissions(state: ConversationState) -> Iterator[str]:
     first = first_written(strand)
     parts = [part for message in strand.messages for part in message.parts]
     if strand.prompt:
-        yield "the system prompt is left out: the original has it from its agent"
+        yield "the system prompt is left out: there, an agent brings it along"
     if strand.bootstrap:
         yield "what is known of the user is left out"
     if hidden := first - strand.live_from:

@@ -82,14 +82,13 @@ def _foreign(
     """Give what has no place of ours: fields that we would write otherwise, and checkpoints."""
     told = {name: value for name, value in document.items() if value is None or name not in _ELSEWHERE}
     ours = fields.written(state) | {name: None for name in _NULLABLE if document.get(name) is None}
-    found = {
-        "fields": kept.differing(ours, told),
-        "tangent_state": _foreign_tangent(document.get("tangent_state"), started),
-    }
     checkpoints = document.get("checkpoint_manager")
-    if checkpoints is not None:
-        found["checkpoint_manager"] = snapshots.folded(checkpoints, main)
-    found = {name: value for name, value in found.items() if value}
+    found = {
+        "fields": kept.differing(ours, told) or None,
+        "tangent_state": _foreign_tangent(document.get("tangent_state"), started) or None,
+        "checkpoint_manager": None if checkpoints is None else snapshots.folded(checkpoints, main),
+    }
+    found = {name: value for name, value in found.items() if value is not None}
     return {fields.KEPT: found} if found else {}
 
 

@@ -3,7 +3,8 @@
 Words are a user message, results a tool message; results with words behind them are calls that were
 cancelled. Pictures follow the words. What a hook added to the prompt leads them as a text of its own,
 since the model has read it. The edits that make the original's message of what we would write stand on
-the last of ours: so it comes back as it was, whatever it held.
+the last of ours, with a digest of what they are for: so it comes back as it was, whatever it held, and
+nothing that was said since is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...message import Message, ToolCallResult
 from ...native import Native
 from ...part import ImagePart, Part, TextPart
 from ...value import Extra
-from . import results, times
+from . import kept, results, times
 from .naming import Naming
 
 __all__ = ["FORMAT", "read", "written"]
@@ -28,7 +29,7 @@ __all__ = ["FORMAT", "read", "written"]
 FORMAT = "qcli"
 """The name under which messages keep what only the original's document says."""
 
-CANCELLED, ENVIRONMENT, PURPOSE = "cancelled", "env_context", "purpose"
+CANCELLED, EDITED, ENVIRONMENT, PURPOSE = "cancelled", "edited", "env_context", "purpose"
 ADDED = "additional_context"
 NO_ENVIRONMENT: dict[str, Any] = {"env_state": None}
 
@@ -58,7 +59,10 @@ def written(messages: Sequence[Message], theirs: Mapping[CallId, str]) -> dict[s
     """Write what stands before an answer; `theirs` are the original's ids of calls."""
     plain = _plain(messages, theirs)
     native = messages[-1].native if messages else None
-    return apply(plain, native.edits) if native and native.format == FORMAT else plain
+    if native is None or native.format != FORMAT or _extra(messages[-1]).get(EDITED) != kept.digest(plain):
+        return plain
+    edited: dict[str, Any] = apply(plain, native.edits)
+    return edited
 
 
 def _tool(answered: list[ToolCallResult], *, id: str, timestamp: str, extra: Extra | UnsetType) -> Message:
@@ -70,8 +74,11 @@ def _marked(messages: list[Message], document: dict[str, Any], theirs: Mapping[C
     if document["env_context"] != NO_ENVIRONMENT:
         extra = {**_extra(messages[0]), ENVIRONMENT: document["env_context"]}
         messages[0] = structs.replace(messages[0], extra=Extra(extra))
-    if edits := difference(_plain(messages, theirs), document):
-        messages[-1] = structs.replace(messages[-1], native=Native(format=FORMAT, edits=edits))
+    plain = _plain(messages, theirs)
+    if edits := difference(plain, document):
+        extra = {**_extra(messages[-1]), EDITED: kept.digest(plain)}
+        native = Native(format=FORMAT, edits=edits)
+        messages[-1] = structs.replace(messages[-1], native=native, extra=Extra(extra))
     return messages
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
-import msgspec
 import pytest
+from conversation_scene import BUDGET, elsewhere, exchanges, plain, prompts, recorded, reloaded, said
 from session_stage import (
     Stage,
     answer,
@@ -24,49 +21,17 @@ from session_stage import (
     texts,
 )
 
-from holdfast import Budget, Message, ToolSpec, formats
+from holdfast import Budget, Message, ToolSpec
 from holdfast.context.compaction import Strategy
-from holdfast.context.window import Window
-from holdfast.conversation import ConversationState, RequestMetadata, ToolOrigin, fields, from_json, to_json
-from holdfast.entry import Note, Settings, Tangent, Usage, encode
+from holdfast.conversation import ConversationState, RequestMetadata, ToolOrigin, from_json, to_json
+from holdfast.entry import Note, Settings, Usage
 from holdfast.errors import Conflict, EpochEnded, InputError
-from holdfast.session import Session, SessionManager
+from holdfast.session import SessionManager
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.values import Address, Branch, Change, Position, Receipt, Record, Row, SessionRow, Span
+from holdfast.stores.values import Change, Position, Record
 from holdfast.testing import FixedClock
 
-BUDGET = Budget(20_000)
 LS = ToolSpec(name="ls", description="lists", input_schema={"type": "object", "properties": {}})
-
-
-def said(state: ConversationState, *questions: str) -> None:
-    for question in questions:
-        state.set_next_user_message(question)
-        state.push_assistant_message(Message.assistant(f"answer to {question}"))
-
-
-def prompts(state: ConversationState) -> list[str | None]:
-    return [entry.user.prompt for entry in state.history]
-
-
-def plain(state: ConversationState) -> bytes:
-    return msgspec.json.encode(fields(state))
-
-
-async def elsewhere(stage: Stage, session: Session) -> Session:
-    """Open the session as another process does."""
-    return await (await stage.manager()).open(session.id)
-
-
-async def reloaded(stage: Stage, session: Session) -> ConversationState:
-    return await (await elsewhere(stage, session)).conversation()
-
-
-def validate(window: Window) -> None:
-    for name in formats.names():
-        provider = formats.get(name)
-        request = window.messages[-1].role in ("user", "tool")
-        assert provider.validate(provider.render(window.messages), request=request) == [], name
 
 
 @pytest.mark.req("I1")
@@ -251,16 +216,6 @@ async def test_what_is_known_of_a_request_is_an_entry_of_its_own(stage: Stage) -
     assert (await reloaded(stage, session)).history == state.history
 
 
-def exchanges(count: int, a_turn: int) -> list[Message]:
-    """Give the messages of so many exchanges; a turn has some of them, with a call between each two."""
-    found, open_call = list[Message](), None
-    for number in range(count):
-        told = answers(answer(open_call)) if open_call else Message.user(f"question {number}")
-        open_call = call() if (number + 1) % a_turn else None
-        found += [told, Message.assistant(f"{number}", tool_calls=[open_call] if open_call else [])]
-    return found
-
-
 @pytest.mark.req("I4", "I6")
 @played
 async def test_of_10_001_exchanges_10_000_or_fewer_are_live_and_the_log_has_all(stage: Stage) -> None:
@@ -311,252 +266,6 @@ def test_what_stands_before_the_part_that_is_loaded_still_counts() -> None:
         assert prompts(restored)[-1] == "aside"
 
     asyncio.run(test())
-
-
-@pytest.mark.req("J1", "J2")
-@played
-async def test_a_tangent_leaves_the_state_byte_for_byte_in_memory_in_the_log_and_in_a_new_process(
-    stage: Stage,
-) -> None:
-    session = await (await stage.manager()).create(system="You keep a lighthouse.")
-    state = await session.conversation()
-    said(state, "one", "two")
-    state.set_next_user_message("three")
-    await session.commit(state)
-    before, window = plain(state), (await session.window(BUDGET)).messages
-    state.enter_tangent_mode()
-    said(state, "aside", "further")
-    await session.commit(state)
-    assert plain(state) != before
-    assert plain(await reloaded(stage, session)) == plain(state)
-    state.exit_tangent_mode()
-    assert plain(state) == before
-    await session.commit(state)
-    assert plain(state) == before
-    assert plain(await reloaded(stage, session)) == before
-    assert (await session.window(BUDGET)).messages == window
-    assert (await (await elsewhere(stage, session)).window(BUDGET)).messages == window
-
-
-@pytest.mark.req("J1", "J2")
-@pytest.mark.parametrize("writes", [(), ("enter",), ("say",), ("enter", "say"), ("enter", "say", "leave")])
-@played
-async def test_it_does_not_matter_when_a_tangent_is_written(stage: Stage, writes: Sequence[str]) -> None:
-    session = await (await stage.manager()).create()
-    await grown(session, 3)
-    state = await session.conversation()
-    before = plain(state)
-
-    async def step(name: str) -> None:
-        if name in writes:
-            await session.commit(state)
-
-    state.enter_tangent_mode()
-    await step("enter")
-    said(state, "aside")
-    await step("say")
-    state.exit_tangent_mode()
-    await step("leave")
-    said(state, "three")
-    await session.commit(state)
-    loaded = await reloaded(stage, session)
-    assert plain(loaded) == plain(state)
-    assert len(loaded.history) == 4
-    assert [one.opening for one in loaded.kept_tangents()] == ["aside"]
-    await session.rewind(to=(await session.messages())[5].id)
-    assert plain(await reloaded(stage, session)) == before
-
-
-@pytest.mark.req("J1")
-@played
-async def test_another_process_leaves_a_tangent_that_this_one_entered(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
-    await grown(session, 2)
-    state = await session.conversation(os=None)
-    before = plain(state)
-    state.enter_tangent_mode()
-    said(state, "aside")
-    await session.commit(state)
-    other = await elsewhere(stage, session)
-    there = await other.conversation()
-    assert there.is_in_tangent_mode()
-    assert there.get_tangent_duration_seconds() is not None
-    there.exit_tangent_mode()
-    await other.commit(there)
-    assert plain(there) == plain(await reloaded(stage, session)) == before
-
-
-@pytest.mark.req("J3", "A8")
-@played
-async def test_a_tail_that_answers_tool_results_gives_a_valid_request_in_every_process(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
-    await grown(session, 2)
-    state = await session.conversation()
-    state.enter_tangent_mode()
-    one, two = call(), call("cat")
-    state.set_next_user_message("Look.")
-    state.push_assistant_message(asks(one, two))
-    state.add_tool_results([answer(two), answer(one)])
-    state.push_assistant_message(Message.assistant("There."))
-    await session.commit(state)
-    state.exit_tangent_mode_with_tail()
-    state.set_next_user_message("and?")
-    await session.commit(state)
-    for window in (
-        state.window(BUDGET),
-        await session.window(BUDGET),
-        await (await elsewhere(stage, session)).window(BUDGET),
-        (await reloaded(stage, session)).window(BUDGET),
-    ):
-        validate(window)
-        assert [message.role for message in window.messages[4:]] == [
-            "user",
-            "assistant",
-            "tool",
-            "assistant",
-            "user",
-        ]
-
-
-@pytest.mark.req("J3", "D5")
-@played
-async def test_a_tail_survives_a_compaction_inside_the_tangent(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
-    await grown(session, 4)
-    main = (await session.window(BUDGET)).messages
-    state = await session.conversation()
-    state.enter_tangent_mode()
-    said(state, "aside", "further")
-    await session.commit(state)
-    await session.compact(BUDGET, strategy=Strategy(keep=0))
-    state = await session.conversation()
-    state.exit_tangent_mode_with_tail()
-    await session.commit(state)
-    window = await (await elsewhere(stage, session)).window(BUDGET)
-    assert window.messages[:-2] == main
-    assert [message.text for message in window.messages[-2:]] == ["further", "answer to further"]
-    validate(window)
-
-
-@pytest.mark.req("J2", "J4")
-@played
-async def test_nested_tangents_are_kept_reopened_and_left_in_other_processes(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
-    state = await session.conversation()
-    said(state, "one", "two", "three")
-    views = [plain(state)]
-    outer = state.begin_tangent(at=state.messages[1].id)
-    said(state, "aside")
-    views.append(plain(state))
-    inner = state.begin_tangent()
-    said(state, "inner")
-    views.append(plain(state))
-    await session.commit(state)
-    for expected in reversed(views):
-        assert plain(state) == plain(await reloaded(stage, session)) == expected
-        state.exit_tangent_mode()
-        await session.commit(state)
-    loaded = await reloaded(stage, session)
-    assert [one.name for one in loaded.kept_tangents()] == [outer, inner]
-    loaded.reopen_tangent(inner)
-    assert prompts(loaded) == ["one", "aside", "inner"]
-    other = await elsewhere(stage, session)
-    said(loaded, "deeper")
-    await other.commit(loaded)
-    assert prompts(await reloaded(stage, session)) == ["one", "aside", "inner", "deeper"]
-    loaded.exit_tangent_mode()
-    loaded.exit_tangent_mode_with_summary("All is well.")
-    await other.commit(loaded)
-    last = await reloaded(stage, session)
-    assert prompts(last) == ["one", "two", "three"]
-    assert last.next_message is not None
-    assert "All is well." in (last.next_message.prompt or "")
-    validate(last.window())
-
-
-@pytest.mark.req("J2")
-@played
-async def test_a_tangent_copies_nothing_in_the_log(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
-    await grown(session, 20)
-    state = await session.conversation()
-    state.enter_tangent_mode()
-    said(state, "aside")
-    await session.commit(state)
-    state.exit_tangent_mode()
-    await session.commit(state)
-    store, at = session._scribe.store, session.row.address
-    branches = await store.branches(at)
-    written = [await store.read(at, Span(branch.id, 1, 2**31 - 1)) for branch in branches]
-    assert [branch.operation for branch in branches] == ["create", "tangent"]
-    assert [len(some) for some in written] == [41, 3]
-    assert [type(entry) for entry in await entries(session)][-1] is Tangent
-
-
-class CountingStore(MemoryStore):
-    """A store in memory that counts what it is asked, and what it gives."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts = Counter[str]()
-
-    async def get(self, at: Address) -> SessionRow:
-        self.counts["get"] += 1
-        return await super().get(at)
-
-    async def commit(self, change: Change) -> Receipt:
-        self.counts["commit"] += 1
-        self.counts["rows written"] += len(change.records)
-        return await super().commit(change)
-
-    async def read(self, at: Address, span: Span, **limits: Any) -> list[Row]:
-        found = await super().read(at, span, **limits)
-        self.counts["read"] += 1
-        self.counts["rows read"] += len(found)
-        return found
-
-    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        self.counts["find"] += 1
-        return await super().find(at, ids)
-
-    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        self.counts["newest"] += 1
-        return await super().newest(at, spans, kinds)
-
-    async def branches(self, at: Address) -> list[Branch]:
-        found = await super().branches(at)
-        self.counts["branches"] += 1
-        self.counts["branches read"] += len(found)
-        return found
-
-
-def recorded(message: Message) -> Record:
-    return Record(id=message.id, kind="message", body=encode(message), tokens=3)
-
-
-async def aside_and_back(messages: int) -> Counter[str]:
-    """Enter and leave a tangent on a session of so many messages, and count what the store has to do."""
-    store = CountingStore()
-    session = await SessionManager(store, clock=FixedClock()).create()
-    said_before = exchanges(messages // 2, a_turn=5)
-    records = tuple(map(recorded, said_before))
-    await store.commit(Change(at=session.row.address, now=0, records=records))
-    state = await session.conversation()
-    store.counts.clear()
-    state.enter_tangent_mode()
-    await session.commit(state)
-    said(state, "aside")
-    await session.commit(state)
-    state.exit_tangent_mode()
-    await session.commit(state)
-    return store.counts
-
-
-@pytest.mark.req("J2")
-def test_entering_and_leaving_asks_no_more_of_a_store_with_100_000_messages_than_of_one_with_10() -> None:
-    few, many = asyncio.run(aside_and_back(10)), asyncio.run(aside_and_back(100_000))
-    assert many == few
-    assert (few["rows read"], few["rows written"]) == (0, 4)
 
 
 @pytest.mark.req("I5")
@@ -624,6 +333,22 @@ async def test_what_a_request_needs_is_decided_once_and_written_with_the_rest(st
     again = loaded.window(Budget(1_000))
     assert (again.messages, again.decisions) == (window.messages, ())
     assert len(await session.messages()) == 61
+
+
+@pytest.mark.req("I1", "E4")
+@played
+async def test_a_state_and_its_session_send_the_same_bytes(stage: Stage) -> None:
+    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+    await grown(session, 3)
+    one = call()
+    long = answers(answer(one, "a line of the log\n" * 3_000))
+    await session.append(Message.user("Look."), asks(one), long)
+    state = await session.conversation()
+    window = await session.window(BUDGET)
+    assert state.preview(BUDGET).messages == window.messages
+    assert f"[Full output: {long.id}" in str(window.messages[-1].tool_results[0].result)
+    state.enter_tangent_mode()
+    assert state.preview(BUDGET).messages == window.messages
 
 
 @pytest.mark.req("I1")

@@ -1,0 +1,167 @@
+"""Acts: what a restore, its undoing, and the leaving of a tangent do to the conversation.
+
+An act is a value, so that it can be written down before it is done. It can tell from a conversation
+whether it was done there already, and whether it still can be: that is how the next process finishes
+what one that died had begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from ..conversation import ConversationState
+from ..entry import Checkpoint, Restore
+from ..message import Message, ToolCallResult
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["Act", "Back", "Bring", "Leave", "Undo", "newest_restore"]
+
+RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
+UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
+
+Bring = Literal["nothing", "tail", "summary"]
+
+
+class Back(Struct, frozen=True, kw_only=True, tag="restore", tag_field="act"):
+    """Go back to a checkpoint; ``number`` is that of its entry in the log."""
+
+    label: str
+    commit: str
+    number: int
+    files: bool
+    conversation: bool
+
+    def is_done(self, state: ConversationState, name: str) -> bool:
+        """Tell whether the conversation knows of this restore."""
+        return any(one.undo == name for _, one in _restores(state))
+
+    def is_possible(self, state: ConversationState) -> bool:
+        """Tell whether the checkpoint stands where it stood."""
+        place = self.number - state.head.first
+        if not self.conversation or not 0 <= place < len(state.head.entries):
+            return not self.conversation
+        entry = state.head.entries[place]
+        return isinstance(entry, Checkpoint) and entry.commit == self.commit
+
+    async def do(self, state: ConversationState, _session: Session | None, name: str) -> None:
+        """Show that moment, and tell the calls that were under way then what became of them."""
+        if self.conversation:
+            state.restore_moment(self.number - state.head.first + 1)
+            if answers := _answers(state, state.head.checkpoints[-1][1]):
+                state.add(answers)
+        state.add(
+            Restore(
+                label=self.label,
+                commit=self.commit,
+                undo=name,
+                files=self.files,
+                conversation=self.conversation,
+            )
+        )
+
+
+class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
+    """Take a restore back; ``number`` is that of its entry in the log, ``undoes`` its name."""
+
+    label: str
+    number: int
+    undoes: str
+    files: bool
+    conversation: bool
+
+    def is_done(self, state: ConversationState, name: str) -> bool:
+        """Tell whether the restore is off the path, or noted as undone."""
+        names = [one.undo for _, one in _restores(state)]
+        return self.undoes not in names if self.conversation else name in names
+
+    def is_possible(self, state: ConversationState) -> bool:
+        """Tell whether the restore is on the path."""
+        return any(one.undo == self.undoes for _, one in _restores(state))
+
+    async def do(self, state: ConversationState, session: Session | None, name: str) -> None:
+        """Show what was there before the restore; one of files alone is noted as undone."""
+        if not self.conversation:
+            state.add(Restore(label=self.label, commit="", undo=name, conversation=False, undone=self.number))
+        elif session is None:
+            state.undo_restore()
+        else:
+            await session.undo_restore(state.head.place(self.number).branch)
+            state.adopt(await session.conversation(os=state.os))
+
+
+class Leave(Struct, frozen=True, kw_only=True, tag="leave", tag_field="act"):
+    """Go back from a tangent; ``kept`` is what its files are called that no checkpoint holds yet."""
+
+    tangent: str
+    bring: Bring = "nothing"
+    summary: str | None = None
+    kept: str = ""
+    at: int = 0
+
+    @property
+    def label(self) -> str:
+        """What the moment is called that the files go back to."""
+        return "tangent"
+
+    @property
+    def conversation(self) -> bool:
+        """It always goes back."""
+        return True
+
+    def is_done(self, state: ConversationState, _name: str) -> bool:
+        """Tell whether the tangent was left."""
+        return not self.is_possible(state)
+
+    def is_possible(self, state: ConversationState) -> bool:
+        """Tell whether the tangent is under way."""
+        return state.is_in_tangent_mode() and state.head.name == self.tangent
+
+    async def do(self, state: ConversationState, _session: Session | None, name: str) -> None:
+        """Note the files that the tangent leaves behind, and go back to the main conversation."""
+        if self.kept:
+            told = "when the tangent was left"
+            state.add(Checkpoint(label=self.kept, commit=name, description=told, at=self.at))
+        match self.bring:
+            case "nothing":
+                state.exit_tangent_mode()
+            case "tail":
+                state.exit_tangent_mode_with_tail()
+            case "summary":
+                state.exit_tangent_mode_with_summary(self.summary)
+
+
+Act = Back | Undo | Leave
+
+
+def newest_restore(state: ConversationState) -> tuple[int, Restore] | None:
+    """Give the newest restore of the path that was not undone, and its number in the log."""
+    undone = set[int]()
+    for number, one in _restores(state):
+        if one.undone:
+            undone.add(one.undone)
+        elif number not in undone:
+            return number, one
+    return None
+
+
+def _restores(state: ConversationState) -> Iterator[tuple[int, Restore]]:
+    number = state.head.first + len(state.head.entries)
+    for entry in reversed(state.head.entries):
+        number -= 1
+        if isinstance(entry, Restore):
+            yield number, entry
+
+
+def _answers(state: ConversationState, checkpoint: Checkpoint) -> Message | None:
+    results = [
+        ToolCallResult(tool_call_id=call.id, result=RAN)
+        if call.id in checkpoint.ran
+        else ToolCallResult(tool_call_id=call.id, result=UNDONE, is_error=True)
+        for call in state.head.open_calls
+    ]
+    return Message.tool(results) if results else None

@@ -1,0 +1,167 @@
+"""Carrying an intent out: the files first, then the conversation, and what is done if one of them fails.
+
+    intent down → files brought back → placed → conversation written → intent gone
+
+Killed between two of these, the next process looks at the log: where the conversation has the act, only
+the intent is left to forget; where it stands as it stood, the rest is done; where somebody went on with
+it meanwhile, the files are put back as they were. So files and conversation agree in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, structs
+
+from .. import ids
+from ..conversation import ConversationState
+from ..conversation.tracking import LineTracking
+from ..errors import CheckpointError, SessionError
+from . import intent as intents
+from .acts import Act
+from .intent import Intent
+from .repository import ShadowRepository
+from .values import Restored
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["Carrier", "Recovered", "WentBack", "new_tag"]
+
+T = TypeVar("T")
+
+
+class WentBack(Struct, frozen=True, kw_only=True):
+    """What a restore came to: the checkpoint, and what happened to the files, if they were meant."""
+
+    label: str
+    files: Restored | None
+    conversation: bool
+
+
+class Recovered(Struct, frozen=True, kw_only=True):
+    """What became of a restore that was cut off: it was finished, or taken back."""
+
+    label: str
+    finished: bool
+    files: Restored | None = None
+
+
+class Carrier:
+    """Moves the files and the conversation of one manager together."""
+
+    def __init__(
+        self,
+        state: ConversationState,
+        repository: ShadowRepository,
+        lines: LineTracking,
+        *,
+        session: Session | None,
+    ) -> None:
+        self._state, self._repository, self._lines, self._session = state, repository, lines, session
+
+    async def carry(self, act: Act, *, files: str, hard: bool) -> WentBack:
+        """Do an act, with files that are brought back first, if any are named."""
+        folder = self._repository.folder
+        async with intents.alone(folder):
+            if await _apart(lambda: intents.read(folder)) is not None:
+                raise CheckpointError(
+                    f"an earlier restore in {folder} was cut off; open the checkpoints again to settle it"
+                )
+            await self.settle()
+            intent = Intent(name=new_tag(), act=act, files=files, hard=hard, head=self._log_head())
+            await _apart(lambda: intents.write(intent, folder))
+            return await self._carry_out(intent)
+
+    async def finish(self) -> Recovered | None:
+        """Settle what a process that died had begun."""
+        async with intents.alone(self._repository.folder):
+            intent = await _apart(lambda: intents.read(self._repository.folder))
+            if intent is None:
+                return None
+            label = intent.act.label
+            if intent.act.is_done(self._state, intent.name):
+                await self._forget()
+                return Recovered(label=label, finished=True)
+            if intent.head == self._log_head() and intent.act.is_possible(self._state):
+                went = await self._carry_out(intent)
+                return Recovered(label=label, finished=True, files=went.files)
+            return Recovered(label=label, finished=False, files=await self._give_up(intent))
+
+    async def settle(self) -> None:
+        """Write what the conversation has to say."""
+        if self._session is not None:
+            await self._session.commit(self._state)
+
+    async def _carry_out(self, intent: Intent) -> WentBack:
+        restored = None
+        if intent.files and not intent.placed:
+            restored = await self._bring_back(intent)
+            intent = structs.replace(intent, placed=True)
+            await _apart(lambda: intents.write(intent, self._repository.folder))
+        head, strands = self._state.head, list(self._state.strands)
+        try:
+            await intent.act.do(self._state, self._session, intent.name)
+            self._follow(intent.act, restored)
+            await self.settle()
+        except SessionError:  # refused for certain: the conversation is as it was, and so will the files be
+            self._state.stand_at(head, strands)
+            await self._give_up(intent)
+            raise
+        await self._forget()
+        return WentBack(label=intent.act.label, files=restored, conversation=intent.act.conversation)
+
+    async def _bring_back(self, intent: Intent) -> Restored:
+        """Bring the files back; the tag of those before stands for them, also if this is the second try."""
+        undo = new_tag() if await self._is_kept(intent.name) else intent.name
+        try:
+            return await _apart(
+                lambda: self._repository.restore(intent.files, hard=intent.hard, undo=undo),
+            )
+        except CheckpointError:
+            if not intents.files_are_under_way(self._repository.folder):
+                await self._forget()
+            raise
+
+    async def _give_up(self, intent: Intent) -> Restored | None:
+        """Put the files back as they were before; what was changed since is in a snapshot."""
+        restored = None
+        if intent.files and await self._is_kept(intent.name):
+            restored = await _apart(
+                lambda: self._repository.restore(intent.name, hard=True, undo=new_tag()),
+            )
+        await self._forget()
+        return restored
+
+    def _follow(self, act: Act, restored: Restored | None) -> None:
+        """Keep the line tracker true: what a restore changed, the user did not."""
+        put_back = list[str]()
+        if restored is not None and not act.conversation:
+            changes = restored.changes
+            paths = (*changes.added, *changes.modified, *changes.deleted)
+            put_back = [
+                os.fsdecode(os.path.join(os.fsencode(self._repository.work_tree), one)) for one in paths
+            ]
+        self._lines.follow(put_back)
+
+    async def _is_kept(self, tag: str) -> bool:
+        return any(one.tag == tag for one in await _apart(self._repository.snapshots))
+
+    async def _forget(self) -> None:
+        await _apart(lambda: intents.forget(self._repository.folder))
+
+    def _log_head(self) -> tuple[int, int] | None:
+        seen = self._state.seen
+        return (seen.branch, seen.seq) if seen else None
+
+
+def new_tag() -> str:
+    """Make a tag that nothing has."""
+    return f"c-{ids.message_id()}"
+
+
+async def _apart(work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work)

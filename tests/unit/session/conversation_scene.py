@@ -1,0 +1,59 @@
+"""What the tests of a session's conversations share: a state that talks, other processes, long histories."""
+
+from __future__ import annotations
+
+import msgspec
+from session_stage import Stage, answer, answers, call
+
+from holdfast import Budget, Message, formats
+from holdfast.context.window import Window
+from holdfast.conversation import ConversationState, fields
+from holdfast.entry import encode
+from holdfast.session import Session
+from holdfast.stores.values import Record
+
+BUDGET = Budget(20_000)
+
+
+def said(state: ConversationState, *questions: str) -> None:
+    for question in questions:
+        state.set_next_user_message(question)
+        state.push_assistant_message(Message.assistant(f"answer to {question}"))
+
+
+def prompts(state: ConversationState) -> list[str | None]:
+    return [entry.user.prompt for entry in state.history]
+
+
+def plain(state: ConversationState) -> bytes:
+    return msgspec.json.encode(fields(state))
+
+
+async def elsewhere(stage: Stage, session: Session) -> Session:
+    """Open the session as another process does."""
+    return await (await stage.manager()).open(session.id)
+
+
+async def reloaded(stage: Stage, session: Session) -> ConversationState:
+    return await (await elsewhere(stage, session)).conversation()
+
+
+def validate(window: Window) -> None:
+    for name in formats.names():
+        provider = formats.get(name)
+        request = window.messages[-1].role in ("user", "tool")
+        assert provider.validate(provider.render(window.messages), request=request) == [], name
+
+
+def exchanges(count: int, a_turn: int) -> list[Message]:
+    """Give the messages of so many exchanges; a turn has some of them, with a call between each two."""
+    found, open_call = list[Message](), None
+    for number in range(count):
+        told = answers(answer(open_call)) if open_call else Message.user(f"question {number}")
+        open_call = call() if (number + 1) % a_turn else None
+        found += [told, Message.assistant(f"{number}", tool_calls=[open_call] if open_call else [])]
+    return found
+
+
+def recorded(message: Message) -> Record:
+    return Record(id=message.id, kind="message", body=encode(message), tokens=3)
