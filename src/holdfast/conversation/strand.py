@@ -14,6 +14,7 @@ there.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import dropwhile, islice, takewhile
 
 from msgspec import Struct
 
@@ -29,6 +30,7 @@ from ..entry import (
     Tangent,
     Usage,
 )
+from ..ids import MessageId
 from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Span
 from .history import HistoryEntry, UserMessage
@@ -183,6 +185,16 @@ class Strand:
     def open_calls(self) -> list[ToolCallRequest]:
         """The calls that are under way; none once the user has spoken instead."""
         return [] if any(message.role == "user" for message in self.pending) else self.unanswered
+
+    def kept_before(self, cut: Cut) -> MessageId:
+        """Give the first message that was shown when a cut was made: what the cut before it kept first."""
+        earlier = effective(takewhile(lambda one: one is not cut, self.decisions))
+        before = next((one for one in reversed(earlier) if isinstance(one, Cut)), None)
+        if before is not None and before.kept_from is not None:
+            return before.kept_from
+        gone = before.covers[1] if before else ""
+        shown = dropwhile(lambda message: message.id != gone, self.messages) if gone else ()
+        return next((message.id for message in islice(shown, 1, None)), self.messages[0].id)
 
     def place_of(self, id: str) -> int | None:
         """Give the exchange that a message stands in, looking from the newest on."""

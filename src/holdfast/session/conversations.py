@@ -10,13 +10,16 @@ A state that somebody else has overtaken is refused with `Conflict`, and nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ..context.policy import Policy
 from ..conversation import ConversationState, Os
 from ..conversation import settings as kept_settings
 from ..conversation.strand import Strand
+from ..decision import Cut
 from ..errors import Conflict, InputError
-from ..stores.values import Fork, Position, Receipt, Record, SessionRow
+from ..stores.values import Fork, Parcel, Position, Receipt, Record, SessionRow
+from .parcels import Eviction
 from .path import between
 from .scribe import Scribe
 from .strands import RESTORE, TANGENT, Strands
@@ -83,8 +86,13 @@ class Conversations:
             strand.branch = _seen(state).branch
         moved = strand.branch if strand.branch != _seen(state).branch else None
         entries = strand.entries[strand.written :]
+        parcels = [
+            self._parcel(strand, one, place)
+            for place, one in enumerate(entries, start=strand.written)
+            if isinstance(one, Cut) and one.asked.get("operation") != "clear" and one.covers[1]
+        ]
         records = await self._scribe.records(entries)
-        receipt = await self._commit(state, records=records, select=moved)
+        receipt = await self._commit(state, records=records, select=moved, parcels=parcels)
         strand.wrote(len(entries), receipt.head)
         if moved is None:
             self._windows.grow(receipt, entries, records)
@@ -112,13 +120,28 @@ class Conversations:
         name = strand.name if operation == TANGENT else ""
         fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=operation)
         strand.written = shared
-        entries = strand.entries[shared:]
+        entries = list(takewhile(lambda entry: not isinstance(entry, Cut), strand.entries[shared:]))
         records = await self._scribe.records(entries)
         receipt = await self._commit(state, records=records, fork=fork)
         strand.branch, strand.path = receipt.branch, between(source.path, 1, place.seq)
         strand.wrote(len(entries), receipt.head)
         self._windows.forget()
+        if strand.written < len(strand.entries):  # a cut's parcel names the branch, which has a number now
+            return await self._write(strand, state)
         return receipt
+
+    def _parcel(self, strand: Strand, cut: Cut, place: int) -> Parcel:
+        """Say which messages leave with a cut, for the memory engine."""
+        eviction = Eviction(
+            epoch=self._scribe.epoch,
+            branch=strand.branch or 0,
+            seq=strand.first + place,
+            cut=cut.id,
+            first=strand.kept_before(cut),
+            last=cut.covers[1],
+            summary=cut.summary,
+        )
+        return eviction.parcel(self._scribe.at, due=self._scribe.clock())
 
     async def _commit(
         self,
@@ -127,9 +150,10 @@ class Conversations:
         records: Sequence[Record] = (),
         fork: Fork | None = None,
         select: int | None = None,
+        parcels: Sequence[Parcel] = (),
     ) -> Receipt:
         receipt = await self._scribe.commit(
-            records=records, fork=fork, select=select, expected_head=_seen(state)
+            records=records, fork=fork, select=select, parcels=parcels, expected_head=_seen(state)
         )
         state.seen = receipt.head
         return receipt

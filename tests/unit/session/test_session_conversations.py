@@ -26,7 +26,8 @@ from holdfast.context.compaction import Strategy
 from holdfast.conversation import ConversationState, RequestMetadata, ToolOrigin, from_json, to_json
 from holdfast.entry import Note, Settings, Usage
 from holdfast.errors import Conflict, EpochEnded, InputError
-from holdfast.session import SessionManager
+from holdfast.memory import handover
+from holdfast.session import SessionManager, parcels
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.values import Change, Position, Record
 from holdfast.testing import FixedClock
@@ -370,3 +371,32 @@ async def test_a_damaged_entry_is_shown_as_such_and_costs_no_other(stage: Stage)
     assert len(state.history) == 3
     assert any("holdfast verify" in line for line in state.transcript)
     assert not any(isinstance(entry, Settings) for entry in state.head.entries)
+
+
+@pytest.mark.req("F3")
+@pytest.mark.parametrize("aside", [False, True])
+def test_what_leaves_by_a_cut_of_a_state_is_left_for_the_memory_engine(aside: bool) -> None:
+    async def cut_twice() -> None:
+        async with await SessionManager.open("memory:") as sessions:
+            session = await sessions.create()
+            state = await session.conversation()
+            spoken = [state.set_next_user_message("one"), Message.assistant("1")]
+            state.push_assistant_message(spoken[1])
+            if aside:
+                state.begin_tangent()
+            for words in ("two", "three"):
+                plan = state.plan_compaction(Strategy(keep=0))
+                assert plan is not None
+                state.compact(plan)
+                spoken += [state.set_next_user_message(words), Message.assistant(words)]
+                state.push_assistant_message(spoken[-1])
+            await session.commit(state)
+            found = []
+            for parcel in await sessions.store.parcels(limit=9):
+                contents = parcels.contents(parcel)
+                assert isinstance(contents, parcels.Eviction)
+                evicted = await handover.evicted(sessions.store, session.row, parcel.id, contents)
+                found.append([message.id async for message in evicted.messages])
+            assert found == [[one.id for one in spoken[:2]], [one.id for one in spoken[2:4]]]
+
+    asyncio.run(cut_twice())
