@@ -1,0 +1,142 @@
+"""A work tree in which a restore has every kind of step to do, and a process that is about to do them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from holdfast.checkpoints import ShadowRepository
+
+WORKER = Path(__file__).with_name("restore_worker.py")
+State = dict[str, tuple[int, bytes]]
+
+
+class Worker:
+    """A process that is about to work on checkpoints."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    def begin(self) -> None:
+        """Let it go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> str:
+        """Wait for its next word; nothing if it died."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def finishes(self) -> bool:
+        """Let it go on; tell whether it lived to say that it is done."""
+        self.begin()
+        return self.hear() == "done"
+
+    def kill(self) -> list[str]:
+        """Kill it and the git that it may have started; give its last words."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        words = list[str]()
+        while word := self.hear():
+            words.append(word)
+        return words
+
+
+@contextmanager
+def worker(act: str, shadow: Path, tree: Path, plant: str = "") -> Iterator[Worker]:
+    """Start a process for an act, warm and waiting."""
+    command = [sys.executable, str(WORKER), act, str(shadow), str(tree), plant]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd="/"
+    ) as process:
+        started = Worker(process)
+        try:
+            assert started.hear() == "ready"
+            yield started
+        finally:
+            process.kill()
+
+
+def write(tree: Path, name: str, content: str, mode: int = 0o644) -> None:
+    path = tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    path.chmod(mode)
+
+
+def state(tree: Path) -> State:
+    found = State()
+    for path in sorted(tree.rglob("*")):
+        mode = path.lstat().st_mode
+        content = (
+            os.readlink(path).encode() if path.is_symlink() else b"" if path.is_dir() else path.read_bytes()
+        )
+        found[str(path.relative_to(tree))] = (mode, content)
+    return found
+
+
+class Scene:
+    """The moment before a restore, as often as it is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.run, self.template = folder, folder / "run", folder / "template"
+        self.tree, self.shadow = tree, shadow = self.run / "tree", self.run / "shadow"
+        write(tree, ".gitignore", "*.ignored\n")
+        write(tree, "same", "same")
+        write(tree, "changed", "old", 0o640)
+        write(tree, "gone/away", "old")
+        write(tree, "was/folder", "old")
+        write(tree, "was-file", "old")
+        write(tree, "mode", "x", 0o755)
+        os.symlink("old", tree / "link")
+        kept = ShadowRepository.open(shadow, tree)
+        kept.snapshot("0")
+        write(tree, "changed", "new", 0o600)
+        shutil.rmtree(tree / "gone")
+        shutil.rmtree(tree / "was")
+        write(tree, "was", "a file now")
+        (tree / "was-file").unlink()
+        write(tree, "was-file/x", "a folder now")
+        write(tree, "newer/file", "new")
+        (tree / "mode").chmod(0o700)
+        (tree / "link").unlink()
+        os.symlink("new", tree / "link")
+        write(tree, "mine.ignored", "never touched")
+        kept.snapshot("1")
+        write(tree, "changed", "newest", 0o600)  # in no snapshot when the restore begins
+        self.before = state(tree)
+        shutil.copytree(self.run, self.template, symlinks=True)
+
+    def begin(self) -> tuple[Path, Path]:
+        """Put the scene back as it was, at the path that the checkpoints name."""
+        shutil.rmtree(self.run, ignore_errors=True)
+        shutil.copytree(self.template, self.run, symlinks=True)
+        return self.shadow, self.tree
+
+    def target(self) -> State:
+        """Tell what a restore without a fault leads to."""
+        shadow, tree = self.begin()
+        ShadowRepository.open(shadow, tree).restore("0", hard=True)
+        return state(tree)
+
+
+def torn(before: State, now: State, target: State) -> Iterator[str]:
+    """Name files that are neither what they were nor what they will be."""
+    for path, thing in now.items():
+        name = path.rpartition("/")[2]
+        if name.startswith(".holdfast-restoring-") or thing[0] & 0o170000 == 0o040000:
+            continue
+        if thing not in (before.get(path), target.get(path)):
+            yield f"{path} is torn: {thing}"
+    for path, thing in before.items():
+        if target.get(path) == thing and now.get(path) != thing:
+            yield f"{path} was touched"

@@ -1,0 +1,83 @@
+"""The process that faults happen to while it restores files or takes snapshots.
+
+It says `ready` when everything is imported, waits for a line, does what it was started for, and says
+what became of it. Its planted bugs are named on the command line.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from holdfast.checkpoints import ShadowRepository, committing, git, journal, repository, restoring
+
+
+def no_journal() -> None:
+    journal.write = lambda *_: None  # type: ignore[assignment]
+
+
+def ends_the_journal_too_early() -> None:
+    really = restoring.perform
+
+    def perform(*arguments, **options):  # type: ignore[no-untyped-def]
+        journal.remove(Path(sys.argv[2]))
+        return really(*arguments, **options)
+
+    repository.perform = perform  # type: ignore[assignment]
+
+
+def removes_before_it_is_undoable() -> None:
+    repository.take = _forgetful(repository.take)  # type: ignore[assignment]
+
+
+def _forgetful(really):  # type: ignore[no-untyped-def]
+    def take(place, git, *, tag, message):  # type: ignore[no-untyped-def]
+        return really(place, git, tag="" if tag == "undo" else tag, message=message)
+
+    return take
+
+
+def does_not_sync() -> None:
+    git._SETTINGS["core.fsync"] = "none"
+    committing.sync = lambda _: None  # type: ignore[assignment]
+
+
+PLANTED = {
+    "no journal": no_journal,
+    "ends the journal too early": ends_the_journal_too_early,
+    "forgets the undo": removes_before_it_is_undoable,
+    "does not sync": does_not_sync,
+}
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    act, folder, tree, plant = sys.argv[1:]
+    if plant:
+        PLANTED[plant]()
+    git.find_git(git._safe_path())
+    say("ready")
+    sys.stdin.readline()
+    kept = ShadowRepository.open(folder, tree)
+    if act == "restore":
+        kept.restore("0", hard=True)
+    if act == "snapshot":
+        kept.snapshot("2")
+    if act in ("open", "restore", "snapshot"):
+        say("done")
+        return
+    number = len(kept.snapshots())
+    while True:
+        for name in ("a", "b/c"):
+            (Path(tree) / name).write_text(f"{number}\n" * 500)
+        kept.snapshot(f"s{number}")
+        say(f"{number}")
+        number += 1
+
+
+if __name__ == "__main__":
+    main()

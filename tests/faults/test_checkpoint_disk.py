@@ -1,0 +1,67 @@
+"""On a full disk a snapshot or a restore fails with a reason, and costs nothing that was there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from mounts import SmallDisk
+
+from holdfast.checkpoints import ShadowRepository
+from holdfast.errors import CheckpointError, RestoreFailed
+
+SIZE = 12 << 20
+BIG = 200_000
+
+
+def noise(seed: int) -> bytes:
+    """Make bytes that do not compress."""
+    return Random(seed).randbytes(BIG)
+
+
+@pytest.mark.req("O3", "O4")
+@pytest.mark.parametrize("room", [0, 4_096, 16_384, 65_536, 150_000])
+def test_a_snapshot_without_room_fails_and_those_before_it_stay(room: int, home: Path) -> None:
+    with SmallDisk(home / "small", size=SIZE) as disk:
+        tree = disk.path / "tree"
+        tree.mkdir()
+        (tree / "a").write_bytes(noise(1))
+        kept = ShadowRepository.open(disk.path / "shadow", tree)
+        kept.snapshot("0")
+        (tree / "a").write_bytes(noise(2))
+        disk.fill(leave=room)
+        with pytest.raises(CheckpointError):
+            kept.snapshot("1")
+        with pytest.raises(CheckpointError):
+            kept.restore("0")
+        assert (tree / "a").read_bytes() == noise(2)
+        assert [path.name for path in tree.iterdir()] == ["a"]
+        disk.free()
+        assert [one.tag for one in kept.snapshots()] == ["0"]
+        kept.restore("0")
+        assert (tree / "a").read_bytes() == noise(1)
+
+
+@pytest.mark.req("O3")
+def test_a_restore_without_room_in_the_work_tree_changes_nothing(home: Path) -> None:
+    with SmallDisk(home / "small", size=SIZE) as disk:
+        tree = disk.path / "tree"
+        tree.mkdir()
+        for name in ("a", "b"):
+            (tree / name).write_bytes(noise(ord(name)))
+        kept = ShadowRepository.open(home / "elsewhere" / "shadow", tree)
+        kept.snapshot("0")
+        for name in ("a", "b"):
+            (tree / name).write_bytes(b"changed")
+        disk.fill(leave=BIG + BIG // 2)
+        with pytest.raises(RestoreFailed, match="No space left"):
+            kept.restore("0", hard=True)
+        assert {path.name: path.read_bytes() for path in tree.iterdir() if path.name in "ab"} == {
+            "a": b"changed",
+            "b": b"changed",
+        }
+        assert not [path for path in tree.iterdir() if path.name.startswith(".holdfast")]
+        disk.free()
+        assert kept.restore("0").kept == ()
+        assert (tree / "b").read_bytes() == noise(ord("b"))
