@@ -245,7 +245,7 @@ def test_a_session_of_ours_is_written_in_that_shape_and_says_what_is_left_out(ur
     assert document["transcript"] == ["> hello", "Good morning!\n[Tool uses: none]"]
     assert document["valid_history_range"] == [0, 1]
     assert err == (
-        "holdfast: session ours: note: the system prompt is left out: the original has it from its agent\n"
+        "holdfast: session ours: note: the system prompt is left out: there, an agent brings it along\n"
     )
     assert holdfast("import", "qcli", "-", "--tenant", "other", stdin=out).code == 0
 

@@ -90,6 +90,8 @@ def _noted(entry: Entry) -> str:
             return f"— summary: {text}"
         case Answer(call=call, text=text):
             return f"— {call} never got a result: {text}"
+        case Usage(input=0, output=0, model=model):
+            return f"— answered by {model or 'a model without a name'}; no tokens were counted"
         case Usage(input=input, output=output):
             return f"— the provider counted {input:,} tokens in and {output:,} out"
         case Note(text=text):
