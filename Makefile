@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## see it work: a session that survives a kill, and the commands
+run: $(STAMP) ## see it work: a long conversation that survives everything
 	@$(BIN)/holdfast demo
 
 test: $(STAMP) check ## everything: lint, types, and all tests

@@ -1,16 +1,29 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import pty
 import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from cli_program import holdfast, on_a_terminal
+from cli_program import Outcome, command_line, environment, holdfast
 
 import holdfast as package
-from holdfast import formats
+from holdfast import SessionManager, formats
+from holdfast.checkpoints.manager import CheckpointManager
+from holdfast.cli import demo_checkpoint, demo_compaction, demo_life, demo_script, demo_tangent
+from holdfast.cli.demo_claims import Claims
+from holdfast.conversation import ConversationState
+from holdfast.session import Session
 
 ROOT = Path(package.__file__).parent
+PROJECT = ROOT.parents[1]
 
 
 def shown_commands(text: str) -> list[list[str]]:
@@ -18,28 +31,52 @@ def shown_commands(text: str) -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ holdfast ")) for line in lines if line.startswith("$ ")]
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT.parents[1])
+def false_claims(text: str) -> list[str]:
+    return [line.partition("NOT SO: ")[2] for line in text.splitlines() if line.startswith("  ✗")]
+
+
+@pytest.fixture(scope="module")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders that the demo could write to: the user's own, and the one for temporary files."""
+    return {name: tmp_path_factory.mktemp(name) for name in ("home", "temporary")}
+
+
+@pytest.fixture(scope="module")
+def told(surroundings: dict[str, Path]) -> Outcome:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(PROJECT)
+        patch.setenv("HOME", str(surroundings["home"]))
+        for name in ("HOLDFAST_HOME", "XDG_DATA_HOME"):
+            patch.delenv(name, raising=False)
+        patch.setattr(tempfile, "tempdir", str(surroundings["temporary"]))
+        return holdfast("demo")
+
+
+@pytest.fixture(scope="module")
+def told_without_git(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Run the demo in an empty folder, where no program is found."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        patch.setenv("PATH", str(tmp_path_factory.mktemp("no programs")))
+        return holdfast("demo")
 
 
 @pytest.mark.req("P3")
-@pytest.mark.usefixtures("here")
-def test_the_demo_shows_every_command_at_work() -> None:
-    code, out, err = holdfast("demo")
-    assert (code, err) == (0, "")
-    commands = shown_commands(out)
-    good, broken = (os.path.relpath(ROOT / name) for name in ("demo.json", "demo_broken.json"))
+def test_the_demo_shows_every_command_at_work(told: Outcome) -> None:
+    assert (told.code, told.err) == (0, "")
+    commands = shown_commands(told.out)
+    good, broken = (os.path.relpath(ROOT / name, PROJECT) for name in ("demo.json", "demo_broken.json"))
     assert commands[:3] == [["count", good], ["validate", good], ["validate", broken]]
     assert commands[3] == ["fit", "--budget", "800", good]
     assert [command[4] for command in commands[4:]] == [n for n in formats.names() if n != "openai-chat"]
-    assert "\x1b" not in out
+    assert "\x1b" not in told.out
 
 
-@pytest.mark.usefixtures("here")
-def test_what_the_demo_shows_is_what_the_commands_print() -> None:
-    _, out, _ = holdfast("demo")
-    for block in out.split("\n\n"):
+def test_what_the_demo_shows_is_what_the_commands_print(
+    told: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(PROJECT)
+    for block in told.out.split("\n\n"):
         question, command, *shown = *block.replace(" \\\n", "").splitlines(), ""
         if command.startswith("$ "):
             (arguments,) = shown_commands(command)
@@ -51,40 +88,210 @@ def test_what_the_demo_shows_is_what_the_commands_print() -> None:
             assert all(line in printed for line in seen)
 
 
-@pytest.mark.usefixtures("here")
-def test_the_demo_fits_eighty_columns_and_ends_with_what_to_try_next() -> None:
-    lines = holdfast("demo").out.splitlines()
+def test_the_demo_fits_eighty_columns_and_ends_with_what_to_try_next(told: Outcome) -> None:
+    lines = told.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[-5] == "What to try next:"
     assert all(line.startswith("holdfast ") for line in lines[-4:])
 
 
 @pytest.mark.req("P4")
-@pytest.mark.usefixtures("here")
-def test_the_demo_shows_what_fitting_leaves_and_what_it_tells() -> None:
-    blocks = holdfast("demo").out.split("\n\n")
-    shown = " ".join(next(block for block in blocks if "$ holdfast fit" in block).split())
+def test_the_demo_shows_what_fitting_leaves_and_what_it_tells(told: Outcome) -> None:
+    shown = " ".join(next(block for block in told.out.split("\n\n") if "$ holdfast fit" in block).split())
     assert "[Memory Summary] Previous conversation context: 8 earlier messages (1 turn) left out." in shown
     assert "2,306 tokens are now 758 of 800" in shown
 
 
-def test_the_demo_works_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, out, _ = holdfast("demo")
-    assert code == 0
-    assert shown_commands(out)[0] == ["count", str(ROOT / "demo.json")]
+@pytest.mark.req("G6")
+def test_the_demo_loses_nothing_in_a_kill(told: Outcome) -> None:
+    assert "✓ The process died of signal 9, with 2 calls under way." in told.out
+    assert "✓ A new process: of 547 messages acknowledged before, 0 are missing." in told.out
+    assert "✓ 708 messages were acknowledged, on all branches: 0 lost or changed." in told.out
+    assert false_claims(told.out) == []
+
+
+@pytest.mark.usefixtures("told")
+def test_the_demo_leaves_nothing_behind(surroundings: dict[str, Path]) -> None:
+    assert {name: os.listdir(folder) for name, folder in surroundings.items()} == {
+        "home": [],
+        "temporary": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "When the budget was full, the oldest turns left; a summary stands for them.",
+        "Left: messages, state and next request are byte for byte what they were.",
+        "Undone: messages, state and next request are byte for byte what they were.",
+        "Restored: jobs/export.py has its 365 bytes again; nothing else changed.",
+        "The conversation went back with it: its 500 messages, byte for byte.",
+    ],
+)
+def test_the_demo_comes_to_everything_that_it_promises(told: Outcome, line: str) -> None:
+    assert f"  ✓ {line}\n" in told.out
+
+
+def test_what_the_readme_shows_is_what_the_demo_prints(told: Outcome) -> None:
+    readme = (PROJECT / "README.md").read_text()
+    block = readme.partition("```text\n")[2].partition("```")[0]
+    shown = [line for line in block.splitlines() if line and line != "…"]
+    printed = iter(told.out.splitlines())
+    assert len(shown) > 20
+    for line in shown:
+        assert line in printed  # each behind the one before
+
+
+def test_the_demo_works_from_any_directory(told_without_git: Outcome) -> None:
+    assert told_without_git.code == 0
+    assert shown_commands(told_without_git.out)[0] == ["count", str(ROOT / "demo.json")]
+
+
+def test_without_git_the_demo_says_so_in_a_line_and_goes_on(told_without_git: Outcome) -> None:
+    part = told_without_git.out.partition("A file that the agent overwrites\n")[2].partition("\n\n")[0]
+    assert part == "  Left out: it needs git 2.36 or newer, which is not here."
+    assert "✓ 704 messages were acknowledged, on all branches: 0 lost or changed." in told_without_git.out
+
+
+LIAR = """
+import asyncio, sys
+from holdfast.cli import demo_agent
+from holdfast.session import Session
+
+append = Session.append
+
+async def forgetful(self, message, **options):
+    if "times out at row 1850" not in message.text:
+        await append(self, message, **options)
+
+Session.append = forgetful
+asyncio.run(demo_agent.main(sys.argv[1], until=int(sys.argv[2]), hang_at=int(sys.argv[3])))
+"""
 
 
 @pytest.mark.req("G6")
-def test_the_demo_shows_a_session_that_survives_a_kill() -> None:
-    out = holdfast("demo").out
-    assert "kill -9" in out
-    assert "Acknowledged before the kill: 127 messages; lost: 0." in out
-    assert "Acknowledged in all: 198 messages; lost: 0." in out
-    assert "refused by any of five providers' rules: 0." in out
-    assert "[Memory Summary]" in out.partition("Without a session")[0]
+def test_the_demo_finds_a_message_that_was_acknowledged_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "liar.py").write_text(LIAR)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT.parent)]))
+    monkeypatch.setattr(demo_life, "AGENT", "liar")
+    code, out, _ = holdfast("demo")
+    assert code == 1
+    assert false_claims(out) == [
+        "A new process: of 547 messages acknowledged before, 1 are missing.",
+        "708 messages were acknowledged, on all branches: 1 lost or changed.",
+    ]
+    assert "\n2 of 17 claims do not hold.\n" in out
 
 
-def test_the_demo_is_coloured_on_a_terminal_only_and_not_against_the_users_will() -> None:
-    assert "\x1b[1m" in on_a_terminal("demo").err
-    assert "\x1b" not in on_a_terminal("demo", NO_COLOR="1").err
+def tangent_with_tail(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConversationState, "exit_tangent_mode", ConversationState.exit_tangent_mode_with_tail)
+
+
+def undo_nothing(patch: pytest.MonkeyPatch) -> None:
+    async def undo(_: Session) -> str:
+        return "compact"
+
+    patch.setattr(Session, "undo", undo)
+
+
+def restore_without(what: str) -> Callable[[pytest.MonkeyPatch], None]:
+    restore = CheckpointManager.restore
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(CheckpointManager, "restore", lambda self, label: restore(self, label, **{what: False}))
+
+    return plant
+
+
+def no_plant(_: pytest.MonkeyPatch) -> None:
+    pass
+
+
+async def tell_all(url: str, folder: Path, claims: Claims) -> None:
+    async with await SessionManager.open(url) as sessions:
+        session = await sessions.create(id=demo_script.SESSION, system=demo_script.SYSTEM)
+        for number in (1, 2, 3):
+            await session.append(*demo_script.messages(number))
+        await demo_tangent.tell(sessions, claims)
+        await demo_compaction.tell(sessions, claims)
+        await demo_checkpoint.tell(sessions, claims, folder)
+
+
+@pytest.mark.parametrize(
+    ("plant", "false"),
+    [
+        pytest.param(no_plant, [], id="nothing"),
+        pytest.param(tangent_with_tail, ["Left: messages"], id="a tangent that leaves its tail behind"),
+        pytest.param(undo_nothing, ["Undone: messages"], id="an undo that undoes nothing"),
+        pytest.param(restore_without("files"), ["Restored: jobs"], id="a restore without the files"),
+        pytest.param(
+            restore_without("conversation"),
+            ["The conversation went back"],
+            id="a restore without the conversation",
+        ),
+    ],
+)
+def test_the_demo_finds_a_planted_falsehood_and_no_other(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    false: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    claims = Claims()
+    asyncio.run(tell_all(f"sqlite:///{tmp_path}/agent.db", tmp_path, claims))
+    assert [claim[: len(one)] for claim, one in zip(claims.false, false, strict=True)] == false
+    assert claims.made == 7
+    assert claims.conclude() is not bool(false)
+
+
+class Interrupted(NamedTuple):
+    code: int
+    seen: str
+    left: list[str]
+
+
+def interrupted(folder: Path, **changes: str) -> Interrupted:
+    """Run the demo on a terminal, and press Ctrl-C when it has begun."""
+    master, slave = pty.openpty()
+    demo = subprocess.Popen(
+        command_line("demo"),
+        stdin=subprocess.DEVNULL,
+        stdout=slave,
+        stderr=slave,
+        env=environment(TMPDIR=str(folder), **changes),
+    )
+    os.close(slave)
+    seen, pressed = b"", False
+    try:
+        while chunk := os.read(master, 65_536):
+            seen += chunk
+            if b"\njob  20" in seen and not pressed:
+                demo.send_signal(signal.SIGINT)
+                pressed = True
+    except OSError:  # how Linux says that the other side has closed
+        pass
+    finally:
+        os.close(master)
+    return Interrupted(demo.wait(60), seen.decode(), os.listdir(folder))
+
+
+@pytest.mark.parametrize("changes", [{}, {"NO_COLOR": "1"}], ids=["coloured", "plain"])
+def test_ctrl_c_ends_the_demo_quietly_and_nothing_is_left(changes: dict[str, str], tmp_path: Path) -> None:
+    demo = interrupted(tmp_path, **changes)
+    assert (demo.code, demo.left) == (130, [])
+    assert "Traceback" not in demo.seen
+    assert ("\x1b[1m" in demo.seen, "\x1b" in demo.seen) == ((True, True) if not changes else (False, False))
+    assert demo.seen.count("\rjob") > demo.seen.count("\njob") > 2  # most bars move in their place
+
+
+def test_the_demo_leaves_nothing_where_its_reader_goes_away(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command_line("demo"), stdout=subprocess.PIPE, env=environment(TMPDIR=str(tmp_path))
+    ) as demo:
+        assert demo.stdout
+        assert demo.stdout.readline().startswith(b"Holdfast")
+        demo.stdout.close()
+    assert (demo.returncode, os.listdir(tmp_path)) == (141, [])

@@ -1,64 +1,39 @@
 """The agent of the demo: a process of its own, so that it can be killed.
 
-It goes through a night of failing jobs, with parallel tool calls and one enormous log, on a real
-SQLite store. Before each request it makes a window and has all five validators look at it; each line
-that it prints says what the store has acknowledged. Started again, it goes on where it was.
+It works through the jobs of the script on a real SQLite store. Before each request it makes a window and
+has all five validators look at it; each line that it prints says what the store has acknowledged. Started
+again, it goes on where it was. Where it is told to hang, a tool waits for an input that never comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
 
 import msgspec
 
 from .. import formats
-from ..context import Budget
 from ..context.window import Window
-from ..message import Message, ToolCallRequest, ToolCallResult
+from ..message import Message
 from ..session import Session, SessionManager
+from . import demo_script
+from .demo_picture import fingerprint
+from .demo_script import BUDGET, SESSION, SYSTEM
 
-__all__ = ["BUDGET", "SESSION", "SYSTEM", "TURNS", "script"]
-
-SESSION = "nightly-jobs"
-SYSTEM = "You look after the nightly jobs. Read before you write, and say what you changed."
-TURNS = 40
-BUDGET = Budget(8_000, output=1_000)
-LOG_LINES = 8_100
-LOG_TURN = 5
-
-_JOBS = ("export", "billing", "search index", "backup", "mail digest", "thumbnails", "reports", "cleanup")
+__all__ = ["main"]
 
 
-def script(turn: int) -> Iterator[Message]:
-    """Give the messages of one turn: a question, two calls at once, their results, an answer."""
-    job = _JOBS[turn % len(_JOBS)]
-    path = f"jobs/{job.replace(' ', '_')}_{turn}.py"
-    read = ToolCallRequest(name="read_file", args={"path": path})
-    run = ToolCallRequest(name="run_command", args={"command": f"python {path} --dry-run"})
-    yield Message.user(f"The {job} job of night {turn} failed. Why, and what do we change in {path}?")
-    yield Message.assistant("I read the job and run it dry at the same time.", tool_calls=[read, run])
-    yield Message.tool([ToolCallResult(tool_call_id=run.id, result=_output(turn), is_error=turn % 3 == 0)])
-    yield Message.tool([ToolCallResult(tool_call_id=read.id, result=_source(path))])
-    yield Message.assistant(
-        f"The connection of the {job} job times out at row {turn * 37}: the pool in {path} is never closed. "
-        "I close it in a finally block and retry three times, with a pause that doubles."
-    )
-
-
-async def main(url: str) -> None:
-    """Go on with the session behind a URL until the script ends."""
+async def main(url: str, *, until: int, hang_at: int) -> None:
+    """Go on with the session behind a URL, up to a job; hang in the tools of another, unless that is 0."""
     async with await SessionManager.open(url) as sessions:
         session = await _session(sessions)
-        done = await session.messages()
-        _tell(event="ready", messages=[message.id for message in done])
-        turns = sum(message.role == "user" for message in done)
-        if done and done[-1].role == "tool":
-            await _save(session, turns - 1, Message.assistant("I was interrupted. On with the next job."))
-        for turn in range(turns, TURNS):
-            await _turn(session, turn)
-        _tell(event="finished", messages=[message.id for message in await session.messages()])
+        said = await session.messages()
+        _tell(event="ready", messages=[message.id for message in said], given_up=_given_up(said))
+        jobs = sum(message.role == "user" for message in said)
+        if said and said[-1].role == "tool":
+            await _save(session, jobs, Message.assistant("I was interrupted. On with the next job."))
+        for number in range(jobs + 1, until + 1):
+            await _work(session, number, hang=number == hang_at)
 
 
 async def _session(sessions: SessionManager) -> Session:
@@ -67,16 +42,26 @@ async def _session(sessions: SessionManager) -> Session:
     return await sessions.create(id=SESSION, user="demo", system=SYSTEM, title="Nightly jobs")
 
 
-async def _turn(session: Session, turn: int) -> None:
-    for message in script(turn):
+async def _work(session: Session, number: int, *, hang: bool) -> None:
+    for message in demo_script.messages(number):
         if message.role == "assistant":
-            _tell(event="window", turn=turn, **_facts(await session.window(BUDGET)))
-        await _save(session, turn, message)
+            _tell(event="window", job=number, **_facts(await session.window(BUDGET)))
+        await _save(session, number, message)
+        if hang and message.tool_calls:
+            await asyncio.to_thread(sys.stdin.read)
+            sys.exit("whoever listened is gone")
 
 
-async def _save(session: Session, turn: int, message: Message) -> None:
+async def _save(session: Session, number: int, message: Message) -> None:
     await session.append(message)
-    _tell(event="saved", turn=turn, id=message.id, calls=len(message.tool_calls))
+    calls = [call.id for call in message.tool_calls]
+    _tell(event="saved", job=number, id=message.id, fingerprint=fingerprint(message), calls=calls)
+
+
+def _given_up(said: list[Message]) -> list[str]:
+    """Give the calls at the end that were answered with an error when the session was taken up again."""
+    results = said[-1].tool_results if said else ()
+    return [result.tool_call_id for result in results if result.is_error]
 
 
 def _facts(window: Window) -> dict[str, object]:
@@ -90,25 +75,11 @@ def _facts(window: Window) -> dict[str, object]:
     return {
         "tokens": window.tokens,
         "limit": window.limit,
-        "reused": window.reused_prefix_tokens,
-        "shown": len(window.messages),
         "decided": [type(decision).__name__.lower() for decision in window.decisions],
         "reduced": len(window.report.reduced),
         "summary": summaries[0] if summaries else "",
         "refused": refused,
     }
-
-
-def _output(turn: int) -> str:
-    if turn == LOG_TURN:
-        lines = (f"02:{i // 3600:02d}:{i % 60:02d} worker {i % 7} row {i} ok" for i in range(LOG_LINES))
-        return "\n".join(lines)
-    return "\n".join(f"row {row}: {'timeout after 30 s' if row % 5 == 0 else 'ok'}" for row in range(12))
-
-
-def _source(path: str) -> str:
-    body = "\n".join(f"    rows.extend(fetch(pool, page={page}))" for page in range(8))
-    return f"# {path}\ndef job(pool):\n    rows = []\n{body}\n    return store(rows)\n"
 
 
 def _tell(**facts: object) -> None:
@@ -117,4 +88,5 @@ def _tell(**facts: object) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    _url, _until, _hang_at = sys.argv[1:]
+    asyncio.run(main(_url, until=int(_until), hang_at=int(_hang_at)))

@@ -1,127 +1,90 @@
-"""The story of the demo: an agent at work on a real store, killed in the middle of a round of tools.
+"""The story of the demo: a long conversation on a real store, and all that people do to one.
 
-Everything that is shown happened just now: the agent is a process, the signal is SIGKILL, and what was
-acknowledged before it is compared with what the log holds after it.
+Everything that is shown happened just now: the agent is a process, the signal is SIGKILL, the files are
+files. It is played in a temporary folder, which is gone afterwards, whatever happens.
 """
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import signal
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from textwrap import shorten
-from typing import Any
+from urllib.parse import quote
 
-import msgspec
-
+from ..message import Message
 from ..session import SessionManager
-from . import screen
-from .demo_agent import SESSION, TURNS
+from . import demo_checkpoint, demo_compaction, demo_ending, demo_screen, demo_tangent
+from .demo_claims import Claims
+from .demo_life import Life, lived
+from .demo_picture import fingerprint
+from .demo_script import BUDGET, LOG_JOB, LOG_LINES
 
 __all__ = ["tell"]
 
-KILL_TURN = 25
-EVERY = 6  # turns between two bars
-BAR = 28
-COLUMNS = 80
-
-_DONE = {"cut": "the oldest turns leave", "mask": "old output hidden"}
+FIRST_JOBS, KILLED_AT, JOBS = 100, 110, 140
 
 
 def tell() -> bool:
-    """Play the story and show it; tell whether it went as it should."""
+    """Play the story and show it; tell whether all that it says is so."""
+    claims = Claims()
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        url = f"sqlite:///{Path(folder, 'agent.db')}"
-        screen.show(f"An agent works through {TURNS} nightly jobs, two tool calls at a time, on SQLite.")
-        screen.show("Budget: 7,000 tokens. The store is synced before anything is acknowledged.")
-        first = _Run(url, kill_turn=KILL_TURN)
-        screen.show(f"\n    kill -9: in the middle of the tool calls of job {KILL_TURN}\n")
-        second = _Run(url)
-        acknowledged = first.saved + second.saved
-        lost = set(acknowledged) - set(second.stored)
-        again = set(first.saved) - set(second.found)
-        screen.show(
-            f"\nAcknowledged before the kill: {len(first.saved)} messages; lost: {len(again)}.\n"
-            f"Acknowledged in all: {len(acknowledged)} messages; lost: {len(lost)}.\n"
-            f"Requests made: {first.windows + second.windows}; "
-            f"refused by any of five providers' rules: {first.refused + second.refused}."
-        )
-        went_on = asyncio.run(_go_back(url))
-        return not lost and not again and went_on and not first.refused + second.refused
+        _play(Path(folder), claims)
+    return claims.conclude()
 
 
-class _Run:
-    """One life of the agent's process, shown while it goes."""
+def _play(folder: Path, claims: Claims) -> None:
+    url = f"sqlite:///{quote(str(folder / 'agent.db'))}"
+    demo_screen.line(f"An agent works through {JOBS} nightly jobs, two tool calls at a time, on SQLite;")
+    demo_screen.line(f"job {LOG_JOB} brings a log of {LOG_LINES:,} lines. Budget: {BUDGET.limit:,} tokens.")
+    first = lived(url, until=FIRST_JOBS)
+    claims.make(
+        "When the budget was full, the oldest turns left; a summary stands for them.",
+        holds=first.cuts > 0 and first.summary != "" and first.ended == 0,
+    )
+    aside = asyncio.run(_interlude(url, folder, claims))
 
-    def __init__(self, url: str, *, kill_turn: int | None = None) -> None:
-        self.saved, self.found, self.stored = list[str](), list[str](), list[str]()
-        self.windows = self.refused = 0
-        self._summary, self._reduced = "", 0
-        command = [sys.executable, "-m", "holdfast.cli.demo_agent", url]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as agent:  # noqa: S603  ourselves
-            for event in _events(agent):
-                self._heard(event)
-                if event["event"] == "saved" and event["turn"] == kill_turn and event["calls"]:
-                    agent.kill()
-                    break
+    demo_screen.heading(f"kill -9, while the two tools of job {KILLED_AT} run")
+    killed = lived(url, until=JOBS, kill_at=KILLED_AT)
+    claims.make(
+        f"The process died of signal {-killed.ended}, with {len(killed.under_way)} calls under way.",
+        holds=killed.ended == -signal.SIGKILL and len(killed.under_way) == 2,
+    )
+    before = first.saved | killed.saved
+    back = lived(url, until=JOBS, when_ready=lambda life: _compare(claims, killed, life, before))
+    claims.make(f"It worked on, to job {JOBS}.", holds=(back.job, back.ended) == (JOBS, 0))
 
-    def _heard(self, event: dict[str, Any]) -> None:
-        match event["event"]:
-            case "ready":
-                self.found = event["messages"]
-                if self.found:
-                    screen.show(f"The process is back: {len(self.found)} messages in the log of {SESSION!r},")
-                    screen.show("the calls that were under way answered with a visible error.\n")
-            case "saved":
-                self.saved.append(event["id"])
-            case "window":
-                self.windows += 1
-                self.refused += len(event["refused"])
-                self._show_window(event)
-            case "finished":
-                self.stored = event["messages"]
-
-    def _show_window(self, event: dict[str, Any]) -> None:
-        what = [_DONE[one] for one in event["decided"] if one in _DONE]
-        if event["reduced"] > self._reduced and not self.found:
-            what.append("a long output, by its ends")
-        self._reduced = event["reduced"]
-        if what or self.windows % (2 * EVERY) == 1:
-            bar = _bar(event["tokens"], event["limit"])
-            screen.show(f"job {event['turn']:>2}  {bar}  {'; '.join(what)}".rstrip())
-        if event["summary"] and event["summary"] != self._summary:
-            self._summary = event["summary"]
-            screen.show(f"        {shorten(self._summary, COLUMNS - 8, placeholder='…')}")
+    demo_screen.heading("What is there in the end")
+    lives = [first, killed, back]
+    acknowledged = {id: mark for life in lives for id, mark in life.saved.items()}
+    acknowledged |= {message.id: fingerprint(message) for message in aside}
+    asyncio.run(_end(url, claims, lives, acknowledged))
 
 
-def _events(agent: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    if agent.stdout is not None:
-        for line in agent.stdout:
-            yield msgspec.json.decode(line)
-
-
-def _bar(tokens: int, limit: int) -> str:
-    filled = round(BAR * tokens / limit)
-    return f"{'█' * filled}{'░' * (BAR - filled)} {tokens:>5,} of {limit:,}"
-
-
-async def _go_back(url: str) -> bool:
-    """Rewind, say something else, and come back."""
+async def _interlude(url: str, folder: Path, claims: Claims) -> list[Message]:
+    """Do what people do to a conversation; give what was said meanwhile."""
     async with await SessionManager.open(url) as sessions:
-        session = await sessions.open(SESSION)
-        whole = await session.messages()
-        await session.rewind(to=whole[9].id)
-        there = len(await session.messages())
-        await session.undo()
-        back = await session.messages()
-        hits = [hit async for hit in sessions.search("billing pool", limit=3)]
-        screen.show(
-            f"\nRewound to message {there}, and back to {len(back)}: nothing copied, nothing deleted.\n"
-            f"Search for 'billing pool': {len(hits)} newest hits, the first at entry {hits[0].seq}."
-        )
-        findings = [finding async for finding in sessions.store.verify(repair=False)]
-        screen.show(f"Every entry checked against its checksum: {len(findings)} damaged.")
-        return back == whole and not findings
+        demo_screen.heading("A tangent")
+        aside = await demo_tangent.tell(sessions, claims)
+        demo_screen.heading("A compaction on request")
+        await demo_compaction.tell(sessions, claims)
+        demo_screen.heading("A file that the agent overwrites")
+        return aside + await demo_checkpoint.tell(sessions, claims, folder)
+
+
+def _compare(claims: Claims, killed: Life, back: Life, before: dict[str, str]) -> None:
+    """Say what a new process found after the kill."""
+    missing = before.keys() - set(back.found)
+    claims.make(
+        f"A new process: of {len(before)} messages acknowledged before, {len(missing)} are missing.",
+        holds=not missing,
+    )
+    claims.make(
+        f"The {len(back.given_up)} calls that were under way are answered, with a visible error.",
+        holds=sorted(back.given_up) == sorted(killed.under_way),
+    )
+
+
+async def _end(url: str, claims: Claims, lives: list[Life], acknowledged: dict[str, str]) -> None:
+    async with await SessionManager.open(url) as sessions:
+        await demo_ending.tell(sessions, claims, lives=lives, acknowledged=acknowledged)

@@ -43,7 +43,7 @@ def _yes(command: Decorated) -> Decorated:
 @_yes
 @as_json("Print what was deleted as JSON.")
 def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_json: bool) -> int:
-    """Delete a session: its log, its words for search, and what waits for delivery.
+    """Delete a session: its log, its words for search, what waits for delivery, its checkpoints.
 
     There is no way back. All of the ID is asked for. The bytes may stay in the store's file
     until they are written over; erase leaves none.
@@ -85,8 +85,8 @@ def erase(
 ) -> int:
     """Delete a session, or all there is of a user, such that no byte is left, and give a receipt.
 
-    Log, index, parcels, snapshots and long-term memory: everything goes, and there is no way
-    back. Give --session, --user, or both for a session that must be this user's.
+    Log, index, parcels, snapshots, the files that checkpoints hold and long-term memory: everything
+    goes, and there is no way back. Give --session, --user, or both for a session that must be this user's.
 
     \b
     Example:
@@ -95,17 +95,18 @@ def erase(
 
     \b
     With --json, the receipt:
-      at         when
-      sessions   by id: how many entries, branches, keys and parcels were deleted
-      snapshots  how many files, and
-      memories   how many remembered messages were deleted
-      scrubbed   whether no byte of the sessions is left in the store's files
+      at           when
+      sessions     by id: how many entries, branches, keys and parcels were deleted
+      snapshots    how many files, and
+      memories     how many remembered messages were deleted
+      checkpoints  how many sessions had checkpoints, which were deleted
+      scrubbed     whether no byte of the sessions is left in the store's files
     """
     if id is None and user is None:
         raise click.UsageError("say what to erase: --session ID or --user NAME")
     rows = asyncio.run(_doomed(store, tenant, id, user))
     what = _described(rows[0]) if id is not None else f"all of {user}: {screen.counted(len(rows), 'session')}"
-    if not _agreed(f"Erase {what}, with snapshots and memories?", yes=yes):
+    if not _agreed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
         return 1
     receipt = asyncio.run(_erase(store, tenant, id, user, engine, snapshots))
     _show(receipt, as_json=as_json)
@@ -192,6 +193,11 @@ def _show(receipt: Erasure, *, as_json: bool) -> None:
         screen.counted(len(receipt.sessions), "session"),
         screen.counted(receipt.snapshots, "snapshot"),
         f"{receipt.memories:,} remembered messages",
+        *(
+            [f"checkpoints of {screen.counted(receipt.checkpoints, 'session')}"]
+            if receipt.checkpoints
+            else []
+        ),
     ]
     left = "no byte of the sessions is left" if receipt.scrubbed else "some bytes may be left"
     screen.show(f"erased at {iso(receipt.at)}: {', '.join(counts)}; {left}")

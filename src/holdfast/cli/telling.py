@@ -13,8 +13,8 @@ import click
 
 from .. import sent
 from ..context.reduce import output_id, output_texts
-from ..decision import Answer, Cut, Mask, Summary
-from ..entry import Bootstrap, Entry, Note, Prompt, Usage
+from ..decision import Answer, Cut, Mask, Revert, Summary
+from ..entry import Bootstrap, Checkpoint, Entry, Note, Prompt, Restore, Settings, Tangent, Usage
 from ..message import Message, ToolCallResult
 from . import screen
 
@@ -82,8 +82,11 @@ def _noted(entry: Entry) -> str:
             return f"— prompt: {text}"
         case Bootstrap(text=text):
             return f"— what is known of the user: {text}"
-        case Cut(kept_from=kept, summary=summary):
-            return f"— cut: the window begins at {kept}; {summary}"
+        case Cut(asked=asked, kept_from=kept, summary=summary):
+            begins = f"begins at {kept}" if kept else "begins here"
+            return f"— {asked.get('operation', 'cut')}: the window {begins}; {summary}".rstrip("; ")
+        case Revert(at=at):
+            return f"— entry {at} is taken back"
         case Mask(ids=ids, saved=saved):
             return f"— {screen.counted(len(ids), 'output')} hidden, {saved:,} tokens saved"
         case Summary(text=text):
@@ -96,5 +99,13 @@ def _noted(entry: Entry) -> str:
             return f"— the provider counted {input:,} tokens in and {output:,} out"
         case Note(text=text):
             return f"— {text}"
+        case Settings(fields=fields):
+            return f"— settings: {', '.join(fields)}"
+        case Tangent(started=started):
+            return "— a tangent begins" if started else "— back from a tangent"
+        case Checkpoint(label=label, description=description):
+            return f"— checkpoint {label}: {description}"
+        case Restore(label=label):
+            return f"— back to checkpoint {label}"
         case _:
             return f"— {type(entry).__name__}"
