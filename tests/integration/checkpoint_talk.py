@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -104,3 +106,13 @@ def _validate(state: ConversationState) -> None:
     for name in formats.names():
         provider = formats.get(name)
         assert provider.validate(provider.render(messages), request=True) == [], name
+
+
+def played(scene: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a coroutine that is given a desk a test that pytest runs."""
+
+    @functools.wraps(scene)
+    def play(desk: Desk, **others: Any) -> None:
+        asyncio.run(scene(desk, **others))
+
+    return play

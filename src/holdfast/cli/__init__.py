@@ -35,7 +35,7 @@ COMMANDS = {
     "worker": "Deliver what sessions left for long-term memory.",
     "doctor": "Check this installation.",
     "verify": "Check a whole store.",
-    "demo": "Watch a long conversation survive everything, and the commands at work.",
+    "demo": "Watch a long conversation survive everything.",
 }
 """Every command, in the order of the help, with its summary."""
 

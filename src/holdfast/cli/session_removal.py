@@ -96,7 +96,7 @@ def erase(
     \b
     With --json, the receipt:
       at           when
-      sessions     by id: how many entries, branches, keys and parcels were deleted
+      sessions     by id: how many entries, branches, keys and parcels it had
       snapshots    how many files, and
       memories     how many remembered messages were deleted
       checkpoints  how many sessions had checkpoints, which were deleted

@@ -1,6 +1,7 @@
 """Erasing: everything of a session or a user, wherever it is kept, and a receipt of it.
 
-The store comes first, then snapshots and memory, and last the bytes that are left in the store's files.
+The copies of files come first: where somebody is at work on them, nothing is erased, and it can be tried
+again. Then the store, then snapshots and memory, and last the bytes that are left in the store's files.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from ..errors import NotFound
+from ..errors import HomeUnusable, NotFound
+from ..home import Home
 from ..snapshots import Snapshots
 from ..stores.port import Store
 from ..stores.values import Address, Removed
@@ -21,15 +23,15 @@ from ..stores.values import Address, Removed
 if TYPE_CHECKING:
     from ..memory.port import MemoryEngine
 
-__all__ = ["Erasure", "erased", "snapshot_name"]
+__all__ = ["Erasure", "erase_checkpoints", "erased", "snapshot_name"]
 
 
 class Erasure(Struct, frozen=True, kw_only=True):
     """The receipt of an erasure: what was deleted of which sessions, and when.
 
-    ``memories`` counts messages in the memory engine, ``snapshots`` files. ``scrubbed`` says that no
-    byte of it is left in the store's files; it is false where others were reading all the time, and
-    scrubbing again completes it.
+    ``memories`` counts messages in the memory engine, ``snapshots`` files, ``checkpoints`` the sessions
+    whose shadow repository was there. ``scrubbed`` says that no byte of it is left in the store's files;
+    it is false where others were reading all the time, and scrubbing again completes it.
     """
 
     at: int
@@ -37,6 +39,7 @@ class Erasure(Struct, frozen=True, kw_only=True):
     snapshots: int
     memories: int
     scrubbed: bool
+    checkpoints: int = 0
 
 
 async def erased(
@@ -47,9 +50,11 @@ async def erased(
     user: str | None,
     snapshots: Snapshots | None,
     memory: MemoryEngine | None,
+    home: Home | None,
     now: int,
 ) -> Erasure:
     """Delete sessions with all that was kept of them; with a user, all that the memory knows of that user."""
+    shadows = sum([await erase_checkpoints(home, at) for at in sessions])
     removed = dict[str, Removed]()
     for at in sessions:
         with suppress(NotFound):  # somebody else was faster
@@ -65,7 +70,25 @@ async def erased(
         whose = [User(tenant, user)] if user is not None else sessions
         memories = sum([await memory.forget(one) for one in whose])
     scrubbed = await store.scrub()
-    return Erasure(at=now, sessions=removed, snapshots=files, memories=memories, scrubbed=scrubbed)
+    return Erasure(
+        at=now,
+        sessions=removed,
+        snapshots=files,
+        memories=memories,
+        scrubbed=scrubbed,
+        checkpoints=shadows,
+    )
+
+
+async def erase_checkpoints(home: Home | None, at: Address) -> bool:
+    """Remove the shadow repository of a session; tell whether there was one."""
+    from ..checkpoints.erasing import erase  # only now: most sessions are never erased
+
+    try:
+        where = home or Home.from_environment()
+    except HomeUnusable:  # so nothing can have been kept there
+        return False
+    return await asyncio.to_thread(erase, where, at.tenant, at.session)
 
 
 def snapshot_name(at: Address) -> str:

@@ -21,6 +21,7 @@ from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..entry import Prompt
 from ..errors import InputError, NotFound, SessionError, StoreDamaged, UnknownName
+from ..home import Home
 from ..message import Message
 from ..models import Model
 from ..snapshots import Snapshots
@@ -31,7 +32,7 @@ from ..tokens import counter as counter_named
 from ..words import query
 from .background import Background
 from .clock import Clock, wall_clock
-from .erasing import Erasure, erased, snapshot_name
+from .erasing import Erasure, erase_checkpoints, erased, snapshot_name
 from .keeping import Keeper
 from .loading import message_of
 from .names import checked, checked_meta, checked_prompt
@@ -75,12 +76,14 @@ class SessionManager:
         model: Model | None = None,
         snapshots: Snapshots | None = None,
         memory: MemoryEngine | None = None,
+        home: Home | None = None,
         clock: Clock = wall_clock,
     ) -> None:
         self.store, self.tenant, self.policy = store, checked(tenant, "a tenant"), policy or Policy()
         self._counter, self._clock = counter_named(counter).name, clock
         self._idle, self._model = _milliseconds(idle), model
         self._background, self._snapshots, self._memory = Background(), snapshots, memory
+        self._home = home
         self._keepers = WeakSet[Keeper]()
 
     @classmethod
@@ -184,9 +187,10 @@ class SessionManager:
         return ended
 
     async def destroy(self, id: str, *, user: str | None = None) -> Removed:
-        """Delete a session with its log, keys, words, parcels and snapshots; its memories stay."""
+        """Delete a session with log, keys, words, parcels, snapshots and checkpoints; its memories stay."""
         await self._row(id, user)
         at = Address(self.tenant, id)
+        await erase_checkpoints(self._home, at)
         removed = await self.store.remove(at)
         if self._snapshots is not None:
             await asyncio.to_thread(self._snapshots.erase, snapshot_name(at))
@@ -206,6 +210,7 @@ class SessionManager:
             user=user if session is None else None,
             snapshots=self._snapshots,
             memory=self._memory,
+            home=self._home,
             now=self._clock(),
         )
 

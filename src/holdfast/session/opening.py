@@ -12,6 +12,7 @@ from .clock import Clock, wall_clock
 
 if TYPE_CHECKING:
     from ..context.policy import Policy
+    from ..home import Home
     from ..memory.port import MemoryEngine
     from ..models import Model
     from ..snapshots import Snapshots
@@ -35,6 +36,7 @@ class OpensStore(Protocol):
         model: Model | None = None,
         snapshots: Snapshots | None = None,
         memory: MemoryEngine | None = None,
+        home: Home | None = None,
         clock: Clock = wall_clock,
     ) -> SessionManager: ...
 
