@@ -243,6 +243,7 @@ class Session(_Facade):
     conversation = _plain(asynchronous.Session.conversation)
     commit = _plain(asynchronous.Session.commit)
     undo = _plain(asynchronous.Session.undo)
+    undo_restore = _plain(asynchronous.Session.undo_restore)
     branches = _plain(asynchronous.Session.branches)
     reset = _plain(asynchronous.Session.reset)
     end = _plain(asynchronous.Session.end)
