@@ -8,6 +8,7 @@ back is held to the same rules however it was asked for.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -16,8 +17,8 @@ from ..catalog import model as model_named
 from ..context.briefing import EXCERPT_CHARS
 from ..context.compaction import Strategy
 from ..context.manager import StateManager
-from ..context.summary import Refusal, accepted, request
-from ..decision import Cut
+from ..context.summary import Refusal, SummaryRequest, accepted, request
+from ..decision import Cut, Summary
 from ..message import Message
 from ..models import Model, ModelRequest, complete
 from ..tokens.cost import MESSAGE_FRAME
@@ -50,7 +51,7 @@ def rooms(model: Model) -> tuple[int, ...]:
     return tuple(most // share for share in SHARES)
 
 
-async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -> str | Refusal:
+async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -> Summary | Refusal:
     """Ask for a summary once; whatever goes wrong comes back as the reason why there is none."""
     cap = manager.policy.summary_cap(asked.cut.limit) - MESSAGE_FRAME
     longest = asked.strategy.longest if asked.strategy.truncate else room
@@ -70,10 +71,23 @@ async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -
         return Refusal("late", f"the model gave no summary within {PATIENCE:.0f} seconds")
     except Exception as error:  # a model's adapter may raise anything; the session must go on
         return Refusal("error", f"{type(error).__name__}: {error}"[:200])
-    return accepted(
+    text = accepted(
         answer.message.text,
         wanted,
         counter=manager.counter,
         replaced_tokens=manager.count(asked.evicted).tokens,
         template=manager.policy.summary_template,
     )
+    if isinstance(text, Refusal):
+        return text
+    source = {
+        "model": model.name,
+        "prompt": _digest(wanted),
+        **({"focus": asked.focus} if asked.focus else {}),
+    }
+    return Summary(cut=asked.cut.id, text=text, source=source)
+
+
+def _digest(request: SummaryRequest) -> str:
+    """Name a request by what it says: it follows from the log, so it can be made again and compared."""
+    return hashlib.sha256(f"{request.system}\0{request.user}".encode()).hexdigest()

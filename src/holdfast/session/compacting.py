@@ -104,10 +104,8 @@ class Compactor:
         asked = Asked(
             cut=plan.cut, evicted=plan.evicted, previous=plan.previous, focus=focus, strategy=strategy
         )
-        text = await summaries.ask(asked, tries=len(SHARES))
-        if isinstance(text, Refusal):
-            return None, text.text
-        return summaries.summary(plan.cut, text), ""
+        outcome = await summaries.ask(asked, tries=len(SHARES))
+        return (None, outcome.text) if isinstance(outcome, Refusal) else (outcome, "")
 
     def _outcome(
         self, loaded: Loaded, budget: Budget, plan: Planned, summary: Summary | None, refused: str

@@ -78,9 +78,9 @@ class Summaries:
 
     async def _prepare(self, coming: Foreseen, follows: str | None) -> None:
         asked = Asked(cut=coming.cut, evicted=coming.evicted, previous=coming.previous)
-        text = await self.ask(asked)
-        if isinstance(text, str):
-            self._prepared = Prepared(coming.cut, self.summary(coming.cut, text), follows)
+        summary = await self.ask(asked)
+        if isinstance(summary, Summary):
+            self._prepared = Prepared(coming.cut, summary, follows)
 
     async def _replace(
         self,
@@ -89,23 +89,19 @@ class Summaries:
         previous: str,
         swap: Callable[[Summary], Awaitable[None]],
     ) -> None:
-        text = await self.ask(Asked(cut=cut, evicted=evicted, previous=previous))
-        if isinstance(text, str):
-            await swap(self.summary(cut, text))
+        summary = await self.ask(Asked(cut=cut, evicted=evicted, previous=previous))
+        if isinstance(summary, Summary):
+            await swap(summary)
 
-    async def ask(self, asked: Asked, *, tries: int = 1) -> str | Refusal:
+    async def ask(self, asked: Asked, *, tries: int = 1) -> Summary | Refusal:
         """Ask for a summary, showing less of the record each time; failures are counted, whoever asks."""
-        outcome: str | Refusal = Refusal("error", self.failures.notice or "the model was not asked")
+        outcome: Summary | Refusal = Refusal("error", self.failures.notice or "the model was not asked")
         for room in rooms(self._model)[:tries]:
             if not self.failures.may_try:
                 break
             outcome = await ask(self._model, asked, self._manager, room=room)
-            if isinstance(outcome, str):
+            if isinstance(outcome, Summary):
                 self.failures = self.failures.succeeded()
                 break
             self.failures = self.failures.failed(outcome)
         return outcome
-
-    def summary(self, cut: Cut, text: str) -> Summary:
-        """Give a model's text as the decision that puts it in the place of a cut's digest."""
-        return Summary(cut=cut.id, text=text, source={"model": self._model.name})
