@@ -108,12 +108,13 @@ class Conversation:
         self.head = Line(self.head.happenings[:], operation, former=self.head, parent=self.head)
 
     def branch_behind(self, operation: str, named: int, kept: int) -> None:
-        """Go on from behind a message, where so many are kept, on a branch of that message's own."""
+        """Go on from behind a message, or from before its group of calls, where so many messages are kept."""
         happened, parent = self.head.happenings, self.head
         places = [place for place, one in enumerate(happened) if one.message is not None]
-        while parent.parent is not None and places[named] < parent.begun:
+        anchor = places[named] if kept == named + 1 else places[kept]
+        while parent.parent is not None and anchor < parent.begun:
             parent = parent.parent
-        end = places[named] + 1 if kept == named + 1 else places[kept]
+        end = anchor + 1 if kept == named + 1 else anchor
         self.head = Line(happened[:end], operation, former=self.head, parent=parent)
 
     def leave(self) -> Line:

@@ -88,19 +88,21 @@ class CheckpointManager:
     async def reopen(
         cls,
         state: ConversationState,
+        work_tree: str | os.PathLike[str] | None = None,
         *,
         session: Session | None = None,
         home: Home | None = None,
         force: bool = False,
     ) -> Self:
-        """Open checkpoints that there are already, with the work tree that they are of."""
+        """Open checkpoints that there are already, of the work tree that they were made of."""
         home = home or Home.from_environment()
         folder = _folder(home, state, session)
         if not (folder / "about.json").exists():
             raise UnknownCheckpoint(
-                f"no checkpoints of {state.conversation_id} are kept in {home.path}; keep() makes the first"
+                f"no checkpoints of {state.conversation_id} are kept in {home.path}; `keep` makes the first"
             )
-        work_tree = os.fsdecode((await asyncio.to_thread(read_about, folder)).work_tree)
+        if work_tree is None:
+            work_tree = os.fsdecode((await asyncio.to_thread(read_about, folder)).work_tree)
         return await cls.open(state, work_tree, session=session, home=home, force=force)
 
     @classmethod

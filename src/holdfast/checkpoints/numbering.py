@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..entry import Checkpoint
 
@@ -55,7 +55,10 @@ class Numbers(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """A turn with the tools in it; one under way shows the files of its last tool."""
+    """A turn with the tools in it; one under way shows the files of its last tool.
+
+    What its tools changed is added up, and what the user did until it was closed.
+    """
 
     label: str
     description: str
@@ -63,6 +66,9 @@ class Turn(Struct, frozen=True, kw_only=True):
     at: int
     tools: tuple[Checkpoint, ...] = ()
     done: bool = True
+    added: int = 0
+    modified: int = 0
+    deleted: int = 0
 
 
 def since_start(checkpoints: Sequence[tuple[int, Checkpoint]]) -> list[tuple[int, Checkpoint]]:
@@ -91,26 +97,30 @@ def turns(checkpoints: Sequence[Checkpoint]) -> list[Turn]:
     for one in checkpoints:
         if one.tool is not None:
             tools.append(one)
-            continue
-        inside = tuple(tools) if one.label != ASIDE else ()
-        found.append(
-            Turn(label=one.label, description=one.description, commit=one.commit, at=one.at, tools=inside)
-        )
-        tools = tools if one.label == ASIDE else []
+        elif one.label == ASIDE:
+            found.append(_turn(one))
+        else:
+            found.append(_turn(one, tools))
+            tools = []
     if tools:
-        last = tools[-1]
-        label = last.label.partition(".")[0]
-        found.append(
-            Turn(
-                label=label,
-                description=IN_PROGRESS,
-                commit=last.commit,
-                at=last.at,
-                tools=tuple(tools),
-                done=False,
-            )
-        )
+        label = tools[-1].label.partition(".")[0]
+        last = _turn(tools[-1], tools[:-1])
+        under_way = {"label": label, "description": IN_PROGRESS, "tools": tuple(tools), "done": False}
+        found.append(structs.replace(last, **under_way))
     return found
+
+
+def _turn(closing: Checkpoint, tools: Sequence[Checkpoint] = ()) -> Turn:
+    return Turn(
+        label=closing.label,
+        description=closing.description,
+        commit=closing.commit,
+        at=closing.at,
+        tools=tuple(tools),
+        added=closing.added + sum(one.added for one in tools),
+        modified=closing.modified + sum(one.modified for one in tools),
+        deleted=closing.deleted + sum(one.deleted for one in tools),
+    )
 
 
 def description(text: str) -> str:

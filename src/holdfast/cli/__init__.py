@@ -30,6 +30,7 @@ COMMANDS = {
     "sessions": "List sessions, describe them, end them, delete them.",
     "show": "Show a session, a message, or a tool's whole output.",
     "search": "Find messages by their words.",
+    "checkpoint": "Keep the files of a moment, compare, go back to it.",
     "export": "Write sessions to a file.",
     "import": "Bring sessions into a store.",
     "worker": "Deliver what sessions left for long-term memory.",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -21,26 +19,19 @@ from ..snapshots.snapshots import FOLDER
 from ..stores.values import Address, Filter, Removed, SessionRow
 from . import document, lookup, screen
 from .access import as_json, existing, managed, tenant_option, user_option
+from .consent import agreed, yes_option
 from .moments import iso
 from .session_fields import entries
 from .store_option import EXIT_CODES
 
 __all__ = ["VERBS"]
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-
-def _yes(command: Decorated) -> Decorated:
-    return click.option("--yes", is_flag=True, help="Do not ask; needed where there is nobody to ask.")(
-        command
-    )
-
 
 @click.command("destroy", epilog=EXIT_CODES)
 @click.argument("id")
 @tenant_option
 @user_option
-@_yes
+@yes_option
 @as_json("Print what was deleted as JSON.")
 def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_json: bool) -> int:
     """Delete a session: its log, its words for search, what waits for delivery, its checkpoints.
@@ -53,7 +44,7 @@ def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_js
       holdfast sessions destroy 0197a1c2-5b7e-7d80-a1b2-0123456789ab
     """
     row = asyncio.run(_one(store, tenant, id, user))
-    if not _agreed(f"Delete {_described(row)}?", yes=yes):
+    if not agreed(f"Delete {_described(row)}?", yes=yes):
         return 1
     removed = asyncio.run(_destroy(store, tenant, id, user))
     if as_json:
@@ -71,7 +62,7 @@ def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_js
 @click.option(
     "--snapshots", metavar="FOLDER", default=FOLDER, show_default=True, help="Where snapshots are kept."
 )
-@_yes
+@yes_option
 @as_json("Print the receipt as JSON.")
 def erase(
     id: str | None,
@@ -106,7 +97,7 @@ def erase(
         raise click.UsageError("say what to erase: --session ID or --user NAME")
     rows = asyncio.run(_doomed(store, tenant, id, user))
     what = _described(rows[0]) if id is not None else f"all of {user}: {screen.counted(len(rows), 'session')}"
-    if not _agreed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
+    if not agreed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
         return 1
     receipt = asyncio.run(_erase(store, tenant, id, user, engine, snapshots))
     _show(receipt, as_json=as_json)
@@ -114,19 +105,6 @@ def erase(
         screen.say("deleted, but bytes may be left in the store's files: others used it all the time")
         screen.say("(erase again at a quieter moment), or it keeps a log of writes of its own")
     return 0 if receipt.scrubbed else 1
-
-
-def _agreed(question: str, *, yes: bool) -> bool:
-    """Ask the person at the terminal; where there is none, only --yes will do."""
-    if yes:
-        return True
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to be asked; --yes deletes without asking")
-    screen.flush()
-    agreed = click.confirm(screen.escaped(f"holdfast: {question} There is no way back"), err=True)
-    if not agreed:
-        screen.say("nothing was deleted")
-    return agreed
 
 
 async def _one(store: str, tenant: str, id: str, user: str | None) -> SessionRow:

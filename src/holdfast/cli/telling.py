@@ -105,7 +105,9 @@ def _noted(entry: Entry) -> str:
             return "— a tangent begins" if started else "— back from a tangent"
         case Checkpoint(label=label, description=description):
             return f"— checkpoint {label}: {description}"
-        case Restore(label=label):
-            return f"— back to checkpoint {label}"
+        case Restore(label=label, undone=undone) if undone:
+            return f"— the files are as they were before checkpoint {label} was restored"
+        case Restore(label=label, conversation=conversation):
+            return f"— back to checkpoint {label}" if conversation else f"— files of checkpoint {label}"
         case _:
             return f"— {type(entry).__name__}"

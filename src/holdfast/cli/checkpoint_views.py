@@ -1,0 +1,154 @@
+"""``holdfast checkpoint list|expand|diff``: what was kept, and what changed since."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ..checkpoints import Diff, shown
+from ..checkpoints.numbering import Turn
+from ..entry import Checkpoint
+from . import document, screen
+from .access import as_json
+from .checkpoint_access import Whose, whose_options
+from .moments import ago, iso
+from .store_option import EXIT_CODES
+from .table import table
+from .telling import harmless
+from .waiting import waiting
+
+__all__ = ["VERBS", "changes"]
+
+COLUMNS = ("checkpoint", "when", "files", "description")
+
+
+@click.command("list", epilog=EXIT_CODES)
+@whose_options
+@as_json("Print one JSON object a turn.")
+def list_(whose: Whose, as_json: bool) -> int:
+    """List the checkpoints of a session by turns, the start first.
+
+    A turn that changed no files has none. The last one may be in progress. Files are those added (+),
+    modified (~) and deleted (-).
+
+    \b
+    Example:
+      holdfast checkpoint list 0197a1
+    """
+    turns = asyncio.run(_turns(whose))
+    if as_json:
+        for turn in turns:
+            screen.show(document.compact(_fields(turn)))
+    else:
+        screen.show(table(COLUMNS, map(_row, turns)))
+    return 0
+
+
+@click.command("expand", epilog=EXIT_CODES)
+@whose_options
+@click.argument("turn")
+@as_json("Print one JSON object, with the tools in it.")
+def expand(whose: Whose, turn: str, as_json: bool) -> int:
+    """Show a turn with the tools that changed files in it.
+
+    \b
+    Example:
+      holdfast checkpoint expand 0197a1 2
+    """
+    found = asyncio.run(_expanded(whose, turn))
+    if as_json:
+        screen.show(document.compact({**_fields(found), "tools": [_fields(one) for one in found.tools]}))
+    else:
+        screen.show(table(COLUMNS, [_row(found), *map(_row, found.tools)]))
+    return 0
+
+
+@click.command("diff", epilog=EXIT_CODES)
+@whose_options
+@click.argument("checkpoint")
+@click.argument("other", required=False)
+@click.option("--stat", is_flag=True, help="Only name the files and count their lines.")
+@as_json("Print one JSON object.")
+def diff(whose: Whose, checkpoint: str, other: str | None, stat: bool, as_json: bool) -> int:
+    """Say what changed since a checkpoint: until now, or until another one.
+
+    \b
+    Example:
+      holdfast checkpoint diff 0197a1 1
+      holdfast checkpoint diff 0197a1 1 2.1 --stat
+    """
+    found = asyncio.run(_compared(whose, checkpoint, other))
+    if as_json:
+        screen.show(document.compact({"files": _files(found), "text": found.text}))
+    elif not found.files:
+        screen.say("nothing differs")
+    elif stat:
+        screen.show("\n".join(_counted(one) for one in _files(found)))
+    else:
+        screen.show(harmless(found.text).removesuffix("\n"))
+    return 0
+
+
+async def _turns(whose: Whose) -> list[Turn]:
+    async with whose.checkpoints() as checkpoints:
+        return checkpoints.turns()
+
+
+async def _expanded(whose: Whose, label: str) -> Turn:
+    async with whose.checkpoints() as checkpoints:
+        return checkpoints.expand(label)
+
+
+async def _compared(whose: Whose, label: str, other: str | None) -> Diff:
+    async with whose.checkpoints() as checkpoints:
+        with waiting("comparing the files"):
+            return await checkpoints.diff(label, other)
+
+
+def _row(one: Turn | Checkpoint) -> Sequence[str]:
+    return one.label, ago(one.at), changes(one.added, one.modified, one.deleted), one.description
+
+
+def changes(added: int, modified: int, deleted: int) -> str:
+    """Write how many files were added, modified and deleted."""
+    signs = ((added, "+"), (modified, "~"), (deleted, "-"))
+    return " ".join(f"{sign}{count:,}" for count, sign in signs if count) or "none"
+
+
+def _fields(one: Turn | Checkpoint) -> dict[str, Any]:
+    known = {
+        "checkpoint": one.label,
+        "description": one.description,
+        "at": iso(one.at),
+        "commit": one.commit,
+        "added": one.added,
+        "modified": one.modified,
+        "deleted": one.deleted,
+    }
+    if isinstance(one, Turn):
+        return known | {"done": one.done, "tools": len(one.tools)}
+    return known | {"tool": one.tool, "call": one.call}
+
+
+def _files(found: Diff) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": shown(file.path),
+            "status": file.status,
+            "added": file.lines_added,
+            "removed": file.lines_removed,
+            "binary": file.binary,
+        }
+        for file in found.files
+    ]
+
+
+def _counted(file: dict[str, Any]) -> str:
+    lines = "binary" if file["binary"] else f"+{file['added']:,} -{file['removed']:,}"
+    return f"{file['status']:8}  {lines:>12}  {file['path']}"
+
+
+VERBS = {"list": list_, "expand": expand, "diff": diff}

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from cli_program import Outcome, holdfast, on_a_terminal, real_holdfast
+from kept_sessions import answering, make, opened
+
+from holdfast import Message
+
+pytestmark = pytest.mark.req("O2", "P3")
+
+VERBS = ["list", "expand", "diff", "restore", "undo", "keep", "clean"]
+
+
+@pytest.fixture
+def tree(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: ARG001
+    """A project, which commands run in; `url` is the store that they find."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a").write_text("one\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def session(url: str, tree: Path) -> str:
+    """A session with two checkpoints that were asked for, and an edit since."""
+    id = make(url, "hello", id="lamp")
+    assert checkpoint("keep", id, "first light").code == 0
+    (tree / "a").write_text("two\n")
+    (tree / "b").write_text("new\n")
+    with opened(url) as sessions:
+        sessions.open(id).append(Message.assistant("hi"))
+    assert checkpoint("keep", id, "second light").code == 0
+    (tree / "a").write_text("three\n")
+    return id
+
+
+def checkpoint(verb: str, *arguments: object) -> Outcome:
+    return holdfast("checkpoint", verb, *arguments)
+
+
+def said(url: str, id: str) -> list[str]:
+    with opened(url) as sessions:
+        return [message.text for message in sessions.open(id).messages()]
+
+
+def files(tree: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(tree.iterdir())}
+
+
+def test_checkpoints_are_listed_by_turns(session: str) -> None:
+    code, out, err = checkpoint("list", session)
+    assert (code, err) == (0, "")
+    assert [line.split() for line in out.splitlines()] == [
+        ["checkpoint", "when", "files", "description"],
+        ["0", "just", "now", "+1", "the", "start"],
+        ["1", "just", "now", "none", "first", "light"],
+        ["2", "just", "now", "+1", "~1", "second", "light"],
+    ]
+
+
+def test_json_has_a_line_a_turn(session: str) -> None:
+    *_, last = checkpoint("list", session, "--json").objects
+    assert (last["checkpoint"], last["description"], last["added"], last["done"]) == (
+        "2",
+        "second light",
+        1,
+        True,
+    )
+    assert len(last["commit"]) == 40
+    assert last["at"].endswith("Z")
+    (expanded,) = checkpoint("expand", session, "2", "--json").objects
+    assert expanded == {**last, "tools": []}
+    assert checkpoint("expand", session, "2").out.splitlines()[1].startswith("2 ")
+
+
+def test_the_beginning_of_an_id_will_do(session: str) -> None:
+    assert checkpoint("list", session[:2]).out == checkpoint("list", session).out
+
+
+def test_a_diff_shows_what_changed_since_then_or_between_two(session: str) -> None:
+    code, out, _ = checkpoint("diff", session, "2")
+    assert code == 0
+    assert "-two\n+three\n" in out
+    assert checkpoint("diff", session, "1", "2", "--stat").out.split() == [
+        *("modified", "+1", "-1", "a"),
+        *("added", "+1", "-0", "b"),
+    ]
+    (found,) = checkpoint("diff", session, "1", "2", "--json").objects
+    assert [(one["path"], one["status"]) for one in found["files"]] == [("a", "modified"), ("b", "added")]
+    assert checkpoint("diff", session, "1", "1") == (0, "", "holdfast: nothing differs\n")
+
+
+def test_a_restore_brings_files_and_conversation_back_and_undo_takes_it_back(
+    session: str, tree: Path, url: str
+) -> None:
+    code, out, err = checkpoint("restore", session, "1", "--hard")
+    assert (code, out) == (0, "")
+    first, second = err.splitlines()
+    assert first == "holdfast: session lamp is back at 1: files ~1 -1 and the conversation"
+    assert second.startswith("holdfast: the files before are kept as ")
+    assert (files(tree), said(url, session)) == ({"a": "one\n"}, ["hello"])
+    code, _, err = checkpoint("undo", session)
+    assert code == 0
+    assert err.startswith(
+        "holdfast: session lamp is as it was before the restore of 1: files +1 ~1 and the conversation\n"
+    )
+    assert (files(tree), said(url, session)) == ({"a": "three\n", "b": "new\n"}, ["hello", "hi"])
+    assert checkpoint("undo", session) == (
+        1,
+        "",
+        "holdfast: nothing was restored on this path that could be undone\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "expected", "messages"),
+    [
+        ("--files", "one\n", ["hello", "hi"]),
+        ("--conversation", "three\n", ["hello"]),
+        ("--both", "one\n", ["hello"]),
+    ],
+)
+def test_one_can_say_what_is_restored(
+    session: str, tree: Path, url: str, option: str, expected: str, messages: list[str]
+) -> None:
+    (told,) = checkpoint("restore", session, "1", option, "--json").objects
+    assert (told["session"], told["checkpoint"]) == ("lamp", "1")
+    assert told["conversation"] == (option != "--files")
+    assert (told["files"] is None) == (option == "--conversation")
+    assert (files(tree)["a"], said(url, session)) == (expected, messages)
+
+
+def test_the_commit_that_a_restore_names_can_be_restored(session: str, tree: Path) -> None:
+    (told,) = checkpoint("restore", session, "1", "--files", "--json").objects
+    assert told["files"]["modified"] == ["a"]
+    assert checkpoint("restore", session, told["files"]["before"], "--files").code == 0
+    assert files(tree)["a"] == "three\n"
+    assert "no checkpoint" in checkpoint("restore", session, told["files"]["before"]).err
+
+
+def test_what_could_not_be_restored_is_told(session: str, tree: Path) -> None:
+    (tree / "a").unlink()
+    (tree / ".gitignore").write_text("ignored\n")
+    (tree / "a").mkdir()
+    (tree / "a" / "ignored").write_text("mine")
+    code, _, err = checkpoint("restore", session, "1", "--files")
+    assert code == 1
+    assert "holdfast: left as it was: a: a folder with files that no snapshot holds stands there\n" in err
+    assert (tree / "a" / "ignored").read_text() == "mine"
+
+
+def test_the_folder_is_known_wherever_a_command_runs(
+    session: str, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint("restore", session, "1", "--files").code == 0
+    assert files(tree)["a"] == "one\n"
+    code, _, err = checkpoint("list", session, "--work-tree", tmp_path)
+    assert code == 1
+    assert "are of" in err
+    os.rename(tree, tmp_path / "moved")
+    assert checkpoint("list", session).code == 1
+    assert checkpoint("list", session, "--work-tree", tmp_path / "moved", "--force").code == 0
+
+
+def test_what_is_left_out_is_told(url: str, tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    code, out, err = checkpoint("keep", make(url), "--json")
+    assert code == 0
+    assert "holdfast: left out: pipe: " in err
+    assert json.loads(out)["left_out"][0]["path"] == "pipe"
+
+
+def test_looking_makes_nothing(url: str, tree: Path, tmp_path: Path) -> None:
+    id = make(url)
+    for verb, *arguments in (["list"], ["expand", "1"], ["diff", "0"], ["restore", "0"], ["undo"], ["clean"]):
+        code, out, err = checkpoint(verb, id, *arguments)
+        assert (code, out) == (1, "")
+        assert f"no checkpoints of {id} are kept in" in err
+    assert not (tmp_path / "home").exists()
+    assert files(tree) == {"a": "one\n"}
+
+
+def test_cleaning_asks_first(session: str, tree: Path) -> None:
+    code, _, err = checkpoint("clean", session)
+    assert code == 2
+    assert "--yes deletes without asking" in err
+    code, _, seen = answering("n", "checkpoint", "clean", session)
+    assert code == 1
+    assert "Remove 3 checkpoints of" in seen
+    assert checkpoint("list", session).code == 0
+    code, _, err = checkpoint("clean", session, "--yes")
+    assert code == 0
+    assert "the checkpoints are removed: " in err
+    assert checkpoint("list", session).code == 1
+    assert files(tree)["a"] == "three\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["restore", "lamp", "9"], 1, "there is no checkpoint 9 on this path"),
+        (["expand", "lamp", "1.1"], 1, "there is no turn 1.1 on this path"),
+        (["diff", "lamp", "2", "x\x1b[31m"], 1, "there is no checkpoint x\\x1b[31m"),
+        (["list", "nobody"], 1, "there is no session nobody"),
+        (["list", "lamp", "--tenant", "other"], 1, "there is no session lamp"),
+        (["list", "lamp", "--user", "ben"], 1, "there is no session lamp"),
+        (["list"], 2, "Missing argument 'SESSION'"),
+        (["restore", "lamp"], 2, "Missing argument 'CHECKPOINT'"),
+        (["fly", "lamp"], 2, "No such command 'fly'"),
+        (["list", "lamp", "--store", "sqlite:///none.db"], 3, "there is no file none.db"),
+        (["keep", "lamp", "--work-tree", "/"], 1, "is the whole machine"),
+        (["list", "lamp", "--work-tree", "nowhere"], 1, "nowhere cannot be used"),
+    ],
+)
+@pytest.mark.usefixtures("session")
+def test_what_cannot_be_done_is_told(arguments: list[str], code: int, complaint: str) -> None:
+    found = holdfast("checkpoint", *arguments)
+    assert (found.code, found.out) == (code, "")
+    assert complaint in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_without_git_it_says_so(session: str, tmp_path: Path) -> None:
+    nothing = tmp_path / "no programs"
+    nothing.mkdir()
+    env = {**os.environ, "PATH": str(nothing)}
+    code, out, err = real_holdfast("checkpoint", "list", session, env=env)
+    assert (code, out) == (1, "")
+    assert "git" in err
+
+
+def test_somebody_at_a_terminal_sees_that_it_works(session: str) -> None:
+    code, _, seen = on_a_terminal("checkpoint", "diff", session, "1")
+    assert code == 0
+    assert "+three" in seen
+
+
+def test_a_session_shows_where_its_checkpoints_are(session: str) -> None:
+    checkpoint("restore", session, "1", "--files")
+    checkpoint("undo", session)
+    shown = holdfast("show", session).out
+    assert "— checkpoint 1: first light\n" in shown
+    assert "— files of checkpoint 1\n" in shown
+    assert "— the files are as they were before checkpoint 1 was restored\n" in shown
+    checkpoint("restore", session, "1")
+    assert "— back to checkpoint 1\n" in holdfast("show", session).out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(verb: str) -> None:
+    code, out, _ = checkpoint(verb, "--help")
+    assert code == 0
+    assert "\n    holdfast checkpoint" in out
+    assert "Exit codes:\n    0  good\n" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert verb in holdfast("checkpoint", "--help").out

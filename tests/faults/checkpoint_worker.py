@@ -1,0 +1,79 @@
+"""The process that is killed while it moves files and conversation together.
+
+It opens a session and its checkpoints, says `ready`, waits for a line, does what it was started for, and
+says `done`. Its planted bugs are named on the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from holdfast.checkpoints import intent
+from holdfast.checkpoints.manager import CheckpointManager
+from holdfast.home import Home
+from holdfast.session import SessionManager
+
+
+def no_intent() -> None:
+    intent.write = lambda *_: None  # type: ignore[assignment]
+
+
+def forgets_too_early() -> None:
+    """Take an intent for carried out as soon as the files are there."""
+    really = intent.write
+
+    def write(one: intent.Intent, folder: Path) -> None:
+        really(one, folder)
+        if one.placed:
+            intent.forget(folder)
+
+    intent.write = write  # type: ignore[assignment]
+
+
+PLANTED: dict[str, Callable[[], None]] = {
+    "no intent": no_intent,
+    "forgets the intent too early": forgets_too_early,
+}
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+async def main(act: str, folder: Path, session: str, plant: str) -> None:
+    if plant:
+        PLANTED[plant]()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))  # so that a point is the same in every run
+    async with await SessionManager.open(f"sqlite:///{folder}/agent.db") as sessions:
+        opened = await sessions.open(session)
+        state = await opened.conversation()
+        home = Home(folder / "home")
+        settings: dict[str, Any] = {"session": opened, "home": home}
+        if act == "open":
+            say("ready")
+            await asyncio.to_thread(sys.stdin.readline)
+            await CheckpointManager.open(state, folder / "tree", **settings)
+        else:
+            checkpoints = await CheckpointManager.open(state, folder / "tree", **settings)
+            say("ready")
+            await asyncio.to_thread(sys.stdin.readline)
+            await ACTS[act](checkpoints)
+    say("done")
+
+
+ACTS: dict[str, Callable[[CheckpointManager], Any]] = {
+    "restore": lambda checkpoints: checkpoints.restore("1", hard=True),
+    "undo": lambda checkpoints: checkpoints.undo_restore(),
+    "leave": lambda checkpoints: checkpoints.leave_tangent(),
+}
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))

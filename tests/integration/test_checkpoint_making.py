@@ -1,0 +1,261 @@
+"""Where checkpoints are made, what they are called, where they are kept, and how they go away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+
+import pytest
+from checkpoint_talk import Desk, played
+
+from holdfast import Message, SessionManager
+from holdfast.checkpoints import Limits
+from holdfast.checkpoints.manager import CheckpointManager
+from holdfast.conversation import ConversationState, fields, from_json, to_json
+from holdfast.errors import (
+    Conflict,
+    GitMissing,
+    UnknownCheckpoint,
+)
+from holdfast.home import Home
+
+
+@pytest.mark.req("O2")
+@played
+async def test_the_start_the_tools_and_the_turns_get_their_labels(desk: Desk) -> None:
+    async with desk.started() as talk:
+        assert talk.labels == ["0"]
+        assert await talk.turn("look around") is None
+        assert await talk.turn("add b and c", {"b": "1"}, {"c": "1"}) == "1"
+        assert await talk.turn("again nothing", {}) is None
+        assert await talk.turn("drop b", {"b": None}) == "2"
+        turn = talk.checkpoints.expand("1")
+        assert [(one.label, one.tool, one.added) for one in turn.tools] == [
+            ("1.1", "write", 1),
+            ("1.2", "write", 1),
+        ]
+        assert [(one.label, one.deleted) for one in talk.checkpoints.expand("2").tools] == [("2.1", 1)]
+        await talk.check()
+        with pytest.raises(UnknownCheckpoint, match=r"no turn 1\.1"):
+            talk.checkpoints.expand("1.1")
+
+
+@pytest.mark.req("O2")
+@played
+async def test_a_turn_under_way_is_in_progress_and_is_called_by_its_number(desk: Desk) -> None:
+    async with desk.started() as talk:
+        talk.state.set_next_user_message("go")
+        assert await talk.tool(a="two\n") == "1.1"
+        assert await talk.tool(a="three\n") == "1.2"
+        *_, turn = talk.checkpoints.turns()
+        assert (turn.label, turn.description, turn.done, len(turn.tools)) == ("1", "in progress", False, 2)
+        desk.write(a="the user's\n")
+        await talk.checkpoints.restore("1", conversation=False)
+        assert desk.files["a"] == "three\n"
+
+
+@pytest.mark.req("O2")
+@played
+async def test_what_the_user_asks_to_keep_is_a_turn_of_its_own(desk: Desk) -> None:
+    async with desk.started() as talk:
+        kept = await talk.checkpoints.keep("before I try something")
+        assert (kept.label, kept.description) == ("1", "before I try something")
+        assert await talk.turn("go", {"a": "2"}) == "2"
+
+
+@pytest.mark.req("O2")
+@pytest.mark.parametrize("other", [None, "1"])
+@played
+async def test_a_diff_is_against_the_files_as_they_are_or_another_checkpoint(
+    desk: Desk, other: str | None
+) -> None:
+    async with desk.started() as talk:
+        await talk.turn("change a", {"a": "two\n"})
+        if other is None:
+            desk.write(a="one\n", late="x")
+        found = (await talk.checkpoints.diff("0", other)).changes
+    assert found.modified == (() if other is None else (b"a",))
+    assert found.added == ((b"late",) if other is None else ())
+
+
+@pytest.mark.req("O4")
+@played
+async def test_what_is_left_out_is_reported(desk: Desk) -> None:
+    async with desk.started() as talk:
+        desk.write(big="x" * 5_000)
+        checkpoints = await CheckpointManager.open(
+            talk.state, desk.tree, session=talk.session, home=desk.home, limits=Limits(file_bytes=1_000)
+        )
+        await checkpoints.keep("now")
+        assert [one.path for one in checkpoints.left_out] == [b"big"]
+
+
+@pytest.mark.req("O4")
+@played
+async def test_a_checkpoint_copies_nothing_of_the_conversation(desk: Desk) -> None:
+    async with desk.started() as talk:
+        for number in range(5):
+            await talk.turn(f"say {number} " + "long " * 500)
+        entries = len(talk.state.head.entries)
+        before = desk.folder.joinpath("agent.db-wal").stat().st_size
+        for number in range(3):
+            await talk.checkpoints.keep(f"{number}")
+        assert len(talk.state.head.entries) == entries + 3
+        grown = desk.folder.joinpath("agent.db-wal").stat().st_size - before
+        assert grown < 3 * 40_000  # pages of the log's file, and no second history
+
+
+@pytest.mark.req("O2")
+@played
+async def test_cleaning_removes_the_snapshots_and_nothing_else(desk: Desk) -> None:
+    async with desk.started() as talk:
+        await talk.turn("one", {"a": "1\n"})
+        seen = talk.seen
+        folder = talk.checkpoints.repository.folder
+        assert await talk.checkpoints.clean() > 1_000
+        assert not folder.exists()
+        assert (talk.seen, desk.files["a"]) == (seen, "1\n")
+    async with desk.started() as talk:
+        assert talk.labels == ["0"]  # a new start: what the old labels named is gone
+        assert await talk.turn("two", {"a": "2\n"}) == "1"
+        await talk.checkpoints.restore("0")
+        assert desk.files["a"] == "1\n"
+        assert [entry.user.prompt for entry in talk.state.history] == ["one", None]
+
+
+@pytest.mark.req("O1")
+@played
+async def test_checkpoints_are_on_in_a_repository_and_off_elsewhere(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, home = ConversationState("c"), desk.home
+    assert await CheckpointManager.open_if_usual(state, desk.tree, home=home) is None
+    assert not home.path.exists()
+    inside = desk.tree / "deep" / "er"
+    inside.mkdir(parents=True)
+    (desk.tree / ".git").mkdir()
+    assert await CheckpointManager.open_if_usual(state, inside, home=home) is not None
+    linked = desk.folder / "linked"
+    linked.symlink_to(inside)
+    assert await CheckpointManager.open_if_usual(ConversationState("d"), linked, home=home) is not None
+    monkeypatch.setenv("HOME", str(desk.tree))
+    assert await CheckpointManager.open_if_usual(ConversationState("e"), desk.tree, home=home) is None
+
+    def no_git(*_: object, **__: object) -> None:
+        raise GitMissing
+
+    monkeypatch.setattr("holdfast.checkpoints.manager.ShadowRepository.open", no_git)
+    assert await CheckpointManager.open_if_usual(ConversationState("f"), inside, home=home) is None
+
+
+@pytest.mark.req("O1")
+@played
+async def test_conversations_and_tenants_have_shadow_repositories_of_their_own(desk: Desk) -> None:
+    folders = set()
+    for tenant in ("default", "other"):
+        desk.id = ""
+        async with desk.started(tenant=tenant) as talk:
+            folders.add(talk.checkpoints.repository.folder)
+    assert len(folders) == 2
+    assert all(desk.home.path in folder.parents for folder in folders)
+
+
+@pytest.mark.req("O1")
+@played
+async def test_reopening_knows_the_work_tree_and_makes_nothing(desk: Desk) -> None:
+    empty = Home(desk.folder / "elsewhere")
+    async with desk.started() as talk:
+        with pytest.raises(UnknownCheckpoint, match="no checkpoints of"):
+            await CheckpointManager.reopen(talk.state, session=talk.session, home=empty)
+        assert not empty.path.exists()
+        again = await CheckpointManager.reopen(talk.state, session=talk.session, home=desk.home)
+        assert again.repository.work_tree == desk.tree
+
+
+@pytest.mark.req("O3", "O4")
+@played
+async def test_without_a_session_the_conversation_lives_in_json(desk: Desk) -> None:
+    state = ConversationState("c")
+    checkpoints = await CheckpointManager.open(state, desk.tree, home=desk.home)
+    for number in range(2):
+        state.set_next_user_message(f"turn {number}")
+        desk.write(a=f"{number}\n")
+        await checkpoints.tool_finished("write")
+        state.push_assistant_message(Message.assistant("done"))
+        await checkpoints.turn_finished(f"turn {number}")
+    seen, files = fields(state), desk.files
+    await checkpoints.restore("1")
+    assert [entry.user.prompt for entry in state.history] == ["turn 0"]
+    assert desk.files["a"] == "0\n"
+    again = from_json(to_json(state))
+    assert to_json(again) == to_json(state)
+    checkpoints = await CheckpointManager.open(again, desk.tree, home=desk.home)
+    await checkpoints.undo_restore()
+    assert (fields(again), desk.files) == (seen, files)
+
+
+@pytest.mark.req("O3")
+@played
+async def test_a_restored_conversation_moves_from_json_into_a_session(desk: Desk) -> None:
+    async with desk.started() as talk:
+        await talk.turn("one", {"a": "1\n"})
+        state = ConversationState("moved")
+        shutil.rmtree(desk.home.path)
+        checkpoints = await CheckpointManager.open(state, desk.tree, home=desk.home)
+        for number in range(2):
+            state.set_next_user_message(f"turn {number}")
+            state.push_assistant_message(Message.assistant("done"))
+            await checkpoints.keep(f"{number}")
+        await checkpoints.restore("1")
+        async with await SessionManager.open(desk.url) as sessions:
+            session = await sessions.create(id="moved")
+            moved = from_json(to_json(state))
+            await session.commit(moved)
+            assert fields(await session.conversation()) == fields(state)
+            assert await session.undo() == "restore"
+            assert len((await session.conversation()).history) == 2
+
+
+@pytest.mark.req("O3")
+@played
+async def test_an_unfinished_restore_of_another_process_is_waited_for(desk: Desk) -> None:
+    async with desk.started() as talk:
+        await talk.turn("one", {"a": "1\n"})
+        async with desk.started() as other:
+            first, second = await asyncio.gather(
+                talk.checkpoints.restore("0"), other.checkpoints.restore("0"), return_exceptions=True
+            )
+        assert [type(one) for one in (first, second)].count(Conflict) == 1
+        assert desk.files["a"] == "one\n"
+        assert not os.path.exists(talk.checkpoints.repository.folder / "intent.json")
+
+
+@pytest.mark.req("O2", "O3")
+@played
+async def test_numbers_go_on_in_a_conversation_that_is_not_loaded_whole(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.session.strands.MAX_CONVERSATION_STATE_HISTORY_LEN", 4)
+    async with desk.started() as talk:
+        await talk.turn("one", {"a": "1\n"})
+        await talk.turn("two", {"a": "2\n"})
+        for number in range(6):
+            await talk.turn(f"talk {number}")
+    async with desk.started() as talk:
+        assert talk.state.head.first > 1
+        assert talk.labels == ["2"]
+        assert await talk.turn("three", {"a": "3\n"}) == "3"
+        with pytest.raises(UnknownCheckpoint, match="before the part of the conversation that is loaded"):
+            await talk.checkpoints.restore("2")
+        await talk.checkpoints.restore("2", conversation=False)
+        assert desk.files["a"] == "2\n"
+        seen = talk.seen
+        await talk.turn("four", {"a": "4\n"})
+    async with desk.started() as talk:
+        await talk.checkpoints.restore("3")
+        assert talk.seen["transcript"][-1] == seen["transcript"][-1]
+        assert desk.files["a"] == "3\n"
+        await talk.checkpoints.undo_restore()
+        assert desk.files["a"] == "4\n"
+        await talk.check()
