@@ -24,6 +24,7 @@ __all__ = [
     "Bootstrap",
     "Checkpoint",
     "Entry",
+    "FileLines",
     "Note",
     "Prompt",
     "Restore",
@@ -69,6 +70,13 @@ class Settings(Value, frozen=True, tag="settings", tag_field="kind"):
     """Everything of a conversation's state that no message says, from here on."""
 
     fields: dict[str, Any]
+
+
+class FileLines(Value, frozen=True, tag="lines", tag_field="kind"):
+    """What the line tracker knows of one file, from here on; nothing, where it knows it no more."""
+
+    path: str
+    record: dict[str, Any] | None
 
 
 class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind"):
@@ -119,7 +127,19 @@ class Restore(Value, frozen=True, kw_only=True, tag="restore", tag_field="kind")
     undone: int = 0
 
 
-Entry = Message | Prompt | Bootstrap | Decision | Usage | Note | Settings | Tangent | Checkpoint | Restore
+Entry = (
+    Message
+    | Prompt
+    | Bootstrap
+    | Decision
+    | Usage
+    | Note
+    | Settings
+    | FileLines
+    | Tangent
+    | Checkpoint
+    | Restore
+)
 
 _KINDS: dict[str, type[Any]] = {
     "prompt": Prompt,
@@ -133,6 +153,7 @@ _KINDS: dict[str, type[Any]] = {
     "usage": Usage,
     "note": Note,
     "settings": Settings,
+    "lines": FileLines,
     "tangent": Tangent,
     "checkpoint": Checkpoint,
     "restore": Restore,

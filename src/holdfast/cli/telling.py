@@ -14,7 +14,7 @@ import click
 from .. import sent
 from ..context.reduce import output_id, output_texts
 from ..decision import Answer, Cut, Mask, Revert, Summary
-from ..entry import Bootstrap, Checkpoint, Entry, Note, Prompt, Restore, Settings, Tangent, Usage
+from ..entry import Bootstrap, Checkpoint, Entry, FileLines, Note, Prompt, Restore, Settings, Tangent, Usage
 from ..message import Message, ToolCallResult
 from . import screen
 
@@ -101,6 +101,8 @@ def _noted(entry: Entry) -> str:
             return f"— {text}"
         case Settings(fields=fields):
             return f"— settings: {', '.join(fields)}"
+        case FileLines(path=path):
+            return f"— the lines of {path}"
         case Tangent(started=started):
             return "— a tangent begins" if started else "— back from a tangent"
         case Checkpoint(label=label, description=description):

@@ -57,10 +57,10 @@ def _is_usable(cut: Cut, tally: Tally, settings: tuple[int, str, str]) -> bool:
 
 def _of_cut(cut: Cut, tally: Tally) -> View:
     kept = tally.place(cut.kept_from) if cut.kept_from is not None else _behind(cut.covers[1], tally)
-    if kept is None:
+    if kept is None and any(tally.place(id) is not None for id in cut.covers):
         return View()
     pinned = tuple(sorted(_places(cut.pinned, tally)))
-    return View(kept, pinned, _places(cut.masked, tally), summary=cut.summary, cut=cut)
+    return View(kept or 0, pinned, _places(cut.masked, tally), summary=cut.summary, cut=cut)
 
 
 def _behind(id: str, tally: Tally) -> int:

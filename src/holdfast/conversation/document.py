@@ -25,6 +25,7 @@ from .history import HistoryEntry, UserMessage
 from .ports import Os
 from .state import ConversationState
 from .strand import Strand
+from .tracker import tracker_to_json
 
 __all__ = ["VERSION", "fields", "from_json", "to_json"]
 
@@ -47,6 +48,7 @@ def fields(state: ConversationState) -> dict[str, Any]:
         "latest_summary": [summary[0], msgspec.to_builtins(summary[1])] if summary else None,
         "tangent_state": _tangent(state),
         **settings.fields_of(state),
+        "file_line_tracker": {path: tracker_to_json(one) for path, one in state.file_line_tracker.items()},
     }
     return {name: value for name, value in shown.items() if value is not None}
 
@@ -121,6 +123,9 @@ def _strand(strand: Strand, strands: list[Strand], shown: set[Any]) -> dict[str,
     if strand.restores is not None:
         shared = strand.shared + len(strand.recalled)
         plain |= {"restores": strands.index(strand.restores), "shared": shared}
+    if strand.leavings:
+        known = len(strand.recalled)
+        plain["left"] = [[place + known, strands.index(one)] for place, one in strand.leavings.items()]
     return plain
 
 
@@ -156,6 +161,7 @@ class _Strand(msgspec.Struct, frozen=True):
     name: str = ""
     restores: int | None = None
     shared: int = 0
+    left: list[tuple[int, int]] = []
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -177,10 +183,20 @@ def _restore_strands(state: ConversationState, document: Any, known: dict[Any, M
     for number, plain in enumerate(part.strands):
         here = f"{at}.strands[{number}]"
         strand = _begun(plain, strands, here)
-        for place, entry in enumerate(plain.entries):
-            strand.add(_read(entry, known, f"{here}.entries[{place}]"))
+        said = {message.id for message in strand.messages}
+        for place, one in enumerate(plain.entries):
+            entry = _read(one, known, f"{here}.entries[{place}]")
+            if isinstance(entry, Message) and entry.id in said:
+                raise InvalidPayload(f"two messages have the id {entry.id}", path=f"{here}.entries[{place}]")
+            said |= {entry.id} if isinstance(entry, Message) else set()
+            strand.add(entry)
         _take_place(strand, plain, strands, here)
         strands.append(strand)
+    for number, plain in enumerate(part.strands):
+        for place, tangent in plain.left:
+            if not 0 <= tangent < len(strands):
+                raise InvalidPayload("no strand has that number", path=f"{at}.strands[{number}].left")
+            strands[number].leavings[place] = strands[tangent]
     if not 0 <= part.head < len(strands):
         raise InvalidPayload("no strand has that number", path=f"{at}.head")
     state.strands, state.head = strands, strands[part.head]
@@ -232,16 +248,25 @@ def _entries(document: dict[str, Any]) -> list[Entry]:
         at = f"$.history[{place}]"
         if not isinstance(plain, dict):
             raise InvalidPayload(f"expected an object, got {type(plain).__name__}", path=at)
-        found += _messages(plain.get("user"), f"{at}.user")
-        found += _messages([plain.get("assistant")], f"{at}.assistant")
+        found += _messages(plain.get("user"), f"{at}.user", "user", "tool")
+        found += _messages([plain.get("assistant")], f"{at}.assistant", "assistant")
         if (usage := plain.get("request_metadata")) is not None:
             found.append(_usage(usage, f"{at}.request_metadata"))
     if (waiting := document.get("next_message")) is not None:
-        found += _messages(waiting, "$.next_message")
+        found += _messages(waiting, "$.next_message", "user", "tool")
+    _check_ids(found)
     return found
 
 
-def _messages(document: Any, at: str) -> list[Message]:
+def _check_ids(entries: list[Entry]) -> None:
+    known = set[str]()
+    for message in (one for one in entries if isinstance(one, Message)):
+        if message.id in known:
+            raise InvalidPayload(f"two messages have the id {message.id:.80}", path="$.history")
+        known.add(message.id)
+
+
+def _messages(document: Any, at: str, *roles: str) -> list[Message]:
     if not isinstance(document, list):
         raise InvalidPayload(f"expected a list of messages, got {type(document).__name__}", path=at)
     found = list[Message]()
@@ -250,6 +275,8 @@ def _messages(document: Any, at: str) -> list[Message]:
             found.append(codec.from_builtins(plain))
         except HoldfastError as error:
             raise InvalidPayload(str(error), path=f"{at}[{place}]") from None
+        if (role := found[-1].role) not in roles:
+            raise InvalidPayload(f"a message of the {role} cannot stand here", path=f"{at}[{place}]")
     return found
 
 

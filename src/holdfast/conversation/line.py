@@ -75,8 +75,8 @@ class Line(Sequence[T]):
         line: Line[T] | None = self
         end = len(self)
         while line is not None and end > 0:
-            own = line._own[: max(0, end - line._base)]
-            yield from reversed(own)
+            for place in range(min(len(line._own), end - line._base) - 1, -1, -1):
+                yield line._own[place]
             end, line = min(end, line._base), line._parent
 
     def _between(self, start: int, stop: int) -> list[T]:

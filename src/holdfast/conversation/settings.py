@@ -1,7 +1,8 @@
 """Settings: the part of a conversation's state that no message says, as one JSON object.
 
-Tools, model, sticky files, line tracker and the rest go into the log as one entry whenever one of them
-changed; the newest on a path counts. Written like this they come back with the strand they belong to.
+Tools, model, sticky files and the rest go into the log as one entry whenever one of them changed; the
+newest on a path counts. What the line tracker knows of a file is an entry of its own. Written like this
+they come back with the strand they belong to.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import msgspec
 
 from ..catalog import ModelInfo
 from ..catalog import model as model_named
-from ..errors import InvalidPayload
-from ..sticky import ContextManager
+from ..errors import InvalidPayload, UnknownName
+from ..sticky import ContextManager, ContextState
+from ..tokens import counter
 from .tools import tools_from_json, tools_to_json
-from .tracker import FileLineTracker
+from .tracker import FileLineTracker, tracker_from_json
 
 if TYPE_CHECKING:
     from .state import ConversationState
 
 __all__ = ["DEFAULTS", "fields_of", "model_from_json", "model_to_json", "restore"]
 
-DEFAULTS: dict[str, Any] = {"tools": {}, "file_line_tracker": {}, "mcp_enabled": True}
+DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
 
 
 def fields_of(state: ConversationState) -> dict[str, Any]:
@@ -32,10 +34,6 @@ def fields_of(state: ConversationState) -> dict[str, Any]:
         "context_manager": state.context_manager.to_json() if state.context_manager else None,
         "model": state.model,
         "model_info": model_to_json(state.model_info) if state.model_info else None,
-        "file_line_tracker": {
-            path: msgspec.json.decode(msgspec.json.encode(one))
-            for path, one in state.file_line_tracker.items()
-        },
         "checkpoint_manager": state.checkpoint_manager,
         "mcp_enabled": state.mcp_enabled,
         "extra": state.extra or None,
@@ -50,7 +48,8 @@ def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") 
     model_info = model_from_json(info, at=f"{at}.model_info") if info is not None else None
     tracked = _tracked(fields.get("file_line_tracker", {}), at=f"{at}.file_line_tracker")
     context = fields.get("context_manager")
-    manager = ContextManager.from_json(context) if context is not None else None
+    kept = ContextState.from_json(context, at=f"{at}.context_manager") if context is not None else None
+    manager = ContextManager(state=kept) if kept is not None else None
     model, enabled = fields.get("model"), fields.get("mcp_enabled", True)
     checkpoints, extra = fields.get("checkpoint_manager"), fields.get("extra", {})
     if model is not None and not isinstance(model, str):
@@ -59,9 +58,11 @@ def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") 
         raise InvalidPayload("expected true or false", path=f"{at}.mcp_enabled")
     if checkpoints is not None and not isinstance(checkpoints, dict):
         raise InvalidPayload("expected an object", path=f"{at}.checkpoint_manager")
+    if not isinstance(extra, dict):
+        raise InvalidPayload("expected an object", path=f"{at}.extra")
     state.tools, state.file_line_tracker, state.model, state.mcp_enabled = tools, tracked, model, enabled
     state.model_info = model_info or (model_named(model) if model else None)
-    state.checkpoint_manager, state.extra = checkpoints, extra if isinstance(extra, dict) else {}
+    state.checkpoint_manager, state.extra = checkpoints, extra
     _restore_context(state, manager)
 
 
@@ -103,22 +104,24 @@ def model_from_json(document: Any, *, at: str) -> ModelInfo:
         provider=said.provider if said.provider is not None else known.provider,
         context_window=said.context_window_tokens,
         output_limit=said.output_limit if said.output_limit is not None else known.output_limit,
-        counter=said.counter if said.counter is not None else known.counter,
+        counter=_counter(said.counter, at) if said.counter is not None else known.counter,
         features=said.features if said.features is not None else known.features,
+        aliases=known.aliases,
         known=said.known if said.known is not None else known.known,
     )
+
+
+def _counter(name: str, at: str) -> str:
+    try:
+        return counter(name).name
+    except UnknownName as error:
+        raise InvalidPayload(str(error), path=f"{at}.counter") from None
 
 
 def _tracked(document: Any, *, at: str) -> dict[str, FileLineTracker]:
     if not isinstance(document, dict):
         raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
-    found = dict[str, FileLineTracker]()
-    for path, one in document.items():
-        try:
-            found[path] = msgspec.convert(one, FileLineTracker)
-        except msgspec.ValidationError as error:
-            raise InvalidPayload(f"not a line tracker: {error}", path=f"{at}.{path}") from None
-    return found
+    return {path: tracker_from_json(one, at=f"{at}.{path}") for path, one in document.items()}
 
 
 def _restore_context(state: ConversationState, manager: ContextManager | None) -> None:

@@ -9,7 +9,10 @@ JSON. ``tool_manager`` and ``agents`` are never kept: attach them after a restor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
+
+from msgspec import Struct
 
 from .. import catalog, ids
 from ..catalog import ModelInfo
@@ -18,8 +21,8 @@ from ..context.compaction import Planned, Strategy, cleared, planned
 from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..context.window import Window
-from ..decision import Cut, Decision, Revert, Summary
-from ..entry import Entry, Note, Prompt, Settings
+from ..decision import Cut, Decision, Revert, Summary, effective
+from ..entry import Entry, FileLines, Note, Prompt, Settings
 from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
@@ -31,18 +34,28 @@ from . import settings
 from .history import HistoryEntry, RequestMetadata, UserMessage
 from .ports import Agents, Os, System, ToolManager
 from .requests import Requests
+from .strand import Strand
 from .tangents import Tangents
 from .tools import ToolOrigin, Tools, specs
-from .tracker import FileLineTracker
+from .tracker import FileLineTracker, tracker_to_json
 from .transcript import MAX_TRANSCRIPT_LEN
 
-__all__ = ["CANCELLED", "ConversationState"]
+__all__ = ["CANCELLED", "ConversationState", "Doubt"]
 
 DEFAULT_BUDGET = Budget(200_000, 4_096)
 """For a conversation whose model nobody has named."""
 
 CANCELLED = "Tool use was cancelled by the user"
 """The result of a call that the user did not wait for."""
+
+
+class Doubt(Struct, frozen=True, kw_only=True):
+    """A write whose reply was lost: given again under the same key, it is done once."""
+
+    key: str
+    digest: bytes
+    strand: Strand | None
+    count: int
 
 
 class ConversationState(Tangents):
@@ -76,6 +89,7 @@ class ConversationState(Tangents):
         self.agents: Agents | None = None
         self.extra: dict[str, Any] = {}
         self.seen: Position | None = None  # the head of the log that it was loaded from, or written to
+        self.doubt: Doubt | None = None  # of the last write: it may have been done, though nobody said so
         self._requests = Requests()
         if agents is not None:
             self.context_manager = ContextManager(self.os.workspace())
@@ -113,7 +127,7 @@ class ConversationState(Tangents):
         strand, cut = self.head, self.head.cut
         start, end = strand.live_from, len(strand.history)
         if cut is not None:
-            start = max(start, self._first_kept(cut))
+            start = max(start, self.head.first_kept(cut))
         return start - strand.live_from, end - strand.live_from
 
     @property
@@ -275,6 +289,11 @@ class ConversationState(Tangents):
         before = self.head.settings.fields if self.head.settings else settings.DEFAULTS
         if fields != before:
             self.head.add(Settings(fields))
+        if self.file_line_tracker != self.head.trackers:
+            for path in {**self.head.trackers, **self.file_line_tracker}:
+                now = self.file_line_tracker.get(path)
+                if now != self.head.trackers.get(path):
+                    self.head.add(FileLines(path, tracker_to_json(now) if now else None))
 
     def adopt(self, other: Tangents) -> None:
         """Become what another loaded: the same conversation, as it is in the log now."""
@@ -284,6 +303,7 @@ class ConversationState(Tangents):
     def _switched(self) -> None:
         """Take the settings of the strand that is the head now."""
         settings.restore(self, self.head.settings.fields if self.head.settings else settings.DEFAULTS)
+        self.file_line_tracker = dict(self.head.trackers)
 
     def _cancel_open_calls(self) -> None:
         if calls := self.head.open_calls:
@@ -294,24 +314,15 @@ class ConversationState(Tangents):
             )
 
     def _revert(self, cut: Cut, place: int) -> None:
-        earlier = [
-            (number, one)
-            for number, one in enumerate(self.head.entries[: place - 1], start=self.head.first)
-            if isinstance(one, Cut | Revert)
-        ]
-        former = 0
-        if earlier:
-            number, newest = earlier[-1]
-            former = newest.former if isinstance(newest, Revert) else number
-        self.add(Revert(cut=cut.id, at=self.head.first + place - 1, former=former))
-
-    def _first_kept(self, cut: Cut) -> int:
-        """Give the first exchange that a cut kept; none of them, where it kept only what waits to be sent."""
-        if cut.kept_from is None:
-            last = self.head.place_of(cut.covers[1])
-            return 0 if last is None else last + 1
-        place = self.head.place_of(cut.kept_from)
-        return len(self.head.history) if place is None else place
+        """Take a cut back; what held before it holds again, by the number of its entry."""
+        strand = self.head
+        earlier = effective(takewhile(lambda one: one is not cut, strand.decisions))
+        former = next((one for one in reversed(earlier) if isinstance(one, Cut)), None)
+        number = 0
+        if former is not None:
+            places = (at for at, one in enumerate(strand.entries, start=strand.first) if one is former)
+            number = next(places, strand.recalled_at.get(former.id, 0))
+        self.add(Revert(cut=cut.id, at=strand.first + place - 1, former=number))
 
 
 def _resolved(

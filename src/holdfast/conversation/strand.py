@@ -13,16 +13,19 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import dropwhile, islice, takewhile
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..decision import Answer, Cut, Decision, Mask, Revert, Summary, effective
 from ..entry import (
     Bootstrap,
     Checkpoint,
     Entry,
+    FileLines,
     Note,
     Prompt,
     Restore,
@@ -30,11 +33,13 @@ from ..entry import (
     Tangent,
     Usage,
 )
+from ..errors import InvalidPayload
 from ..ids import MessageId
 from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Span
 from .history import HistoryEntry, UserMessage
 from .line import Line
+from .tracker import FileLineTracker, tracker_from_json
 from .transcript import line_of
 
 __all__ = ["MAX_CONVERSATION_STATE_HISTORY_LEN", "Recalled", "Strand"]
@@ -54,6 +59,27 @@ class _Clearing(Struct, frozen=True):
     batch: tuple[ToolCallRequest, ...]
 
 
+class _Moment(Struct, frozen=True, gc=False):
+    """What a strand showed behind one entry: where its lines ended, and what was newest."""
+
+    messages: int
+    history: Line[HistoryEntry]
+    exchanges: int
+    last: HistoryEntry | None
+    lines: Line[str]
+    shown_lines: int
+    decisions: int
+    checkpoints: int
+    pending: tuple[Message, ...]
+    batch: tuple[ToolCallRequest, ...]
+    settings: Settings | None
+    trackers: Mapping[str, FileLineTracker]
+    prompt: str | None
+    bootstrap: str | None
+    clearings: Mapping[str, _Clearing]
+    shown_from: int
+
+
 class Strand:
     """A path, folded."""
 
@@ -63,6 +89,7 @@ class Strand:
         self.path = list[Span]()
         self.written = 0
         self.recalled: list[Recalled] = parent.recalled if parent else []
+        self.recalled_at: dict[str, int] = parent.recalled_at if parent else {}
         self.entries = Line(parent.entries if parent else None)
         self.messages = Line(parent.messages if parent else None)
         self.history = Line(parent.history if parent else None)
@@ -71,12 +98,15 @@ class Strand:
         self.checkpoints = Line(parent.checkpoints if parent else None)
         self.restores: Strand | None = None
         self.shared = 0
+        self.leavings = dict[int, Strand]()
         self.pending: tuple[Message, ...] = parent.pending if parent else ()
         self.batch: tuple[ToolCallRequest, ...] = parent.batch if parent else ()
         self.settings: Settings | None = parent.settings if parent else None
+        self.trackers: Mapping[str, FileLineTracker] = parent.trackers if parent else {}
         self.prompt: str | None = parent.prompt if parent else None
         self.bootstrap: str | None = parent.bootstrap if parent else None
-        self._clearings: dict[str, _Clearing] = dict(parent._clearings) if parent else {}
+        self._clearings: Mapping[str, _Clearing] = parent._clearings if parent else {}
+        self._moments: Line[_Moment] = Line(parent._moments if parent else None)
         self._shown_from: int = parent._shown_from if parent else 0
 
     entries: Line[Entry]
@@ -88,7 +118,7 @@ class Strand:
 
     def fork(self, *, name: str, at: int | None = None) -> Strand:
         """Go on from here, or from behind an earlier entry, on a strand of its own."""
-        base = self if at is None or at == len(self.entries) else self._prefix(at)
+        base = self if at is None or at == len(self.entries) else self._earlier(at)
         branch = Strand(first=self.first, parent=base, name=name)
         branch.parent = self
         return branch
@@ -107,12 +137,84 @@ class Strand:
         back.restores, back.shared = self, at
         return back
 
+    def _earlier(self, at: int) -> Strand:
+        """Give the strand as it was behind an entry: its lines up to there, and nothing is folded again."""
+        if at == 0:
+            return self._prefix(0)
+        moment, base = self._moments[at - 1], Strand(first=self.first, parent=self)
+        base.entries, base._moments = self.entries.fork(at), self._moments.fork(at)
+        base.messages, base.decisions = (
+            self.messages.fork(moment.messages),
+            self.decisions.fork(moment.decisions),
+        )
+        base.lines, base.checkpoints = (
+            moment.lines.fork(moment.shown_lines),
+            self.checkpoints.fork(moment.checkpoints),
+        )
+        base.history = moment.history.fork(moment.exchanges)
+        if moment.last is not None and moment.last is not base.history[-1]:  # its usage was reported later
+            base.history.replace_last(moment.last)
+        base.pending, base.batch, base._clearings = moment.pending, moment.batch, moment.clearings
+        base.settings, base.trackers = moment.settings, moment.trackers
+        base.prompt, base.bootstrap, base._shown_from = moment.prompt, moment.bootstrap, moment.shown_from
+        return base
+
+    def _remember(self) -> None:
+        """Take down what is shown now, so that a strand can begin here later."""
+        self._moments.append(
+            _Moment(
+                messages=len(self.messages),
+                history=self.history,
+                exchanges=len(self.history),
+                last=self.history[-1] if self.history else None,
+                lines=self.lines,
+                shown_lines=len(self.lines),
+                decisions=len(self.decisions),
+                checkpoints=len(self.checkpoints),
+                pending=self.pending,
+                batch=self.batch,
+                settings=self.settings,
+                trackers=self.trackers,
+                prompt=self.prompt,
+                bootstrap=self.bootstrap,
+                clearings=self._clearings,
+                shown_from=self._shown_from,
+            )
+        )
+
     def _prefix(self, at: int) -> Strand:
         base = Strand(first=self.first)
         for entry in self.recalled:
-            base.recall(entry)
+            base.recall(entry, at=self.recalled_at.get(getattr(entry, "id", ""), 0))
         base.extend(self.entries[:at])
         return base
+
+    def left(self, tangent: Strand) -> None:
+        """Note that a tangent was left, and that the conversation goes on here."""
+        self.leavings[len(self.entries)] = tangent
+        self.add(Tangent(name=tangent.name, branch=tangent.branch or 0))
+
+    def last_left(self, name: str) -> Strand | None:
+        """Give the strand on which a tangent of that name was left last, to come back here."""
+        return next((one for one in reversed(self.leavings.values()) if one.name == name), None)
+
+    @property
+    def source(self) -> Strand | None:
+        """The strand that it began from: a tangent's parent, or what a restore took the place of."""
+        return self.restores if self.restores is not None else self.parent
+
+    @property
+    def shared_with_source(self) -> int:
+        """How many entries it has in common with its source."""
+        return self.shared if self.restores is not None else self.forked_at
+
+    def told(self, until: int) -> list[Entry]:
+        """Give the entries to be written next; tangents that were left are named by their branches."""
+        for place in (one for one in self.leavings if self.written <= one < until):
+            entry, branch = self.entries[place], self.leavings[place].branch
+            if isinstance(entry, Tangent) and branch is not None:
+                self.entries.replace(place, structs.replace(entry, branch=branch))
+        return self.entries[self.written : until]
 
     @property
     def forked_at(self) -> int:
@@ -139,12 +241,15 @@ class Strand:
                 self._take(entry)
             case Cut() | Mask() | Summary() | Answer() | Revert():
                 self._decide(entry)
+            case FileLines(path=path, record=record):
+                self._track(path, record)
             case Tangent(started=started) if started:
                 self.started = started
             case Checkpoint():
                 self.checkpoints.append((len(self.entries), entry))
             case Usage() | Tangent() | Restore():
                 pass
+        self._remember()
 
     @property
     def live_from(self) -> int:
@@ -196,6 +301,18 @@ class Strand:
         shown = dropwhile(lambda message: message.id != gone, self.messages) if gone else ()
         return next((message.id for message in islice(shown, 1, None)), self.messages[0].id)
 
+    def first_kept(self, cut: Cut) -> int:
+        """Give the first exchange that a cut kept; none of them, where it kept only what waits to be sent.
+
+        What stands before the part that is loaded was kept from before it on.
+        """
+        if cut.kept_from is None:
+            last = self.place_of(cut.covers[1])
+            return 0 if last is None else last + 1
+        if any(message.id == cut.kept_from for message in self.pending):
+            return len(self.history)
+        return self.place_of(cut.kept_from) or 0
+
     def place_of(self, id: str) -> int | None:
         """Give the exchange that a message stands in, looking from the newest on."""
         for place in range(len(self.history) - 1, -1, -1):
@@ -218,10 +335,12 @@ class Strand:
         elif count:
             self.path.insert(0, Span(head.branch, first, head.seq))
 
-    def recall(self, entry: Recalled) -> None:
-        """Take in what stands before the first entry, and still counts."""
+    def recall(self, entry: Recalled, *, at: int = 0) -> None:
+        """Take in what stands before the first entry, with its number if that is known, and still counts."""
         self.recalled.append(entry)
         self._take(entry)
+        if isinstance(entry, Cut):
+            self.recalled_at[entry.id] = at
 
     def _take(self, entry: Recalled) -> None:
         match entry:
@@ -254,15 +373,21 @@ class Strand:
         if text:
             self.lines.append(text)
 
+    def _track(self, path: str, record: dict[str, Any] | None) -> None:
+        kept = {name: one for name, one in self.trackers.items() if name != path}
+        with suppress(InvalidPayload):  # it says nothing that could be used
+            kept |= {path: tracker_from_json(record)} if record is not None else {}
+        self.trackers = kept
+
     def _decide(self, decision: Decision) -> None:
         self.decisions.append(decision)
         if isinstance(decision, Cut) and decision.asked.get("operation") == "clear":
-            self._clearings[decision.id] = _Clearing(
-                self._shown_from, len(self.history), self.pending, self.batch
-            )
+            hidden = _Clearing(self._shown_from, len(self.history), self.pending, self.batch)
+            self._clearings = {**self._clearings, decision.id: hidden}
             self._shown_from, self.pending, self.batch = len(self.history), (), ()
-        elif isinstance(decision, Revert) and (hidden := self._clearings.pop(decision.cut, None)):
-            self._uncover(hidden)
+        elif isinstance(decision, Revert) and decision.cut in self._clearings:
+            self._uncover(self._clearings[decision.cut])
+            self._clearings = {id: one for id, one in self._clearings.items() if id != decision.cut}
 
     def _uncover(self, hidden: _Clearing) -> None:
         """Show again what a clearing hid; what waited waits again, or belongs to the first answer since."""
@@ -270,6 +395,8 @@ class Strand:
         if len(self.history) == hidden.until:
             self.pending, self.batch = hidden.pending + self.pending, hidden.batch
         elif hidden.pending:
-            first = self.history[hidden.until]
+            first, *rest = self.history[hidden.until :]
             user = UserMessage(hidden.pending + first.user.messages)
-            self.history.replace(hidden.until, HistoryEntry(user, first.assistant, first.request_metadata))
+            self.history = self.history.fork(hidden.until)  # a tangent that began before sees it as it was
+            for entry in (HistoryEntry(user, first.assistant, first.request_metadata), *rest):
+                self.history.append(entry)

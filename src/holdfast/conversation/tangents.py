@@ -9,6 +9,8 @@ exactly as before; on the way out one may bring the last exchange along, or a su
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from .. import ids
@@ -183,15 +185,17 @@ class Tangents:
         for one in self.strands:
             if one.parent in known and one.name not in names:
                 known.add(one)
-                left[one.name] = one  # of one that a restore took the place of, the newer
+                was_left = one.parent.last_left(one.name) if one.parent is not None else None
+                left[one.name] = was_left or one  # of one that a restore took the place of, that or the newer
         return list(left.values())
 
     def _leave(self, back_to: Strand) -> None:
         tangent = self.head
         self.note_settings()
         self._go_to(back_to)
-        if len(tangent.entries.own) > 1 or tangent.branch is not None:
-            self.head.add(Tangent(name=tangent.name, branch=tangent.branch or 0))
+        needed = any(tangent in (one.parent, one.restores) for one in self.strands)
+        if needed or tangent.restores or len(tangent.entries.own) > 1 or tangent.branch is not None:
+            back_to.left(tangent)
         else:  # nothing was said in it
             self.strands.remove(tangent)
 
@@ -206,16 +210,15 @@ class Tangents:
     def _place_behind(self, id: str) -> int:
         """Count the entries up to a message; within a group of calls and answers, up to the group."""
         entries = self.head.entries
-        for place in range(len(entries) - 1, -1, -1):
-            entry = entries[place]
+        for back, entry in enumerate(reversed(entries)):
             if isinstance(entry, Message) and entry.id == id:
-                return _before_open_calls(entries[: place + 1])
+                return _before_open_calls(entries, len(entries) - back)
         raise NotFound(f"there is no message {id} on this path")
 
 
-def _before_open_calls(entries: list[Entry]) -> int:
+def _before_open_calls(entries: Sequence[Entry], end: int) -> int:
     answered = set[CallId]()
-    for place in range(len(entries) - 1, -1, -1):
+    for place in range(end - 1, -1, -1):
         entry = entries[place]
         if not isinstance(entry, Message):
             continue
@@ -223,8 +226,8 @@ def _before_open_calls(entries: list[Entry]) -> int:
         if entry.role == "user":
             break
         if entry.role == "assistant":
-            return len(entries) if answered.issuperset(call.id for call in entry.tool_calls) else place
-    return len(entries)
+            return end if answered.issuperset(call.id for call in entry.tool_calls) else place
+    return end
 
 
 def _kept(strand: Strand) -> KeptTangent:

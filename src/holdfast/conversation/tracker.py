@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
+
+from ..errors import InvalidPayload
 from ..value import Value
 
-__all__ = ["FileLineTracker", "LineChange", "Who", "churn", "line_count"]
+__all__ = [
+    "FileLineTracker",
+    "LineChange",
+    "Who",
+    "churn",
+    "line_count",
+    "tracker_from_json",
+    "tracker_to_json",
+]
 
 LONGEST_HISTORY = 20
 """Changes that are remembered of a file, the newest; the log has the older ones."""
@@ -88,3 +99,17 @@ def _with_ends(text: str) -> list[str]:
     """Give lines with their newlines, and no empty one behind the last."""
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
+
+
+def tracker_to_json(tracker: FileLineTracker) -> dict[str, Any]:
+    """Write a record as plain JSON."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(tracker))
+    return plain
+
+
+def tracker_from_json(document: Any, *, at: str = "$") -> FileLineTracker:
+    """Read a record; what is none is refused with the path to it."""
+    try:
+        return msgspec.convert(document, FileLineTracker)
+    except msgspec.ValidationError as error:
+        raise InvalidPayload(f"not a line tracker: {error}", path=at) from None

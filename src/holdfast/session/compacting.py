@@ -59,23 +59,23 @@ class Compactor:
         """Compact, and say what it came to."""
         budget = await self._budget(budget)
         loaded, plan = await self._plan(budget, strategy, focus)
-        summary, refused = None, ""
+        base, summary, refused = loaded.cut, None, ""
         if model and self._summaries:
             summary, refused = await self._summarised(self._summaries, plan, strategy, focus)
-        base = loaded.cut
         while True:
+            loaded = await self._windows.loaded(budget)  # a model takes its time, and others go on
+            if loaded.cut != base or not _is_there(plan.cut, loaded):
+                raise Conflict(
+                    "somebody else cut this conversation meanwhile; nothing was compacted",
+                    version=self._windows.version,
+                    head=loaded.head,
+                )
             outcome = self._outcome(loaded, budget, plan, summary, refused)
             try:
                 await self._windows.record(loaded, _decisions(outcome, summary))
-                return outcome
-            except Conflict as conflict:
-                loaded = await self._windows.loaded(budget)
-                if loaded.cut != base or not _is_there(plan.cut, loaded):
-                    raise Conflict(
-                        "somebody else cut this conversation meanwhile; nothing was compacted",
-                        version=conflict.version,
-                        head=conflict.head,
-                    ) from None
+            except Conflict:
+                continue
+            return outcome
 
     async def _budget(self, given: Budget | None) -> Budget:
         """Take the budget that the session is used with, where none is given."""

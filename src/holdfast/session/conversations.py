@@ -9,16 +9,22 @@ A state that somebody else has overtaken is refused with `Conflict`, and nothing
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from itertools import takewhile
 
+import msgspec
+
+from .. import ids
 from ..context.policy import Policy
 from ..conversation import ConversationState, Os
 from ..conversation import settings as kept_settings
+from ..conversation.state import Doubt
 from ..conversation.strand import Strand
 from ..decision import Cut
-from ..errors import Conflict, InputError
-from ..stores.values import Fork, Parcel, Position, Receipt, Record, SessionRow
+from ..entry import Entry, Tangent
+from ..errors import Conflict, InputError, SessionError
+from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow
 from .parcels import Eviction
 from .path import between
 from .scribe import Scribe
@@ -45,6 +51,7 @@ class Conversations:
         state.strands, state.seen = strands.loaded, row.head
         if state.head.settings is not None:
             kept_settings.restore(state, state.head.settings.fields)
+        state.file_line_tracker = dict(state.head.trackers)
         return state
 
     async def commit(self, state: ConversationState) -> Receipt | None:
@@ -54,8 +61,8 @@ class Conversations:
         self._check(state, row)
         receipt: Receipt | None = None
         for strand in state.strands:
-            if strand.branch is None or strand.written < len(strand.entries):
-                receipt = await self._write(strand, state)
+            if strand.source is None:
+                receipt = await self._settle(strand, state) or receipt
         if state.head.branch != _seen(state).branch:
             receipt = await self._commit(state, select=state.head.branch)
             self._windows.forget()
@@ -64,70 +71,81 @@ class Conversations:
     def _check(self, state: ConversationState, row: SessionRow) -> None:
         if state.conversation_id != row.id:
             raise InputError(f"conversation {state.conversation_id:.80} is not that of session {row.id}")
-        if state.seen is None and row.seq:
+        if state.seen is None and row.seq and state.doubt is None:
             raise InputError(
                 f"session {row.id} has a conversation already; load it with session.conversation()"
             )
-        state.seen = state.seen or row.head
-        if state.seen != row.head:
+        state.seen = state.seen or (Position(1, 0) if state.doubt else row.head)
+        if state.seen != row.head and state.doubt is None:
             raise Conflict(
                 f"session {row.id} moved on since this state was loaded; load it again",
                 version=row.version,
                 head=row.head,
             )
 
-    async def _write(self, strand: Strand, state: ConversationState) -> Receipt:
+    async def _settle(self, first: Strand, state: ConversationState) -> Receipt | None:
+        """Write a strand and all that goes on from it: up to where they fork, then those, then its rest.
+
+        So what a tangent said is there before anybody reads that it was left.
+        """
+        receipt: Receipt | None = None
+        waiting = [(first, False)]
+        while waiting:
+            strand, forks_are_written = waiting.pop()
+            forks = [one for one in state.strands if one.source is strand]
+            if not forks_are_written and forks:
+                until = max((one.shared_with_source for one in forks if one.branch is None), default=0)
+                receipt = await self._write(strand, state, until=until) or receipt
+                waiting.append((strand, True))
+                waiting += [(one, False) for one in reversed(forks)]
+            else:
+                receipt = await self._write(strand, state, until=len(strand.entries)) or receipt
+        return receipt
+
+    async def _write(self, strand: Strand, state: ConversationState, *, until: int) -> Receipt | None:
         """Write the entries of a strand that are new, on its branch, which may be new, too."""
-        if strand.branch is None and strand.restores is not None:
-            return await self._go_back(strand, strand.restores, state)
-        if strand.branch is None and strand.parent is not None:
-            return await self._branch_off(strand, strand.parent, state)
+        receipt: Receipt | None = None
+        if strand.branch is None and strand.source is not None:
+            receipt = await self._fork(strand, strand.source, state)
         if strand.branch is None:
             strand.branch = _seen(state).branch
+        if strand.written >= until:
+            return receipt
         moved = strand.branch if strand.branch != _seen(state).branch else None
-        entries = strand.entries[strand.written :]
+        entries = _undoubted(state, strand, strand.told(until))
         parcels = [
             self._parcel(strand, one, place)
             for place, one in enumerate(entries, start=strand.written)
             if isinstance(one, Cut) and one.asked.get("operation") != "clear" and one.covers[1]
         ]
         records = await self._scribe.records(entries)
-        receipt = await self._commit(state, records=records, select=moved, parcels=parcels)
+        receipt = await self._commit(state, strand=strand, records=records, select=moved, parcels=parcels)
         strand.wrote(len(entries), receipt.head)
         if moved is None:
             self._windows.grow(receipt, entries, records)
         else:
             self._windows.forget()
-        return receipt
+        return await self._write(strand, state, until=until) or receipt
 
-    async def _branch_off(self, strand: Strand, parent: Strand, state: ConversationState) -> Receipt:
-        """Begin a tangent's branch with what it says; its parent is the head before it."""
-        if parent.branch != _seen(state).branch:
-            await self._commit(state, select=parent.branch)
-        return await self._fork(strand, parent, state, strand.forked_at, operation=TANGENT)
+    async def _fork(self, strand: Strand, source: Strand, state: ConversationState) -> Receipt:
+        """Begin a strand's branch behind what it shares with its source, with what it says at first.
 
-    async def _go_back(self, strand: Strand, left: Strand, state: ConversationState) -> Receipt:
-        """Begin the branch of a restored moment; what was left is the head before it, so it can be undone."""
-        if left.branch != _seen(state).branch:
-            await self._commit(state, select=left.branch)
-        return await self._fork(strand, left, state, strand.shared, operation=RESTORE)
-
-    async def _fork(
-        self, strand: Strand, source: Strand, state: ConversationState, shared: int, *, operation: str
-    ) -> Receipt:
-        """Make a strand's branch behind what it shares with its source, with what it says beyond that."""
+        The source is the head before it: that is where a tangent leads back to, and how a restore is undone.
+        """
+        if source.branch != _seen(state).branch:
+            await self._commit(state, select=source.branch)
+        shared = strand.shared_with_source
+        operation = TANGENT if strand.restores is None else RESTORE
         place = source.place(strand.first - 1 + shared)
         name = strand.name if operation == TANGENT else ""
         fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=operation)
         strand.written = shared
-        entries = list(takewhile(lambda entry: not isinstance(entry, Cut), strand.entries[shared:]))
+        entries = _undoubted(state, strand, list(takewhile(_needs_no_branch, strand.entries[shared:])))
         records = await self._scribe.records(entries)
-        receipt = await self._commit(state, records=records, fork=fork)
+        receipt = await self._commit(state, strand=strand, records=records, fork=fork)
         strand.branch, strand.path = receipt.branch, between(source.path, 1, place.seq)
         strand.wrote(len(entries), receipt.head)
         self._windows.forget()
-        if strand.written < len(strand.entries):  # a cut's parcel names the branch, which has a number now
-            return await self._write(strand, state)
         return receipt
 
     def _parcel(self, strand: Strand, cut: Cut, place: int) -> Parcel:
@@ -147,17 +165,50 @@ class Conversations:
         self,
         state: ConversationState,
         *,
+        strand: Strand | None = None,
         records: Sequence[Record] = (),
         fork: Fork | None = None,
         select: int | None = None,
         parcels: Sequence[Parcel] = (),
     ) -> Receipt:
-        receipt = await self._scribe.commit(
-            records=records, fork=fork, select=select, parcels=parcels, expected_head=_seen(state)
-        )
-        state.seen = receipt.head
+        """Write once, also if the reply is lost and the same state is committed again."""
+        head, digest = _seen(state), _digest(records, fork, select)
+        key = Key(str(ids.message_id()), digest)
+        if state.doubt is not None and state.doubt.digest == digest:
+            key = Key(state.doubt.key, digest)
+        try:
+            receipt = await self._scribe.commit(
+                records=records, fork=fork, select=select, parcels=parcels, expected_head=head, key=key
+            )
+        except SessionError:
+            state.doubt = None  # it was refused
+            raise
+        except BaseException:
+            count = len(records) if strand is not None else 0
+            state.doubt = Doubt(key=key.name, digest=digest, strand=strand, count=count)
+            raise
+        state.seen, state.doubt = receipt.head, None
         return receipt
 
 
 def _seen(state: ConversationState) -> Position:
     return state.seen or Position(1, 0)
+
+
+def _needs_no_branch(entry: Entry) -> bool:
+    """Tell an entry that can be written with its branch from one that names the branch's number."""
+    return not isinstance(entry, Cut | Tangent) or (isinstance(entry, Tangent) and bool(entry.started))
+
+
+def _digest(records: Sequence[Record], fork: Fork | None, select: int | None) -> bytes:
+    """Tell one write from another by what it says."""
+    summed = hashlib.blake2b(msgspec.json.encode((fork, select)), digest_size=16)
+    for record in records:
+        summed.update(len(record.body).to_bytes(8, "big") + record.body)
+    return summed.digest()
+
+
+def _undoubted(state: ConversationState, strand: Strand, entries: list[Entry]) -> list[Entry]:
+    """Give no more than was in a write that may have been done: it is given again as it was."""
+    doubt = state.doubt
+    return entries[: doubt.count] if doubt is not None and doubt.strand is strand else entries

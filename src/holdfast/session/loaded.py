@@ -9,6 +9,7 @@ stands around it is served.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ..context.budget import Budget
 from ..context.head import Head
@@ -65,7 +66,9 @@ class Loaded:
         if cut.kept_from is not None:
             return self.places.get(cut.kept_from, 0)
         last = self.places.get(cut.covers[1])
-        return 0 if last is None else last + 1
+        rest = self.messages[last + 1 :] if last is not None else []
+        results = takewhile(lambda message: message.role == "tool", rest)  # they belong to what was covered
+        return 0 if last is None else last + 1 + sum(1 for _ in results)
 
     def summary_of(self, cut: Cut | None) -> str:
         """Give the text that stands for what a cut covers: a model's where there is one, else the digest."""

@@ -7,9 +7,10 @@ begins a strand, whose parent is what was the head before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ..conversation.strand import MAX_CONVERSATION_STATE_HISTORY_LEN, Strand
-from ..decision import Cut, Summary
+from ..decision import Cut, Revert, Summary
 from ..entry import Bootstrap, Checkpoint, Entry, Note, Prompt, Settings, Tangent
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, Span
@@ -35,25 +36,48 @@ class Strands:
         self.loaded = list[Strand]()
 
     async def load(self, head: Position) -> Strand:
-        """Load the strand that ends at a head, its parents first."""
-        path = spans(self._branches.values(), head)
-        tangent = self._tangent(head.branch)
-        if tangent is None or tangent.former is None:
-            strand = await self._root(path)
-        else:
-            strand = await self._aside(path, tangent, await self._parent(tangent.former))
+        """Load the strand that ends at a head, the ones that it leads back to first."""
+        aside = list[tuple[Position, Branch]]()
+        place, tangent = head, self._tangent(head.branch)
+        while tangent is not None and tangent.former is not None and place.branch not in self._by_branch:
+            aside.append((place, tangent))
+            place = await self._tip(tangent.former)
+            tangent = self._tangent(place.branch)
+        strand = self._by_branch.get(place.branch) or self._keep(await self._root(self._path(place)), place)
+        for place, tangent in reversed(aside):
+            strand = self._keep(await self._aside(self._path(place), tangent, strand), place)
+        return strand
+
+    def _path(self, head: Position) -> list[Span]:
+        return spans(self._branches.values(), head)
+
+    def _keep(self, strand: Strand, head: Position) -> Strand:
         strand.branch, strand.written = head.branch, len(strand.entries)
         self._by_branch[head.branch] = strand
         self.loaded.append(strand)
         return strand
 
     async def load_kept(self) -> None:
-        """Load the tangents that were left, as far as they began on what is loaded."""
+        """Load the tangents that were left, as far as they began on what is loaded.
+
+        One that leads back to a path that was given up meanwhile leads to the one it began on instead.
+        """
         known = {strand.name for strand in self.loaded}
         for branch in self._branches.values():
-            main = self._by_branch.get(branch.former) if branch.former is not None else None
-            if branch.operation == TANGENT and branch.name not in known and main is not None:
+            if branch.operation != TANGENT or branch.name in known:
+                continue
+            if (main := self._by_branch.get(branch.former or 0)) is not None:
                 await self.load(await self._tip(self._left_on(branch, main)))
+            elif (main := self._began_on(branch)) is not None:
+                tip = await self._tip(branch.id)
+                self._keep(await self._aside(self._path(tip), branch, main), tip)
+
+    def _began_on(self, tangent: Branch) -> Strand | None:
+        """Give the strand on whose path a tangent began."""
+        begun = Position(tangent.parent or 0, tangent.fork_seq)
+        place = between(self._path(begun), begun.seq, begun.seq)
+        found = (one for one in self.loaded if place == between(one.path, begun.seq, begun.seq))
+        return next(found, None) if place else None
 
     def _left_on(self, tangent: Branch, main: Strand) -> int:
         """Give the branch that a tangent was left on: its own, or one that a restore or a rewind made."""
@@ -70,10 +94,6 @@ class Strands:
         while branch is not None and branch.operation != TANGENT:
             branch = self._branches.get(branch.parent) if branch.parent is not None else None
         return branch
-
-    async def _parent(self, id: int) -> Strand:
-        known = self._by_branch.get(id)
-        return known if known is not None else await self.load(await self._tip(id))
 
     async def _tip(self, id: int) -> Position:
         """Give the last entry of a branch, or the one that it began behind."""
@@ -108,26 +128,41 @@ class Strands:
         rows.reverse()
         strand = Strand(first=rows[0].seq if rows else 1)
         strand.path = list(path)
-        await self._recall(strand, path)
+        await self._recall(strand, path, rows)
         strand.extend(map(_entry, rows))
         return strand
 
-    async def _recall(self, strand: Strand, path: Sequence[Span]) -> None:
+    async def _recall(self, strand: Strand, path: Sequence[Span], rows: Sequence[Row]) -> None:
         """Take in what was said before the part that is loaded, and still counts."""
         earlier = between(path, 1, strand.first - 1)
         if not earlier:
             return
-        marks = await self._log.newest(self._at, earlier, (*_RECALLED, "summary"))
-        found = {kind: entry_of(row) for kind, row in marks.items()}
-        cut = await standing_cut(self._log, self._at, earlier)
-        for entry in map(found.get, _RECALLED):
+        marks = await self._log.newest(self._at, earlier, _RECALLED)
+        for entry in (entry_of(marks[kind]) for kind in _RECALLED if kind in marks):
             if isinstance(entry, Prompt | Bootstrap | Settings | Checkpoint):
                 strand.recall(entry)
-        standing, summary = entry_of(cut) if cut else None, found.get("summary")
-        if isinstance(standing, Cut):
-            strand.recall(standing)
-            if isinstance(summary, Summary) and summary.cut == standing.id:
-                strand.recall(summary)
+        await self._recall_cuts(strand, path, rows)
+
+    async def _recall_cuts(self, strand: Strand, path: Sequence[Span], rows: Sequence[Row]) -> None:
+        """Take in the cut that held before the part that is loaded, and those that reverts in it lead to."""
+        earlier = between(path, 1, strand.first - 1)
+        reverts = [entry for row in rows if isinstance(entry := entry_of(row), Revert)]
+        standing = await standing_cut(self._log, self._at, earlier)
+        numbers = {entry.former for entry in reverts if 0 < entry.former < strand.first}
+        places = sorted(numbers | ({standing.seq} if standing else set()))
+        for number, end in pairwise([*places, strand.first]):
+            for row in await self._log.read(self._at, between(path, number, number)[0]):
+                await self._recall_cut(strand, row, between(path, number, end - 1))
+
+    async def _recall_cut(self, strand: Strand, row: Row, since: Sequence[Span]) -> None:
+        cut = entry_of(row)
+        if not isinstance(cut, Cut):
+            return
+        strand.recall(cut, at=row.seq)
+        found = (await self._log.newest(self._at, since, ("summary",))).get("summary")
+        summary = entry_of(found) if found else None
+        if isinstance(summary, Summary) and summary.cut == cut.id:
+            strand.recall(summary)
 
 
 def _turn_edge(backwards: Sequence[Row]) -> int:

@@ -94,14 +94,20 @@ class Summaries:
             await swap(summary)
 
     async def ask(self, asked: Asked, *, tries: int = 1) -> Summary | Refusal:
-        """Ask for a summary, showing less of the record each time; failures are counted, whoever asks."""
+        """Ask for a summary; after an error, which a long request may cause, again with less of the record.
+
+        A failure is counted once, however often it was tried.
+        """
         outcome: Summary | Refusal = Refusal("error", self.failures.notice or "the model was not asked")
+        if not self.failures.may_try:
+            return outcome
         for room in rooms(self._model)[:tries]:
-            if not self.failures.may_try:
-                break
             outcome = await ask(self._model, asked, self._manager, room=room)
             if isinstance(outcome, Summary):
                 self.failures = self.failures.succeeded()
+                return outcome
+            if outcome.reason != "error":
                 break
+        if isinstance(outcome, Refusal):
             self.failures = self.failures.failed(outcome)
         return outcome

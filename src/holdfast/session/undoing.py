@@ -60,11 +60,11 @@ async def _undo_entry(scribe: Scribe, row: SessionRow, branch: Branch) -> str | 
                 span = span._replace(last=at - 1)
             case Tangent(undone=at) if at:
                 span = span._replace(last=at - 1)
-            case Tangent(started=0) as left:
-                return await _take_up(scribe, row, found, left)
+            case Tangent(started=0) as left if tangent := await _tangent(scribe, left):
+                return await _take_up(scribe, row, found, tangent)
             case Cut() as cut:
                 return await _revert(scribe, row, found, cut)
-            case _:  # a tangent's beginning, which is the branch itself, or something damaged
+            case _:  # a tangent's beginning, which is the branch itself; something damaged, or not there
                 span = span._replace(last=found.seq - 1)
     return None
 
@@ -82,16 +82,27 @@ async def _revert(scribe: Scribe, row: SessionRow, found: Row, cut: Cut) -> str:
     return str(cut.asked.get("operation", "compact"))
 
 
-async def _take_up(scribe: Scribe, row: SessionRow, found: Row, left: Tangent) -> str:
-    """Go back into a tangent that was left; that it was left is undone first, where it was written."""
+async def _tangent(scribe: Scribe, left: Tangent) -> Branch | None:
+    """Give the branch that a tangent was left on."""
     branches = await scribe.store.branches(scribe.at)
-    tangent = left.branch or next((one.id for one in branches if one.name == left.name), 0)
-    if not tangent:
-        raise SessionError(f"session {row.id}: the tangent {left.name} that was left is not there any more")
-    again = Tangent(name=left.name, undone=found.seq)
+    named = [one for one in branches if one.id == left.branch or (not left.branch and one.name == left.name)]
+    return named[0] if named else None
+
+
+async def _take_up(scribe: Scribe, row: SessionRow, found: Row, tangent: Branch) -> str:
+    """Go back into a tangent that was left; that it was left is undone first, where it was written."""
+    again = Tangent(name=tangent.name, undone=found.seq)
     receipt = await scribe.commit(records=await scribe.records([again]), expected_head=row.head)
-    await scribe.commit(select=tangent, expected_head=Position(receipt.branch, receipt.last))
-    return "tangent exit"
+    head = receipt.head
+    while True:
+        try:
+            await scribe.commit(select=tangent.id, expected_head=head)
+        except Conflict as conflict:
+            if conflict.head[0] != head.branch:  # the conversation is elsewhere by now
+                raise
+            head = Position(*conflict.head)  # words that were said meanwhile stay where they are
+        else:
+            return "tangent exit"
 
 
 async def _undo_branch(scribe: Scribe, row: SessionRow, branch: Branch) -> str:

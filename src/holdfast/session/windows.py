@@ -12,7 +12,7 @@ from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.window import Window
-from ..decision import Cut, Decision, Summary
+from ..decision import Cut, Decision, Revert, Summary
 from ..entry import Entry
 from ..errors import Conflict, SessionError
 from ..stores.values import Parcel, Receipt, Record
@@ -72,6 +72,11 @@ class Windows:
         return self._decided(loaded, budget, loaded.message_head(tools, context, memory))[0]
 
     @property
+    def version(self) -> int:
+        """The version of the session as last seen."""
+        return self._scribe.row.version
+
+    @property
     def limit(self) -> int | None:
         """The limit of the window that was made last."""
         return self._previous.limit if self._previous else None
@@ -101,6 +106,9 @@ class Windows:
         """Take in what was just written, if nothing was written between."""
         known = self._loaded
         if known is None or receipt.repeated or receipt.branch != known.head.branch:
+            return
+        if any(isinstance(entry, Revert) for entry in entries):
+            self.forget()  # what holds again may not be loaded
             return
         if receipt.first == known.head.seq + 1:
             sizes = [(record.tokens, len(record.body)) for record in records]

@@ -147,8 +147,7 @@ async def test_a_bad_summary_is_refused_and_the_digest_stands(stage: Stage, repl
     assert await session.messages() == said
     window = await session.window(BUDGET)
     assert [done.summary in text for text in summaries(window)] == [True]
-    assert len(model.requests) == 3
-    assert "3 times" in session.notices[0]
+    assert session.notices == ()  # it is one failure, however often it was tried
 
 
 @pytest.mark.req("D4")
@@ -167,15 +166,15 @@ async def test_a_summary_that_is_longer_than_what_it_covers_is_refused(stage: St
 @pytest.mark.req("D4")
 @played
 async def test_a_model_that_was_left_alone_is_not_asked_again(stage: Stage) -> None:
-    model = ScriptedModel(*[ModelFailed("down")] * 9)
+    model = ScriptedModel(*[ModelFailed("down")] * 12)
     session = await (await stage.manager(model=model)).create()
-    await grown(session, 10)
-    await session.compact(BUDGET)
-    await grown(session, 10)
-    done = await session.compact(BUDGET)
-    assert len(model.requests) == 3
+    for _ in range(4):
+        await grown(session, 10)
+        done = await session.compact(BUDGET)
+    assert len(model.requests) == 9  # three times for each of three
     assert done.source == "digest"
     assert "3 times in a row" in done.refused
+    assert "3 times" in session.notices[0]
 
 
 @pytest.mark.req("D4")
@@ -183,9 +182,9 @@ async def test_a_model_that_was_left_alone_is_not_asked_again(stage: Stage) -> N
 async def test_one_success_is_enough_to_trust_a_model_again(stage: Stage) -> None:
     model = ScriptedModel("", "", GOOD, "", "", GOOD)
     session = await (await stage.manager(model=model)).create()
-    for _ in range(2):
+    for source in ("digest", "digest", "model") * 2:
         await grown(session, 10)
-        assert (await session.compact(BUDGET)).source == "model"
+        assert (await session.compact(BUDGET)).source == source
     assert session.notices == ()
 
 
@@ -202,7 +201,7 @@ async def test_a_model_that_does_not_answer_in_time_costs_nothing_but_time(
     assert done.source == "digest"
     assert "no summary within" in done.refused
     assert await session.messages() == said
-    assert "3 times" in session.notices[0]
+    assert len(model.requests) == 1
 
 
 @pytest.mark.req("D2", "D4", "D5")

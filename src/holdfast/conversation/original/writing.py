@@ -90,13 +90,7 @@ def first_written(strand: Strand) -> int:
     cut = strand.cut
     if cut is None or not _is_compaction(cut):
         return strand.live_from
-    if cut.kept_from is not None:
-        place = strand.place_of(cut.kept_from)
-        first = len(strand.history) if place is None else place
-    else:
-        last = strand.place_of(cut.covers[1])
-        first = 0 if last is None else last + 1
-    return max(strand.live_from, first)
+    return max(strand.live_from, strand.first_kept(cut))
 
 
 def _is_compaction(cut: Cut) -> bool:

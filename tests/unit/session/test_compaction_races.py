@@ -1,0 +1,222 @@
+"""Compactions of one handle that overlap, and models that fail: one cut, one failure, nothing half done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from session_stage import Stage, cuts, everything, grown, played
+
+from holdfast import Budget, Message
+from holdfast.context.compaction import Strategy
+from holdfast.errors import Conflict, ModelFailed, SessionError
+from holdfast.models import ModelRequest
+from holdfast.session import Session, asking
+from holdfast.testing import ScriptedModel
+
+BUDGET = Budget(20_000)
+GOOD = "Goal: find the lost key.\nNext: look under the mat."
+LONG = "Goal: greet everybody at length. " * 600
+
+
+class Gated:
+    """A session whose model begins to write, and waits there until it is let go."""
+
+    def __init__(self, session: Session, model: ScriptedModel, gate: asyncio.Event) -> None:
+        self.session, self.model, self.gate = session, model, gate
+
+    async def begin(self, keep: int) -> asyncio.Task[Any]:
+        """Begin a compaction, and return once the model was asked."""
+        asked = len(self.model.requests)
+        task = asyncio.create_task(self.session.compact(BUDGET, strategy=Strategy(keep=keep)))
+        while len(self.model.requests) == asked:
+            await asyncio.sleep(0)
+        return task
+
+
+async def gated(stage: Stage, replies: int = 1) -> Gated:
+    gate = asyncio.Event()
+    model = ScriptedModel(*[GOOD] * replies, hold=gate)
+    session = await (await stage.manager(model=model)).create()
+    await grown(session, 12)
+    return Gated(session, model, gate)
+
+
+async def shown(session: Session) -> list[str]:
+    return [message.text for message in (await session.preview(BUDGET)).messages]
+
+
+@pytest.mark.req("D5", "G5")
+@played
+async def test_a_compaction_that_another_of_the_same_handle_overtook_is_refused(stage: Stage) -> None:
+    scene = await gated(stage)
+    stale = await scene.begin(keep=6)
+    await scene.session.compact(BUDGET, strategy=Strategy(keep=1), model=False)
+    before, window = await everything(scene.session), await shown(scene.session)
+    scene.gate.set()
+    with pytest.raises(Conflict, match="nothing was compacted"):
+        await stale
+    assert await everything(scene.session) == before
+    assert await shown(scene.session) == window
+    assert await scene.session.undo() == "compact"
+    with pytest.raises(SessionError, match="nothing to undo"):
+        await scene.session.undo()
+
+
+@pytest.mark.req("D5", "G5")
+@played
+async def test_of_two_compactions_of_the_same_handle_that_ask_at_once_one_is_done(stage: Stage) -> None:
+    scene = await gated(stage, replies=2)
+    both = [await scene.begin(keep=6), await scene.begin(keep=1)]
+    scene.gate.set()
+    outcomes = await asyncio.gather(*both, return_exceptions=True)
+    refused = [one for one in outcomes if isinstance(one, Conflict)]
+    (done,) = [one for one in outcomes if not isinstance(one, BaseException)]
+    assert len(refused) == 1
+    assert await cuts(scene.session) == [done.cut]
+
+
+@pytest.mark.req("D5", "G5")
+@pytest.mark.parametrize("what", ["clear", "compact", "tangent"])
+@played
+async def test_a_compaction_that_a_state_of_the_same_handle_overtook_is_refused(
+    stage: Stage, what: str
+) -> None:
+    scene = await gated(stage)
+    stale = await scene.begin(keep=6)
+    state = await scene.session.conversation()
+    match what:
+        case "clear":
+            state.clear()
+        case "compact":
+            plan = state.plan_compaction(Strategy(keep=1), budget=BUDGET)
+            assert plan is not None
+            state.compact(plan)
+        case "tangent":
+            state.begin_tangent(at=state.messages[3].id)
+            state.set_next_user_message("aside")
+    await scene.session.commit(state)
+    before = await everything(scene.session)
+    scene.gate.set()
+    with pytest.raises(Conflict, match="nothing was compacted"):
+        await stale
+    assert await everything(scene.session) == before
+
+
+@pytest.mark.req("D5", "G5")
+@played
+async def test_a_compaction_during_which_the_one_before_it_was_undone_is_refused(stage: Stage) -> None:
+    scene = await gated(stage)
+    await scene.session.compact(BUDGET, strategy=Strategy(keep=8), model=False)
+    stale = await scene.begin(keep=2)
+    assert await scene.session.undo() == "compact"
+    before, window = await everything(scene.session), await shown(scene.session)
+    scene.gate.set()
+    with pytest.raises(Conflict, match="nothing was compacted"):
+        await stale
+    assert await everything(scene.session) == before
+    assert await shown(scene.session) == window
+
+
+@pytest.mark.req("D5")
+@played
+async def test_what_the_same_handle_says_while_the_model_writes_stays_behind_the_cut(stage: Stage) -> None:
+    scene = await gated(stage)
+    task = await scene.begin(keep=0)
+    await scene.session.append(Message.user("meanwhile"))
+    scene.gate.set()
+    assert (await task).source == "model"
+    assert (await shown(scene.session))[1:] == ["meanwhile"]
+
+
+REFUSED = [pytest.param("", id="empty"), pytest.param(LONG, id="longer")]
+
+
+@pytest.mark.req("D4", "D5")
+@pytest.mark.parametrize("reply", REFUSED)
+@played
+async def test_a_model_whose_words_do_not_do_is_asked_once(stage: Stage, reply: str) -> None:
+    model = ScriptedModel(*[reply] * 3)
+    session = await (await stage.manager(model=model)).create()
+    await grown(session, 12)
+    done = await session.compact(BUDGET)
+    assert (done.source, len(model.requests)) == ("digest", 1)
+    assert done.refused
+    assert session.notices == ()
+
+
+@pytest.mark.req("D4", "D5")
+@played
+async def test_a_model_that_is_late_is_waited_for_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "PATIENCE", 0.01)
+    model = ScriptedModel(*[GOOD] * 3, hold=asyncio.Event())
+    session = await (await stage.manager(model=model)).create()
+    await grown(session, 12)
+    done = await session.compact(BUDGET)
+    assert (done.source, len(model.requests)) == ("digest", 1)
+    assert "no summary within" in done.refused
+    assert session.notices == ()
+
+
+@pytest.mark.req("D4", "D5")
+@pytest.mark.parametrize("reply", [*REFUSED, pytest.param(ModelFailed("down"), id="error")])
+@played
+async def test_a_compaction_that_fails_counts_once_and_the_third_leaves_the_model_alone(
+    stage: Stage, reply: Any
+) -> None:
+    tries = 3 if isinstance(reply, ModelFailed) else 1
+    model = ScriptedModel(*[reply] * 3 * tries)
+    session = await (await stage.manager(model=model)).create()
+    for number in (1, 2, 3):
+        assert session.notices == ()
+        await grown(session, 12)
+        assert (await session.compact(BUDGET)).source == "digest"
+        assert len(model.requests) == number * tries
+    assert "3 times in a row" in session.notices[0]
+    await grown(session, 12)
+    assert (await session.compact(BUDGET)).source == "digest"
+    assert len(model.requests) == 3 * tries
+
+
+@pytest.mark.req("D4", "D5")
+@played
+async def test_a_compaction_that_failed_does_not_keep_the_next_from_asking(stage: Stage) -> None:
+    model = ScriptedModel("", GOOD)
+    session = await (await stage.manager(model=model)).create()
+    await grown(session, 12)
+    assert (await session.compact(BUDGET)).source == "digest"
+    await grown(session, 12)
+    done = await session.compact(BUDGET)
+    assert (done.source, done.summary) == ("model", GOOD)
+
+
+@pytest.mark.req("D4", "D5")
+@played
+async def test_after_an_error_less_is_shown_and_a_success_is_no_failure(stage: Stage) -> None:
+    def picky(request: ModelRequest) -> str | ModelFailed:
+        length = len(request.messages[-1].text)
+        return GOOD if length < 20_000 else ModelFailed(f"{length} characters are too many")
+
+    model = ScriptedModel(*[picky] * 12)
+    session = await (await stage.manager(model=model)).create()
+    for number in range(1, 5):
+        await grown(session, 60, words=1_000)
+        done = await session.compact(Budget(200_000), strategy=Strategy(truncate=False))
+        assert (done.source, len(model.requests)) == ("model", 3 * number)
+    lengths = [len(request.messages[-1].text) for request in model.requests[:3]]
+    assert lengths == sorted(lengths, reverse=True)
+    assert session.notices == ()
+
+
+@pytest.mark.req("D4", "D5")
+@played
+async def test_an_error_and_then_words_that_do_not_do_are_one_failure(stage: Stage) -> None:
+    model = ScriptedModel(ModelFailed("too long"), "", GOOD)
+    session = await (await stage.manager(model=model)).create()
+    await grown(session, 12)
+    done = await session.compact(BUDGET)
+    assert (done.source, len(model.requests)) == ("digest", 2)
+    assert "says nothing" in done.refused
+    await grown(session, 12)
+    assert (await session.compact(BUDGET)).source == "model"

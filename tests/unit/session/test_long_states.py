@@ -1,0 +1,312 @@
+"""Conversations that are longer than a state holds: what was decided and set before it still counts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conversation_scene import BUDGET, elsewhere, plain, reloaded, said, validate
+from session_stage import Stage, played, rows
+
+from holdfast import Message
+from holdfast.context.compaction import Strategy
+from holdfast.context.window import Window
+from holdfast.conversation import ConversationState, ToolOrigin, fields, from_json, original, to_json
+from holdfast.conversation.tracking import LineTracking
+from holdfast.session import Session
+from holdfast.toolspec import ToolSpec
+
+LIMIT = 6
+SUMMARY = "Goal: what was said from a to e."
+LS = ToolSpec(name="ls", description="lists", input_schema={"type": "object", "properties": {}})
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let a state hold a few exchanges instead of 10,000."""
+    name, found = "MAX_CONVERSATION_STATE_HISTORY_LEN", 0
+    for module in [one for key, one in sys.modules.items() if key.startswith("holdfast.")]:
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, LIMIT)
+            found += 1
+    assert found
+    return LIMIT
+
+
+def questions(letter: str, count: int = 2 * LIMIT) -> list[str]:
+    return [f"{letter}{number}" for number in range(count)]
+
+
+def compacted(state: ConversationState, *, keep: int = 1, summary: str | None = None) -> None:
+    plan = state.plan_compaction(Strategy(keep=keep))
+    assert plan is not None
+    state.compact(plan, summary)
+
+
+def shown(state: ConversationState) -> dict[str, Any]:
+    """Give the fields of a state; the transcript holds as much as was loaded."""
+    return {name: value for name, value in fields(state).items() if name != "transcript"}
+
+
+def asked(window: Window) -> list[str]:
+    return [message.text for message in window.messages if message.role == "user"]
+
+
+def summary_of(window: Window) -> str:
+    """Give the summary that a window begins with; none where it does not."""
+    return window.messages[0].text if window.messages[0].kind == "summary" else ""
+
+
+async def long_session(stage: Stage, *, summary: str | None = SUMMARY) -> Session:
+    """Give a session with a compaction, and more exchanges behind it than a state holds."""
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, *"abcdef")
+    compacted(state, summary=summary)
+    said(state, *questions("q"))
+    await session.commit(state)
+    return session
+
+
+@pytest.mark.req("I4", "I5")
+@played
+async def test_all_exchanges_that_are_loaded_may_be_sent_when_a_compaction_stands_before_them(
+    stage: Stage, limit: int
+) -> None:
+    session = await long_session(stage)
+    loaded = await reloaded(stage, session)
+    assert len(loaded.history) == limit
+    assert loaded.valid_history_range == (0, limit)
+    assert asked(loaded.preview(BUDGET)) == questions("q")[-limit:]
+
+
+@pytest.mark.req("I4", "D5")
+@played
+async def test_the_summary_of_what_is_not_loaded_stands_in_the_window(stage: Stage, limit: int) -> None:
+    session = await long_session(stage)
+    loaded = await reloaded(stage, session)
+    window = loaded.preview(BUDGET)
+    assert SUMMARY in summary_of(window)
+    assert len(window.messages) == 1 + 2 * limit
+    validate(window)
+    assert SUMMARY in summary_of(await (await elsewhere(stage, session)).preview(BUDGET))
+
+
+@pytest.mark.req("I4", "I9")
+@played
+async def test_the_document_of_the_original_holds_the_exchanges_that_are_loaded(
+    stage: Stage, limit: int
+) -> None:
+    session = await long_session(stage)
+    loaded = await reloaded(stage, session)
+    document = original.write(loaded)
+    assert len(document["history"]) == limit
+    assert SUMMARY in document["latest_summary"][0]
+    again = original.read(document)
+    assert [entry.user.prompt for entry in again.history] == questions("q")[-limit:]
+
+
+@pytest.mark.req("I4", "I9")
+@played
+async def test_a_long_conversation_lives_on_in_json(stage: Stage, limit: int) -> None:
+    session = await long_session(stage)
+    loaded = await reloaded(stage, session)
+    restored = from_json(to_json(loaded))
+    assert plain(restored) == plain(loaded)
+    assert restored.valid_history_range == (0, limit)
+    assert restored.preview(BUDGET).messages == loaded.preview(BUDGET).messages
+    assert original.write(restored) == original.write(loaded)
+
+
+@pytest.mark.req("I4", "I5")
+@pytest.mark.usefixtures("limit")
+@played
+async def test_a_long_conversation_looks_the_same_live_and_loaded(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    live = await session.conversation()
+    said(live, *"abcdef")
+    compacted(live, summary=SUMMARY)
+    for letter in "qrs":
+        said(live, *questions(letter, 4))
+        await session.commit(live)
+        loaded = await reloaded(stage, session)
+        assert shown(loaded) == shown(live)
+        assert SUMMARY in summary_of(live.preview(BUDGET))
+        assert SUMMARY in summary_of(loaded.preview(BUDGET))
+
+
+@pytest.mark.req("I4", "D5")
+@pytest.mark.usefixtures("limit")
+@pytest.mark.parametrize("by_state", [True, False], ids=["of the state", "of the session"])
+@played
+async def test_undoing_a_compaction_brings_a_summary_back_that_is_not_loaded(
+    stage: Stage, by_state: bool
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, *"abcdef")
+    compacted(state, summary=SUMMARY)
+    said(state, *"ghij")
+    compacted(state, summary="Goal: and what was said up to i.")
+    said(state, *questions("q", 4 if by_state else 12))
+    await session.commit(state)
+    if by_state:
+        state = await session.conversation()
+        assert state.undo() == "compact"
+        await session.commit(state)
+    else:
+        assert await session.undo() == "compact"
+    loaded = await reloaded(stage, session)
+    assert loaded.latest_summary is not None
+    assert loaded.latest_summary[0] == SUMMARY
+    assert SUMMARY in summary_of(loaded.preview(BUDGET))
+    assert SUMMARY in summary_of(await (await elsewhere(stage, session)).preview(BUDGET))
+    assert shown(from_json(to_json(loaded))) == shown(loaded)
+
+
+@pytest.mark.req("I4", "D5")
+@pytest.mark.usefixtures("limit")
+@pytest.mark.parametrize("summary", [SUMMARY, None], ids=["by a model", "digest"])
+@played
+async def test_a_summary_is_still_there_when_an_undo_is_not_loaded_any_more(
+    stage: Stage, summary: str | None
+) -> None:
+    session = await long_session(stage, summary=summary)
+    state = await reloaded(stage, session)
+    before = state.latest_summary
+    assert before is not None
+    compacted(state)
+    state.undo()
+    assert state.latest_summary == before
+    await session.commit(state)
+    assert (await reloaded(stage, session)).latest_summary == before
+    said(state, *questions("r"))
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert loaded.latest_summary == state.latest_summary == before
+    assert shown(loaded) == shown(state)
+    for window in (loaded.preview(BUDGET), await (await elsewhere(stage, session)).preview(BUDGET)):
+        assert before[0] in summary_of(window)
+
+
+@pytest.mark.req("I4", "D5")
+@pytest.mark.usefixtures("limit")
+@played
+async def test_the_last_compaction_that_was_undone_leaves_no_summary_however_long_it_goes_on(
+    stage: Stage,
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, *"abcdef")
+    compacted(state, summary=SUMMARY)
+    state.undo()
+    said(state, *questions("q"))
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert loaded.latest_summary is None
+    assert shown(loaded) == shown(state)
+
+
+def write_files(tracking: LineTracking, state: ConversationState, folder: Path, numbers: range) -> None:
+    """Let the agent write a file in each exchange."""
+    for number in numbers:
+        path = folder / f"file{number}.py"
+        tracking.before_write(path, creates=True)
+        path.write_text("x\n")
+        tracking.created(path, "x\n")
+        tracking.reported(path)
+        said(state, f"write {number}")
+
+
+async def beside_messages(session: Session) -> int:
+    """Count the bytes of all entries on the path that are no messages."""
+    return sum(len(row.body) for row in await rows(session) if row.kind != "message")
+
+
+@pytest.mark.req("I1", "G5")
+@played
+async def test_the_log_grows_by_as_much_for_the_200th_tracked_file_as_for_the_100th(
+    stage: Stage, tmp_path: Path
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    tracking = LineTracking(state, tmp_path)
+    sizes = list[int]()
+    for numbers in (range(100), range(100, 200)):
+        write_files(tracking, state, tmp_path, numbers)
+        await session.commit(state)
+        sizes.append(await beside_messages(session))
+    assert sizes[1] < 400_000
+    assert sizes[1] < 3 * sizes[0]
+    assert len(state.file_line_tracker) == 200
+    assert (await reloaded(stage, session)).file_line_tracker == state.file_line_tracker
+
+
+@pytest.mark.req("I1", "I4")
+@played
+async def test_settings_that_changed_before_the_part_that_is_loaded_still_count_and_newer_tracked_files(
+    stage: Stage, tmp_path: Path, limit: int
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    state.tools = {ToolOrigin("builtin"): [LS]}
+    state.set_model("gpt-4o")
+    tracking = LineTracking(state, tmp_path)
+    write_files(tracking, state, tmp_path, range(4 * limit))
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert len(loaded.history) == limit
+    assert len(loaded.file_line_tracker) >= limit - 1  # those that were written in the part that is loaded
+    assert loaded.file_line_tracker.items() <= state.file_line_tracker.items()
+    assert (loaded.tools, loaded.model_info) == (state.tools, state.model_info)
+    assert shown(from_json(to_json(loaded))) == shown(loaded)
+
+
+@pytest.mark.req("I1", "J1")
+@played
+async def test_tracked_files_go_with_the_strand_that_they_were_written_on(
+    stage: Stage, tmp_path: Path
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    tracking = LineTracking(state, tmp_path)
+    write_files(tracking, state, tmp_path, range(3))
+    moment, before = len(state.head.entries), dict(state.file_line_tracker)
+    write_files(tracking, state, tmp_path, range(2, 5))
+    main = dict(state.file_line_tracker)
+    state.begin_tangent()
+    write_files(tracking, state, tmp_path, range(4, 7))
+    aside = dict(state.file_line_tracker)
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert loaded.file_line_tracker == aside
+    for one in (state, loaded):
+        one.exit_tangent_mode()
+        assert one.file_line_tracker == main
+        one.restore_moment(moment)
+        assert one.file_line_tracker == before
+    await session.commit(state)
+    assert (await reloaded(stage, session)).file_line_tracker == before
+    assert from_json(to_json(state)).file_line_tracker == before
+
+
+@pytest.mark.req("I1")
+@played
+async def test_a_setting_that_is_taken_away_stays_away(stage: Stage, tmp_path: Path) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    state.set_model("gpt-4o")
+    write_files(LineTracking(state, tmp_path), state, tmp_path, range(2))
+    state.extra = {"theme": "dark"}
+    state.set_next_user_message("hello")
+    await session.commit(state)
+    state.model_info = None
+    state.extra = {}
+    state.file_line_tracker = {}
+    state.push_assistant_message(Message.assistant("hi"))
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert (loaded.model_info, loaded.extra, loaded.file_line_tracker) == (None, {}, {})
+    assert plain(loaded) == plain(state)

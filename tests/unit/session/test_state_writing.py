@@ -1,0 +1,456 @@
+"""Writing a state when things go wrong: a death, a lost reply, another writer, a handle that knew less."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+from conversation_scene import BUDGET, elsewhere, plain, prompts, reloaded, said
+from session_stage import Stage, answer, asks, call, entries, everything, played, texts
+
+from holdfast import Message
+from holdfast.context.compaction import Strategy
+from holdfast.conversation import ConversationState
+from holdfast.entry import Tangent, decode
+from holdfast.errors import Conflict, SessionError
+from holdfast.session import Session
+from holdfast.stores.values import Change, Receipt, Span
+
+END = 2**31 - 1
+MOST_WRITES = 20
+
+Act = Callable[[], Awaitable[None]]
+Leave = Callable[[ConversationState], None]
+
+LEAVINGS = [
+    pytest.param(ConversationState.exit_tangent_mode, id="with nothing"),
+    pytest.param(ConversationState.exit_tangent_mode_with_tail, id="with its tail"),
+    pytest.param(ConversationState.exit_tangent_mode_with_summary, id="with a summary"),
+]
+
+
+class Hitch:
+    """Steps in at one write of a session's store: before it is done, or when it is done and not yet told."""
+
+    def __init__(self, session: Session, number: int, act: Act, *, when_done: bool = False) -> None:
+        self.happened, self._write = False, session._scribe.store.commit
+        self._number, self._act, self._when_done = number, act, when_done
+        self._store = session._scribe.store
+
+    def __enter__(self) -> Hitch:
+        self._store.commit = self._commit  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.commit = self._write  # type: ignore[method-assign]
+
+    async def _commit(self, change: Change) -> Receipt:
+        self._number -= 1
+        if self._number:
+            return await self._write(change)
+        self.happened = True
+        receipt = await self._write(change) if self._when_done else None
+        await self._act()
+        return receipt or await self._write(change)
+
+
+async def broken() -> None:
+    raise ConnectionError("the connection broke")
+
+
+async def tried(session: Session, state: ConversationState) -> None:
+    """Write a state, whether that works or not."""
+    with contextlib.suppress(ConnectionError):
+        await session.commit(state)
+
+
+async def all_texts(session: Session) -> list[str]:
+    """Give what was said on all branches."""
+    store, at = session._scribe.store, session.row.address
+    logs = [await store.read(at, Span(branch.id, 1, END)) for branch in await store.branches(at)]
+    found = [decode(row.kind, row.body) for log in logs for row in log]
+    return [entry.text for entry in found if isinstance(entry, Message)]
+
+
+async def left_a_tangent(stage: Stage, leave: Leave) -> tuple[Session, ConversationState]:
+    """Give a compacted session, and a state that went aside and came back; nothing of that is written."""
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a", "b", "c", "d")
+    await session.commit(state)
+    await session.compact(BUDGET, strategy=Strategy(keep=1))
+    state = await session.conversation()
+    state.enter_tangent_mode()
+    said(state, "aside 1", "aside 2")
+    leave(state)
+    said(state, "e")
+    return session, state
+
+
+async def shown(session: Session) -> list[Message]:
+    return list((await session.preview(BUDGET)).messages)
+
+
+async def assert_seen_alike(stage: Stage, session: Session) -> None:
+    """Fail if a handle shows something else than one that was opened just now."""
+    fresh = await elsewhere(stage, session)
+    assert await shown(session) == await shown(fresh)
+    assert (await session.snapshot()).messages == (await fresh.snapshot()).messages
+
+
+@pytest.mark.req("I1", "D5")
+@pytest.mark.parametrize("clears", [False, True], ids=["compaction", "clearing"])
+@played
+async def test_a_handle_whose_state_undid_something_shows_what_a_new_one_shows(
+    stage: Stage, clears: bool
+) -> None:
+    first = await (await stage.manager()).create()
+    state = await first.conversation()
+    said(state, "a", "b", "c", "d")
+    await first.commit(state)
+    before = await shown(first)
+    if clears:
+        state.clear()
+        await first.commit(state)
+    else:
+        await first.compact(BUDGET, strategy=Strategy(keep=1))
+    session = await elsewhere(stage, first)
+    await session.snapshot()  # it holds what comes after the cut, and no more
+    await session.preview(BUDGET)
+    state = await session.conversation()
+    state.undo()
+    await session.commit(state)
+    assert len((await session.snapshot()).messages) == 8
+    assert await shown(session) == before
+    await assert_seen_alike(stage, session)
+    await assert_seen_alike(stage, first)
+
+
+@pytest.mark.req("I1", "D5")
+@played
+async def test_a_handle_whose_state_undid_and_compacted_in_one_write_shows_what_a_new_one_shows(
+    stage: Stage,
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, *"abcdef")
+    state.clear()
+    await session.commit(state)
+    session = await elsewhere(stage, session)
+    await shown(session)
+    state = await session.conversation()
+    said(state, "g")
+    state.undo()
+    plan = state.plan_compaction(Strategy(keep=4))
+    assert plan is not None
+    state.compact(plan)
+    await session.commit(state)
+    kept = [message.text for message in await shown(session) if message.role == "user"]
+    assert kept == ["d", "e", "f", "g"]
+    await assert_seen_alike(stage, session)
+
+
+@pytest.mark.req("I1", "I8")
+@pytest.mark.parametrize("answered", ["no", "by the tool", "by the assistant"])
+@played
+async def test_a_snapshot_after_a_clearing_is_the_same_on_every_handle(stage: Stage, answered: str) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    one = call()
+    state.set_next_user_message("Look.")
+    state.push_assistant_message(asks(one))
+    if answered != "no":
+        state.add_tool_results([answer(one)])
+    if answered == "by the assistant":
+        state.push_assistant_message(Message.assistant("Nothing."))
+    await session.commit(state)
+    assert (await session.snapshot()).messages
+    state.clear()
+    await session.commit(state)
+    for handle in (session, await elsewhere(stage, session)):
+        assert list((await handle.snapshot()).messages) == []
+    await assert_seen_alike(stage, session)
+
+
+@pytest.mark.req("G6", "J2")
+@pytest.mark.parametrize("leave", LEAVINGS)
+@played
+async def test_whoever_reads_that_a_tangent_was_left_finds_it_wherever_the_writing_broke_off(
+    stage: Stage, leave: Leave
+) -> None:
+    for number in range(1, MOST_WRITES):
+        session, state = await left_a_tangent(stage, leave)
+        with Hitch(session, number, broken) as hitch:
+            await tried(session, state)
+        if not hitch.happened:
+            return
+        loaded = await reloaded(stage, session)
+        while loaded.is_in_tangent_mode():
+            loaded.exit_tangent_mode()
+        names = {entry.name for entry in loaded.head.entries if isinstance(entry, Tangent)}
+        assert {one.name for one in loaded.kept_tangents()} >= names
+        if names or "aside 2" in prompts(loaded):
+            assert [one.exchanges for one in loaded.kept_tangents()] == [2]
+            loaded.reopen_tangent(loaded.kept_tangents()[0].name)
+            assert prompts(loaded)[-2:] == ["aside 1", "aside 2"]
+    pytest.fail("a commit that never ends")
+
+
+async def undone(session: Session) -> list[str]:
+    """Undo until there is nothing left, and say what it was."""
+    found = list[str]()
+    while len(found) < MOST_WRITES:
+        try:
+            found.append(await session.undo())
+        except SessionError as error:
+            assert "nothing to undo" in str(error)  # noqa: PT017
+            return found
+    pytest.fail("undo leads in a circle")
+
+
+@pytest.mark.req("G6", "D5")
+@pytest.mark.parametrize("leave", LEAVINGS)
+@played
+async def test_undo_never_gets_stuck_wherever_the_writing_of_a_tangent_broke_off(
+    stage: Stage, leave: Leave
+) -> None:
+    for number in range(1, MOST_WRITES):
+        session, state = await left_a_tangent(stage, leave)
+        with Hitch(session, number, broken) as hitch:
+            await tried(session, state)
+        other = await elsewhere(stage, session)
+        assert "compact" in await undone(other)
+        assert (await other.conversation()).latest_summary is None
+        if not hitch.happened:
+            return
+    pytest.fail("a commit that never ends")
+
+
+@pytest.mark.req("G5", "G6")
+@pytest.mark.parametrize("when_done", [False, True], ids=["before it was done", "before it was told"])
+@pytest.mark.parametrize("leave", LEAVINGS)
+@played
+async def test_a_commit_that_broke_off_anywhere_is_given_again_and_done_once(
+    stage: Stage, leave: Leave, when_done: bool
+) -> None:
+    for number in range(1, MOST_WRITES):
+        session, state = await left_a_tangent(stage, leave)
+        with Hitch(session, number, broken, when_done=when_done) as hitch:
+            await tried(session, state)
+        await session.commit(state)
+        loaded = await reloaded(stage, session)
+        assert plain(loaded) == plain(state)
+        assert loaded.kept_tangents() == state.kept_tangents()
+        assert await session.messages() == state.messages
+        said_in_all = await all_texts(session)
+        assert [said_in_all.count(one) for one in ("aside 1", "answer to aside 1", "e")] == [1, 1, 1]
+        assert await session.commit(state) is None
+        await assert_seen_alike(stage, session)
+        if not hitch.happened:
+            return
+    pytest.fail("a commit that never ends")
+
+
+@pytest.mark.req("G5")
+@played
+async def test_after_a_lost_reply_a_state_goes_on(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    with Hitch(session, 1, broken, when_done=True), pytest.raises(ConnectionError):
+        await session.commit(state)
+    said(state, "b")
+    await session.commit(state)
+    assert await texts(session) == ["a", "answer to a", "b", "answer to b"]
+    assert plain(await reloaded(stage, session)) == plain(state)
+
+
+@pytest.mark.req("G5")
+@played
+async def test_after_a_lost_reply_a_state_that_was_overtaken_is_still_refused(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    await session.commit(state)
+    said(state, "b")
+    with Hitch(session, 1, broken, when_done=True), pytest.raises(ConnectionError):
+        await session.commit(state)
+    other = await elsewhere(stage, session)
+    await other.append(Message.user("meanwhile"))
+    said(state, "c")
+    before = await everything(other)
+    with pytest.raises(Conflict):
+        await session.commit(state)
+    assert await everything(other) == before
+    assert await texts(other) == ["a", "answer to a", "b", "answer to b", "meanwhile"]
+
+
+@pytest.mark.req("G5")
+@played
+async def test_after_a_write_that_was_not_done_a_state_that_was_overtaken_is_still_refused(
+    stage: Stage,
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    with Hitch(session, 1, broken), pytest.raises(ConnectionError):
+        await session.commit(state)
+    other = await elsewhere(stage, session)
+    await other.append(Message.user("meanwhile"))
+    before = await everything(other)
+    with pytest.raises(SessionError):
+        await session.commit(state)
+    assert await everything(other) == before
+
+
+@pytest.mark.req("D5", "J1")
+@pytest.mark.parametrize("number", [1, 2])
+@played
+async def test_undoing_that_a_tangent_was_left_undoes_just_that_while_others_write(
+    stage: Stage, number: int
+) -> None:
+    session, state = await left_a_tangent(stage, ConversationState.exit_tangent_mode)
+    await session.commit(state)
+    other = await elsewhere(stage, session)
+
+    async def meanwhile() -> None:
+        await other.append(Message.user("meanwhile"))
+
+    with Hitch(session, number, meanwhile) as hitch:
+        assert await session.undo() == "tangent exit"
+    loaded = await reloaded(stage, session)
+    assert loaded.is_in_tangent_mode()
+    assert loaded.latest_summary is not None
+    assert prompts(loaded)[-2:] == ["aside 1", "aside 2"]
+    assert (await all_texts(session)).count("meanwhile") == hitch.happened
+    await assert_seen_alike(stage, session)
+
+
+@pytest.mark.req("I1", "J1")
+@played
+async def test_a_state_that_went_back_over_a_tangent_it_restored_can_be_written(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    state.begin_tangent()
+    state.restore_moment(len(state.head.entries))
+    said(state, "x")
+    state.undo_restore()
+    state.exit_tangent_mode()
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert plain(loaded) == plain(state)
+    assert prompts(loaded) == ["a"]
+    assert loaded.kept_tangents() == state.kept_tangents()
+
+
+def reopened(state: ConversationState) -> list[str | None]:
+    """Take the one tangent up that was left, and give what it shows."""
+    (kept,) = state.kept_tangents()
+    state.reopen_tangent(kept.name)
+    return prompts(state)
+
+
+@pytest.mark.req("J2")
+@pytest.mark.parametrize("undoes", [False, True], ids=["as restored", "restore undone"])
+@pytest.mark.parametrize("commits", [True, False], ids=["written in it", "written after it"])
+@played
+async def test_a_tangent_that_a_restore_went_back_in_is_taken_up_where_it_was_left(
+    stage: Stage, commits: bool, undoes: bool
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    state.begin_tangent()
+    said(state, "t1", "t2")
+    if commits:
+        await session.commit(state)
+    state.restore_moment(len(state.head.entries) - 2)
+    said(state, "t3")
+    if undoes:
+        state.undo_restore()
+    state.exit_tangent_mode()
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert loaded.kept_tangents() == state.kept_tangents()
+    assert reopened(loaded) == reopened(state) == ["a", "t1", "t2" if undoes else "t3"]
+    await session.commit(state)
+    assert plain(await reloaded(stage, session)) == plain(state)
+
+
+@pytest.mark.req("J2")
+@played
+async def test_a_tangent_that_began_with_a_restore_is_listed_the_same_when_loaded(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    await session.commit(state)
+    state.begin_tangent()
+    state.restore_moment(len(state.head.entries))
+    said(state, "t")
+    state.exit_tangent_mode()
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert [(one.exchanges, one.opening) for one in loaded.kept_tangents()] == [(1, "t")]
+    assert loaded.kept_tangents() == state.kept_tangents()
+
+
+@pytest.mark.req("J2")
+@pytest.mark.parametrize("operation", ["rewind", "fork"])
+@played
+async def test_tangents_that_began_on_the_path_are_listed_after_going_back_behind_them(
+    stage: Stage, operation: str
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    state.begin_tangent()
+    said(state, "early")
+    state.exit_tangent_mode()
+    said(state, "b", "c")
+    state.begin_tangent()
+    said(state, "late")
+    state.exit_tangent_mode()
+    await session.commit(state)
+    behind = next(message.id for message in state.messages if message.text == "answer to b")
+    await (session.rewind(to=behind) if operation == "rewind" else session.fork(at=behind))
+    loaded = await session.conversation()
+    assert prompts(loaded) == ["a", "b"]
+    assert [one.opening for one in loaded.kept_tangents()] == ["early"]
+    assert reopened(loaded) == ["a", "early"]
+    loaded.exit_tangent_mode_with_tail()
+    await session.commit(loaded)
+    again = await reloaded(stage, session)
+    assert prompts(again) == prompts(loaded) == ["a", "b", "early"]
+    assert plain(again) == plain(loaded)
+
+
+@pytest.mark.req("J4", "J2")
+@played
+async def test_600_nested_tangents_are_written_and_loaded(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    for number in range(600):
+        state.begin_tangent()
+        state.append_transcript(f"level {number}")
+    said(state, "deep")
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert plain(loaded) == plain(state)
+    for _ in range(600):
+        assert loaded.is_in_tangent_mode()
+        loaded.exit_tangent_mode()
+    assert prompts(loaded) == ["a"]
+    assert len(loaded.kept_tangents()) == 600
+
+
+@pytest.mark.req("J2")
+@played
+async def test_that_a_tangent_was_left_names_the_branch_it_was_left_on(stage: Stage) -> None:
+    session, state = await left_a_tangent(stage, ConversationState.exit_tangent_mode)
+    await session.commit(state)
+    (left,) = [entry for entry in await entries(session) if isinstance(entry, Tangent)]
+    (made,) = [branch for branch in await session.branches() if branch.operation == "tangent"]
+    assert (left.name, left.branch) == (made.name, made.id)
