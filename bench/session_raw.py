@@ -137,7 +137,8 @@ class Bare:
         row = structs.replace(row, seq=row.seq + 1, total=row.total + record.tokens, version=row.version + 1)
         self._sessions[session] = key, row
         columns = entry_columns(key, row.branch, row.seq, row.total, record)
-        ((place,),) = self._db.execute(query("add_entry"), columns)
+        self._db.execute(query("add_entry"), columns)
+        place = self._db.last_insert_rowid()
         self._db.execute(query("add_words"), {"key": place, "words": " ".join(record.words)})
         self._db.execute(query("advance_session"), advance_columns(key, row))
 

@@ -176,7 +176,7 @@ def _indexed(word: str) -> Iterable[str]:
     tokens = [_token(word)]
     for part in word.split("_"):
         tokens.append(_token(part))
-        humps = _HUMP.findall(part)
+        humps = [] if part.islower() else _HUMP.findall(part)
         if 1 < len(humps) <= MOST_HUMPS:
             tokens += [_token(hump) for hump in humps if len(hump) > 1]
     return tokens
@@ -191,6 +191,8 @@ def _pairs(run: str) -> Iterable[str]:
 
 
 def _token(word: str) -> str:
+    if word.isascii():
+        return word.lower().lstrip("_")[:LONGEST_TOKEN].rstrip("_")
     return _HEADLESS.sub("", _folded(word))[:LONGEST_TOKEN].rstrip("_")
 
 

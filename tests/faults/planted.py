@@ -100,8 +100,8 @@ def keep_keys_later() -> None:
     keep = LOG._keep_key
 
     def later(db: apsw.Connection, *details: object) -> None:
-        for step in ("RELEASE job", "COMMIT", "BEGIN IMMEDIATE", "SAVEPOINT job"):
-            db.execute(step)
+        db.execute("COMMIT")
+        db.execute("BEGIN IMMEDIATE")
         keep(db, *details)
 
     LOG._keep_key = later

@@ -1,8 +1,9 @@
 """Appending: what may be added to a conversation, and how a race about it ends.
 
 Words are added wherever the head is. Results are added only on the path on which they were found to
-answer something: where somebody wrote meanwhile, they are looked at again. A request that comes again
-under its key gets the first answer, before anything else is asked of it.
+answer something. Most answer what this handle wrote itself, so they are tried on the path as it is known;
+where somebody else wrote, it is read and they are looked at again. A request that comes again under its
+key gets the first answer, before anything else is asked of it.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Appender:
     async def _append_answers(
         self, messages: Sequence[Message], expected_version: int | None, key: Key | None
     ) -> Receipt:
+        if receipt := await self._append_unread(messages, expected_version, key):
+            return receipt
         while True:
             loaded = await self._windows.loaded()
             head = loaded.head  # as looked at: another task of this handle may write meanwhile
@@ -74,6 +77,22 @@ class Appender:
             except Conflict as conflict:
                 if expected_version is not None and conflict.version != expected_version:
                     raise
+
+    async def _append_unread(
+        self, messages: Sequence[Message], expected_version: int | None, key: Key | None
+    ) -> Receipt | None:
+        """Add results that are new on the path as it is known, if the store knows no other."""
+        known = self._windows.known
+        if known is None:
+            return None
+        head = known.head
+        try:
+            taken = fresh(Exchange(known), messages)
+            if taken:
+                return await self.write(taken, expected_version=expected_version, expected_head=head, key=key)
+        except (InvalidMessage, Conflict):
+            return None
+        return None
 
     async def _exchange(self, loaded: Loaded, messages: Sequence[Message]) -> Exchange:
         """Know the calls that are spoken of, those that left the window long ago included."""

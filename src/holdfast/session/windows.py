@@ -38,6 +38,11 @@ class Windows:
         self._previous: Window | None = None
 
     @property
+    def known(self) -> Loaded | None:
+        """What is held of the path as it was last seen."""
+        return self._loaded
+
+    @property
     def damage(self) -> str:
         """What is to be told of entries that could not be read."""
         count = len(self._loaded.damaged) if self._loaded else 0

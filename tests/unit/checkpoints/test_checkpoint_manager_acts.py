@@ -96,12 +96,37 @@ def test_leaving_is_done_when_the_tangent_is_not_under_way(bring: Any, more: int
     name = state.begin_tangent()
     state.set_next_user_message("aside")
     state.push_assistant_message(Message.assistant("found"))
-    do(Leave(tangent=name, bring=bring, summary="what was found", kept="1"), state, "c-1")
+    do(Leave(tangent=name, bring=bring, summary="what was found"), state, "c-1")
     assert len(state.history) == 1 + more
     assert (state.next_message is not None) == (bring == "summary")
     state.reopen_tangent(name)
-    assert state.head.checkpoints[-1][1].label == "1"
     assert not Leave(tangent="another").is_possible(state)
+
+
+@pytest.mark.req("J4")
+def test_a_tangent_is_not_left_where_another_began_within_it() -> None:
+    state = spoken("0")
+    leave = Leave(tangent=state.begin_tangent())
+    state.begin_tangent()
+    assert not leave.is_possible(state)
+    assert not leave.is_done(state, "c-1")
+
+
+@pytest.mark.req("J4")
+def test_the_files_that_a_tangent_leaves_behind_are_noted_in_it_once() -> None:
+    state = spoken("0")
+    leave = Leave(tangent=state.begin_tangent(), kept="1", at=5)
+    assert not leave.is_about_to_be_done(state, "c-1")
+    for _ in range(2):
+        leave.note_files(state, "c-1")
+    assert [(one.label, one.commit) for _, one in state.head.checkpoints] == [
+        ("0", "commit 0"),
+        ("1", "c-1"),
+    ]
+    assert leave.is_about_to_be_done(state, "c-1")
+    assert not leave.is_about_to_be_done(state, "c-2")
+    state.set_next_user_message("somebody goes on")
+    assert not leave.is_about_to_be_done(state, "c-1")
 
 
 def test_calls_are_told_what_became_of_them() -> None:

@@ -335,6 +335,21 @@ async def test_results_of_one_batch_come_from_many_workers_and_none_is_lost(stag
     assert len(messages) == 18
 
 
+@pytest.mark.req("A5", "G5")
+@played
+async def test_results_are_held_against_the_path_as_it_is_not_as_a_handle_knew_it(stage: Stage) -> None:
+    mine, one, two, three = await (await stage.manager()).create(id="s1"), call(), call(), call()
+    other = await (await stage.manager()).open("s1")
+    await mine.append(Message.user("go", id="m1"), asks(one, two))
+    await mine.append(answers(answer(one)))
+    await other.append(answers(answer(two, "theirs")), asks(three))
+    await refused(mine, InvalidMessage, answers(answer(two, "mine")))
+    await mine.append(answers(answer(three)))
+    await other.rewind(to="m1")
+    await refused(mine, InvalidMessage, answers(answer(three, "late")))
+    assert await texts(other) == ["go"]
+
+
 def nested(depth: int) -> dict[str, Any]:
     value: dict[str, Any] = {"leaf": True}
     for _ in range(depth - 1):

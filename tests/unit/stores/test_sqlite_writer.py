@@ -69,6 +69,26 @@ def test_a_job_that_is_refused_takes_none_of_the_others_with_it(writer: Writer) 
     assert kept == [(0,), (2,)]
 
 
+def test_a_job_that_is_refused_before_it_wrote_makes_nobody_run_again(writer: Writer) -> None:
+    ran = list[int]()
+
+    def counted(number: int) -> Callable[[apsw.Connection], None]:
+        def job(db: apsw.Connection) -> None:
+            ran.append(number)
+            if number == 1:
+                raise InputError("no")
+            tagging(number)(db)
+
+        return job
+
+    async def ask() -> list[object]:
+        jobs = [writer.run(counted(number)) for number in range(3)]
+        return await asyncio.gather(*jobs, return_exceptions=True)
+
+    assert [type(result) for result in asyncio.run(ask())] == [type(None), InputError, type(None)]
+    assert ran == [0, 1, 2]
+
+
 def test_who_asks_in_the_turn_in_which_it_is_closed_hears_that_it_is_closed(writer: Writer) -> None:
     async def ask() -> None:
         asked = asyncio.ensure_future(writer.run(tagging(1)))

@@ -82,11 +82,11 @@ def add_entries(
         seq, total = seq + 1, total + record.tokens
         columns = entry_columns(key, behind.branch, seq, total, record)
         try:
-            ((row,),) = db.execute(query("add_entry"), columns)
+            db.execute(query("add_entry"), columns)
         except apsw.ConstraintError:
             raise AlreadyExists(f"the session holds an entry {record.id} already") from None
         if record.words:
-            db.execute(query("add_words"), {"key": row, "words": " ".join(record.words)})
+            db.execute(query("add_words"), {"key": db.last_insert_rowid(), "words": " ".join(record.words)})
 
 
 def _commit(db: apsw.Connection, change: Change) -> Receipt:

@@ -94,9 +94,9 @@ SELECT max(seq) FROM entry WHERE session = :key AND branch = :branch;
 SELECT total FROM entry WHERE session = :key AND branch = :branch AND seq = :seq;
 
 -- name: add_entry
+-- RETURNING would make it a savepoint, and at each of those the index writes out the words it has gathered.
 INSERT INTO entry (session, branch, seq, id, kind, body, tokens, total, checksum)
-VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum)
-RETURNING key;
+VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum);
 
 -- name: read
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum

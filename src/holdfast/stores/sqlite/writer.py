@@ -6,9 +6,10 @@
 
 A job is a function of the connection. What the tasks of an event loop ask for in one turn of it is
 handed over at the end of the turn: two threads that take the interpreter from each other job by job
-are slower than one. Each job runs in a savepoint of its own, so one that is refused takes nothing
-with it. Nobody is answered before the commit has returned: acknowledged means durable. After an
-error of the disk the connection is opened anew, since what it has in memory is in doubt.
+are slower than one. A job that is refused takes nothing with it: nearly all are before they have written
+anything; where one had, the batch is undone and run again, each job in a savepoint of its own. Nobody is
+answered before the commit has returned: acknowledged means durable. After an error of the disk the
+connection is opened anew, since what it has in memory is in doubt.
 """
 
 from __future__ import annotations
@@ -168,19 +169,31 @@ class Writer:
 
 
 def _transact(db: apsw.Connection, batch: list[_Waiting]) -> None:
+    """Run a batch; savepoints come second, since at each the index writes out the words it has gathered."""
     db.execute("BEGIN IMMEDIATE")
-    for waiting in batch:
-        _attempt(db, waiting)
+    if not all(_attempt(db, waiting) for waiting in batch):
+        db.execute("ROLLBACK")
+        db.execute("BEGIN IMMEDIATE")
+        for waiting in batch:
+            _attempt_in_savepoint(db, waiting)
     db.execute("COMMIT")
 
 
-def _attempt(db: apsw.Connection, waiting: _Waiting) -> None:
-    """Run one job in its savepoint; one that is refused leaves nothing, one that breaks ends the batch."""
-    db.execute("SAVEPOINT job")
+def _attempt(db: apsw.Connection, waiting: _Waiting) -> bool:
+    """Run one job; tell False where it was refused and left something. One that breaks ends the batch."""
+    before = db.total_changes()
+    waiting.result = waiting.error = None
     try:
         waiting.result = waiting.job(db)
     except (HoldfastError, *UNUSABLE) as error:
         waiting.error = error if isinstance(error, HoldfastError) else unusable(error)
+        return db.total_changes() == before
+    return True
+
+
+def _attempt_in_savepoint(db: apsw.Connection, waiting: _Waiting) -> None:
+    db.execute("SAVEPOINT job")
+    if not _attempt(db, waiting):
         db.execute("ROLLBACK TO job")
     db.execute("RELEASE job")
 
