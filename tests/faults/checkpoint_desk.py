@@ -88,6 +88,10 @@ class Desk:
         asyncio.run(self._perform("undo"))
         return self.moment()
 
+    def labels_left(self) -> list[str]:
+        """List the checkpoints of the tangent that was left, as they are seen when it is taken up again."""
+        return asyncio.run(self._labels_left())
+
     def append(self, text: str) -> None:
         """Let somebody go on with the conversation who knows nothing of checkpoints."""
 
@@ -106,6 +110,12 @@ class Desk:
         async with self.opened() as (session, _):
             told = fields(await session.conversation())
             return Moment(files_of(self.tree), msgspec.json.encode(told, order="sorted"))
+
+    async def _labels_left(self) -> list[str]:
+        async with self.opened() as (_, checkpoints):
+            (kept,) = checkpoints.state.kept_tangents()
+            checkpoints.state.reopen_tangent(kept.name)
+            return [turn.label for turn in checkpoints.turns()]
 
     async def _perform(self, act: str) -> None:
         async with self.opened() as (_, checkpoints):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from checkpoint_desk import Desk, Moment
@@ -12,12 +14,49 @@ from system_calls import Point, killing, points, watching
 from test_restore_kills import CHANGES
 from thoroughness import LONG, rng, tell
 
-from holdfast.checkpoints.carrying import Carrier
+from holdfast.checkpoints.carrying import Carrier, Recovered
 from holdfast.errors import HoldfastError
 
-QUICK = {"restore": 6, "undo": 3, "leave": 3, "open": 3}  # points that the quick version takes at random
+QUICK = {"restore": 3, "undo": 2, "leave": 3, "open": 2}  # points that the quick version takes at random
+LEFT = ["0", "1", "tangent", "2", "3", "4"]  # what is in the tangent, with the files that it leaves behind
 
 pytestmark = [pytest.mark.req("O3"), pytest.mark.usefixtures("traced")]
+
+
+class Desks:
+    """The desks that the tests share: each is made once, and everything on it begins anew for every kill."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._desks, self._points = dict[str, Desk](), dict[str, list[Point]]()
+
+    def of(self, act: str) -> Desk:
+        """Give the desk of an act, as it is before it."""
+        if act not in self._desks:
+            self._desks[act] = cut_off(self) if act == "open" else Desk(self._folder / act, act)
+        self._desks[act].begin()
+        return self._desks[act]
+
+    def points(self, act: str) -> list[Point]:
+        """List the points where an act can be killed."""
+        if act not in self._points:
+            self._points[act] = all_points(self.of(act))
+        return self._points[act]
+
+    def another(self, act: str) -> Desk:
+        """Make one more desk, which is not shared."""
+        return Desk(self._folder / f"another {act}", act)
+
+
+@pytest.fixture(scope="module")
+def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desks]:
+    """The desks of this module: in memory in the quick version, where a sync costs nothing."""
+    memory = Path("/dev/shm")
+    if LONG or not memory.is_dir():
+        yield Desks(tmp_path_factory.mktemp("desks"))
+        return
+    with TemporaryDirectory(prefix="holdfast-", dir=memory, ignore_cleanup_errors=True) as path:
+        yield Desks(Path(path))
 
 
 def all_points(desk: Desk, plant: str = "") -> list[Point]:
@@ -45,6 +84,8 @@ def aftermath(desk: Desk, act: str) -> tuple[str, list[str]]:
         return "as before", broken
     if after != desk.target:
         return "mixed", [*broken, *disagreement(desk, after)]
+    if act == "leave" and (labels := desk.labels_left()) != LEFT:
+        broken.append(f"the tangent was left with {labels}")
     if act == "restore":
         try:
             if desk.undone() != desk.before:
@@ -68,13 +109,13 @@ def some(found: list[Point], act: str) -> list[Point]:
 
 @pytest.mark.parametrize("act", ["restore", "undo", "leave"])
 def test_killed_at_any_system_call_files_and_conversation_agree_at_the_next_start(
-    act: str, folder: Path, record_property: Callable[[str, object], None]
+    act: str, desks: Desks, record_property: Callable[[str, object], None]
 ) -> None:
-    desk = Desk(folder, act)
+    desk = desks.of(act)
     assert desk.before.files != desk.target.files
     assert desk.before.conversation != desk.target.conversation
     ends, broken = Counter[str](), list[str]()
-    for point in some(all_points(desk), act):
+    for point in some(desks.points(act), act):
         if not killed_at(point, desk):
             ends["not met"] += 1
             continue
@@ -88,24 +129,26 @@ def test_killed_at_any_system_call_files_and_conversation_agree_at_the_next_star
     assert ends["done"] + ends["as before"] > 0
 
 
-def cut_off(folder: Path, act: str = "restore") -> Desk:
-    """Give a desk where an act was killed when all files were in place, and nothing was in the log."""
-    desk = Desk(folder, act)
-    found = all_points(desk)
-    drafts = [place for place, point in enumerate(found) if point.call == "rename"]
-    for place in reversed(drafts):  # the last name that is given is that of the intent, `placed`
-        if killed_at(found[place + 1], desk) and desk.intent is not None:
-            return desk
-    raise AssertionError("no such point")
+def cut_off(desks: Desks) -> Desk:
+    """Give a desk where a restore was killed when all files were in place, and nothing was in the log."""
+    desk, found = desks.another("restore"), desks.points("restore")
+    assert killed_at(found[last_named(found) + 1], desk)
+    assert desk.intent is not None
+    assert b'"placed":true' in desk.intent.read_bytes()
+    desk.cut_off()
+    return desk
+
+
+def last_named(found: list[Point]) -> int:
+    """Give the place where the last name is given: to the intent which says that the files are there."""
+    return max(place for place, point in enumerate(found) if point.call == "renameat")
 
 
 def test_a_second_kill_while_the_first_is_settled_changes_nothing(
-    folder: Path, record_property: Callable[[str, object], None]
+    desks: Desks, record_property: Callable[[str, object], None]
 ) -> None:
-    desk = cut_off(folder)
-    desk.cut_off()
-    ends, broken = Counter[str](), list[str]()
-    for point in some(all_points(desk), "open"):
+    desk, ends, broken = desks.of("open"), Counter[str](), list[str]()
+    for point in some(desks.points("open"), "open"):
         if killed_at(point, desk):
             end, wrong = aftermath(desk, "restore")
             ends[end] += 1
@@ -115,8 +158,8 @@ def test_a_second_kill_while_the_first_is_settled_changes_nothing(
     assert set(ends) == {"done"}
 
 
-def test_where_somebody_went_on_meanwhile_the_files_are_put_back(folder: Path) -> None:
-    desk = cut_off(folder)
+def test_where_somebody_went_on_meanwhile_the_files_are_put_back(desks: Desks) -> None:
+    desk = desks.of("open")
     desk.append("I am somebody else")
     after = desk.moment()
     assert desk.intent is None
@@ -124,37 +167,38 @@ def test_where_somebody_went_on_meanwhile_the_files_are_put_back(folder: Path) -
     assert b"I am somebody else" in after.conversation
 
 
-def test_the_next_start_says_what_became_of_it(folder: Path) -> None:
-    import asyncio
-
-    async def recovered() -> object:
+def test_the_next_start_says_what_became_of_it(desks: Desks) -> None:
+    async def recovered() -> Recovered | None:
         async with desk.opened() as (_, checkpoints):
             return checkpoints.recovered
 
-    desk = cut_off(folder)
+    desk = desks.of("open")
     told = asyncio.run(recovered())
-    assert (told.label, told.finished) == ("1", True)  # type: ignore[attr-defined]
+    assert told is not None
+    assert (told.label, told.finished) == ("1", True)
     assert asyncio.run(recovered()) is None
 
 
 @pytest.mark.parametrize("plant", ["no intent", "forgets the intent too early"])
-def test_a_planted_bug_is_caught(plant: str, folder: Path) -> None:
-    desk = Desk(folder, "restore")
-    late = [
-        point for point in reversed(all_points(desk, plant)) if point.call.startswith(("rename", "pwrite"))
-    ]
+def test_a_planted_bug_is_caught(plant: str, desks: Desks) -> None:
+    desk = desks.of("restore")
+    found = all_points(desk, plant)
+    placed = max(place for place, point in enumerate(found) if point.call == "rename")
+    written = [
+        point for point in found[placed:] if point.call == "pwrite64"
+    ]  # by the log, once files are there
     broken = (
-        what for point in late if killed_at(point, desk, plant) for what in aftermath(desk, "restore")[1]
+        what for point in written if killed_at(point, desk, plant) for what in aftermath(desk, "restore")[1]
     )
     assert "files and conversation disagree" in next(broken)
 
 
-def test_an_undo_that_is_taken_again_is_caught(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undo_that_is_taken_again_is_caught(desks: Desks, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> bool:
         return False
 
-    desk = Desk(folder, "restore")
-    late = [point for point in reversed(all_points(desk)) if point.call == "unlink"]
+    desk, found = desks.of("restore"), desks.points("restore")
+    late = [point for point in reversed(found[: last_named(found)]) if point.call == "unlink"]
     monkeypatch.setattr(Carrier, "_is_kept", never)
     broken = (what for point in late if killed_at(point, desk) for what in aftermath(desk, "restore")[1])
     assert next(broken) == "the undo leads elsewhere"

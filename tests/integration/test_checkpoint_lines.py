@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from checkpoint_talk import Desk, Talk, played
 
-from holdfast import Message
+from holdfast import Message, SessionManager
+from holdfast.checkpoints.acts import newest_restore
 
 
 def agent_writes(talk: Talk, text: str) -> None:
@@ -73,3 +76,35 @@ async def test_what_the_user_had_changed_is_told_after_going_back(desk: Desk, wh
         conflict = talk.checkpoints.lines.before_write("a", creates=True)
         assert conflict is not None
         assert conflict.lines == 1
+
+
+@pytest.mark.req("N3", "O3")
+@played
+async def test_an_undo_is_done_though_somebody_goes_on_before_the_lines_are_noted(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk.started() as talk:
+        await agent_turn(talk, "1\n")
+        await agent_turn(talk, "1\n2\n3\n")
+        desk.write(a="the user's\n")
+        await talk.checkpoints.restore("1", files=False)
+        agent_writes(talk, "another way\n")
+        await talk.session.commit(talk.state)
+        store, written = talk.session._scribe.store, list[object]()
+        really = store.commit
+
+        async def commit(change: Any) -> Any:
+            if written:
+                async with await SessionManager.open(desk.url) as sessions:
+                    await (await sessions.open(desk.id)).append(Message.user("meanwhile"))
+            written.append(change)
+            return await really(change)
+
+        monkeypatch.setattr(store, "commit", commit)
+        await talk.checkpoints.undo_restore()
+        assert len(written) == 2
+    async with desk.started() as talk:
+        assert talk.checkpoints.recovered is None
+        assert talk.state.messages[-1].text == "meanwhile"
+        assert talk.labels == ["0", "1", "2"]
+        assert newest_restore(talk.state) is None

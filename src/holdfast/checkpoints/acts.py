@@ -2,12 +2,14 @@
 
 An act is a value, so that it can be written down before it is done. It can tell from a conversation
 whether it was done there already, and whether it still can be: that is how the next process finishes
-what one that died had begun.
+what one that died had begun. Where all else that a conversation says is in the log, an act is one write:
+it is done, or it is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -84,7 +86,7 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
         return any(one.undo == self.undoes for _, one in _restores(state))
 
     async def do(self, state: ConversationState, session: Session | None, name: str) -> None:
-        """Show what was there before the restore; one of files alone is noted as undone."""
+        """Show what was there before the restore, also in the log; one of files alone is noted as undone."""
         if not self.conversation:
             state.add(Restore(label=self.label, commit="", undo=name, conversation=False, undone=self.number))
         elif session is None:
@@ -114,18 +116,25 @@ class Leave(Struct, frozen=True, kw_only=True, tag="leave", tag_field="act"):
         return True
 
     def is_done(self, state: ConversationState, _name: str) -> bool:
-        """Tell whether the tangent was left."""
-        return not self.is_possible(state)
+        """Tell whether the conversation is outside of the tangent, and of those within it."""
+        return self.tangent not in _under_way(state)
 
     def is_possible(self, state: ConversationState) -> bool:
-        """Tell whether the tangent is under way."""
-        return state.is_in_tangent_mode() and state.head.name == self.tangent
+        """Tell whether the tangent is the one that would be left."""
+        return self.tangent in islice(_under_way(state), 1)
 
-    async def do(self, state: ConversationState, _session: Session | None, name: str) -> None:
-        """Note the files that the tangent leaves behind, and go back to the main conversation."""
-        if self.kept:
+    def note_files(self, state: ConversationState, name: str) -> None:
+        """Note the files that the tangent leaves behind, in the tangent: a write before the act's own."""
+        if self.kept and not _ends_with_files(state, name):
             told = "when the tangent was left"
             state.add(Checkpoint(label=self.kept, commit=name, description=told, at=self.at))
+
+    def is_about_to_be_done(self, state: ConversationState, name: str) -> bool:
+        """Tell whether the files that the tangent leaves behind are the last that was noted in it."""
+        return self.is_possible(state) and _ends_with_files(state, name)
+
+    async def do(self, state: ConversationState, _session: Session | None, _name: str) -> None:
+        """Go back to where the tangent began from."""
         match self.bring:
             case "nothing":
                 state.exit_tangent_mode()
@@ -155,6 +164,20 @@ def _restores(state: ConversationState) -> Iterator[tuple[int, Restore]]:
         number -= 1
         if isinstance(entry, Restore):
             yield number, entry
+
+
+def _under_way(state: ConversationState) -> Iterator[str]:
+    """Name the tangents that lead to the head, the innermost first."""
+    strand = state.head
+    while strand.parent is not None:
+        yield strand.name
+        strand = strand.parent
+
+
+def _ends_with_files(state: ConversationState, name: str) -> bool:
+    entries = state.head.entries
+    last = entries[-1] if entries else None
+    return isinstance(last, Checkpoint) and last.commit == name
 
 
 def _answers(state: ConversationState, checkpoint: Checkpoint) -> Message | None:

@@ -1,18 +1,17 @@
 """Carrying an intent out: the files first, then the conversation, and what is done if one of them fails.
 
-    intent down → files brought back → placed → conversation written → intent gone
+    intent down → files brought back → placed → all that was said is written → one write → intent gone
 
-Killed between two of these, the next process looks at the log: where the conversation has the act, only
-the intent is left to forget; where it stands as it stood, the rest is done; where somebody went on with
-it meanwhile, the files are put back as they were. So files and conversation agree in any case.
+The one write decides. Refused, or killed between two of these, the log is asked: where the conversation
+has the act, the files stay with it; where it stands as it stood, the next process does the rest; where
+somebody went on with it meanwhile, the files are put back as they were.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -21,7 +20,7 @@ from ..conversation import ConversationState
 from ..conversation.tracking import LineTracking
 from ..errors import CheckpointError, SessionError
 from . import intent as intents
-from .acts import Act
+from .acts import Act, Leave
 from .intent import Intent
 from .repository import ShadowRepository
 from .values import Restored
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from ..session import Session
 
 __all__ = ["Carrier", "Recovered", "WentBack", "new_tag"]
-
-T = TypeVar("T")
 
 
 class WentBack(Struct, frozen=True, kw_only=True):
@@ -67,26 +64,30 @@ class Carrier:
         """Do an act, with files that are brought back first, if any are named."""
         folder = self._repository.folder
         async with intents.alone(folder):
-            if await _apart(lambda: intents.read(folder)) is not None:
+            if await asyncio.to_thread(intents.read, folder) is not None:
                 raise CheckpointError(
                     f"an earlier restore in {folder} was cut off; open the checkpoints again to settle it"
                 )
             await self.settle()
+            if not act.is_possible(self._state):
+                raise CheckpointError(
+                    f"conversation {self._state.conversation_id} went elsewhere meanwhile; nothing was done"
+                )
             intent = Intent(name=new_tag(), act=act, files=files, hard=hard, head=self._log_head())
-            await _apart(lambda: intents.write(intent, folder))
+            await asyncio.to_thread(intents.write, intent, folder)
             return await self._carry_out(intent)
 
     async def finish(self) -> Recovered | None:
         """Settle what a process that died had begun."""
         async with intents.alone(self._repository.folder):
-            intent = await _apart(lambda: intents.read(self._repository.folder))
+            intent = await asyncio.to_thread(intents.read, self._repository.folder)
             if intent is None:
                 return None
-            label = intent.act.label
-            if intent.act.is_done(self._state, intent.name):
+            label, done = intent.act.label, intent.act.is_done(self._state, intent.name)
+            if done and (intent.placed or not intent.files):
                 await self._forget()
                 return Recovered(label=label, finished=True)
-            if intent.head == self._log_head() and intent.act.is_possible(self._state):
+            if self._stands(intent):
                 went = await self._carry_out(intent)
                 return Recovered(label=label, finished=True, files=went.files)
             return Recovered(label=label, finished=False, files=await self._give_up(intent))
@@ -101,25 +102,61 @@ class Carrier:
         if intent.files and not intent.placed:
             restored = await self._bring_back(intent)
             intent = structs.replace(intent, placed=True)
-            await _apart(lambda: intents.write(intent, self._repository.folder))
-        head, strands = self._state.head, list(self._state.strands)
-        try:
-            await intent.act.do(self._state, self._session, intent.name)
-            self._follow(intent.act, restored)
-            await self.settle()
-        except SessionError:  # refused for certain: the conversation is as it was, and so will the files be
-            self._state.stand_at(head, strands)
-            await self._give_up(intent)
-            raise
+            await asyncio.to_thread(intents.write, intent, self._repository.folder)
+        await self._go(intent, restored)
         await self._forget()
         return WentBack(label=intent.act.label, files=restored, conversation=intent.act.conversation)
+
+    async def _go(self, intent: Intent, restored: Restored | None) -> None:
+        """Let the conversation go where the files are; where it is refused, they go where the log is."""
+        begun = written = False
+        try:
+            if isinstance(intent.act, Leave):
+                intent.act.note_files(self._state, intent.name)
+            await self.settle()  # what was said meanwhile, too: so the act itself is one write
+            head, begun = self._log_head(), True
+            await intent.act.do(self._state, self._session, intent.name)
+            written = self._log_head() != head
+            self._follow(intent.act, restored)
+            await self.settle()
+        except SessionError as refusal:
+            if written:  # somebody went on behind it already: only what the line tracker notes is refused
+                return
+            log = await self._log()
+            if begun and log is not None:  # which has all that the state had to say
+                self._state.adopt(log)
+            refusal.add_note(await self._go_with(log, intent))
+            raise
+
+    def _stands(self, intent: Intent) -> bool:
+        """Tell whether nobody but the one who wrote the intent went on with the conversation since."""
+        if isinstance(intent.act, Leave) and intent.act.is_about_to_be_done(self._state, intent.name):
+            return True
+        return intent.head == self._log_head() and intent.act.is_possible(self._state)
+
+    async def _go_with(self, log: ConversationState | None, intent: Intent) -> str:
+        """Leave the files where the log has gone by somebody else's doing, or put them back; say which."""
+        if log is not None and intent.act.is_done(log, intent.name):
+            await self._forget()
+            return "somebody else has done it already, and the files are those that belong to it"
+        await self._give_up(intent)
+        return "the files are as they were"
+
+    async def _log(self) -> ConversationState | None:
+        """See the conversation as it is in the log; None where it has ended there."""
+        if self._session is None:
+            return None
+        try:
+            return await self._session.conversation(os=self._state.os)
+        except SessionError:
+            return None
 
     async def _bring_back(self, intent: Intent) -> Restored:
         """Bring the files back; the tag of those before stands for them, also if this is the second try."""
         undo = new_tag() if await self._is_kept(intent.name) else intent.name
         try:
-            return await _apart(
-                lambda: self._repository.restore(intent.files, hard=intent.hard, undo=undo),
+            return await asyncio.to_thread(
+                self._repository.restore, intent.files, hard=intent.hard, undo=undo
             )
         except CheckpointError:
             if not intents.files_are_under_way(self._repository.folder):
@@ -130,8 +167,8 @@ class Carrier:
         """Put the files back as they were before; what was changed since is in a snapshot."""
         restored = None
         if intent.files and await self._is_kept(intent.name):
-            restored = await _apart(
-                lambda: self._repository.restore(intent.name, hard=True, undo=new_tag()),
+            restored = await asyncio.to_thread(
+                self._repository.restore, intent.name, hard=True, undo=new_tag()
             )
         await self._forget()
         return restored
@@ -148,10 +185,10 @@ class Carrier:
         self._lines.follow(put_back)
 
     async def _is_kept(self, tag: str) -> bool:
-        return any(one.tag == tag for one in await _apart(self._repository.snapshots))
+        return any(one.tag == tag for one in await asyncio.to_thread(self._repository.snapshots))
 
     async def _forget(self) -> None:
-        await _apart(lambda: intents.forget(self._repository.folder))
+        await asyncio.to_thread(intents.forget, self._repository.folder)
 
     def _log_head(self) -> tuple[int, int] | None:
         seen = self._state.seen
@@ -161,7 +198,3 @@ class Carrier:
 def new_tag() -> str:
     """Make a tag that nothing has."""
     return f"c-{ids.message_id()}"
-
-
-async def _apart(work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work)

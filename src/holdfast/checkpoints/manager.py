@@ -15,14 +15,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from ..conversation import ConversationState
 from ..conversation.tracking import LineTracking
 from ..entry import Checkpoint
-from ..errors import CheckpointError, GitMissing, UnknownCheckpoint, WorkTreeRefused
+from ..errors import CheckpointError, GitMissing, SessionError, UnknownCheckpoint, WorkTreeRefused
 from ..home import Home
 from ..ids import CallId
 from .acts import Back, Bring, Leave, Undo, newest_restore
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointManager", "Recovered", "WentBack"]
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-
-T = TypeVar("T")
 
 
 class CheckpointManager:
@@ -127,7 +124,7 @@ class CheckpointManager:
     ) -> Checkpoint | None:
         """Keep the files if a tool has changed them; call it when its result is in the conversation."""
         self._note_run(tool, call)
-        if not await self._apart(self.repository.has_changes):
+        if not await asyncio.to_thread(self.repository.has_changes):
             return None
         return await self._keep(self.numbers.next_tool, summary or tool, tool=tool, call=call)
 
@@ -161,7 +158,7 @@ class CheckpointManager:
         """Compare a checkpoint with another, or with the files as they are now."""
         before = self._commit(label)
         after = self._commit(other) if other is not None else None
-        return await self._apart(lambda: self.repository.diff(before, after))
+        return await asyncio.to_thread(self.repository.diff, before, after)
 
     async def restore(
         self, label: str, *, files: bool = True, conversation: bool = True, hard: bool = False
@@ -195,8 +192,16 @@ class CheckpointManager:
 
     async def enter_tangent(self) -> str:
         """Go aside, with the files of this moment kept; give the tangent's name."""
+        said = "before the tangent"
+        taken = await self._take(said)
+        await self._carrier.settle()
+        head, strands = self.state.head, list(self.state.strands)
         name = self.state.begin_tangent()
-        await self._keep(ASIDE, "before the tangent")
+        try:
+            await self._note(taken, ASIDE, said)
+        except SessionError:  # refused, and the tangent is nowhere but here
+            self.state.stand_at(head, strands)
+            raise
         return name
 
     async def leave_tangent(
@@ -205,31 +210,44 @@ class CheckpointManager:
         """Go back to the main conversation, and bring nothing along, the tail, or a summary.
 
         With `files`, those that were changed in the tangent become what they were. `undo_restore` is not
-        for this: take the tangent up again, and its checkpoints are there, the newest made right now.
+        for this: take the tangent up again, and its checkpoints are there, the newest made right now; also
+        where the leaving itself is refused, which leaves conversation and files in the tangent.
         """
         if not self.state.is_in_tangent_mode():
             raise CheckpointError("no tangent is under way that could be left")
-        own = reversed(self.state.head.entries.own)
+        tangent, label = self.state.head, self.numbers.next_turn
+        own = reversed(tangent.entries.own)
         before = next((one for one in own if isinstance(one, Checkpoint) and one.label == ASIDE), None)
-        if before is None or not files:
-            commit, kept = "", ""
-        else:
-            changed = await self._apart(self.repository.has_changes)
-            commit, kept = before.commit, self.numbers.next_turn if changed else ""
+        commit = before.commit if before is not None and files else ""
+        changed = bool(commit) and await asyncio.to_thread(self.repository.has_changes)
         act = Leave(
-            tangent=self.state.head.name, bring=bring, summary=summary, kept=kept, at=self.state.os.now()
+            tangent=tangent.name,
+            bring=bring,
+            summary=summary,
+            kept=label if changed else "",
+            at=self.state.os.now(),
         )
         return await self._carrier.carry(act, files=commit, hard=True)
 
     async def clean(self) -> int:
         """Remove the snapshots of all checkpoints; say how many bytes they took. Files and log stay."""
-        return await self._apart(self.repository.clean)
+        return await asyncio.to_thread(self.repository.clean)
 
     async def _keep(
         self, label: str, said: str, *, tool: str | None = None, call: CallId | None = None
     ) -> Checkpoint:
-        taken: Snapshot = await self._apart(lambda: self.repository.snapshot(new_tag(), said))
+        return await self._note(await self._take(said), label, said, tool=tool, call=call)
+
+    async def _take(self, said: str) -> Snapshot:
+        """Take a snapshot of the files, which no checkpoint names yet."""
+        taken = await asyncio.to_thread(self.repository.snapshot, new_tag(), said)
         self.left_out = taken.left_out
+        return taken
+
+    async def _note(
+        self, taken: Snapshot, label: str, said: str, *, tool: str | None = None, call: CallId | None = None
+    ) -> Checkpoint:
+        """Write down that a snapshot is that of this moment."""
         checkpoint = Checkpoint(
             label=label,
             commit=taken.commit,
@@ -252,7 +270,9 @@ class CheckpointManager:
         if not on_path:
             return False
         kept = {
-            name for one in await self._apart(self.repository.snapshots) for name in (one.commit, one.tag)
+            name
+            for one in await asyncio.to_thread(self.repository.snapshots)
+            for name in (one.commit, one.tag)
         }
         return on_path[-1].commit in kept
 
@@ -289,9 +309,6 @@ class CheckpointManager:
 
     def _on_path(self) -> list[Checkpoint]:
         return [one for _, one in since_start(self.state.head.checkpoints)]
-
-    async def _apart(self, work: Callable[[], T]) -> T:
-        return await asyncio.to_thread(work)
 
 
 def _folder(home: Home, state: ConversationState, session: Session | None) -> Path:

@@ -89,6 +89,7 @@ class ConversationState(Tangents):
         self.agents: Agents | None = None
         self.extra: dict[str, Any] = {}
         self.seen: Position | None = None  # the head of the log that it was loaded from, or written to
+        self.version: int | None = None  # … and the version that the session had then
         self.doubt: Doubt | None = None  # of the last write: it may have been done, though nobody said so
         self._requests = Requests()
         if agents is not None:
@@ -297,7 +298,8 @@ class ConversationState(Tangents):
 
     def adopt(self, other: Tangents) -> None:
         """Become what another loaded: the same conversation, as it is in the log now."""
-        self.seen = other.seen if isinstance(other, ConversationState) else None
+        if isinstance(other, ConversationState):
+            self.seen, self.version, self.doubt = other.seen, other.version, other.doubt
         super().adopt(other)
 
     def _switched(self) -> None:

@@ -48,7 +48,7 @@ class Conversations:
         state = ConversationState(row.id, os=os, policy=policy)
         state.head = await strands.load(row.head)
         await strands.load_kept()
-        state.strands, state.seen = strands.loaded, row.head
+        state.strands, state.seen, state.version = strands.loaded, row.head, row.version
         if state.head.settings is not None:
             kept_settings.restore(state, state.head.settings.fields)
         state.file_line_tracker = dict(state.head.trackers)
@@ -76,7 +76,8 @@ class Conversations:
                 f"session {row.id} has a conversation already; load it with session.conversation()"
             )
         state.seen = state.seen or (Position(1, 0) if state.doubt else row.head)
-        if state.seen != row.head and state.doubt is None:
+        state.version = row.version if state.version is None else state.version
+        if (state.seen, state.version) != (row.head, row.version) and state.doubt is None:
             raise Conflict(
                 f"session {row.id} moved on since this state was loaded; load it again",
                 version=row.version,
@@ -178,7 +179,13 @@ class Conversations:
             key = Key(state.doubt.key, digest)
         try:
             receipt = await self._scribe.commit(
-                records=records, fork=fork, select=select, parcels=parcels, expected_head=head, key=key
+                records=records,
+                fork=fork,
+                select=select,
+                parcels=parcels,
+                expected_head=head,
+                expected_version=state.version,
+                key=key,
             )
         except SessionError:
             state.doubt = None  # it was refused
@@ -187,7 +194,7 @@ class Conversations:
             count = len(records) if strand is not None else 0
             state.doubt = Doubt(key=key.name, digest=digest, strand=strand, count=count)
             raise
-        state.seen, state.doubt = receipt.head, None
+        state.seen, state.version, state.doubt = receipt.head, receipt.version, None
         return receipt
 
 
