@@ -53,7 +53,6 @@ class Living(Conversation):
     """The model of a conversation that also goes back to moments, and takes tangents up that were left."""
 
     left: dict[str, Line] = field(default_factory=dict)
-    restored: list[Line] = field(default_factory=list)
 
     def undo_on_this_line(self) -> str | None:
         """Take the newest compaction or clearing of this line back, and say which it was."""
@@ -65,33 +64,6 @@ class Living(Conversation):
                 return one.what
             place = one.undoes if one.what == "revert" else place - 1
         return None
-
-    def restore(self, shown: int, depth: int) -> None:
-        """Go back to when so much had happened, so many tangents deep."""
-        levels = self._levels()
-        level = levels[-depth] if depth else None
-        self.head = Line(self.head.happenings[:shown], "restore", former=self.head, parent=level)
-        self.head.begun = level.begun if level is not None else 0
-        self.restored.append(self.head)
-
-    def undo_restore(self) -> bool:
-        """Go where the conversation was before the last restore, and tell whether there was one."""
-        line: Line | None = self.head
-        while line is not None and not any(line is one for one in self.restored):
-            tangent = line.tangent
-            line = tangent.former if tangent is not None else None
-        if line is None or line.former is None:
-            return False
-        self.head = line.former
-        return True
-
-    def _levels(self) -> list[Line]:
-        """Give the tangents that are under way, the innermost first."""
-        levels, line = list[Line](), self.head.tangent
-        while line is not None:
-            levels.append(line)
-            line = line.former.tangent if line.former is not None else None
-        return levels
 
 
 def happens(entry: Entry) -> bool:
@@ -272,23 +244,6 @@ class Machine(RuleBasedStateMachine):
         self.state.reopen_tangent(name)
         self.model.head = self.model.left[name]
 
-    @precondition(lambda self: self.model.head.happenings)
-    @rule(data=st.data())
-    def restore(self, data: st.DataObject) -> None:
-        entries = list(self.state.head.entries)
-        moment = data.draw(st.integers(1, len(entries)))
-        began = [one for one in entries[:moment] if isinstance(one, Tangent) and one.started]
-        self.state.restore_moment(moment)
-        self.model.restore(sum(map(happens, entries[:moment])), len(began))
-
-    @rule()
-    def undo_restore(self) -> None:
-        if self.model.undo_restore():
-            self.state.undo_restore()
-            return
-        with pytest.raises(InputError, match="no restore"):
-            self.state.undo_restore()
-
     @rule()
     def commit(self) -> None:
         self.do(self.session.commit(self.state))
@@ -299,7 +254,6 @@ class Machine(RuleBasedStateMachine):
     def commit_and_load(self) -> None:
         self.commit()
         self.state = self.do(self.session.conversation())
-        self.model.restored.clear()  # the session knows of them, and undoes them
 
     @rule()
     def use_another_handle(self) -> None:

@@ -108,8 +108,8 @@ class Tangents:
     def kept_tangents(self) -> list[KeptTangent]:
         """List the tangents that were left, in the order of their beginnings.
 
-        A restore goes back to before some of them, and to another main conversation: those that were left
-        in the one before are there again when it is undone.
+        A restore or a rewind goes to another main conversation: those that were left in the one before are
+        there again when it is undone.
         """
         return [_kept(one) for one in self._left()]
 
@@ -187,7 +187,7 @@ class Tangents:
                 known.add(one)
                 was_left = one.parent.last_left(one.name) if one.parent is not None else None
                 left[one.name] = was_left or one  # of one that a restore took the place of, that or the newer
-        return list(left.values())
+        return [left[name] for name in sorted(left)]  # names are minted in the order of time
 
     def _leave(self, back_to: Strand) -> None:
         tangent = self.head

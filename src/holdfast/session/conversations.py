@@ -85,22 +85,20 @@ class Conversations:
             )
 
     async def _settle(self, first: Strand, state: ConversationState) -> Receipt | None:
-        """Write a strand and all that goes on from it: up to where they fork, then those, then its rest.
+        """Write a strand and all that goes on from it, fork after fork, each before what is said behind it.
 
         So what a tangent said is there before anybody reads that it was left.
         """
         receipt: Receipt | None = None
-        waiting = [(first, False)]
+        waiting: list[tuple[Strand, int | None]] = [(first, None)]
         while waiting:
-            strand, forks_are_written = waiting.pop()
-            forks = [one for one in state.strands if one.source is strand]
-            if not forks_are_written and forks:
-                until = max((one.shared_with_source for one in forks if one.branch is None), default=0)
+            strand, until = waiting.pop()
+            if until is not None:
                 receipt = await self._write(strand, state, until=until) or receipt
-                waiting.append((strand, True))
-                waiting += [(one, False) for one in reversed(forks)]
-            else:
-                receipt = await self._write(strand, state, until=len(strand.entries)) or receipt
+                continue
+            forks = sorted((one for one in state.strands if one.source is strand), key=_begun)
+            steps = [step for one in forks for step in ((strand, _begun(one)), (one, None))]
+            waiting += reversed([*steps, (strand, len(strand.entries))])
         return receipt
 
     async def _write(self, strand: Strand, state: ConversationState, *, until: int) -> Receipt | None:
@@ -200,6 +198,11 @@ class Conversations:
 
 def _seen(state: ConversationState) -> Position:
     return state.seen or Position(1, 0)
+
+
+def _begun(strand: Strand) -> int:
+    """Give the number of entries behind which a strand leaves its source; none, where it did already."""
+    return strand.shared_with_source if strand.branch is None else 0
 
 
 def _needs_no_branch(entry: Entry) -> bool:

@@ -58,26 +58,12 @@ class Strands:
         return strand
 
     async def load_kept(self) -> None:
-        """Load the tangents that were left, as far as they began on what is loaded.
-
-        One that leads back to a path that was given up meanwhile leads to the one it began on instead.
-        """
+        """Load the tangents that were left and lead back to what is loaded."""
         known = {strand.name for strand in self.loaded}
         for branch in self._branches.values():
-            if branch.operation != TANGENT or branch.name in known:
-                continue
-            if (main := self._by_branch.get(branch.former or 0)) is not None:
+            main = self._by_branch.get(branch.former or 0)
+            if branch.operation == TANGENT and branch.name not in known and main is not None:
                 await self.load(await self._tip(self._left_on(branch, main)))
-            elif (main := self._began_on(branch)) is not None:
-                tip = await self._tip(branch.id)
-                self._keep(await self._aside(self._path(tip), branch, main), tip)
-
-    def _began_on(self, tangent: Branch) -> Strand | None:
-        """Give the strand on whose path a tangent began."""
-        begun = Position(tangent.parent or 0, tangent.fork_seq)
-        place = between(self._path(begun), begun.seq, begun.seq)
-        found = (one for one in self.loaded if place == between(one.path, begun.seq, begun.seq))
-        return next(found, None) if place else None
 
     def _left_on(self, tangent: Branch, main: Strand) -> int:
         """Give the branch that a tangent was left on: its own, or one that a restore or a rewind made."""

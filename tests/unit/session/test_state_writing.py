@@ -397,10 +397,9 @@ async def test_a_tangent_that_began_with_a_restore_is_listed_the_same_when_loade
 
 
 @pytest.mark.req("J2")
-@pytest.mark.parametrize("operation", ["rewind", "fork"])
 @played
-async def test_tangents_that_began_on_the_path_are_listed_after_going_back_behind_them(
-    stage: Stage, operation: str
+async def test_tangents_that_were_left_before_a_rewind_are_there_again_when_it_is_undone(
+    stage: Stage,
 ) -> None:
     session = await (await stage.manager()).create()
     state = await session.conversation()
@@ -408,22 +407,12 @@ async def test_tangents_that_began_on_the_path_are_listed_after_going_back_behin
     state.begin_tangent()
     said(state, "early")
     state.exit_tangent_mode()
-    said(state, "b", "c")
-    state.begin_tangent()
-    said(state, "late")
-    state.exit_tangent_mode()
+    said(state, "b")
     await session.commit(state)
-    behind = next(message.id for message in state.messages if message.text == "answer to b")
-    await (session.rewind(to=behind) if operation == "rewind" else session.fork(at=behind))
-    loaded = await session.conversation()
-    assert prompts(loaded) == ["a", "b"]
-    assert [one.opening for one in loaded.kept_tangents()] == ["early"]
-    assert reopened(loaded) == ["a", "early"]
-    loaded.exit_tangent_mode_with_tail()
-    await session.commit(loaded)
-    again = await reloaded(stage, session)
-    assert prompts(again) == prompts(loaded) == ["a", "b", "early"]
-    assert plain(again) == plain(loaded)
+    await session.rewind(to=state.messages[1].id)
+    assert (await session.conversation()).kept_tangents() == []
+    await session.undo()
+    assert (await session.conversation()).kept_tangents() == state.kept_tangents()
 
 
 @pytest.mark.req("J4", "J2")
@@ -454,3 +443,98 @@ async def test_that_a_tangent_was_left_names_the_branch_it_was_left_on(stage: St
     (left,) = [entry for entry in await entries(session) if isinstance(entry, Tangent)]
     (made,) = [branch for branch in await session.branches() if branch.operation == "tangent"]
     assert (left.name, left.branch) == (made.name, made.id)
+
+
+@pytest.mark.req("J2")
+@played
+async def test_kept_tangents_are_listed_in_the_order_of_their_beginnings_by_everybody(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    first = state.begin_tangent()
+    said(state, "first")
+    state.exit_tangent_mode()
+    state.begin_tangent()
+    said(state, "second")
+    state.exit_tangent_mode()
+    state.reopen_tangent(first)
+    state.begin_tangent()
+    said(state, "third, in the first")
+    state.exit_tangent_mode()
+    state.exit_tangent_mode()
+    await session.commit(state)
+    for one in (state, await reloaded(stage, session)):
+        assert [kept.opening for kept in one.kept_tangents()] == ["first", "second", "third, in the first"]
+
+
+@pytest.mark.req("J1", "J2")
+@pytest.mark.parametrize("inside", [False, True], ids=["from behind it", "from inside it"])
+@played
+async def test_a_restore_behind_the_beginning_of_a_tangent_leaves_the_same_to_everybody(
+    stage: Stage, inside: bool
+) -> None:
+    session = await (await stage.manager()).create()
+    state = await session.conversation()
+    said(state, "a")
+    begun = len(state.head.entries)
+    state.begin_tangent()
+    said(state, "aside")
+    if not inside:
+        state.exit_tangent_mode()
+        said(state, "b")
+    state.restore_moment(begun)
+    await session.commit(state)
+    loaded = await reloaded(stage, session)
+    assert plain(loaded) == plain(state)
+    assert loaded.kept_tangents() == state.kept_tangents()
+    for kept in state.kept_tangents():
+        for one in (state, loaded):
+            one.reopen_tangent(kept.name)
+        assert prompts(loaded) == prompts(state)
+        for one in (state, loaded):
+            one.exit_tangent_mode()
+        assert prompts(loaded) == prompts(state)
+
+
+@pytest.mark.req("G6", "J2")
+@pytest.mark.parametrize("restores", [False, True], ids=["as it went", "restored in between"])
+@played
+async def test_of_tangents_one_after_the_other_each_is_written_before_it_is_left(
+    stage: Stage, restores: bool
+) -> None:
+    for number in range(1, MOST_WRITES):
+        session = await (await stage.manager()).create()
+        state = await session.conversation()
+        said(state, "a")
+        for name in ("first", "second"):
+            state.begin_tangent()
+            said(state, f"{name} 1", f"{name} 2")
+            if restores:
+                state.restore_moment(len(state.head.entries) - 2)
+                said(state, f"{name} 3")
+            state.exit_tangent_mode()
+            said(state, f"after the {name}")
+        state.begin_tangent()
+        said(state, "third")
+        with Hitch(session, number, broken) as hitch:
+            await tried(session, state)
+        if not hitch.happened:
+            break
+        loaded = await reloaded(stage, session)
+        main = loaded.head
+        while main.parent is not None:
+            main = main.parent
+        left = [entry for entry in main.entries if isinstance(entry, Tangent)]
+        made = {branch.id for branch in await session.branches() if branch.operation != "create"}
+        assert {one.branch for one in left} <= made
+        assert {one.name for one in left} <= {strand.name for strand in loaded.strands}
+    else:
+        pytest.fail("a commit that never ends")
+    loaded = await reloaded(stage, session)
+    assert loaded.kept_tangents() == state.kept_tangents()
+    for kept in state.kept_tangents():
+        shown = list[list[str | None]]()
+        for one in (state, loaded):
+            one.reopen_tangent(kept.name)
+            shown.append(prompts(one))
+        assert shown[0] == shown[1]
