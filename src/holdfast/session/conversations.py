@@ -9,6 +9,7 @@ A state that somebody else has overtaken is refused with `Conflict`, and nothing
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from itertools import takewhile
@@ -39,6 +40,7 @@ class Conversations:
 
     def __init__(self, scribe: Scribe, windows: Windows) -> None:
         self._scribe, self._windows = scribe, windows
+        self._writing = asyncio.Lock()
 
     async def load(self, *, os: Os | None, policy: Policy) -> ConversationState:
         """Load the conversation as it is now, with its tangents."""
@@ -56,6 +58,10 @@ class Conversations:
 
     async def commit(self, state: ConversationState) -> Receipt | None:
         """Write what a state has to say that the log does not hold; None where that is nothing."""
+        async with self._writing:  # tasks that share a state write one after the other
+            return await self._write_all(state)
+
+    async def _write_all(self, state: ConversationState) -> Receipt | None:
         state.note_settings()
         row = await self._scribe.refresh()
         self._check(state, row)

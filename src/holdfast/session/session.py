@@ -166,7 +166,7 @@ class Session:
         return await self._conversations.commit(state)
 
     async def undo(self) -> str:
-        """Take back the newest compaction, fork, rewind, tangent or restore, and say which it was; no file."""
+        """Take back the newest compaction, fork, rewind, tangent or restore, and say which; files stay."""
         return await undo(self._scribe, self._windows)
 
     async def undo_restore(self, branch: int) -> None:
