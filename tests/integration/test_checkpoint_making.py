@@ -259,3 +259,17 @@ async def test_numbers_go_on_in_a_conversation_that_is_not_loaded_whole(
         await talk.checkpoints.undo_restore()
         assert desk.files["a"] == "4\n"
         await talk.check()
+
+
+@pytest.mark.req("O3", "O4")
+@played
+async def test_snapshots_of_the_session_in_the_work_tree_are_neither_kept_nor_touched(desk: Desk) -> None:
+    async with desk.started() as talk:
+        taken = desk.tree / ".openstarry" / "snapshots" / "s" / "1.json"
+        taken.parent.mkdir(parents=True)
+        taken.write_text("early")
+        assert await talk.turn("write b", {"b": "1"}) == "1"
+        taken.write_text("late")
+        await talk.checkpoints.restore("0", hard=True)
+        assert "b" not in desk.files
+        assert taken.read_text() == "late"

@@ -24,6 +24,7 @@ from ..entry import Checkpoint
 from ..errors import CheckpointError, GitMissing, SessionError, UnknownCheckpoint, WorkTreeRefused
 from ..home import Home
 from ..ids import CallId
+from ..snapshots.snapshots import FOLDER as SNAPSHOTS
 from .acts import Back, Bring, Leave, Undo, newest_restore
 from .carrying import Carrier, Recovered, WentBack, new_tag
 from .keeping import read_about
@@ -72,7 +73,11 @@ class CheckpointManager:
         folder = _folder(home, state, session)
         repository = await asyncio.to_thread(
             lambda: ShadowRepository.open(
-                folder, work_tree, limits=limits or Limits(), own=[home.path], force=force
+                folder,
+                work_tree,
+                limits=limits or Limits(),
+                own=[home.path, Path(work_tree, SNAPSHOTS)],
+                force=force,
             )
         )
         manager = cls(state, repository, session=session)
