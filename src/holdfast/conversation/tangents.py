@@ -180,13 +180,14 @@ class Tangents:
     def _left(self) -> list[Strand]:
         """Give the tangents that were left and lead back to where the conversation is, or to each other."""
         under_way = self._under_way()
-        known = {*under_way, under_way[-1].parent if under_way else self.head}
         names, left = {one.name for one in under_way}, dict[str, Strand]()
-        for one in self.strands:
-            if one.parent in known and one.name not in names:
-                known.add(one)
-                was_left = one.parent.last_left(one.name) if one.parent is not None else None
-                left[one.name] = was_left or one  # of one that a restore took the place of, that or the newer
+        bases = [*under_way, under_way[-1].parent if under_way else self.head]
+        while bases:
+            base = bases.pop()
+            began = {one.name: one for one in self.strands if one.parent is base and one.name not in names}
+            found = {name: (base.last_left(name) if base else None) or one for name, one in began.items()}
+            left |= found
+            bases += found.values()
         return [left[name] for name in sorted(left)]  # names are minted in the order of time
 
     def _leave(self, back_to: Strand) -> None:
