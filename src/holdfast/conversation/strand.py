@@ -18,7 +18,7 @@ from contextlib import suppress
 from itertools import dropwhile, islice, takewhile
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ..decision import Answer, Cut, Decision, Mask, Revert, Summary, effective
 from ..entry import (
@@ -39,6 +39,7 @@ from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Span
 from .history import HistoryEntry, UserMessage
 from .line import Line
+from .moment import Clearing, Moment
 from .tracker import FileLineTracker, tracker_from_json
 from .transcript import line_of
 
@@ -48,36 +49,6 @@ MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
 """Exchanges that the live history holds; older ones are in the log."""
 
 Recalled = Prompt | Bootstrap | Settings | Checkpoint | Cut | Summary
-
-
-class _Clearing(Struct, frozen=True):
-    """What a clearing took out of sight: a part of the history, what was to be sent, and the last calls."""
-
-    shown_from: int
-    until: int
-    pending: tuple[Message, ...]
-    batch: tuple[ToolCallRequest, ...]
-
-
-class _Moment(Struct, frozen=True, gc=False):
-    """What a strand showed behind one entry: where its lines ended, and what was newest."""
-
-    messages: int
-    history: Line[HistoryEntry]
-    exchanges: int
-    last: HistoryEntry | None
-    lines: Line[str]
-    shown_lines: int
-    decisions: int
-    checkpoints: int
-    pending: tuple[Message, ...]
-    batch: tuple[ToolCallRequest, ...]
-    settings: Settings | None
-    trackers: Mapping[str, FileLineTracker]
-    prompt: str | None
-    bootstrap: str | None
-    clearings: Mapping[str, _Clearing]
-    shown_from: int
 
 
 class Strand:
@@ -105,8 +76,8 @@ class Strand:
         self.trackers: Mapping[str, FileLineTracker] = parent.trackers if parent else {}
         self.prompt: str | None = parent.prompt if parent else None
         self.bootstrap: str | None = parent.bootstrap if parent else None
-        self._clearings: Mapping[str, _Clearing] = parent._clearings if parent else {}
-        self._moments: Line[_Moment] = Line(parent._moments if parent else None)
+        self._clearings: Mapping[str, Clearing] = parent._clearings if parent else {}
+        self._moments: Line[Moment] = Line(parent._moments if parent else None)
         self._shown_from: int = parent._shown_from if parent else 0
 
     entries: Line[Entry]
@@ -162,7 +133,7 @@ class Strand:
     def _remember(self) -> None:
         """Take down what is shown now, so that a strand can begin here later."""
         self._moments.append(
-            _Moment(
+            Moment(
                 messages=len(self.messages),
                 history=self.history,
                 exchanges=len(self.history),
@@ -382,14 +353,14 @@ class Strand:
     def _decide(self, decision: Decision) -> None:
         self.decisions.append(decision)
         if isinstance(decision, Cut) and decision.asked.get("operation") == "clear":
-            hidden = _Clearing(self._shown_from, len(self.history), self.pending, self.batch)
+            hidden = Clearing(self._shown_from, len(self.history), self.pending, self.batch)
             self._clearings = {**self._clearings, decision.id: hidden}
             self._shown_from, self.pending, self.batch = len(self.history), (), ()
         elif isinstance(decision, Revert) and decision.cut in self._clearings:
             self._uncover(self._clearings[decision.cut])
             self._clearings = {id: one for id, one in self._clearings.items() if id != decision.cut}
 
-    def _uncover(self, hidden: _Clearing) -> None:
+    def _uncover(self, hidden: Clearing) -> None:
         """Show again what a clearing hid; what waited waits again, or belongs to the first answer since."""
         self._shown_from = hidden.shown_from
         if len(self.history) == hidden.until:
