@@ -26,6 +26,8 @@ class Proxy:
         self._losing, self._skipped = "", 0
         self._mark, self._share, self._random = b"", 0.0, Random()
         self.requests, self.lost = 0, 0
+        self._serving = set[asyncio.Task[None]]()
+        self._ends = set[asyncio.StreamWriter]()
 
     def url(self, **settings: str) -> str:
         """Name the server through the proxy."""
@@ -48,7 +50,7 @@ class Proxy:
         self._mark, self._share, self._random = to, share, random
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_unix_server(self._serve, str(self._folder / SOCKET))
+        self._listener = await asyncio.start_unix_server(self._accept, str(self._folder / SOCKET))
         return self
 
     async def __aexit__(
@@ -56,6 +58,17 @@ class Proxy:
     ) -> None:
         self._listener.close()
         await self._listener.wait_closed()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        for end in self._ends:  # also of a task that was cancelled before it began
+            end.close()
+            with suppress(OSError):
+                await end.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._ends.add(writer)
+        self._serving.add(asyncio.create_task(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, requests = await asyncio.open_unix_connection(str(self._server / SOCKET))
@@ -64,14 +77,16 @@ class Proxy:
             asyncio.create_task(self._pass_on(reader, requests, line)),
             asyncio.create_task(self._pass_answers(answers, writer, line)),
         ]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for end in (requests, writer):
-            end.close()
-            with suppress(OSError):
-                await end.wait_closed()
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for end in (requests, writer):
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
         while data := await reader.read(1 << 16):

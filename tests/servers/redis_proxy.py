@@ -24,6 +24,7 @@ class Proxy:
         self.silent = False  # answers are swallowed, and the connection stays
         self.requests = list[bytes]()
         self._serving = set[asyncio.Task[None]]()
+        self._ends = set[asyncio.StreamWriter]()
 
     def url(self, **options: object) -> str:
         """Name the server through the proxy."""
@@ -32,9 +33,9 @@ class Proxy:
 
     async def __aenter__(self) -> Self:
         if self.port is None:
-            self._listener = await asyncio.start_unix_server(self._serve, str(self._path))
+            self._listener = await asyncio.start_unix_server(self._accept, str(self._path))
         else:
-            self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
+            self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=self._tls)
         return self
 
     async def __aexit__(
@@ -45,10 +46,16 @@ class Proxy:
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
+        for end in self._ends:  # also of a task that was cancelled before it began
+            end.close()
+            with suppress(OSError):
+                await end.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._ends.add(writer)
+        self._serving.add(asyncio.create_task(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if task := asyncio.current_task():
-            self._serving.add(task)
         answers, requests = await asyncio.open_unix_connection(self._server)
         asked = list[bytes]()
         tasks = [
