@@ -13,6 +13,8 @@ from cli_program import holdfast
 from kept_sessions import make, opened, row, there
 
 from holdfast import Message
+from holdfast.cli import original_rows
+from holdfast.errors import InputError
 
 pytestmark = [pytest.mark.req("I9", "P3"), pytest.mark.usefixtures("url")]
 
@@ -274,3 +276,40 @@ def test_the_help_explains_the_command_and_leads_to_it(name: str) -> None:
     assert out.startswith(f"Usage: holdfast {name} qcli [OPTIONS]")
     assert f"\n    holdfast {name} qcli" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+ENDLESS = {
+    "a view": "CREATE VIEW conversations AS WITH RECURSIVE n(key) AS"
+    " (SELECT 1 UNION ALL SELECT key + 1 FROM n) SELECT key, 'x' AS value FROM n",
+    "a virtual table": "CREATE VIRTUAL TABLE conversations USING fts5(key, value)",
+    "no table": "CREATE TABLE history (key TEXT, value TEXT)",
+}
+
+
+@pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("which", [(), ("--all",), ("--key", "x")], ids=str)
+def test_only_a_plain_table_of_a_database_is_read(
+    tmp_path: Path, schema: str, which: tuple[str, ...]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "endless.sqlite3")) as connection, connection:
+        connection.execute(schema)
+    done = holdfast("import", "qcli", tmp_path / "endless.sqlite3", *which)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "no table of conversations" in done.err
+
+
+def test_a_query_of_a_foreign_database_stops_after_so_much_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column that the schema computes could go on for as long as it likes."""
+    path = tmp_path / "slow.sqlite3"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE conversations (key TEXT, value TEXT)")
+        rows = [(str(number), "x") for number in range(90_000)]
+        connection.executemany("INSERT INTO conversations VALUES (?, ?)", rows)
+    monkeypatch.setattr(original_rows, "MAX_STEPS", original_rows._STEPS)
+    with (
+        pytest.raises(InputError, match="does not come to an end"),
+        original_rows.found(str(path), key=None, everything=True),
+    ):
+        pass

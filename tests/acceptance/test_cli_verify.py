@@ -7,6 +7,8 @@ import pytest
 from cli_program import holdfast
 from kept_sessions import make
 
+from holdfast.stores.sqlite.rows import checksum
+
 pytestmark = pytest.mark.req("P3")
 
 
@@ -68,3 +70,27 @@ def test_what_can_be_read_of_a_file_that_cannot_be_opened_is_saved_beside_it(
     code, out, _ = holdfast("verify", "--repair")
     assert (code, "agent.db.salvaged" in out) == (1, True)
     assert "three" in holdfast("show", session, "--store", f"sqlite:///{path}.salvaged").out
+
+
+@pytest.mark.req("B1")
+def test_token_counts_that_no_text_has_are_found_and_all_others_by_deep(url: str, tmp_path: Path) -> None:
+    """The counts are written with checksums that match, as a lying import would have done."""
+    session = make(url, *(f"message {number}" for number in range(12)))
+    db = apsw.Connection(str(tmp_path / "agent.db"))
+    rows = db.execute("SELECT key, session, branch, seq, id, kind, body FROM entry").fetchall()
+    total = 0
+    for key, *place, id, kind, body in rows:
+        tokens = 0 if place[-1] == 3 else 9
+        total += tokens
+        sum = checksum(*place, id, kind, tokens, body)
+        db.execute("UPDATE entry SET tokens=?, total=?, checksum=? WHERE key=?", (tokens, total, sum, key))
+    db.execute("UPDATE session SET total = ?", (total,))
+    db.close()
+    sampled = [one["seq"] for one in holdfast("verify", "--json").objects]
+    assert 3 in sampled
+    assert len(sampled) < 12
+    deep = holdfast("verify", "--deep", "--json")
+    assert [one["seq"] for one in deep.objects if "token count" in one["fault"]] == list(range(1, 13))
+    assert holdfast("verify", "--deep", "--repair").code == 1
+    assert holdfast("verify", "--deep").code == 0
+    assert "message 11" in holdfast("show", session).out

@@ -4,24 +4,29 @@ It is written as it came about, branch by branch, each from the place where it f
 many entries. Until the last of them it is held by a lease without an end, under a name that says so:
 nobody else can write to it, and an import that was killed is known by it and begun anew. The session
 starts with such a version that it ends with its own.
+
+An archive is foreign: token counts are computed again from the text, and nothing is allocated because a
+line announces it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .. import ids
-from ..entry import Entry, Note, encode, kind_of
+from ..context.policy import Policy
+from ..entry import Entry, Note
 from ..errors import AlreadyExists, Busy, Fenced, NotFound
-from ..message import Message
+from ..session.records import Recorder
 from ..stores.port import Store
 from ..stores.values import Branch, Change, Fork, Lease, Position, Record, SessionRow
-from ..words import words_of
+from ..tokens import counter as counter_named
 from .lines import ArchivedBranch, ArchivedEntry, ArchivedSession
 from .reading import Bundle
 
@@ -97,6 +102,7 @@ class _Restoring:
 
     def __init__(self, store: Store, row: SessionRow, session: ArchivedSession) -> None:
         self._store, self._row, self._session = store, row, session
+        self._recorder = Recorder(counter_named(session.counter), Policy())
         self._head = Position(1, 0)
 
     async def begin(self, bundle: Bundle) -> Literal["known", "skipped"] | None:
@@ -138,8 +144,13 @@ class _Restoring:
             if branch.former is not None:
                 await self._fork(branch, branch.former)
             for size in _sizes(branch):
-                records = tuple(_record(*pair) for pair in islice(entries, size))
+                records = await self._records([*islice(entries, size)])
                 await self._commit(select=branch.id, records=records)
+
+    async def _records(self, pairs: list[tuple[ArchivedEntry, Entry | None]]) -> tuple[Record, ...]:
+        """Return entries with their archived ids and bytes, and with counts of our own."""
+        counted = await self._recorder.records([entry or _DAMAGED for _, entry in pairs])
+        return tuple(_record(line, record) for (line, _), record in zip(pairs, counted, strict=True))
 
     async def _fork(self, branch: ArchivedBranch, former: int) -> None:
         if self._head.branch != former:
@@ -193,23 +204,21 @@ def _moves(bundle: Bundle) -> int:
     for branch in bundle.branches:
         if branch.former is not None:
             moves += 1 + (head != branch.former)
-        moves += len(_sizes(branch))
+        moves += -(-branch.entries // BATCH)
         head = branch.id
     return moves + (head != bundle.session.branch)
 
 
-def _sizes(branch: ArchivedBranch) -> list[int]:
-    """Say how many entries of a branch go into each commit."""
-    return [min(BATCH, branch.entries - first) for first in range(0, branch.entries, BATCH)]
+def _sizes(branch: ArchivedBranch) -> Iterator[int]:
+    """Return how many entries of a branch go into each commit, one by one: the number is only a claim."""
+    return (min(BATCH, branch.entries - first) for first in range(0, branch.entries, BATCH))
 
 
-def _record(line: ArchivedEntry, said: Entry | None) -> Record:
-    """Give an entry as it is written; in the place of one that was damaged stands a note with its id."""
-    if said is None:
-        id = line.id or str(ids.message_id())
-        return Record(id=id, kind=kind_of(_DAMAGED), body=encode(_DAMAGED), tokens=line.tokens)
-    found = words_of(said) if isinstance(said, Message) else ()
-    return Record(id=line.id, kind=line.kind, body=bytes(line.body), tokens=line.tokens, words=tuple(found))
+def _record(line: ArchivedEntry, counted: Record) -> Record:
+    """Put the archived id and bytes into a record; a damaged entry is a note under its id."""
+    if line.damaged:
+        return structs.replace(counted, id=line.id or str(ids.message_id()))
+    return structs.replace(counted, id=line.id, kind=line.kind, body=bytes(line.body))
 
 
 def _branch(branch: ArchivedBranch) -> Branch:

@@ -1,7 +1,8 @@
 """Where the original's conversations come from: a file that it saved, or rows of its database.
 
 A database is opened for reading alone, and nothing is made beside it where that can be helped: one in WAL
-mode that has no log beside it is nobody's at the moment, and is read as it lies there.
+mode that has no log beside it is nobody's at the moment, and is read as it lies there. It is foreign: its
+schema may hold views that never end, so only a plain table is read, and every query has a limit of work.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ __all__ = ["Found", "found"]
 MAGIC = b"SQLite format 3\0"
 WAL = 2  # what the byte behind the magic, its page size and its read version say
 MOST_SHOWN = 5
+
+MAX_CONVERSATIONS = 100_000
+MAX_STEPS = 2_000_000_000
+"""Instructions of SQLite's virtual machine in one query: far more than reading any real database takes."""
+
+_STEPS = 100_000  # after which SQLite asks whether to go on: about a millisecond
 
 
 class Found(NamedTuple):
@@ -74,6 +81,8 @@ def _opened(path: str) -> Iterator[sqlite3.Connection]:
         database = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{_mode(path)}", uri=True)
     with closing(database):
         database.text_factory = bytes
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST + 1)
+        database.execute("PRAGMA trusted_schema = OFF")
         yield database
 
 
@@ -84,8 +93,13 @@ def _mode(path: str) -> str:
 
 
 def _keys(path: str, database: sqlite3.Connection) -> list[str]:
-    with _told(path):
-        rows = database.execute("SELECT key FROM conversations ORDER BY key").fetchall()
+    tables = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'conversations' AND rootpage > 0"
+    if not _rows(path, database, tables):
+        raise InputError(f"{path}: has no table of conversations; is it the database of the Q command line?")
+    keys = "SELECT key FROM conversations ORDER BY key LIMIT ?"
+    rows = _rows(path, database, keys, MAX_CONVERSATIONS + 1)
+    if len(rows) > MAX_CONVERSATIONS:
+        raise InputError(f"{path}: holds more than {MAX_CONVERSATIONS:,} conversations; import it in parts")
     return [_text(key) for (key,) in rows]
 
 
@@ -118,12 +132,19 @@ def _row(path: str, database: sqlite3.Connection, key: str) -> Found:
 
 
 def _value(path: str, database: sqlite3.Connection, key: str) -> bytes:
-    query = "SELECT value FROM conversations WHERE key = ?"
-    with _told(path):
-        (value,) = database.execute(query, [key]).fetchone() or (None,)
+    rows = _rows(path, database, "SELECT value FROM conversations WHERE key = ? LIMIT 1", key)
+    value = rows[0][0] if rows else None
     if not isinstance(value, bytes):
         raise InputError("the row holds no text")
     return value
+
+
+def _rows(path: str, database: sqlite3.Connection, query: str, *given: str | int) -> list[tuple[object, ...]]:
+    """Run a query that stops after so much work, whatever the schema makes of it."""
+    steps = iter(range(MAX_STEPS // _STEPS))
+    database.set_progress_handler(lambda: next(steps, None) is None, _STEPS)
+    with _told(path):
+        return database.execute(query, given).fetchall()
 
 
 def _text(key: object) -> str:
@@ -135,5 +156,7 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise InputError(f"{path}: cannot be read: a query does not come to an end") from None
         advice = "is it the database of the Q command line, and no other program writes to it?"
         raise InputError(f"{path}: cannot be read: {error}; {advice}") from None

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from ..errors import StoreDamaged
+from ..session.records import recount, sampled_recount
 from ..stores.values import Finding
 from . import document, screen
 from .access import as_json, existing, file_of
@@ -29,9 +30,10 @@ Exit codes:
 @click.command("verify", epilog=EXIT_CODES)
 @store_option
 @click.option("--repair", is_flag=True, help="Set damaged records aside, so that the rest can be used.")
+@click.option("--deep", is_flag=True, help="Count the tokens of every message again, not of a sample.")
 @as_json("Print one JSON object a finding.")
-def command(store: str, repair: bool, as_json: bool) -> int:
-    """Check a whole store, all tenants: order, checksums, branches, and the index for search.
+def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
+    """Check a whole store, all tenants: order, checksums, branches, token counts, and the search index.
 
     Without --repair nothing is changed. What is set aside is kept beside the log and can be
     looked at. Make a copy of the store's files first.
@@ -39,6 +41,7 @@ def command(store: str, repair: bool, as_json: bool) -> int:
     \b
     Example:
       holdfast verify
+      holdfast verify --deep
       holdfast verify --store sqlite:///agent.db --repair
 
     \b
@@ -47,13 +50,13 @@ def command(store: str, repair: bool, as_json: bool) -> int:
       fault                             what is wrong
       done                              what was done about it, or an empty text
     """
-    return asyncio.run(_verify(store, repair=repair, as_json=as_json))
+    return asyncio.run(_verify(store, repair=repair, deep=deep, as_json=as_json))
 
 
-async def _verify(url: str, *, repair: bool, as_json: bool) -> int:
+async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
     found = undone = 0
     with metered("findings") as step:
-        async for finding in _findings(url, repair=repair):
+        async for finding in _findings(url, repair=repair, deep=deep):
             found += 1
             undone += not finding.done
             _show(finding, as_json=as_json)
@@ -67,11 +70,12 @@ async def _verify(url: str, *, repair: bool, as_json: bool) -> int:
     return 1 if found else 0
 
 
-async def _findings(url: str, *, repair: bool) -> AsyncIterator[Finding]:
+async def _findings(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
     """Check a store; of a file that cannot even be opened, save what can be read if asked to."""
     try:
         async with existing(url) as store:
-            async for finding in store.verify(repair=repair):
+            recounting = recount if deep else sampled_recount
+            async for finding in store.verify(repair=repair, recount=recounting):
                 yield finding
     except StoreDamaged as damage:
         path = file_of(url)

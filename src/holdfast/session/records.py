@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -18,18 +19,21 @@ from .. import codec, ids
 from ..context.budget import Budget
 from ..context.policy import Policy
 from ..context.reduce import Limits, output_id, reduced
-from ..entry import Entry, encode, kind_of
+from ..entry import Entry, decode, encode, kind_of
+from ..errors import HoldfastError
 from ..message import Message
 from ..stores.values import Record
-from ..tokens import Counter, message_cost
+from ..tokens import Counter, counter, counter_names, message_cost
 from ..tokens.background import INLINE
 from ..tokens.exact import ExactCounter
 from ..words import searchable, words_of
 
-__all__ = ["COUNTED_WHOLE", "Recorder", "digest", "searchable"]
+__all__ = ["COUNTED_WHOLE", "Recorder", "digest", "recount", "sampled_recount", "searchable"]
 
 COUNTED_WHOLE = 4_000
 """Bytes up to which a tool message is counted as it stands: whoever reads the count may reduce otherwise."""
+
+_ONE_IN = 16  # entries that a sample recounts
 
 
 class Recorder:
@@ -61,6 +65,31 @@ class Recorder:
         if size <= COUNTED_WHOLE:
             return message
         return reduced(message, self._counter, self._limits, handle=partial(output_id, message))
+
+
+def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
+    """Return the token count of an entry if the stored one is wrong.
+
+    Only messages are judged: windows do not use the counts of other entries. A long tool message is not
+    judged either: its stored count depends on how it was reduced, and no window relies on it. Entries that
+    cannot be read and unknown counters are reported by other checks.
+    """
+    try:
+        entry = decode(kind, body)
+    except HoldfastError:
+        return None
+    if not isinstance(entry, Message) or name not in counter_names():
+        return None
+    if entry.role == "tool" and len(body) > COUNTED_WHOLE:
+        return None
+    right = message_cost(entry, counter(name)).tokens
+    return right if right != tokens else None
+
+
+def sampled_recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
+    """Do the same for a fixed sample of the entries, and for all counts that no text can have."""
+    is_odd = kind == "message" and not 0 < tokens <= len(body)
+    return recount(name, kind, body, tokens) if is_odd or zlib.crc32(body) % _ONE_IN == 0 else None
 
 
 def digest(messages: Iterable[Message]) -> bytes:

@@ -23,6 +23,7 @@ from .values import (
     Parcel,
     Receipt,
     Record,
+    Recount,
     Removed,
     Row,
     SessionRow,
@@ -160,8 +161,11 @@ class Health(Protocol):
         """Overwrite what deleted sessions left in files; tell whether no byte is left in them."""
         ...
 
-    def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
-        """Walk everything, check order and checksums, and set damaged records aside if asked to."""
+    def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
+        """Walk everything, check order and checksums, and set damaged records aside if asked to.
+
+        With ``recount``, token counts are compared with the text as well.
+        """
         ...
 
 

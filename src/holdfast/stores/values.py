@@ -6,6 +6,7 @@ all. A store keeps bytes and does not look into them: it need not know what a cu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ __all__ = [
     "Position",
     "Receipt",
     "Record",
+    "Recount",
     "Removed",
     "Row",
     "SessionRow",
@@ -36,6 +38,9 @@ __all__ = [
 
 MESSAGE = "message"
 """The kind of entry that makes a session's version grow; all other kinds leave it alone."""
+
+Recount = Callable[[str, str, bytes, int], int | None]
+"""Returns the token count of an entry (counter, kind, body, stored count) if the stored count is wrong."""
 
 Durability = Literal["memory", "best_effort", "fsync"]
 """What an acknowledgement means: kept while the process lives, kept unless a server fails, kept."""

@@ -11,7 +11,7 @@ from ..entry import Note, encode
 from ..ids import UNKNOWN_TIME
 from ..message import Message
 from ..stores.port import Store
-from ..stores.values import Address, Durability, Filter, Fork, Key, Record
+from ..stores.values import Address, Durability, Filter, Fork, Key, Record, Span
 from ..words import words_of
 from .contract_scenes import (
     HERE,
@@ -66,6 +66,32 @@ class HealthContract(Scene):
         for repair in (False, True):
             equal([finding async for finding in store.verify(repair=repair)], [], f"findings, {repair=}")
         equal(await dump(store), before, "the session after the check")
+
+    @scenario
+    async def test_a_wrong_token_count_is_found_and_repaired_with_the_totals_that_follow(
+        self, store: Store
+    ) -> None:
+        await lived(store)
+        (stored,) = await store.find(HERE, ["b"])
+
+        def recount(_counter: str, _kind: str, body: bytes, tokens: int) -> int | None:
+            return 50 if body == stored.body and tokens != 50 else None
+
+        before = await dump(store)
+        for repair in (False, True):
+            found = [finding async for finding in store.verify(repair=repair, recount=recount)]
+            equal([one.id for one in found[:1]], ["b"], "what is found first")
+            equal({bool(one.done) for one in found}, {repair}, "whether it is repaired")
+            holds(repair or len(found) == 1, "nothing else is found")
+            equal(await dump(store) == before, not repair, f"nothing changed, {repair=}")
+        again = [finding async for finding in store.verify(repair=False, recount=recount)]
+        equal(again, [], "findings after the repair")
+        rows = [*await store.read(HERE, Span(1, 1, 9)), *await store.read(HERE, Span(2, 1, 9))]
+        first, total = rows[0].tokens, (await store.get(HERE)).total
+        equal([row.tokens for row in rows[1:2]], [50], "the count")
+        equal(rows[1].total, first + 50, "the running total there")
+        equal(rows[-1].total - rows[-1].tokens, rows[1].total, "the running total on the branch behind it")
+        equal(total, rows[-1].total, "the total of the session")
 
     @scenario
     async def test_scrubbing_what_was_removed_leaves_the_rest_as_it_is(self, store: Store) -> None:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
-from holdfast import Message, ToolCallRequest, errors
+from holdfast import Budget, Message, ToolCallRequest, ToolCallResult, errors
 from holdfast.archive import adopt, archive, bundles, conversation, is_half_made, restore, written
 from holdfast.session import SessionManager
 from holdfast.stores.values import Address
@@ -276,5 +278,47 @@ def test_a_sound_conversation_is_whole(tmp_path: Path) -> None:
                 await session.append(message)
             found = await conversation(one.store, (await one.open(session.id)).row)
             assert found.sound()[1:] == messages
+
+    between(tmp_path, scene)
+
+
+LIES = {"zero": 0, "one": 1, "the largest": (1 << 53) - 1}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+@pytest.mark.req("B1")
+def test_token_counts_are_computed_again_on_import(tmp_path: Path, lie: int) -> None:
+    async def scene(one: SessionManager, other: SessionManager) -> None:
+        session = await one.create(id="s", system="Be brief.")
+        call = ToolCallRequest(name="ls", args={})
+        await session.append(Message.user("word " * 9_000), Message.assistant("", tool_calls=[call]))
+        await session.append(Message.tool([ToolCallResult(tool_call_id=call.id, result="line\n" * 9_000)]))
+        truth = await exported(one, "s")
+        lines = [re.sub(rb'"tokens":\d+', b'"tokens":%d' % lie, line) for line in truth]
+        assert lines != truth
+        assert await restored(other, lines) == ["imported"]
+        assert await exported(other, "s") == truth
+        with pytest.raises(errors.ContextOverflow):
+            await (await other.open("s")).window(Budget(7_000))
+
+    between(tmp_path, scene)
+
+
+@pytest.mark.parametrize("claimed", [1 << 30, (1 << 52), (1 << 53) - 1])
+def test_an_archive_costs_what_it_holds_whatever_it_claims(tmp_path: Path, claimed: int) -> None:
+    async def scene(one: SessionManager, other: SessionManager) -> None:
+        await one.create(id="s")
+        lines = await exported(one, "s")
+        lines[2] = re.sub(rb'"entries":\d+', b'"entries":%d' % claimed, lines[2])
+        assert b"%d" % claimed in lines[2]
+        tracemalloc.start()
+        try:
+            with pytest.raises(errors.InvalidPayload, match="line 4"):
+                await restored(other, lines)
+            assert tracemalloc.get_traced_memory()[1] < 10 << 20
+        finally:
+            tracemalloc.stop()
+        with pytest.raises(errors.NotFound):
+            await other.open("s")
 
     between(tmp_path, scene)

@@ -32,6 +32,7 @@ class Stretch(Struct, frozen=True, kw_only=True):
     """What is still to be walked of a branch, behind a good entry at which the total is known."""
 
     session: int
+    counter: str = ""  # the name of the session's counter
     branch: int
     seq: int
     total: int | None  # unknown where what the branch stands on is damaged, too
@@ -98,6 +99,8 @@ class _Walk:
             self._damaged(seen, tokens, before + tokens, fault)
         elif tokens != seen.tokens:
             self._miscounted(seen, tokens)
+        else:
+            tokens = self._recounted(seen)
         if before + tokens != seen.total:
             self._wrong.append((seen.key, seen.seq, before + tokens))
         self._seq, self._total = seen.seq, before + tokens
@@ -150,6 +153,19 @@ class _Walk:
         done = f"it is {tokens} again, as the running totals tell"
         if self._found("its token count was changed", seen, done=done):
             self._case.mend("count_entry", entry=seen.key, tokens=tokens)
+
+    def _recounted(self, seen: Seen) -> int:
+        """Compare the token count with the text; the running totals follow if it is repaired."""
+        recount = self._case.recount
+        right = recount(self._stretch.counter, text(seen.kind), seen.body, seen.tokens) if recount else None
+        if right is None:
+            return seen.tokens
+        fault = f"its token count is {seen.tokens:,}, and its text has {right:,} tokens"
+        if not self._found(fault, seen, done="its tokens are counted again"):
+            return seen.tokens
+        sum = self._sum(seen.seq, text(seen.id), text(seen.kind), right, seen.body)
+        self._case.mend("recount_entry", entry=seen.key, tokens=right, checksum=sum)
+        return right
 
     def _found(self, fault: str, seen: Seen, *, done: str = "", mends: bool = True) -> bool:
         branch = self._stretch.branch

@@ -1,6 +1,6 @@
 """An inspection: what a check asks of a database, what it finds, and what is done about it.
 
-    ((branch, seq, total),) = yield from asked("head", key=session)
+    ((branch, seq, total, _),) = yield from asked("head", key=session)
     if case.found("its head is wrong", done="set again", seq=seq):
         case.mend("set_head", key=session, …)
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from ..values import Address, Finding
+from ..values import Address, Finding, Recount
 
 __all__ = ["Ask", "Check", "Checksum", "Inspection", "asked", "is_text", "strictly", "text"]
 
@@ -44,8 +44,10 @@ def asked(name: str, /, **given: Any) -> Check[list[Any]]:
 class Inspection:
     """What was found in one transaction."""
 
-    def __init__(self, checksum: Checksum, *, mends: bool, at: Address | None = None) -> None:
-        self.checksum, self._mends = checksum, mends
+    def __init__(
+        self, checksum: Checksum, *, mends: bool, at: Address | None = None, recount: Recount | None = None
+    ) -> None:
+        self.checksum, self.recount, self._mends = checksum, recount, mends
         self.at = at or Address("", "")
         self.findings = list[Finding]()
         self._waiting = list[Ask]()

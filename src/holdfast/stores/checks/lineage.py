@@ -9,7 +9,7 @@ it is lost. The head is where number and total agree.
 from __future__ import annotations
 
 from .entries import Stretch
-from .inspection import Check, Inspection, asked
+from .inspection import Check, Inspection, asked, text
 
 __all__ = ["Lineage", "inspect_head", "inspect_lineage"]
 
@@ -34,8 +34,10 @@ class Line:
 class Lineage:
     """The branches of a session by their ids, and its head."""
 
-    def __init__(self, session: int, lines: dict[int, Line], head: tuple[int, int, int]) -> None:
-        self.session, self.lines = session, lines
+    def __init__(
+        self, session: int, lines: dict[int, Line], head: tuple[int, int, int], counter: str
+    ) -> None:
+        self.session, self.lines, self.counter = session, lines, counter
         self.head_branch, self.head_seq, self.head_total = head
 
     @classmethod
@@ -47,14 +49,15 @@ class Lineage:
         lines = {id: Line(id, rows.get(id)) for id in sorted(rows.keys() | ends.keys())}
         for id, (first, base, tip, total) in ends.items():
             lines[id].first, lines[id].base, lines[id].tip, lines[id].total = first, base, tip, total
-        ((branch, seq, total),) = yield from asked("head", key=session)
-        return cls(session, lines, (branch, seq, total))
+        ((branch, seq, total, counter),) = yield from asked("head", key=session)
+        return cls(session, lines, (branch, seq, total), text(counter))
 
     def stretch(self, _: Inspection, branch: int) -> Check[Stretch]:
         """Give the way along a branch, from its fork to its tip."""
         line = self.lines[branch]
         return Stretch(
             session=self.session,
+            counter=self.counter,
             branch=branch,
             seq=line.fork,
             total=(yield from self.total_at(line.parent, line.fork)),

@@ -8,7 +8,7 @@ what raises has changed nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from msgspec import structs
 
 from ...errors import AlreadyExists, NotFound
 from ..admission import KEY_LIFE, KnownKey
-from ..values import Address, Branch, Key, Parcel, Receipt, Record, Row, SessionRow, Span
+from ..values import Address, Branch, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
 
 __all__ = ["Indexed", "Kept", "Port", "State", "private", "written"]
 
@@ -61,6 +61,33 @@ class Kept:
         if branch not in self.branches:
             raise NotFound(f"session {self.row.id} has no branch {branch}")
         return self.branches[branch].fork_seq + len(self.rows[branch])
+
+    def recount(self, recount: Recount, *, repair: bool) -> Iterator[Finding]:
+        """Compare token counts with the text; with ``repair`` correct them and the totals that follow."""
+        done = "its tokens are counted again" if repair else ""
+        for id, branch in self.branches.items():
+            total = self.total(branch.parent, branch.fork_seq)
+            for place, row in enumerate(self.rows[id]):
+                right = recount(self.row.counter, row.kind, row.body, row.tokens)
+                if right is not None:
+                    fault = f"its token count is {row.tokens:,}, and its text has {right:,} tokens"
+                    yield Finding(
+                        tenant=self.row.tenant,
+                        session=self.row.id,
+                        branch=id,
+                        seq=row.seq,
+                        id=row.id,
+                        fault=fault,
+                        done=done,
+                    )
+                if repair:
+                    tokens = row.tokens if right is None else right
+                    total += tokens
+                    self.rows[id][place] = self.by_id[row.id] = structs.replace(
+                        row, tokens=tokens, total=total
+                    )
+        if repair:
+            self.row = structs.replace(self.row, total=self.total(self.row.branch, self.row.seq))
 
     def check_new(self, records: Iterable[Record]) -> None:
         """Raise `AlreadyExists` where an id is taken, by the log or by another of the records."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from ...errors import InputError
-from ..values import Durability, Finding
+from ..values import Durability, Finding, Recount
 from .directory import MemoryDirectory
 from .leases import MemoryLeases
 from .log import MemoryLog
@@ -41,9 +41,12 @@ class MemoryStore(MemoryLog, MemoryDirectory, MemoryOutbox, MemoryLeases):
         """Do nothing: there are no files."""
         return True
 
-    async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
-        """Find nothing: what is in memory cannot be damaged without the process."""
-        for finding in list[Finding]():
+    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
+        """Check token counts if asked to; what is in memory cannot be damaged otherwise."""
+        with self._state.lock:
+            sessions = list(self._state.sessions.values()) if recount else []
+            found = [one for kept in sessions if recount for one in kept.recount(recount, repair=repair)]
+        for finding in found:
             yield finding
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from ..values import Durability, Finding
+from ..values import Durability, Finding, Recount
 from .connections import LONG, Connections
 from .queries import migrations
 from .verification import findings
@@ -53,7 +53,7 @@ class PostgresHealth:
             await connection.execute(f"VACUUM (INDEX_CLEANUP ON) {tables}", timeout=LONG)
         return False
 
-    async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
+    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Walk everything, check order and checksums, and set damaged records aside if asked to."""
-        async for finding in findings(self._connections, repair=repair):
+        async for finding in findings(self._connections, repair=repair, recount=recount):
             yield finding

@@ -19,7 +19,7 @@ from ..checks.entries import Seen, inspect_entries
 from ..checks.inspection import Check, Inspection, asked
 from ..checks.leftovers import inspect_keys, inspect_orphans, inspect_parcels
 from ..checks.lineage import inspect_head, inspect_lineage
-from ..values import Address, Finding
+from ..values import Address, Finding, Recount
 from .connections import LONG, Connections, Work
 from .lexemes import kept, marks, quoted
 from .rows import checksum, content_sum
@@ -31,13 +31,15 @@ DOZEN = 12
 _OF_NO_SESSION = (partial(inspect_orphans, tables=("entry", "branch", "key")), inspect_parcels)
 
 
-async def findings(connections: Connections, *, repair: bool) -> AsyncIterator[Finding]:
+async def findings(
+    connections: Connections, *, repair: bool, recount: Recount | None = None
+) -> AsyncIterator[Finding]:
     """Check everything in a store."""
     after = 0
     while keys := [key for (key,) in await connections.read("session_keys", after=after, limit=DOZEN)]:
         for key in keys:
             check = partial(_inspect_session, session=key)
-            for finding in await _inspected(connections, check, repair=repair, session=key):
+            for finding in await _inspected(connections, check, repair=repair, session=key, recount=recount):
                 yield finding
         after = keys[-1]
     for rest in _OF_NO_SESSION:
@@ -51,14 +53,15 @@ async def _inspected(
     *,
     repair: bool,
     session: int = 0,
+    recount: Recount | None = None,
 ) -> list[Finding]:
     try:
         async with connections.transaction(frozen=True, patience=LONG) as work:
-            case = Inspection(_checksum, mends=False)
+            case = Inspection(_checksum, mends=False, recount=recount)
             await _answer(work, check(case))
         if case.findings and repair:
             async with connections.transaction(patience=LONG) as work:
-                case = Inspection(_checksum, mends=True)
+                case = Inspection(_checksum, mends=True, recount=recount)
                 await work.rows("lock_session", key=session)
                 await _answer(work, check(case))
     except StoreDamaged as error:

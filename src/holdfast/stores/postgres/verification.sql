@@ -24,7 +24,7 @@ UPDATE holdfast.session SET meta = :meta WHERE key = :key;
 UPDATE holdfast.session SET marks = :marks WHERE key = :key;
 
 -- name: head
-SELECT branch, seq, total FROM holdfast.session WHERE key = :key;
+SELECT branch, seq, total, counter FROM holdfast.session WHERE key = :key;
 
 -- name: set_head
 UPDATE holdfast.session SET branch = :branch, seq = :seq, total = :total WHERE key = :key;
@@ -62,6 +62,9 @@ LIMIT :limit::bigint;
 
 -- name: count_entry
 UPDATE holdfast.entry SET tokens = :tokens WHERE key = :entry;
+
+-- name: recount_entry
+UPDATE holdfast.entry SET tokens = :tokens, checksum = :checksum WHERE key = :entry;
 
 -- name: total_entry
 UPDATE holdfast.entry SET total = :total WHERE key = :entry;

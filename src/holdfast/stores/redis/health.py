@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from ..values import Address, Durability, Finding
+from ..values import Address, Durability, Finding, Recount
 from .checks.everything import verified
 from .layout import BUCKETS, VERSION
 from .search import MOST_LOOKED_AT
@@ -63,7 +63,7 @@ class RedisHealth:
         """
         return False
 
-    async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
+    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Walk everything, check order and checksums, and set damaged records aside if asked to.
 
         Where the server may lose what it acknowledged, also tell what this store knows to be missing.
@@ -71,7 +71,7 @@ class RedisHealth:
         await look_for(self._server, self._witness)
         for finding in self._witness.findings(repair=repair):
             yield finding
-        async for finding in verified(self._server, repair=repair):
+        async for finding in verified(self._server, repair=repair, recount=recount):
             if repair:
                 self._witness.forget(Address(finding.tenant, finding.session))
             yield finding

@@ -52,7 +52,7 @@ def _rows_of_table(db: apsw.Connection, which: dict[str, int]) -> list[Row]:
 
 
 def _rows_by_number(db: apsw.Connection, key: int, span: Span) -> list[Row]:
-    ((_, last, _),) = db.execute(query("head"), {"key": key})
+    ((_, last, *_),) = db.execute(query("head"), {"key": key})
     numbers = range(max(1, span.first), min(span.last, last, span.first + MOST_GUESSED) + 1)
     return [row for seq in numbers for row in _row(db, key, span.branch, seq)]
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import apsw
 
-from ..values import Durability, Finding
+from ..values import Durability, Finding, Recount
 from .readers import Readers
 from .removal import scrub
 from .verification import findings
@@ -35,9 +35,9 @@ class SqliteHealth:
         """Overwrite what deleted sessions left in files; tell whether no byte is left in them."""
         return await self._writer.run_alone(scrub)
 
-    async def verify(self, *, repair: bool) -> AsyncIterator[Finding]:
+    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Walk everything, check order and checksums, and set damaged records aside if asked to."""
-        async with aclosing(findings(self.path, self._writer, repair=repair)) as found:
+        async with aclosing(findings(self.path, self._writer, repair=repair, recount=recount)) as found:
             async for finding in found:
                 yield finding
 

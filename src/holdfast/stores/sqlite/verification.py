@@ -17,7 +17,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import StoreError
-from ..values import Address, Finding, Span
+from ..values import Address, Finding, Recount, Span
 from .careful import each_row
 from .checks.description import address_of
 from .checks.structure import inspect_structure
@@ -33,7 +33,9 @@ __all__ = ["findings", "rescue"]
 _END = 2**62
 
 
-async def findings(path: str, writer: Writer, *, repair: bool) -> AsyncGenerator[Finding, None]:
+async def findings(
+    path: str, writer: Writer, *, repair: bool, recount: Recount | None = None
+) -> AsyncGenerator[Finding, None]:
     """Check a store's file and everything in it."""
     readers = Readers(path)
     try:
@@ -41,7 +43,8 @@ async def findings(path: str, writer: Writer, *, repair: bool) -> AsyncGenerator
         for fault in structure.faults:
             yield Finding(fault=f"the file is damaged: {fault}")
         if structure.sound:
-            found = Walk(readers, writer, repair=repair).findings(index_is_broken=structure.index_is_broken)
+            walk = Walk(readers, writer, repair=repair, recount=recount)
+            found = walk.findings(index_is_broken=structure.index_is_broken)
         else:
             found = rescue(path) if repair else _unreadable(readers)
         async for finding in found:

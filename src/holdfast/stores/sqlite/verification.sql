@@ -54,7 +54,7 @@ UPDATE session SET tags = :tags WHERE key = :key;
 UPDATE session SET expires = :expires WHERE key = :key;
 
 -- name: head
-SELECT branch, seq, total FROM session WHERE key = :key;
+SELECT branch, seq, total, CAST(counter AS BLOB) FROM session WHERE key = :key;
 
 -- name: set_head
 UPDATE session SET branch = :branch, seq = :seq, total = :total WHERE key = :key;
@@ -96,6 +96,9 @@ LIMIT :limit;
 
 -- name: count_entry
 UPDATE entry SET tokens = :tokens WHERE key = :entry;
+
+-- name: recount_entry
+UPDATE entry SET tokens = :tokens, checksum = :checksum WHERE key = :entry;
 
 -- name: total_entry
 UPDATE entry SET total = :total WHERE key = :entry;

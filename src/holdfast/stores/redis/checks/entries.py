@@ -32,6 +32,7 @@ class Stretch(Struct, frozen=True, kw_only=True):
     seq: int
     tip: int
     user: str | None = None
+    counter: str = ""
 
 
 class Sum(Struct):
@@ -64,10 +65,13 @@ async def inspect_entries(case: Inspection, stretch: Stretch, sum: Sum) -> Async
                 yield await _replaced(case, stretch, seen, note, fault)
                 sum.total = note.total
             elif seen.told:
-                sum.total += seen.told.tokens
-                sound.append(seen.told)
-                if seen.told.total != sum.total:
-                    yield await _summed(case, seen.told, sum.total)
+                told, miscount = await _recounted(case, stretch, seen.told, seen.body or b"")
+                if miscount:
+                    yield miscount
+                sum.total += told.tokens
+                sound.append(told)
+                if told.total != sum.total:
+                    yield await _summed(case, told, sum.total)
         async for finding in _unlisted(case, stretch, sound):
             yield finding
 
@@ -120,6 +124,26 @@ async def _replaced(case: Inspection, stretch: Stretch, seen: Seen, note: Descri
         seq=note.seq,
         id=_shown(seen.told),
     )
+
+
+async def _recounted(
+    case: Inspection, stretch: Stretch, told: Description, body: bytes
+) -> tuple[Description, Finding | None]:
+    """Compare the token count with the text; return the description that is in the store afterwards."""
+    right = case.recount and case.recount(stretch.counter, told.kind.decode(), body, told.tokens)
+    if right is None:
+        return told, None
+    sum = checksum(case.at, told.id, told.kind, b"%d" % right, body)
+    again = structs.replace(told, tokens=right, checksum=sum)
+    found = await case.found(
+        f"its token count is {told.tokens:,}, and its text has {right:,} tokens",
+        done="its tokens are counted again",
+        edits=[(b"HSET", b"entry", told.place, _line(again))],
+        branch=told.branch,
+        seq=told.seq,
+        id=_shown(told),
+    )
+    return (again if found.done else told), found
 
 
 async def _summed(case: Inspection, told: Description, total: int) -> Finding:

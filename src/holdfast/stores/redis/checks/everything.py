@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-from ...values import Address, Finding
+from ...values import Address, Finding, Recount
 from ..directory import sweep
 from ..layout import BUCKETS, index_key, parcel_key
 from ..scripts import script
@@ -24,14 +24,14 @@ _SCANNED = 500
 _KEY = re.compile(rb"\{hf:(\d+)\}:(row|branch|entry|body|id|asked|word|own|aside|gone):(\d+):(.*)", re.DOTALL)
 
 
-async def verified(server: Server, *, repair: bool) -> AsyncIterator[Finding]:
+async def verified(server: Server, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
     """Give what is wrong with a store."""
     for node in await server.nodes():
         cursor = 0
         while True:
             cursor, keys = await server.ask("SCAN", cursor, "MATCH", "{hf:*}:*", "COUNT", _SCANNED, node=node)
             for key in keys:
-                async for finding in _inspect_key(server, key, repair=repair):
+                async for finding in _inspect_key(server, key, repair=repair, recount=recount):
                     yield finding
             cursor = int(cursor)
             if cursor == 0:
@@ -43,7 +43,9 @@ async def verified(server: Server, *, repair: bool) -> AsyncIterator[Finding]:
             yield finding
 
 
-async def _inspect_key(server: Server, key: bytes, *, repair: bool) -> AsyncIterator[Finding]:
+async def _inspect_key(
+    server: Server, key: bytes, *, repair: bool, recount: Recount | None
+) -> AsyncIterator[Finding]:
     found = _KEY.fullmatch(key)
     if found is None:
         return
@@ -53,7 +55,7 @@ async def _inspect_key(server: Server, key: bytes, *, repair: bool) -> AsyncIter
     except UnicodeDecodeError:
         return
     if kind == b"row":
-        async for finding in inspect_session(Inspection(server, repair=repair, at=at)):
+        async for finding in inspect_session(Inspection(server, repair=repair, at=at, recount=recount)):
             yield finding
         return
     if kind == b"gone":

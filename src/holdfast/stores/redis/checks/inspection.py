@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...values import Address, Finding
+from ...values import Address, Finding, Recount
 from ..layout import session_keys
 from ..scripts import script
 from ..server import Server
@@ -23,9 +23,15 @@ class Inspection:
     """The check of one session, or of what belongs to none."""
 
     def __init__(
-        self, server: Server, *, repair: bool, at: Address | None = None, keys: Sequence[bytes] = ()
+        self,
+        server: Server,
+        *,
+        repair: bool,
+        at: Address | None = None,
+        keys: Sequence[bytes] = (),
+        recount: Recount | None = None,
     ) -> None:
-        self.server, self.repair = server, repair
+        self.server, self.repair, self.recount = server, repair, recount
         self.at = at or Address("", "")
         self.keys = session_keys(self.at) if at else list(keys)
         self.born, self.head = b"", b""

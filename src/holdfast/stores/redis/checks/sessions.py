@@ -61,7 +61,9 @@ async def _inspect_log(case: Inspection, tree: Tree) -> AsyncIterator[Finding]:
             continue
         total = await _total_at(case, tree, one.parent, one.fork_seq)
         sum = Sum(total)
-        stretch = Stretch(branch=id, seq=one.fork_seq, tip=tip[0], user=tree.row.user)
+        stretch = Stretch(
+            branch=id, seq=one.fork_seq, tip=tip[0], user=tree.row.user, counter=tree.row.counter
+        )
         async for finding in inspect_entries(case, stretch, sum):
             yield finding
         async for finding in inspect_end(case, tree, id, sum.total):

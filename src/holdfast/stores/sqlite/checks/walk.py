@@ -17,7 +17,7 @@ from ...checks.entries import PAGE, inspect_entries
 from ...checks.inspection import Check, Inspection, asked, text
 from ...checks.leftovers import inspect_keys, inspect_orphans, inspect_parcels
 from ...checks.lineage import inspect_head, inspect_lineage
-from ...values import Address, Finding
+from ...values import Address, Finding, Recount
 from ..queries import query
 from ..readers import Readers
 from ..rows import checksum
@@ -45,8 +45,10 @@ _OF_NO_SESSION = (
 class Walk:
     """One check of everything."""
 
-    def __init__(self, readers: Readers, writer: Writer, *, repair: bool) -> None:
-        self._readers, self._writer, self._repair = readers, writer, repair
+    def __init__(
+        self, readers: Readers, writer: Writer, *, repair: bool, recount: Recount | None = None
+    ) -> None:
+        self._readers, self._writer, self._repair, self._recount = readers, writer, repair, recount
         self._found = list[Finding]()
         self._entries_are_sound = True
 
@@ -54,7 +56,7 @@ class Walk:
         """Give what is wrong, as it is found."""
         after: int | None = 0
         while after is not None:
-            odd, after = await self._readers.run(partial(_glance, after=after))
+            odd, after = await self._readers.run(partial(_glance, after=after, recount=self._recount))
             for session in odd:
                 async for finding in self._session(session):
                     yield finding
@@ -105,7 +107,7 @@ class Walk:
         """Run a check in a snapshot; where it finds something that is to be mended, in a transaction."""
 
         def run(db: apsw.Connection, *, mends: bool) -> tuple[T, list[Finding]]:
-            case = Inspection(checksum, mends=mends, at=at)
+            case = Inspection(checksum, mends=mends, at=at, recount=self._recount)
             return _answered(db, check(case)), case.findings
 
         result, found = await self._readers.run(partial(run, mends=False))
@@ -156,15 +158,15 @@ def _answered(db: apsw.Connection, check: Check[T]) -> T:
         answer = db.execute(query(name), given)
 
 
-def _glance(db: apsw.Connection, after: int) -> tuple[list[int], int | None]:
+def _glance(db: apsw.Connection, after: int, recount: Recount | None) -> tuple[list[int], int | None]:
     """Look at some sessions; give those that need a closer look, and where the next ones begin."""
     keys = session_keys(db, after)
-    odd = [key for key in keys if not _answered(db, _is_short_and_sound(key))]
+    odd = [key for key in keys if not _answered(db, _is_short_and_sound(key, recount))]
     return odd, keys[-1] if len(keys) == DOZEN else None
 
 
-def _is_short_and_sound(session: int) -> Check[bool]:
-    case = Inspection(checksum, mends=False)
+def _is_short_and_sound(session: int, recount: Recount | None) -> Check[bool]:
+    case = Inspection(checksum, mends=False, recount=recount)
     yield from inspect_description(case, session)
     lineage = yield from inspect_lineage(case, session)
     for branch in lineage.lines:
