@@ -28,7 +28,7 @@ def main() -> None:
         "import holdfast": seconds(python, "-c", "import holdfast"),
         "import pydantic (a peer's values)": seconds(python, "-c", "import pydantic; pydantic.BaseModel"),
         "import tiktoken (what we load late)": seconds(python, "-c", "import tiktoken"),
-        "holdfast --help": seconds(python, "-m", "holdfast.cli", "--help"),
+        "holdfast --help": seconds(python, "-m", "holdfast", "--help"),
     }
     for name, value in rows.items():
         print(f"{name:36} {value * 1000:7.1f} ms   {(value - bare) * 1000:+7.1f} ms beyond bare Python")

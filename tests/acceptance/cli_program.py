@@ -52,7 +52,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def command_line(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "holdfast.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "holdfast", *map(str, arguments)]
 
 
 def real_holdfast(*arguments: object, stdin: bytes = b"", **settings: Any) -> Outcome:

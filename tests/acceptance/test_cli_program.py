@@ -155,6 +155,36 @@ def test_an_interruption_ends_with_130_and_no_traceback() -> None:
     assert process.returncode == 130
 
 
+INTERRUPTED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupts(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+from holdfast.__main__ import main
+sys.meta_path.insert(0, Interrupts())
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["click", "holdfast.cli", "holdfast.cli.sessions", "msgspec", "json", "tomllib"]
+)
+def test_an_interruption_during_start_leaves_no_traceback(module: str) -> None:
+    """The signal comes in the middle of an import; some of these are loaded only by the command."""
+    script = INTERRUPTED.replace("sys.argv[1]", repr(module))
+    done = subprocess.run(
+        [sys.executable, "-c", script, "sessions", "--store", "sqlite:///x.db"],
+        capture_output=True, env=environment(), timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert done.stderr == b""
+    assert done.returncode in (-signal.SIGINT, 130)
+
+
 def test_waiting_for_a_person_to_type_is_announced() -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from cli_program import command_line, environment, holdfast, on_a_terminal, real_holdfast
@@ -123,10 +124,10 @@ def test_no_range_is_bad_usage(url: str, lines: str) -> None:
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_an_output_is_printed_as_the_tool_gave_it(url: str) -> None:
+def test_raw_prints_an_output_as_the_tool_returned_it(url: str) -> None:
     for result in ("no end of line", "with one\n", "", "\x1b[31mred\x00\r\nmixed\rends\n"):
         _, message = work(url, result)
-        _, out, _ = real_holdfast("show", message.id)
+        _, out, _ = real_holdfast("show", message.id, "--raw")
         assert out == (result if result.endswith("\n") else f"{result}\n")
 
 
@@ -250,3 +251,48 @@ def test_a_reader_that_closes_the_pipe_early_is_no_error(url: str) -> None:
         process.stdout.close()
         complaint = process.stderr.read().decode()
     assert (process.returncode, complaint) == (141, "")
+
+
+HOSTILE = "\x1b[2Jred \x9b31m \x85 \x7f \u202eback\u200f \u2066x \U000e0041 kept: \u3000\u200d\t"
+
+
+@pytest.mark.parametrize("option", [(), ("--last", "1")], ids=str)
+def test_what_people_read_is_harmless_in_a_pipe_too(url: str, option: tuple[str, ...]) -> None:
+    session, message = work(url, HOSTILE, title=HOSTILE)
+    shown = [session, *option], *([[message.id], [f"{message.id}", "--lines", "1"]] if not option else [])
+    for arguments in shown:
+        done = real_holdfast("show", *arguments)
+        assert (done.code, [one for one in HOSTILE[:-5] if not one.isprintable() and one in done.out]) == (
+            0,
+            [],
+        )
+        assert "\\x1b[2Jred" in done.out
+        assert "kept: \u3000\u200d" in done.out
+
+
+def test_documents_on_a_terminal_spell_controls_out_as_json_does(url: str, tmp_path: Path) -> None:
+    session, message = work(url, HOSTILE, title=HOSTILE)
+    document = tmp_path / "document.json"
+    document.write_text(json.dumps([{"role": "user", "content": HOSTILE}], ensure_ascii=False))
+    for arguments in (
+        ["show", session, "--json"],
+        ["show", message.id, "--json"],
+        ["show", message.id, "--raw"],
+        ["show", session, "--markdown"],
+        ["sessions", "--json"],
+        ["search", "kept", "--json"],
+        ["export", session],
+        ["export", session, "--format", "openai-chat"],
+        ["export", session, "--format", "markdown"],
+        ["fit", document, "--budget", "1000", "--format", "openai-chat"],
+        ["convert", document, "--from", "openai-chat", "--to", "gemini"],
+        ["convert", document, "--from", "openai-chat", "--to", "jsonl"],
+    ):
+        seen = on_a_terminal(*arguments, NO_COLOR="1", TERM="dumb").err.replace("\r\n", "\n")
+        harmful = {one for one in seen if not one.isprintable()} - set("\n\t\u3000\u200d")
+        assert harmful == set(), arguments
+        assert "red" in seen, arguments
+        if "--json" in arguments:
+            plain = real_holdfast(*arguments)
+            assert json.loads(seen.split("\n")[0]) == json.loads(plain.out.split("\n")[0]), arguments
+            assert ("\x9b" in plain.out) == (arguments[0] != "search"), "a pipe gets a document as it is"

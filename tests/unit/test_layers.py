@@ -37,6 +37,7 @@ LAYERS: list[set[str]] = [
     {"archive", "blocking"},
     {"testing"},
     {"cli"},
+    {"__main__"},
 ]
 PURE = {"reader", "value", "part", "native", "message", "codec", "sent", "toolspec", "decision"}
 PURE |= {"entry", "words"}

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import errno
 import keyword
-import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
 import click
 
@@ -20,7 +18,7 @@ from .._version import __version__
 from ..errors import HoldfastError, exit_code
 from . import screen
 
-__all__ = ["COMMANDS", "main", "run"]
+__all__ = ["COMMANDS", "run"]
 
 COMMANDS = {
     "count": "Count the tokens of conversations.",
@@ -83,17 +81,12 @@ def program(ctx: click.Context) -> int:
       holdfast convert --from openai-chat --to anthropic < messages.json
     """
     if ctx.invoked_subcommand is None:
-        screen.show(ctx.get_help())
+        screen.display(ctx.get_help())
     return 0
 
 
 def _module(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
-
-
-def main() -> NoReturn:
-    """Run the program and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:

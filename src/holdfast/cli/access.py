@@ -67,5 +67,9 @@ async def existing(url: str) -> AsyncIterator[Store]:
 
 def file_of(url: str) -> str | None:
     """Give the path that a URL of an SQLite file names."""
-    parts = urlsplit(url)
-    return unquote(parts.path).removeprefix("/") or None if parts.scheme == "sqlite" else None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None  # the store refuses it, and says what to write
+    is_file = parts.scheme == "sqlite" and not parts.netloc
+    return unquote(parts.path).removeprefix("/") or None if is_file else None

@@ -15,9 +15,9 @@ from . import document, screen
 from .access import as_json
 from .checkpoint_access import Whose, whose_options
 from .moments import ago, iso
+from .screen import harmless
 from .store_option import EXIT_CODES
 from .table import table
-from .telling import harmless
 from .waiting import waiting
 
 __all__ = ["VERBS", "changes"]
@@ -43,7 +43,7 @@ def list_(whose: Whose, as_json: bool) -> int:
         for turn in turns:
             screen.show(document.compact(_fields(turn)))
     else:
-        screen.show(table(COLUMNS, map(_row, turns)))
+        screen.display(table(COLUMNS, map(_row, turns)))
     return 0
 
 
@@ -62,7 +62,7 @@ def expand(whose: Whose, turn: str, as_json: bool) -> int:
     if as_json:
         screen.show(document.compact({**_fields(found), "tools": [_fields(one) for one in found.tools]}))
     else:
-        screen.show(table(COLUMNS, [_row(found), *map(_row, found.tools)]))
+        screen.display(table(COLUMNS, [_row(found), *map(_row, found.tools)]))
     return 0
 
 
@@ -86,9 +86,9 @@ def diff(whose: Whose, checkpoint: str, other: str | None, stat: bool, as_json: 
     elif not found.files:
         screen.say("nothing differs")
     elif stat:
-        screen.show("\n".join(_counted(one) for one in _files(found)))
+        screen.display(harmless("\n".join(_counted(one) for one in _files(found))))
     else:
-        screen.show(harmless(found.text).removesuffix("\n"))
+        screen.show(found.text.removesuffix("\n"))
     return 0
 
 

@@ -41,7 +41,7 @@ def quiet(text: str) -> None:
 
 def line(text: str) -> None:
     """Write a line that stays."""
-    screen.show(text)
+    screen.display(text)
     screen.flush()
 
 

@@ -32,7 +32,6 @@ from .access import managed, tenant_option, user_option
 from .first_word import FirstWord
 from .meter import Step, metered
 from .store_option import EXIT_CODES
-from .telling import harmless
 
 __all__ = ["command"]
 
@@ -208,7 +207,7 @@ async def _render(
         found = await conversation(sessions.store, row)
         try:
             if isinstance(target, str):
-                text = harmless(markdown(found.told).rstrip("\n"))
+                text = markdown(found.told).rstrip("\n")
                 write(text if one else f"# {_titled(row)}\n\n{text}\n")
             else:
                 payload = _payload(row, found.sound(), target, quiet=quiet)

@@ -1,28 +1,60 @@
 """What the user sees: results on stdout, remarks on stderr, in order and harmless.
 
 Pipes and files get UTF-8 whatever the locale says; a terminal gets its own encoding. Text that
-came from outside may hold escape sequences, so a remark spells out every character that a
-terminal would act on, and stays one line.
+came from outside may hold escape sequences. Documents (`show`) reach a pipe byte for byte; on a
+terminal, characters that it would act on are written as JSON escapes, so JSON stays the same JSON.
+Text for people is made `harmless` wherever it goes, since a pipe often ends at a terminal, and then
+printed (`display`). A remark spells out every such character, too, and stays one line.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import sys
 
 from ..errors import HoldfastError
 
-__all__ = ["abandon", "counted", "escaped", "flush", "located", "on_terminal", "say", "show"]
+__all__ = [
+    "abandon",
+    "counted",
+    "display",
+    "escaped",
+    "flush",
+    "harmless",
+    "located",
+    "on_terminal",
+    "say",
+    "show",
+]
 
 MAX_REMARK = 1_000
 """Characters of a remark: some ids and names in the wild are megabytes long."""
 
 _BYTE_ESCAPES = range(0xDC80, 0xDD00)  # how Python spells the bytes of a name that is not UTF-8
 
+# What a terminal acts on: C0 and C1 controls, DEL, marks that reorder or hide text. Tabs and line ends are
+# part of a text; joiners (U+200C, U+200D) are part of words and emoji.
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]|\r(?!\n)"
+)
+
 
 def show(text: str) -> None:
-    """Write one line, or one document, of results."""
+    """Write one line, or one document, of results as it is; on a terminal, with controls as JSON escapes."""
+    display(_CONTROLS.sub(_as_json, text) if on_terminal() else text)
+
+
+def harmless(text: str) -> str:
+    """Spell out the characters that a terminal would act on."""
+    return _CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
+
+
+def display(text: str) -> None:
+    """Write text that is harmless already, and may hold styles of our own."""
     if sys.stdout is None:
         raise OSError("standard output is closed")
     if on_terminal():
@@ -80,6 +112,10 @@ def abandon() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _as_json(control: re.Match[str]) -> str:
+    return json.dumps(control[0])[1:-1] if control[0] != "\x7f" else "\\u007f"
 
 
 def _spelled(character: str) -> str:

@@ -83,7 +83,7 @@ def _show(found: Found, terms: list[str], *, as_json: bool) -> None:
         screen.show(document.compact(told))
     else:
         head = f"{message.timestamp}  {found.session}  {message.id}  {message.role}"
-        screen.show(f"{styled(screen.escaped(head), dim=True)}\n  {_highlighted(snippet, terms)}")
+        screen.display(f"{styled(screen.escaped(head), dim=True)}\n  {_highlighted(snippet, terms)}")
 
 
 def _highlighted(snippet: str, terms: list[str]) -> str:

@@ -83,7 +83,7 @@ async def _list(store: str, tenant: str, which: Filter, limit: int, *, as_json: 
             else:
                 listed.append(row)
     if listed:
-        screen.show(table(COLUMNS, map(_cells, listed), right=NUMBERS))
+        screen.display(table(COLUMNS, map(_cells, listed), right=NUMBERS))
     if more:
         screen.say(f"the newest {limit:,} are shown; --limit 0 shows all")
     elif not count:

@@ -38,6 +38,7 @@ def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> 
 @click.option("--lines", callback=_range, metavar="A-B", help="Only these lines of an output or message.")
 @as_json("Print one JSON object.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, with nothing cut.")
+@click.option("--raw", is_flag=True, help="Write an output or message to a pipe or file byte for byte.")
 def command(
     id: str,
     store: str,
@@ -48,19 +49,21 @@ def command(
     lines: Lines | None,
     as_json: bool,
     as_markdown: bool,
+    raw: bool,
 ) -> int:
     """Show a session, a message, or a tool's whole output.
 
     ID is that of a session (its beginning will do), of a message, or of an output as a line
-    [Full output: ID] names it. An output is printed as the tool gave it, and --lines counts as
-    the frame above that line does. A message is looked for in all sessions, unless --session
-    names one.
+    [Full output: ID] names it. An output is printed as the tool returned it, with the characters
+    that a terminal would act on spelled out; --raw leaves them as they are. --lines counts as the
+    frame above that line does. A message is looked for in all sessions, unless --session names one.
 
     \b
     Example:
       holdfast show 0197a1
       holdfast show 0197a1 --last 20
       holdfast show 0197a1c2-5b7e-7d80-a1b2-0123456789ab --lines 100-200
+      holdfast show 0197a1c2-5b7e-7d80-a1b2-0123456789ab --raw > build.log
       holdfast show 0197a1 --markdown > conversation.md
 
     \b
@@ -74,7 +77,7 @@ def command(
     """
     if as_json and as_markdown:
         raise click.UsageError("give --json or --markdown, not both")
-    showing = Showing(last=last, lines=lines, as_json=as_json, as_markdown=as_markdown)
+    showing = Showing(last=last, lines=lines, as_json=as_json, as_markdown=as_markdown, raw=raw)
     return asyncio.run(_show(showing, id, store, tenant, user, within))
 
 

@@ -19,8 +19,9 @@ from ..stores.port import Log
 from ..stores.values import MESSAGE, Row, SessionRow
 from . import document, screen
 from .moments import iso
+from .screen import harmless
 from .session_fields import entries, fields, state
-from .telling import harmless, styled, told
+from .telling import styled, told
 
 __all__ = ["ALL", "Lines", "Showing"]
 
@@ -43,6 +44,7 @@ class Showing:
     lines: Lines | None
     as_json: bool
     as_markdown: bool
+    raw: bool = False
 
     async def session(self, log: Log, row: SessionRow) -> None:
         """Show a session: what is known of it, and its messages."""
@@ -57,7 +59,7 @@ class Showing:
             told = {**fields(row), "messages": [codec.to_builtins(message) for message in messages]}
             screen.show(document.compact(told))
         else:
-            _print(harmless(markdown(messages if self.last else found.told)))
+            _document(markdown(messages if self.last else found.told))
 
     def entry(self, session: SessionRow, row: Row, id: str) -> None:
         """Show an entry, or the output that the id means."""
@@ -69,7 +71,7 @@ class Showing:
                 f"the entry {row.id} of session {session.id} is damaged; run `holdfast verify`"
             )
         if not isinstance(entry, Message):
-            _print(row.body.decode() if self.as_json else told(row.id, entry))
+            screen.show(row.body.decode()) if self.as_json else _print(told(row.id, entry))
         elif result := _meant(entry, call):
             self._output(session, entry, result, id)
         else:
@@ -90,7 +92,7 @@ class Showing:
         elif self.as_json:
             screen.show(document.compact({**codec.to_builtins(message), "session": session.id}))
         elif self.as_markdown:
-            _print(harmless(markdown([message])))
+            _document(markdown([message]))
         else:
             _print(told(message.id, message, whole=True))
 
@@ -99,7 +101,7 @@ class Showing:
         if self.as_json and not self.lines:
             screen.show(document.compact({**place, "result": result.result}))
         elif self.as_markdown and not self.lines:
-            _print(harmless(markdown([message.replace(tool_results=(result,))])))
+            _document(markdown([message.replace(tool_results=(result,))]))
         else:
             self._text("\n".join(output_texts(result.result)), place)
 
@@ -110,6 +112,8 @@ class Showing:
             of = text_lines.count(text)
             told = {**place, "text": shown, "lines": [first, min(last, of)], "of": of}
             screen.show(document.compact(told))
+        elif self.raw:
+            _document(shown)
         else:
             _print(harmless(shown))
 
@@ -152,5 +156,10 @@ def _meant(message: Message, call: str) -> ToolCallResult | None:
 
 
 def _print(text: str) -> None:
-    """Show text that may bring its own line end."""
+    """Print harmless text that may bring its own line end."""
+    screen.display(text.removesuffix("\n"))
+
+
+def _document(text: str) -> None:
+    """Write a text as it is, but for a terminal."""
     screen.show(text.removesuffix("\n"))

@@ -6,7 +6,6 @@ What is cut says how to see all of it. Characters that a terminal would act on a
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 
 import click
@@ -17,21 +16,12 @@ from ..decision import Answer, Cut, Mask, Revert, Summary
 from ..entry import Bootstrap, Checkpoint, Entry, FileLines, Note, Prompt, Restore, Settings, Tangent, Usage
 from ..message import Message, ToolCallResult
 from . import screen
+from .screen import harmless
 
-__all__ = ["harmless", "styled", "told"]
+__all__ = ["styled", "told"]
 
 MOST_LINES = 12
 LONGEST = 2_000
-
-# Tabs and line ends are part of a text.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
-
-
-def harmless(text: str) -> str:
-    """Spell out what a terminal would act on; a pipe gets the text as it is."""
-    if not screen.on_terminal():
-        return text
-    return _CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
 
 
 def styled(text: str, **style: bool) -> str:

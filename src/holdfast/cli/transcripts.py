@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from ..errors import InputError
@@ -10,23 +9,16 @@ from ..formats.jsonl import jsonl
 from ..formats.markdown import markdown
 from ..message import Message
 from .conversations import Conversation
+from .screen import harmless
 
 __all__ = ["TRANSCRIPTS", "Transcript"]
 
 Transcript = Callable[[Conversation, Sequence[Message]], str]
 
 
-# What a terminal would act on; tabs and line ends are part of the text.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
-
-
-def _spelled(control: re.Match[str]) -> str:
-    return control[0].encode("unicode_escape").decode()
-
-
 def _markdown(conversation: Conversation, messages: Sequence[Message]) -> str:
     """Write Markdown; among many, each conversation has a title."""
-    text = _CONTROLS.sub(_spelled, markdown(messages).rstrip("\n"))
+    text = harmless(markdown(messages).rstrip("\n"))
     return text if conversation.line is None else f"# {conversation.label}\n\n{text}\n"
 
 

@@ -42,22 +42,29 @@ class SqliteStore(SqliteLog, SqliteDirectory, SqliteOutbox, SqliteLeases, Sqlite
         self._writer.close()
 
 
+# The URL is not repeated: one that was meant for a server may hold a password.
+_NO_FILE = (
+    "the URL of an SQLite store names no file: write sqlite:///relative.db or sqlite:////absolute.db, "
+    "with %3F for ?, %23 for # and %5B for [ in a name"
+)
+
+
 async def connect(url: str) -> SqliteStore:
     """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is made where it is missing."""
     return await asyncio.to_thread(SqliteStore, _path(url))
 
 
 def _path(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InputError(_NO_FILE) from None
     path = unquote(parts.path).removeprefix("/")
-    if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
-        raise InputError(
-            f"{url!r:.200} names no file: write sqlite:///relative.db or sqlite:////absolute.db, "
-            "with ? and # as %3F and %23"
-        )
+    if parts.netloc or parts.query or parts.fragment or not path or set(unquote(url)) & set("\0\t\r\n"):
+        raise InputError(_NO_FILE)
     folder = Path(path).parent
     if not folder.is_dir():
-        raise InputError(f"the folder {str(folder)!r} of {url!r:.200} does not exist; make it first")
+        raise InputError(f"the folder {str(folder)!r} of the store does not exist; make it first")
     if Path(path).is_dir():
         raise InputError(f"{path!r} is a folder; give the path of a file")
     return path
