@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -54,3 +56,15 @@ def test_importing_holdfast_loads_nothing_heavy() -> None:
     code = f"import sys; from holdfast import *; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_extra_installs_what_some_module_imports() -> None:
+    """An extra that is offered and used by nothing misleads whoever installs it."""
+    project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    source = "\n".join(path.read_text() for path in ROOT.rglob("*.py"))
+    offered = [one for name, listed in extras.items() if name not in ("all", "dev") for one in listed]
+    packages = {re.match(r"[\w-]+", one)[0] for one in offered}  # type: ignore[index]
+    assert packages
+    assert [name for name in packages if not re.search(rf"^\s*(import|from) {name}\b", source, re.M)] == []
+    assert extras["all"] == [f"{project['name']}[{','.join(sorted(set(extras) - {'all', 'dev'}))}]"]
