@@ -66,5 +66,7 @@ def test_every_extra_installs_what_some_module_imports() -> None:
     offered = [one for name, listed in extras.items() if name not in ("all", "dev") for one in listed]
     packages = {re.match(r"[\w-]+", one)[0] for one in offered}  # type: ignore[index]
     assert packages
-    assert [name for name in packages if not re.search(rf"^\s*(import|from) {name}\b", source, re.M)] == []
+    assert [
+        name for name in packages if not re.search(rf"^\s*(import|from) {name}\b", source, re.MULTILINE)
+    ] == []
     assert extras["all"] == [f"{project['name']}[{','.join(sorted(set(extras) - {'all', 'dev'}))}]"]
