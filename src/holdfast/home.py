@@ -18,7 +18,7 @@ from pathlib import Path
 from . import durable
 from .errors import HomeUnusable
 
-__all__ = ["Home", "Key"]
+__all__ = ["KEY_FILE", "Home", "Key"]
 
 KEY_FILE = "key"
 KEY_BYTES = 32

@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cli_program import Outcome, holdfast, on_a_terminal, real_holdfast
+from cli_program import Outcome, environment, holdfast, on_a_terminal, real_holdfast
 from kept_sessions import answering, make, opened
 
 from holdfast import Message
@@ -260,3 +264,82 @@ def test_every_verb_explains_itself(verb: str) -> None:
     assert "Exit codes:\n    0  good\n" in out
     assert max(map(len, out.splitlines())) <= 80
     assert verb in holdfast("checkpoint", "--help").out
+
+
+AGENT = """
+import asyncio, sys
+from holdfast import Message, SessionManager
+async def main():
+    async with await SessionManager.open("sqlite:///agent.db") as sessions:
+        session = await sessions.create(id="talk")
+        for number in range(200):
+            await session.append(Message.user(f"acknowledged {number}"))
+            print(number, flush=True)
+            if number % 20 == 0:
+                sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.req("O3")
+def test_a_store_in_the_project_loses_nothing_beside_a_live_agent(tree: Path) -> None:
+    store = "sqlite:///agent.db"
+    settings = {"env": environment(HOLDFAST_STORE=store), "cwd": tree}
+    make(f"sqlite:///{tree}/agent.db", "hello", id="lamp")
+    assert real_holdfast("checkpoint", "keep", "lamp", **settings).code == 0
+    with opened(f"sqlite:///{tree}/agent.db") as sessions:
+        for number in range(10):
+            sessions.open("lamp").append(Message.user(f"later {number}"))
+    commands = [
+        *(["restore", "lamp", "1"], ["undo", "lamp"], ["keep", "lamp"], ["restore", "lamp", "0", "--hard"]),
+        *(["undo", "lamp"], ["restore", "lamp", "1", "--files"], ["diff", "lamp", "0"], ["undo", "lamp"]),
+        ["clean", "lamp", "--yes"],
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-c", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **settings
+    ) as agent:
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "0\n"
+        for number, command in enumerate(commands):
+            agent.stdin.write("go on\n")
+            agent.stdin.flush()
+            (tree / "a").write_text(f"{number}\n")
+            done = real_holdfast("checkpoint", *command, **settings)
+            assert done.code == 0, done.err
+            assert "agent.db" not in done.out + done.err
+            verified = holdfast("verify", "--store", store)
+            assert (verified.code, "is sound" in verified.err) == (0, True), verified
+        agent.stdin.write("go on\n" * 2)
+        agent.stdin.flush()
+        acknowledged = [int(line) for line in agent.stdout]
+        assert agent.wait(30) == 0
+    assert acknowledged == list(range(1, 200))
+    there = f"sqlite:///{tree}/agent.db"
+    assert said(there, "talk") == [f"acknowledged {number}" for number in range(200)]
+    assert said(there, "lamp") == ["hello", *(f"later {number}" for number in range(10))]
+
+
+def test_a_database_in_use_is_named_by_keep_and_by_restore(session: str, tree: Path) -> None:
+    with closing(sqlite3.connect(tree / "db.sqlite3")) as database:
+        database.execute("CREATE TABLE t (x)")
+        database.commit()
+    assert checkpoint("keep", session).code == 0
+    with closing(sqlite3.connect(tree / "db.sqlite3")) as database:
+        database.execute("PRAGMA journal_mode = wal")
+        database.execute("INSERT INTO t VALUES (1)")
+        database.commit()
+        kept = checkpoint("keep", session)
+        assert (kept.code, "left out: db.sqlite3: it belongs to an SQLite database in use" in kept.err) == (
+            0,
+            True,
+        )
+        code, _, err = checkpoint("restore", session, "3")
+        assert (code, "left as it was: db.sqlite3: it belongs to an SQLite" in err) == (1, True)
+        code, _, err = checkpoint("restore", session, "1")
+        assert (code, "left out: db.sqlite3: it belongs to an SQLite" in err) == (0, True)
+        (told,) = checkpoint("restore", session, "0", "--json").objects
+        assert [one["path"] for one in told["files"]["left_out"]] == [
+            *("db.sqlite3", "db.sqlite3-shm", "db.sqlite3-wal")
+        ]
+        assert database.execute("SELECT x FROM t").fetchall() == [(1,)]

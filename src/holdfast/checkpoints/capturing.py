@@ -1,8 +1,9 @@
 """From a walk to a tree of git objects: files that changed are read, the others are remembered.
 
 The tree of a snapshot has two lines: `files`, the work tree as git would hold it, and `modes`, what git
-does not hold. Objects that the repository lacks go into a pack; without a pack only their names are
-computed, which is enough to tell whether anything changed.
+does not hold. A third, `left`, names the databases that were in use, if any: they were there, so that no
+restore of this snapshot may remove them. Objects that the repository lacks go into a pack; without a pack
+only their names are computed, which is enough to tell whether anything changed.
 """
 
 from __future__ import annotations
@@ -14,22 +15,18 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from .databases import HEAD, Belongs, InUse, Unreadable, checked, kind_of, main_file
 from .modes import Modes, is_program, permissions
 from .objects import BLOB, EXECUTABLE, FILE, FOLDER, LINK, TREE, Leaf, Pack, object_id, tree
 from .remembering import Memory, Remembered, remembered
 from .values import Entry, LeftOut, Limits, Listing
 from .walking import Scan, Stamp
 
-__all__ = ["FILES", "MODES", "Captured", "Unreadable", "capture", "read_regular"]
+__all__ = ["FILES", "LEFT", "MODES", "Captured", "capture", "read_regular"]
 
-FILES, MODES = "files", "modes"
+FILES, MODES, LEFT = "files", "modes", "left"
 
 _CHUNK = 1 << 20
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-
-
-class Unreadable(Exception):
-    """A file cannot be kept as it is now."""
 
 
 class Captured(NamedTuple):
@@ -40,6 +37,8 @@ class Captured(NamedTuple):
     folders: dict[bytes, int]
     frame: frozenset[str]
     left_out: tuple[LeftOut, ...]
+    own: frozenset[bytes]  # paths that belong to Holdfast
+    stores: frozenset[bytes]  # files that do so by their content
 
     def memory(self, commit: str) -> Memory:
         """Give what to remember once these objects are kept under a commit."""
@@ -80,59 +79,90 @@ def capture(
     limits: Limits,
 ) -> Captured:
     """Read what changed since it was remembered, and make the tree of a snapshot."""
-    keeper, left_out = _Keeper(known, pack), list(scan.left_out)
-    files = dict(_files(os.fsencode(work_tree), scan, memory, keeper, limits, left_out))
+    keeper, found = _Keeper(known, pack), _Found(list(scan.left_out), set(), [])
+    files = dict(_files(os.fsencode(work_tree), scan, memory, keeper, limits, found))
     folders = {path: permissions(mode) for path, (mode, _) in scan.folders.items() if path}
-    root = _root(files, folders, keeper)
-    left_out.sort(key=lambda one: one.path)
-    return Captured(root, files, folders, frozenset(keeper.frame), tuple(left_out))
+    root = _root(files, folders, found.in_use, keeper)
+    found.left_out.sort(key=lambda one: one.path)
+    return Captured(
+        tree=root,
+        files=files,
+        folders=folders,
+        frame=frozenset(keeper.frame),
+        left_out=tuple(found.left_out),
+        own=frozenset(scan.own),
+        stores=frozenset(found.stores),
+    )
+
+
+class _Found(NamedTuple):
+    """What is not captured."""
+
+    left_out: list[LeftOut]
+    stores: set[bytes]
+    in_use: list[bytes]
 
 
 def _files(
-    work_tree: bytes, scan: Scan, memory: Memory, keeper: _Keeper, limits: Limits, left_out: list[LeftOut]
+    work_tree: bytes, scan: Scan, memory: Memory, keeper: _Keeper, limits: Limits, found: _Found
 ) -> Iterator[tuple[bytes, Remembered]]:
     for _, stamps in scan.folders.values():
         for path, stamp in stamps.items():
-            if (found := memory.found(path, stamp)) is not None:
-                yield path, found
+            known = memory.found(path, stamp)
+            if known is not None and not known.database and main_file(path) is None:
+                yield path, known
                 continue
+            full = os.path.join(work_tree, path)
             try:
-                blob = keeper.keep(BLOB, _content(os.path.join(work_tree, path), stamp, limits))
+                kept = _unused(full, known) if known else _read(full, stamp, keeper, limits, scan.begun)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                left_out.append(LeftOut(path, f"it cannot be read: {error.strerror}"))
+                found.left_out.append(LeftOut(path, f"it cannot be read: {error.strerror}"))
+            except Belongs:
+                found.stores.add(path)
+            except InUse as error:
+                found.in_use.append(path)
+                found.left_out.append(LeftOut(path, str(error)))
             except Unreadable as error:
-                left_out.append(LeftOut(path, str(error)))
+                found.left_out.append(LeftOut(path, str(error)))
             else:
-                yield path, remembered(stamp, blob, begun=scan.begun)
+                yield path, kept
 
 
-def _content(path: bytes, expected: Stamp, limits: Limits) -> bytes:
-    if stat.S_ISLNK(expected.mode):
-        return os.readlink(path)
+def _unused(path: bytes, known: Remembered) -> Remembered:
+    """Return what is remembered of a database, or raise `InUse`."""
+    if not _is_link(known):
+        with checked(path):
+            pass
+    return known
+
+
+def _read(path: bytes, stamp: Stamp, keeper: _Keeper, limits: Limits, begun: int) -> Remembered:
+    if stat.S_ISLNK(stamp.mode):
+        return remembered(stamp, keeper.keep(BLOB, os.readlink(path)), begun=begun)
     data, status = read_regular(path, most=limits.file_bytes)
-    if (status.st_dev, status.st_ino) != (expected.device, expected.inode):
+    if (status.st_dev, status.st_ino) != (stamp.device, stamp.inode):
         raise Unreadable("it was replaced while it was looked at; the next snapshot has it")
-    return data
+    database = kind_of(data) == "database"
+    return remembered(stamp, keeper.keep(BLOB, data), begun=begun, database=database)
 
 
 def read_regular(path: bytes, *, most: int, folder: int | None = None) -> tuple[bytes, os.stat_result]:
-    """Read a regular file of at most so many bytes, never over a link at the end of its path."""
-    descriptor = os.open(path, _READING, dir_fd=folder)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise Unreadable("it is no regular file any more")
-        data = os.read(descriptor, status.st_size + 1)
-        if len(data) != status.st_size:  # it grows or shrinks meanwhile
-            while len(data) <= most and (more := os.read(descriptor, _CHUNK)):
-                data += more
-    finally:
-        os.close(descriptor)
-    if len(data) > most:
+    """Read a regular file of at most so many bytes, never over a link at the end of its path.
+
+    Raise `Belongs` or `InUse` for a store, and for a database that somebody works with.
+    """
+    with checked(path, folder=folder) as file:
+        chunks, size = [file.head], len(file.head)
+        if size == HEAD:  # less means that the file ends there
+            chunk = max(file.status.st_size - size + 1, _CHUNK)
+            while size <= most and (more := os.pread(file.descriptor, chunk, size)):
+                chunks.append(more)
+                size += len(more)
+    if size > most:
         raise Unreadable(f"it grew beyond {most:,} bytes while it was read")
-    return data, status
+    return b"".join(chunks), file.status
 
 
 def _entry(file: Remembered) -> Entry:
@@ -141,7 +171,9 @@ def _entry(file: Remembered) -> Entry:
     )
 
 
-def _root(files: dict[bytes, Remembered], folders: dict[bytes, int], keeper: _Keeper) -> str:
+def _root(
+    files: dict[bytes, Remembered], folders: dict[bytes, int], in_use: list[bytes], keeper: _Keeper
+) -> str:
     modes = {path: permissions(file.stamp.mode) for path, file in files.items() if not _is_link(file)}
     filled = {path.rpartition(b"/")[0] for paths in (files, folders) for path in paths}
     written = Modes.of(modes, folders, empty=folders.keys() - filled).encoded()
@@ -149,6 +181,9 @@ def _root(files: dict[bytes, Remembered], folders: dict[bytes, int], keeper: _Ke
         Leaf(FILES.encode(), FOLDER, _files_tree(files, folders, keeper)),
         Leaf(MODES.encode(), FILE, keeper.keep_frame(BLOB, written)),
     ]
+    if in_use:
+        names = b"".join(path + b"\0" for path in sorted(in_use))
+        lines.append(Leaf(LEFT.encode(), FILE, keeper.keep_frame(BLOB, names)))
     return keeper.keep_frame(TREE, tree(lines))
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from .. import durable
-from .capturing import Unreadable, read_regular
+from .belongings import NOTHING, Owned
+from .capturing import read_regular
+from .databases import SIDES, Belongs, InUse, Unreadable, check_main_file, checked, is_in_use, kind_of, opened
 from .objects import BLOB, object_id
 from .values import Entry
 
@@ -28,7 +30,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 class Standing(NamedTuple):
     """What stands at a path."""
 
-    kind: Literal["nothing", "file", "link", "folder", "other"]
+    kind: Literal["nothing", "file", "link", "folder", "own", "database", "other"]
     blob: str = ""
 
     def is_(self, entry: Entry | None) -> bool:
@@ -45,15 +47,15 @@ def split(path: bytes) -> tuple[bytes, bytes]:
 class Ground:
     """An open work tree; `opened` gives one."""
 
-    def __init__(self, root: int) -> None:
-        self._root = root
+    def __init__(self, root: int, owned: Owned) -> None:
+        self._root, self._owned = root, owned
         self._near: tuple[bytes, int] | None = None
 
     @classmethod
     @contextmanager
-    def opened(cls, work_tree: Path) -> Iterator[Ground]:
-        """Open a work tree."""
-        ground = cls(os.open(work_tree, os.O_RDONLY | os.O_DIRECTORY))
+    def opened(cls, work_tree: Path, owned: Owned = NOTHING) -> Iterator[Ground]:
+        """Open a work tree, in which some paths are ours."""
+        ground = cls(os.open(work_tree, os.O_RDONLY | os.O_DIRECTORY), owned)
         try:
             yield ground
         finally:
@@ -94,20 +96,67 @@ class Ground:
         return folder
 
     def standing(self, path: bytes, *, most: int) -> Standing:
-        """Tell what stands at a path; a file larger than ``most`` is none of ours."""
+        """Tell what stands at a path; a file larger than ``most`` is none of ours.
+
+        A store of ours is "own", and so is a link to one and a place beside one, whether or not a file is
+        there; the same goes for a "database" in use.
+        """
         folder, name = split(path)
         try:
             inside = self.enter(folder)
-            mode = os.stat(name, dir_fd=inside, follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode):
-                return Standing("link", object_id(BLOB, os.readlink(name, dir_fd=inside)))
-            if stat.S_ISREG(mode):
+            status = self._status(path, name, inside)
+            if status is None:
+                return Standing("nothing")
+            if stat.S_ISLNK(status.st_mode):
+                blob = object_id(BLOB, os.readlink(name, dir_fd=inside))
+                return Standing("own") if _leads_to_store(name, inside) else Standing("link", blob)
+            if stat.S_ISREG(status.st_mode):
                 return Standing("file", object_id(BLOB, read_regular(name, most=most, folder=inside)[0]))
-            return Standing("folder" if stat.S_ISDIR(mode) else "other")
+            return Standing("folder" if stat.S_ISDIR(status.st_mode) else "other")
         except (FileNotFoundError, NotADirectoryError):
             return Standing("nothing")
+        except Belongs:
+            return Standing("own")
+        except InUse:
+            return Standing("database")
         except (OSError, Unreadable):
             return Standing("other")
+
+    def refusal(self, path: bytes) -> str:
+        """Say why nothing may be put at a path, or removed there, because of what it belongs to."""
+        folder, name = split(path)
+        try:
+            inside = self.enter(folder)
+            status = self._status(path, name, inside)
+            if status is not None and stat.S_ISREG(status.st_mode):
+                with checked(name, folder=inside):
+                    pass
+        except (Belongs, InUse) as error:
+            return str(error)
+        except (OSError, Unreadable):
+            pass
+        return ""
+
+    def is_in_use(self, path: bytes) -> bool:
+        """Tell whether a database at a path would be one in use, by its name or the files beside it."""
+        folder, name = split(path)
+        try:
+            return name.endswith(SIDES) or is_in_use(name, folder=self.enter(folder))
+        except OSError:
+            return False
+
+    def _status(self, path: bytes, name: bytes, inside: int) -> os.stat_result | None:
+        """Look at a name; raise `Belongs` or `InUse` if it is ours, or beside what must be left alone."""
+        if self._owned.covers(path):
+            raise Belongs
+        check_main_file(name, folder=inside)
+        try:
+            status = os.stat(name, dir_fd=inside, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if self._owned.is_at(path, status.st_dev, status.st_ino):
+            raise Belongs
+        return status
 
     def set_mode(self, path: bytes, mode: int) -> int:
         """Set the permission bits of a file, not of what a link leads to; give the file, still open."""
@@ -133,3 +182,14 @@ class Ground:
         with suppress(FileExistsError):
             os.mkdir(name, durable.FOLDER_MODE, dir_fd=inside)
         self.enter(path)
+
+
+def _leads_to_store(name: bytes, folder: int) -> bool:
+    """Tell whether a link leads to a store; without it the store would seem to be gone."""
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=folder).st_mode):
+            return False
+        with opened(name, folder=folder, follow=True) as file:
+            return kind_of(file.head) == "store"
+    except (OSError, Unreadable):
+        return False

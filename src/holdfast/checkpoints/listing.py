@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..errors import CheckpointsDamaged
-from .capturing import FILES, MODES
+from .capturing import FILES, LEFT, MODES
 from .git import Git
 from .modes import Modes, parents
 from .objects import EXECUTABLE, LINK
 from .values import Entry, Listing
 
-__all__ = ["listing", "modes", "tree_of"]
+__all__ = ["left_databases", "listing", "modes", "tree_of"]
 
 
 def listing(git: Git, commit: str) -> Listing:
@@ -31,6 +31,13 @@ def listing(git: Git, commit: str) -> Listing:
 def modes(git: Git, commit: str) -> Modes:
     """Read the modes that a commit holds beside its files."""
     return Modes.decoded(git.run("cat-file", "blob", f"{commit}:{MODES}"))
+
+
+def left_databases(git: Git, commit: str) -> set[bytes]:
+    """Name the files that a commit does not hold because they belonged to databases in use."""
+    if not git.run("ls-tree", "-z", commit, LEFT):
+        return set()
+    return set(git.run("cat-file", "blob", f"{commit}:{LEFT}").split(b"\0")[:-1])
 
 
 def tree_of(git: Git, commit: str) -> str:

@@ -15,16 +15,23 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ..conversation import ConversationState
 from ..conversation.tracking import LineTracking
 from ..entry import Checkpoint
-from ..errors import CheckpointError, GitMissing, SessionError, UnknownCheckpoint, WorkTreeRefused
-from ..home import Home
+from ..errors import (
+    CheckpointError,
+    GitMissing,
+    HomeUnusable,
+    SessionError,
+    UnknownCheckpoint,
+    WorkTreeRefused,
+)
+from ..home import KEY_FILE, Home
 from ..ids import CallId
-from ..snapshots.snapshots import FOLDER as SNAPSHOTS
 from .acts import Back, Bring, Leave, Undo, newest_restore
 from .carrying import Carrier, Recovered, WentBack, new_tag
 from .keeping import read_about
@@ -76,7 +83,7 @@ class CheckpointManager:
                 folder,
                 work_tree,
                 limits=limits or Limits(),
-                own=[home.path, Path(work_tree, SNAPSHOTS)],
+                own=_own(home, session),
                 force=force,
             )
         )
@@ -318,3 +325,12 @@ class CheckpointManager:
 
 def _folder(home: Home, state: ConversationState, session: Session | None) -> Path:
     return folder_for(home, session.row.tenant if session else "", state.conversation_id)
+
+
+def _own(home: Home, session: Session | None) -> list[Path]:
+    """Name what belongs to this installation; other stores and shadow repositories show by their content."""
+    homes = [home]
+    with suppress(HomeUnusable):
+        homes.append(Home.from_environment())
+    own = [path for one in homes for path in (one.path, one.path / KEY_FILE)]
+    return [*own, *(session.files if session else ())]

@@ -21,16 +21,17 @@ from .walking import Stamp
 
 __all__ = ["Memory", "Remembered", "is_settled", "remembered"]
 
-_MAGIC = b"holdfast stamps 1\n"
+_MAGIC = b"holdfast stamps 2\n"  # files of version 1 may remember a store as a file to be kept
 _TICK = 100_000_000  # nanoseconds; clocks of kernels tick every 1 to 10 ms
 _LONG_TICK = 2_000_000_000  # file systems that keep whole seconds, or every second one
 
 
 class Remembered(Struct, frozen=True, array_like=True, gc=False):
-    """A file's status and the blob that it was read to."""
+    """A file's status and the blob that it was read to; a database is kept only while it is not in use."""
 
     stamp: Stamp
     blob: str
+    database: bool = False
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -78,9 +79,9 @@ class Memory(Struct, frozen=True, kw_only=True):
             return cls()
 
 
-def remembered(stamp: Stamp, blob: str, *, begun: int) -> Remembered:
+def remembered(stamp: Stamp, blob: str, *, begun: int, database: bool = False) -> Remembered:
     """Remember a file that was read in a walk; one that is not settled is never found unchanged."""
-    return Remembered(stamp if is_settled(stamp, begun) else replace(stamp, changed=-1), blob)
+    return Remembered(stamp if is_settled(stamp, begun) else replace(stamp, changed=-1), blob, database)
 
 
 def is_settled(stamp: Stamp, begun: int) -> bool:

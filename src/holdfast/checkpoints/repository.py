@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import CheckpointError, RestoreFailed, WorkTreeRefused
 from . import journal as journals
 from . import keeping
+from .belongings import Belongings, Owned
 from .committing import check_tag, latest, resolved, tagged
 from .differing import diff
 from .git import Git
@@ -24,7 +25,7 @@ from .restoring import perform
 from .snapshotting import Place, live, look, take
 from .targeting import planned
 from .values import Diff, Kept, LeftOut, Limits, Restored, Snapshot
-from .work_tree import checked_work_tree, own_paths
+from .work_tree import checked_work_tree
 
 __all__ = ["ShadowRepository"]
 
@@ -43,13 +44,14 @@ class ShadowRepository:
         work_tree: str | os.PathLike[str],
         *,
         limits: Limits = Limits(),  # noqa: B008
-        own: Iterable[Path] = (),
+        own: Iterable[str | os.PathLike[str]] = (),
         force: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> ShadowRepository:
         """Open the checkpoints in a folder, made if there are none, and finish a restore that was cut off.
 
-        What stands in the work tree at a path of ``own`` is never kept nor touched. A restore that was
+        What stands in the work tree at a path of ``own`` is never kept nor touched, and neither is what
+        shows by its content that it belongs to Holdfast. A restore that was
         finished is in ``recovered``. With ``force`` a home folder is taken, too, and a tree that moved.
         """
         kept = Path(os.path.abspath(folder))
@@ -62,7 +64,7 @@ class ShadowRepository:
                 f"the checkpoints in {kept} are of {os.fsdecode(about.work_tree)}, not of {real}; "
                 "force it if the folder was moved"
             )
-        place = Place(kept, real, limits, own_paths(real, [kept, *own]), force=force, clock=clock)
+        place = Place(kept, real, limits, Belongings(real, [kept, *own]), force=force, clock=clock)
         repository = cls(place)
         with repository._at_work():
             return repository
@@ -120,7 +122,9 @@ class ShadowRepository:
         with self._at_work() as git:
             target, base = resolved(git, name), latest(git)
             before, captured = take(self._place, git, tag=undo, message=f"before {name} was restored")
-            plan, kept = planned(git, self.work_tree, captured.listing(), target=target, base=base, hard=hard)
+            plan, kept = planned(
+                git, self.work_tree, captured, self._owned(), target=target, base=base, hard=hard
+            )
             journal = Journal(
                 id=journals.new_id(),
                 name=name,
@@ -131,7 +135,7 @@ class ShadowRepository:
                 kept=kept,
             )
             if not plan:
-                return _restored(journal, before.commit, kept)
+                return _restored(journal, before, kept)
             journals.write(journal, self.folder)
             try:
                 return self._finish(git, journal, again=False)
@@ -146,10 +150,14 @@ class ShadowRepository:
 
     def _finish(self, git: Git, journal: Journal, *, again: bool) -> Restored:
         """Do what the journal says; it goes when the files and a snapshot of them are on the disk."""
-        kept = perform(self.work_tree, git, journal, again=again, most=self._place.limits.file_bytes)
+        most, owned = self._place.limits.file_bytes, self._owned()
+        kept = perform(self.work_tree, git, journal, again=again, most=most, owned=owned)
         after, _ = take(self._place, git, tag="", message=f"after {journal.name} was restored")
         journals.remove(self.folder)
-        return _restored(journal, after.commit, (*journal.kept, *kept))
+        return _restored(journal, after, (*journal.kept, *kept))
+
+    def _owned(self) -> Owned:
+        return self._place.belongings.now()
 
     @contextmanager
     def _at_work(self) -> Iterator[Git]:
@@ -167,13 +175,15 @@ class ShadowRepository:
                 ) from error
 
 
-def _restored(journal: Journal, commit: str, kept: tuple[Kept, ...]) -> Restored:
+def _restored(journal: Journal, after: Snapshot, kept: tuple[Kept, ...]) -> Restored:
+    told = {one.path for one in kept}
     return Restored(
         name=journal.name,
         target=journal.target,
         undo=journal.undo,
-        commit=commit,
+        commit=after.commit,
         hard=journal.hard,
         changes=journal.plan.changes(kept),
         kept=kept,
+        left_out=tuple(one for one in after.left_out if one.path not in told),
     )

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from .. import durable
 from ..errors import CheckpointError, CheckpointsDamaged, RestoreFailed
+from .belongings import Owned
+from .databases import IN_USE, OURS, kind_of
 from .git import Git, Objects
 from .ground import Ground, Standing, split
 from .journal import Journal
@@ -29,11 +31,14 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 _CHANGED = "it changed after the restore began"
 _UNKNOWN = "something stands there that no snapshot holds"
+_REASONS = {"own": OURS, "database": IN_USE}
 
 
-def perform(work_tree: Path, git: Git, journal: Journal, *, again: bool, most: int) -> tuple[Kept, ...]:
+def perform(
+    work_tree: Path, git: Git, journal: Journal, *, again: bool, most: int, owned: Owned
+) -> tuple[Kept, ...]:
     """Do what a journal says, for the first time or again; say what was left as it was."""
-    with Ground.opened(work_tree) as ground:
+    with Ground.opened(work_tree, owned) as ground:
         work = _Work(ground, journal, most=most)
         if again:
             work.unstage()
@@ -59,6 +64,7 @@ class _Work:
     def __init__(self, ground: Ground, journal: Journal, *, most: int) -> None:
         self._ground, self._journal, self._plan, self._most = ground, journal, journal.plan, most
         self._staged = dict[int, bytes]()  # the folder that the file of a put waits in
+        self._databases = set[int]()  # puts of which SQLite reads the files beside them, too
         self._touched = set[bytes]()
         self.kept = dict[bytes, Kept]()
 
@@ -70,9 +76,14 @@ class _Work:
                     continue
                 folder = self._ground.nearest(split(put.path)[0])
                 try:
-                    self._write(
-                        number, put, objects.read(put.entry.blob), self._ground.enter(folder), syncing
-                    )
+                    data = objects.read(put.entry.blob)
+                    kind = "file" if put.entry.link else kind_of(data, put.path)
+                    if kind == "store":  # a journal that an older version left may name one
+                        self._keep(put.path, OURS)
+                        continue
+                    if kind == "database":
+                        self._databases.add(number)
+                    self._write(number, put, data, self._ground.enter(folder), syncing)
                 except (OSError, CheckpointsDamaged) as error:
                     if not again and (isinstance(error, CheckpointsDamaged) or error.errno in _NO_ROOM):
                         raise
@@ -87,7 +98,7 @@ class _Work:
             if found.is_(removal.before):
                 self._attempt(removal.path, self._unlink, removal.path)
             elif found.kind != "nothing":
-                self._keep(removal.path, _CHANGED)
+                self._keep(removal.path, _REASONS.get(found.kind, _CHANGED))
         for path in self._plan.emptied:
             with suppress(OSError):  # whatever is still in it is not ours to remove
                 folder, name = split(path)
@@ -102,16 +113,21 @@ class _Work:
         for number, put in enumerate(self._plan.puts):
             if number in self._staged:
                 found = self._standing(put.path)
-                if found.kind == "nothing" or found.is_(put.before) or found.is_(put.entry):
+                if number in self._databases and self._ground.is_in_use(put.path):
+                    self._keep(put.path, IN_USE)
+                elif found.kind == "nothing" or found.is_(put.before) or found.is_(put.entry):
                     self._attempt(put.path, self._rename, number, put.path)
                 else:
-                    self._keep(put.path, _CHANGED if put.before else _UNKNOWN)
+                    self._keep(put.path, _REASONS.get(found.kind, _CHANGED if put.before else _UNKNOWN))
 
     def set_modes(self) -> None:
         """Set the modes of files that have their bytes already, then those of folders."""
         with Syncing() as syncing:
             for one in self._plan.modes:
-                self._attempt(one.path, self._set_mode, one, syncing)
+                if reason := self._ground.refusal(one.path):
+                    self._keep(one.path, reason)
+                else:
+                    self._attempt(one.path, self._set_mode, one, syncing)
         for one in self._plan.folder_modes:
             self._attempt(one.path, self._ground.set_folder_mode, one.path, one.mode)
             self._touched.add(one.path)

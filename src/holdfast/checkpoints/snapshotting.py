@@ -8,7 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from msgspec import structs
+
 from ..errors import GitFailed
+from .belongings import Belongings
 from .capturing import Captured, capture
 from .committing import join_packs, latest, point, store
 from .differing import difference
@@ -31,7 +34,7 @@ class Place(NamedTuple):
     folder: Path
     work_tree: Path
     limits: Limits
-    own: frozenset[bytes]
+    belongings: Belongings
     force: bool
     clock: Callable[[], float]
 
@@ -47,7 +50,7 @@ def take(place: Place, git: Git, *, tag: str, message: str) -> tuple[Snapshot, C
     captured.memory(made).save(place.folder / _STAMPS)
     with suppress(GitFailed, OSError):  # the snapshot is there; tidying can wait
         join_packs(git)
-    changes = Changes() if same else Diff(files=difference(git, base, made)).changes
+    changes = Changes() if same else _changes(git, base, made, captured)
     return (
         Snapshot(
             commit=made,
@@ -61,14 +64,22 @@ def take(place: Place, git: Git, *, tag: str, message: str) -> tuple[Snapshot, C
     )
 
 
+def _changes(git: Git, base: str, made: str, captured: Captured) -> Changes:
+    """Say what changed since the last snapshot; what is left out or ours was not deleted."""
+    changes = Diff(files=difference(git, base, made)).changes
+    there = captured.own.union(captured.stores, (one.path for one in captured.left_out))
+    return structs.replace(changes, deleted=tuple(path for path in changes.deleted if path not in there))
+
+
 def look(place: Place, git: Git, base: str, *, pack: Pack | None) -> tuple[Captured, bool]:
     """Read what changed in the work tree, and tell whether it is the same as in the last snapshot.
 
     Objects that the repository lacks go into the pack.
     """
     memory = Memory.load(place.folder / _STAMPS)
+    owned = place.belongings.now()
     with Rules.opened(git, place.work_tree, force=place.force) as rules:
-        scan = walk(place.work_tree, rules, limits=place.limits, own=place.own)
+        scan = walk(place.work_tree, rules, limits=place.limits, owned=owned)
     with _knowledge(git, base, memory) as known:
         captured = capture(place.work_tree, scan, memory, known=known, pack=pack, limits=place.limits)
     return captured, bool(base) and captured.tree == (

@@ -1,43 +1,122 @@
 """What a restore aims at: which of the newer files may go, and which folders must not be cleared.
 
 A hard restore removes a newer file only if a snapshot before this one holds its path; what the user
-made since is kept. A folder in the way of a file is cleared only if all that is in it would be undone.
+made since is kept, and so is a database that was in use when the snapshot was taken. A folder in the way
+of a file is cleared only if all that is in it would be undone.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence, Set
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
-from .capturing import FILES
-from .git import Git
-from .listing import listing
-from .planning import Plan, blocking_folders, newer, plan
-from .values import Kept, Listing
+from ..errors import CheckpointsDamaged
+from .belongings import Owned
+from .capturing import FILES, Captured
+from .databases import IN_USE, OURS, SIDES, Kind, kind_of, main_file, side_files
+from .git import Git, Objects
+from .ground import Ground
+from .listing import left_databases, listing
+from .planning import Plan, Put, blocking_folders, newer, plan
+from .values import Entry, Kept, Listing
 
 __all__ = ["planned"]
 
+_PAGE = 512
+_SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # what is told by content and has no pages
+
 
 def planned(
-    git: Git, work_tree: Path, live: Listing, *, target: str, base: str, hard: bool
+    git: Git, work_tree: Path, captured: Captured, owned: Owned, *, target: str, base: str, hard: bool
 ) -> tuple[Plan, tuple[Kept, ...]]:
     """Plan a restore, and say which places it cannot take."""
-    wanted = listing(git, target)
+    live = captured.listing()
+    owned = owned.with_paths(captured.own)
+    wanted = owned.without(listing(git, target))
     held = {path for path in blocking_folders(live, wanted) if _holds_more(work_tree, path, live)}
-    kept = tuple(
-        Kept(path, "a folder with files that no snapshot holds stands there") for path in sorted(held)
-    )
-    if not hard:
-        return plan(live, wanted, untouchable=held), kept
-    files, folders = newer(live, wanted), live.folders.keys() - wanted.folders.keys()
-    if not files and not folders:
-        return plan(live, wanted, untouchable=held), kept
-    before = listing(git, base) if base else Listing({}, {})
-    unwanted = files & before.files.keys()
-    if unsure := files - unwanted:
-        unwanted |= unsure & _ever_kept(git, base)
-    folders &= before.folders.keys()
-    return plan(live, wanted, unwanted=unwanted, unwanted_folders=folders, untouchable=held), kept
+    kept = [Kept(path, "a folder with files that no snapshot holds stands there") for path in sorted(held)]
+    unwanted, unwanted_folders = set[bytes](), set[bytes]()
+    if hard:
+        files, folders = newer(live, wanted), live.folders.keys() - wanted.folders.keys()
+        before = listing(git, base) if base and (files or folders) else Listing({}, {})
+        unwanted = files & before.files.keys()
+        if unsure := files - unwanted:
+            unwanted |= unsure & _ever_kept(git, base)
+        unwanted -= left_databases(git, target) if unwanted else set()
+        unwanted_folders = folders & before.folders.keys()
+
+    def steps(untouchable: Set[bytes]) -> Plan:
+        return plan(
+            live, wanted, unwanted=unwanted, unwanted_folders=unwanted_folders, untouchable=untouchable
+        )
+
+    first = steps(held)
+    refused = _refused(git, work_tree, first.puts, wanted, owned)
+    if not refused:
+        return first, tuple(kept)
+    kept += [Kept(path, reason) for path, reason in refused.items() if reason]
+    return steps(held | refused.keys()), tuple(sorted(kept, key=lambda one: one.path))
+
+
+def _refused(
+    git: Git, work_tree: Path, puts: Sequence[Put], wanted: Listing, owned: Owned
+) -> dict[bytes, str]:
+    """Say which files must not be put, and why: they are or meet a store, or a database in use.
+
+    Older snapshots hold such files. The reason is empty for a store in the snapshot, which nobody misses.
+    What is in the place of a file that was captured a moment ago need not be asked for.
+    """
+    refused = dict[bytes, str]()
+    with Ground.opened(work_tree, owned) as ground, _Kinds(git) as kinds:
+        for put in puts:
+            kind, main = kinds.of(put.path, put.entry), main_file(put.path)
+            beside = kinds.of(main, wanted.files[main]) if main in wanted.files else "file"
+            met = ground.refusal(put.path) if put.before is None else ""
+            if "store" in (kind, beside) or (met == OURS and (kind != "file" or main is not None)):
+                refused[put.path] = ""
+            elif met:
+                refused[put.path] = met
+            elif "database" in (kind, beside) and (
+                beside != "file"
+                or ground.is_in_use(put.path)
+                or not wanted.files.keys().isdisjoint(side_files(put.path))
+            ):
+                refused[put.path] = IN_USE
+    return refused
+
+
+class _Kinds:
+    """What files of a snapshot are, by their first bytes; few have to be read for that."""
+
+    def __init__(self, git: Git) -> None:
+        self._git, self._stack = git, ExitStack()
+        self._sizes: Objects | None = None
+        self._contents: Objects | None = None
+
+    def of(self, path: bytes, entry: Entry) -> Kind:
+        """Tell what a file is; pages of a database have 512 bytes or a multiple."""
+        if entry.link:
+            return "file"
+        if self._sizes is None:
+            self._sizes = self._stack.enter_context(self._git.objects(only_ask=True))
+        size = self._sizes.size(entry.blob)
+        if not size or (size % _PAGE and not path.endswith(_SUSPECT)):
+            return "file"
+        if self._contents is None:
+            self._contents = self._stack.enter_context(self._git.objects())
+        try:
+            return kind_of(self._contents.read(entry.blob), path)
+        except CheckpointsDamaged:
+            return "file"  # which cannot be written, and is told when that is tried
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 def _ever_kept(git: Git, base: str) -> set[bytes]:

@@ -103,7 +103,10 @@ class Diff(Struct, frozen=True, kw_only=True):
 
 
 class Restored(Struct, frozen=True, kw_only=True):
-    """What a restore did: ``undo`` is the moment before it, ``commit`` the one after."""
+    """What a restore did: ``undo`` is the moment before it, ``commit`` the one after.
+
+    ``kept`` is what it could not bring back; ``left_out`` is what it did not have to, and no snapshot holds.
+    """
 
     name: str
     target: str
@@ -112,6 +115,7 @@ class Restored(Struct, frozen=True, kw_only=True):
     hard: bool = False
     changes: Changes = Changes()
     kept: tuple[Kept, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class Entry(NamedTuple):

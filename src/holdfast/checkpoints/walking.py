@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ..errors import WorkTreeRefused
+from .belongings import Owned, is_shadow_repository
 from .ignoring import RULES, Rules
 from .values import STAGED, LeftOut, Limits
 
@@ -49,6 +50,7 @@ class Scan(NamedTuple):
     begun: int  # nanoseconds by the system's clock
     folders: dict[bytes, tuple[int, dict[bytes, Stamp]]]
     left_out: list[LeftOut]
+    own: set[bytes]  # paths that belong to Holdfast
 
     @property
     def entries(self) -> int:
@@ -68,13 +70,13 @@ def stamp(status: os.stat_result) -> Stamp:
     )
 
 
-def walk(work_tree: Path, rules: Rules, *, limits: Limits, own: frozenset[bytes] = frozenset()) -> Scan:
-    """Look at a work tree; ``own`` are paths in it that belong to Holdfast."""
-    scan = Scan(time.time_ns(), {}, [])
+def walk(work_tree: Path, rules: Rules, *, limits: Limits, owned: Owned) -> Scan:
+    """Look at a work tree, and pass over what belongs to Holdfast."""
+    scan = Scan(time.time_ns(), {}, [], set())
     top = stamp(os.stat(work_tree))
     level = {b"": top}
     while level:
-        listed = dict(_listed(work_tree, level, rules, scan, own))
+        listed = dict(_listed(work_tree, level, rules, scan, owned))
         ignored = rules.ignored([path for names in listed.values() for path in names])
         below = dict[bytes, Stamp]()
         for folder, names in listed.items():
@@ -93,7 +95,7 @@ def walk(work_tree: Path, rules: Rules, *, limits: Limits, own: frozenset[bytes]
 
 
 def _listed(
-    work_tree: Path, level: dict[bytes, Stamp], rules: Rules, scan: Scan, own: frozenset[bytes]
+    work_tree: Path, level: dict[bytes, Stamp], rules: Rules, scan: Scan, owned: Owned
 ) -> Iterator[tuple[bytes, dict[bytes, Stamp]]]:
     """List the folders of a level: the path of everything in each that could be kept."""
     for folder, expected in level.items():
@@ -104,20 +106,23 @@ def _listed(
         except OSError as error:
             scan.left_out.append(LeftOut(folder, f"it cannot be listed: {error.strerror}"))
             continue
+        if is_shadow_repository(os.path.join(os.fsencode(work_tree), folder), names.keys()):
+            scan.own.add(folder)
+            continue
         if _hides_rules(names):
             scan.left_out.append(LeftOut(folder, f"what {RULES.decode()} in it ignores cannot be read"))
             continue
         if _REPOSITORY in names:
             rules.enter(folder)
         before = folder + b"/" if folder else b""
-        yield (
-            folder,
-            {
-                before + name: found
-                for name, found in names.items()
-                if name != _REPOSITORY and not name.startswith(STAGED) and before + name not in own
-            },
-        )
+        paths = {
+            before + name: found
+            for name, found in names.items()
+            if name != _REPOSITORY and not name.startswith(STAGED)
+        }
+        own = {path for path, found in paths.items() if owned.is_at(path, found.device, found.inode)}
+        scan.own.update(own)
+        yield folder, {path: found for path, found in paths.items() if path not in own}
 
 
 def _names(work_tree: bytes, folder: bytes, expected: Stamp) -> dict[bytes, Stamp]:

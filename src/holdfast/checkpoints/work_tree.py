@@ -7,12 +7,11 @@ Force lifts that. A work tree that is the shadow repository, or inside it, is re
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import WorkTreeRefused
 
-__all__ = ["checked_work_tree", "own_paths"]
+__all__ = ["checked_work_tree"]
 
 
 def checked_work_tree(work_tree: Path, folder: Path, *, force: bool) -> Path:
@@ -29,16 +28,6 @@ def checked_work_tree(work_tree: Path, folder: Path, *, force: bool) -> Path:
     if not force:
         _refuse_too_much(real)
     return real
-
-
-def own_paths(work_tree: Path, own: Iterable[Path]) -> frozenset[bytes]:
-    """Say where in a work tree folders of ours stand, as seen from it."""
-    found = set[bytes]()
-    for path in own:
-        real = path.resolve()
-        if work_tree in real.parents:
-            found.add(os.fsencode(real.relative_to(work_tree)))
-    return frozenset(found)
 
 
 def _refuse_too_much(real: Path) -> None:

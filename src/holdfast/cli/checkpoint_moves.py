@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import click
 
-from ..checkpoints import Restored, shown
+from ..checkpoints import Kept, LeftOut, Restored, shown
 from ..checkpoints.manager import CheckpointManager, WentBack
 from ..entry import Checkpoint
 from . import document, screen
@@ -145,10 +145,15 @@ def _tell(session: str, went: WentBack, how: str) -> None:
     screen.say(f"session {session} {how} {went.label}: {' and '.join(parts)}")
     if went.files:
         screen.say(f"the files before are kept as {went.files.undo}")
-        for one in went.files.kept[:MOST_TOLD]:
-            screen.say(f"left as it was: {shown(one.path)}: {one.reason}")
-        if len(went.files.kept) > MOST_TOLD:
-            screen.say(f"and {len(went.files.kept) - MOST_TOLD:,} more")
+        _tell_paths("left as it was", went.files.kept)
+        _tell_paths("left out", went.files.left_out)
+
+
+def _tell_paths(what: str, paths: Sequence[Kept | LeftOut]) -> None:
+    for one in paths[:MOST_TOLD]:
+        screen.say(f"{what}: {shown(one.path)}: {one.reason}")
+    if len(paths) > MOST_TOLD:
+        screen.say(f"and {len(paths) - MOST_TOLD:,} more")
 
 
 def _fields(restored: Restored) -> dict[str, Any]:
@@ -158,6 +163,7 @@ def _fields(restored: Restored) -> dict[str, Any]:
         "modified": [shown(path) for path in done.modified],
         "deleted": [shown(path) for path in done.deleted],
         "left": [{"path": shown(one.path), "reason": one.reason} for one in restored.kept],
+        "left_out": [{"path": shown(one.path), "reason": one.reason} for one in restored.left_out],
         "before": restored.undo,
     }
 

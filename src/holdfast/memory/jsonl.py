@@ -42,6 +42,7 @@ class JsonlEngine:
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder).expanduser().absolute()
+        self.files = (self._folder,)
         self._shelves: dict[str, Shelf] = {}
         try:
             durable.make_folder(self._folder)

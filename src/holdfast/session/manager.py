@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
@@ -25,7 +26,7 @@ from ..home import Home
 from ..message import Message
 from ..models import Model
 from ..snapshots import Snapshots
-from ..stores.port import Store
+from ..stores.port import OnDisk, Store
 from ..stores.values import Address, Filter, Hit, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
@@ -84,6 +85,7 @@ class SessionManager:
         self._idle, self._model = _milliseconds(idle), model
         self._background, self._snapshots, self._memory = Background(), snapshots, memory
         self._home = home
+        self._files = _files(store, snapshots, memory, home)
         self._keepers = WeakSet[Keeper]()
 
     @classmethod
@@ -274,6 +276,7 @@ class SessionManager:
         manager = StateManager(row.counter, self.policy)
         summaries = Summaries(self._model, manager, self._background.spawn) if self._model else None
         session = Session(self._scribe(row), manager, summaries=summaries)
+        session.files = self._files
         if self._snapshots is not None:
             keeper = Keeper(self._snapshots, snapshot_name(row.address), session.snapshot, self._background)
             self._keepers.add(keeper)
@@ -294,6 +297,17 @@ def _counter_of(row: SessionRow) -> Counter:
     except UnknownName:
         told = f"its counter {row.counter!r:.60} is none that Holdfast knows; run `holdfast verify --repair`"
         raise StoreDamaged(f"session {row.id} is damaged: {told}") from None
+
+
+def _files(
+    store: Store, snapshots: Snapshots | None, memory: MemoryEngine | None, home: Home | None
+) -> tuple[Path, ...]:
+    """Return what is kept on this machine, and where."""
+    kept: list[object] = [store, memory]
+    files = [path for one in kept if isinstance(one, OnDisk) for path in one.files]
+    files += [snapshots.folder] if snapshots else []
+    files += [home.path] if home else []
+    return tuple(files)
 
 
 def _found(hit: Hit) -> Found | None:

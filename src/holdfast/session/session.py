@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 from ..context.budget import Budget
@@ -46,6 +47,8 @@ class Session:
     def __init__(self, scribe: Scribe, manager: StateManager, *, summaries: Summaries | None = None) -> None:
         self._scribe, self._manager, self._summaries = scribe, manager, summaries
         self._keeper: Keeper | None = None
+        self.files: tuple[Path, ...] = ()
+        """Files and folders that its manager keeps on this machine: store, snapshots, memory, home."""
         self._windows = Windows(scribe, manager, summaries)
         self._appender = Appender(scribe, self._windows)
         self._compactor = Compactor(self._windows, manager, summaries)

@@ -9,7 +9,8 @@ not times.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from .values import (
     Address,
@@ -30,7 +31,17 @@ from .values import (
     Span,
 )
 
-__all__ = ["Directory", "Health", "Leases", "Log", "Outbox", "Store"]
+__all__ = ["Directory", "Health", "Leases", "Log", "OnDisk", "Outbox", "Store"]
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """A store or a memory engine that keeps files on this machine, which checkpoints leave alone."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """Return the absolute paths of its files and folders."""
+        ...
 
 
 class Log(Protocol):
