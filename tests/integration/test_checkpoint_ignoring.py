@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,81 @@ def test_rules_that_would_hang_git_leave_their_folder_out(here: Scene) -> None:
     os.mkfifo(here.tree / ".gitignore")
     with pytest.raises(WorkTreeRefused, match="is not a file"):
         here.open().snapshot("1")
+
+
+FIFO_INCLUDES = {
+    "plain": "[include]\n\tpath = ../pipe\n",
+    "quoted": '[include] path = "../pipe" ; end\n',
+    "home": "[Include]\n\tPath = ~/pipe # mine\n",
+    "conditional": '[includeIf "gitdir:/"]\n\tpath = \\\n../pipe\n',
+    "nested": "[include]\n\tpath = ../more\n",
+}
+
+
+@pytest.mark.req("O4")
+@pytest.mark.parametrize("form", FIFO_INCLUDES)
+def test_a_fifo_that_the_configuration_includes_is_refused_at_once(
+    form: str, here: Scene, tmp_path: Path
+) -> None:
+    git(here.tree, "init", "--quiet")
+    for place in (here.tree / "pipe", tmp_path / "user" / "pipe"):
+        place.parent.mkdir(exist_ok=True)
+        os.mkfifo(place)
+    write(here.tree, "more", "[include]\npath=pipe\n")
+    with (here.tree / ".git" / "config").open("a") as file:
+        file.write(FIFO_INCLUDES[form])
+    begun = time.monotonic()
+    with pytest.raises(WorkTreeRefused, match=r"git's configuration leads to .*pipe, which is not a file"):
+        here.open().snapshot("0")
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.req("O4")
+@pytest.mark.parametrize(
+    "name", [".git/config", ".git/commondir", ".git/config.worktree", "~/.gitconfig", "~/.config/git/config"]
+)
+def test_a_fifo_in_the_place_of_the_configuration_is_refused_at_once(
+    name: str, here: Scene, tmp_path: Path
+) -> None:
+    git(here.tree, "init", "--quiet")
+    path = tmp_path / "user" / name[2:] if name.startswith("~") else here.tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    begun = time.monotonic()
+    with pytest.raises(WorkTreeRefused, match="is not a file"):
+        here.open().snapshot("0")
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.req("O4")
+@pytest.mark.parametrize(
+    "name", ["HEAD", ".git/HEAD", ".git/info/exclude", "~/.config/git/ignore", "sub/HEAD"]
+)
+@pytest.mark.parametrize("in_git", [False, True])
+def test_a_fifo_elsewhere_costs_no_time(in_git: bool, name: str, here: Scene, tmp_path: Path) -> None:
+    files(here.tree, "a")
+    if in_git:
+        git(here.tree, "init", "--quiet")
+    path = tmp_path / "user" / name[2:] if name.startswith("~") else here.tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    begun = time.monotonic()
+    assert kept(here) == {b"a"}
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.req("O4")
+def test_includes_that_are_files_count_and_the_null_device_is_one(here: Scene, tmp_path: Path) -> None:
+    git(here.tree, "init", "--quiet")
+    with (here.tree / ".git" / "config").open("a") as file:
+        file.write("[include]\n\tpath = /dev/null\n\tpath = ../more\n\tpath = missing\n")
+    write(here.tree, "more", "[core]\n\texcludesFile = ~/mine\n[include]\n\tpath = ../work/last\n")
+    write(here.tree, "last", '[includeIf "gitdir:/nowhere"]\n\tpath = ../work/more\n')
+    write(tmp_path, "user/mine", "*.log\nmore\nlast\n")
+    files(here.tree, "a", "a.log")
+    assert kept(here) == {b"a"}
 
 
 @pytest.mark.req("O4")

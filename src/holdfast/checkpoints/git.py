@@ -26,7 +26,7 @@ __all__ = ["OLDEST", "Git", "Objects", "find_git"]
 OLDEST = (2, 36)
 """The first that knows `core.fsync`, without which a checkpoint would not survive a power cut."""
 
-_SOON = 20.0  # seconds to read a setting; more, and the configuration includes something that is no file
+_SOON = 5.0  # seconds to read a setting, which takes some milliseconds
 _PATIENCE = 900.0  # seconds until git counts as hung; a first snapshot of a huge tree takes a few
 _SETTINGS = {
     "core.fsync": "all",
@@ -110,11 +110,16 @@ class Git:
                 process.kill()
                 raise
 
-    def users_path(self, setting: str, *, at: Path) -> Path | None:
-        """Read a path from the user's own configuration as it counts in a folder; nothing takes effect."""
-        home = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
+    def users_path(self, setting: str, *, at: Path, repository: Path | None) -> Path | None:
+        """Read a path from the user's own configuration as it counts in a folder; nothing takes effect.
+
+        The repository of the folder is named, since git would open whatever is called HEAD on its search.
+        """
+        named = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
+        named |= {"GIT_DIR": str(repository)} if repository else {}
         command = [self._program, "config", "-z", "--type=path", "--get", setting]
-        done = _ended(command, env={"PATH": _safe_path(), "LC_ALL": "C", **home}, cwd=at, timeout=_SOON)
+        env = {"PATH": _safe_path(), "LC_ALL": "C", **named}
+        done = _ended(command, env=env, cwd=at if repository else Path("/"), timeout=_SOON)
         found = os.fsdecode(done.stdout.rstrip(b"\0"))
         return at / found if done.returncode == 0 and found else None
 

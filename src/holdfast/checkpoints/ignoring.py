@@ -10,6 +10,7 @@ user's repository tracks is not ignored, whatever the rules say; so git holds it
 from __future__ import annotations
 
 import os
+import re
 import stat
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,9 @@ RULES = b".gitignore"
 
 _MOST = 4 << 20  # bytes of rules that are read from one file; nobody writes as many
 _REFERENCE = 4096  # bytes of a `.git` file, which holds one path
+_SPECIAL = {stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK}
+_SECTION = re.compile(rb'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
+_INCLUDED = re.compile(rb'\s*path\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^#;]*))', re.IGNORECASE)
 
 
 class _Scope(NamedTuple):
@@ -154,11 +158,55 @@ def is_readable_rules(path: Path) -> bool:
 
 def _users_rules(git: Git, root: Path) -> bytes:
     """Read what `core.excludesFile` names, or the file that counts where nothing is named."""
-    named = git.users_path("core.excludesFile", at=root)
-    if named is None:
-        configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-        named = Path(configuration) / "git" / "ignore"
-    return _plain_file(named, _MOST)
+    repository = _git_folder(root)
+    _refuse_endless_configuration(repository)
+    named = git.users_path("core.excludesFile", at=root, repository=repository)
+    return _plain_file(named or _users_folder() / "ignore", _MOST)
+
+
+def _users_folder() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")) / "git"
+
+
+def _refuse_endless_configuration(repository: Path | None) -> None:
+    """Refuse to ask git for a setting if it would wait for a FIFO or read a device to find it."""
+    waiting = [Path("/etc/gitconfig"), _users_folder() / "config", Path(os.path.expanduser("~/.gitconfig"))]
+    if repository is not None:
+        waiting += [repository / "commondir", repository / "config.worktree"]
+        waiting.append(_common_folder(repository) / "config")
+    seen = set[str]()
+    while waiting:
+        path = waiting.pop()
+        real = os.path.realpath(path)
+        if real in seen:  # files may include each other
+            continue
+        seen.add(real)
+        if _is_endless(path):
+            raise WorkTreeRefused(
+                f"git's configuration leads to {path}, which is not a file; "
+                "remove it, or the line that includes it"
+            )
+        waiting += _included(path)
+
+
+def _is_endless(path: Path) -> bool:
+    try:
+        status = path.stat()
+        return stat.S_IFMT(status.st_mode) in _SPECIAL and not os.path.samestat(status, os.stat(os.devnull))
+    except (OSError, ValueError):
+        return False
+
+
+def _included(path: Path) -> Iterator[Path]:
+    """Name the files that a file of git's configuration includes, whatever the conditions are."""
+    inside = False
+    for line in _plain_file(path, _MOST).replace(b"\\\n", b"").splitlines():
+        section = _SECTION.match(line)
+        if section:
+            inside = section[1].lower() in (b"include", b"includeif")
+        if inside and (named := _INCLUDED.match(line, section.end() if section else 0)):
+            value = re.sub(rb"\\(.)", rb"\1", named[1] if named[1] is not None else named[2].rstrip())
+            yield path.parent / os.path.expanduser(os.fsdecode(value))
 
 
 def _own_rules(root: Path) -> bytes:
@@ -166,8 +214,12 @@ def _own_rules(root: Path) -> bytes:
     folder = _git_folder(root)
     if folder is None:
         return b""
-    shared = _plain_file(folder / "commondir", _REFERENCE).strip()  # a worktree shares the rules of the first
-    return _plain_file(folder / os.fsdecode(shared) / "info" / "exclude", _MOST)
+    return _plain_file(_common_folder(folder) / "info" / "exclude", _MOST)
+
+
+def _common_folder(folder: Path) -> Path:
+    """Find the folder with what a worktree shares with the first one."""
+    return folder / os.fsdecode(_plain_file(folder / "commondir", _REFERENCE).strip())
 
 
 def _git_folder(top: Path) -> Path | None:
