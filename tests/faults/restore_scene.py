@@ -14,6 +14,8 @@ from pathlib import Path
 from holdfast.checkpoints import ShadowRepository
 
 WORKER = Path(__file__).with_name("restore_worker.py")
+STORE = f"SQLite format 3\0{'':\0<52}Hold"
+"""How a store begins, which no restore may touch."""
 State = dict[str, tuple[int, bytes]]
 
 
@@ -97,6 +99,7 @@ class Scene:
         write(tree, "was/folder", "old")
         write(tree, "was-file", "old")
         write(tree, "mode", "x", 0o755)
+        write(tree, "agent.db", STORE + "old")
         os.symlink("old", tree / "link")
         kept = ShadowRepository.open(shadow, tree)
         kept.snapshot("0")
@@ -107,6 +110,8 @@ class Scene:
         (tree / "was-file").unlink()
         write(tree, "was-file/x", "a folder now")
         write(tree, "newer/file", "new")
+        write(tree, "agent.db", STORE + "new")
+        write(tree, "agent.db-wal", "never touched")
         (tree / "mode").chmod(0o700)
         (tree / "link").unlink()
         os.symlink("new", tree / "link")

@@ -63,7 +63,7 @@ class Belongings:
 
     def __init__(self, work_tree: Path, places: Iterable[str | os.PathLike[str]]) -> None:
         self._top = os.fsencode(work_tree)
-        self._places = [os.path.join(os.getcwdb(), os.fsencode(place)) for place in places]
+        self._places = [os.fsencode(Path(place).absolute()) for place in places]
 
     def now(self) -> Owned:
         """Look where they are at this moment, since files are replaced and links are changed."""

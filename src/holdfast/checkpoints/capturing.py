@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .databases import HEAD, Belongs, InUse, Unreadable, checked, kind_of, main_file
+from .databases import HEAD, Belongs, InUse, Opened, Unreadable, check_main_file, kind_of, main_file
 from .modes import Modes, is_program, permissions
 from .objects import BLOB, EXECUTABLE, FILE, FOLDER, LINK, TREE, Leaf, Pack, object_id, tree
 from .remembering import Memory, Remembered, remembered
@@ -133,8 +133,9 @@ def _files(
 def _unused(path: bytes, known: Remembered) -> Remembered:
     """Return what is remembered of a database, or raise `InUse`."""
     if not _is_link(known):
-        with checked(path):
-            pass
+        check_main_file(path)
+        with Opened(path) as file:
+            file.check()
     return known
 
 
@@ -153,13 +154,16 @@ def read_regular(path: bytes, *, most: int, folder: int | None = None) -> tuple[
 
     Raise `Belongs` or `InUse` for a store, and for a database that somebody works with.
     """
-    with checked(path, folder=folder) as file:
+    check_main_file(path, folder=folder)
+    with Opened(path, folder=folder) as file:
+        file.check()
         chunks, size = [file.head], len(file.head)
         if size == HEAD:  # less means that the file ends there
             chunk = max(file.status.st_size - size + 1, _CHUNK)
             while size <= most and (more := os.pread(file.descriptor, chunk, size)):
                 chunks.append(more)
                 size += len(more)
+            file.check()
     if size > most:
         raise Unreadable(f"it grew beyond {most:,} bytes while it was read")
     return b"".join(chunks), file.status

@@ -16,9 +16,8 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Literal, NamedTuple
+from contextlib import suppress
+from typing import Literal, Self
 
 from ..stores.sqlite.connection import APPLICATION
 
@@ -33,11 +32,9 @@ __all__ = [
     "Opened",
     "Unreadable",
     "check_main_file",
-    "checked",
     "is_in_use",
     "kind_of",
     "main_file",
-    "opened",
     "side_files",
 ]
 
@@ -56,6 +53,7 @@ _DATABASE = b"SQLite format 3\0"
 _APPLICATION = slice(68, 72)
 _MEMORY = b'{"kind":"user","version":'  # the first line of a memory engine's file
 _TORN, _LINES = b".torn", b".jsonl"
+_BESIDE = (*SIDES, _TORN)
 _SIDE_STARTS = (
     b"\x37\x7f\x06\x82",
     b"\x37\x7f\x06\x83",
@@ -66,7 +64,6 @@ _READING = os.O_RDONLY | os.O_NONBLOCK
 _MOST_DESCRIPTORS = 1024  # looked at where the system does not list them
 
 _lock = threading.Lock()
-_open = set[int]()
 _aside = dict[tuple[int, int], list[int]]()
 
 
@@ -88,29 +85,89 @@ class InUse(Unreadable):
         super().__init__(IN_USE)
 
 
-class Opened(NamedTuple):
-    """A regular file that is open for reading, and its first bytes; read it by `pread`."""
+class Opened:
+    """A regular file that is open to be read by `pread`, and its first bytes.
 
-    descriptor: int
-    status: os.stat_result
-    head: bytes
+    Closing it drops no lock of this process on a database.
+    """
+
+    __slots__ = ("_folder", "_name", "descriptor", "head", "status")
+
+    def __init__(self, name: bytes, *, folder: int | None = None, follow: bool = False) -> None:
+        self._name, self._folder, self.head = name, folder, b""
+        descriptor = _take_back(name, folder, follow=follow) if _aside else None
+        if descriptor is None:
+            descriptor = os.open(name, _READING | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
+        self.descriptor = descriptor
+        try:
+            self.status = os.fstat(descriptor)
+            if not stat.S_ISREG(self.status.st_mode):
+                raise Unreadable("it is not a regular file any more")
+            self.head = os.pread(descriptor, HEAD, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def check(self) -> None:
+        """Raise `Belongs` for a store, and `InUse` for a database that somebody works with.
+
+        Raise `Unreadable` if a database was written since it was opened: ask again after it was read.
+        """
+        kind = kind_of(self.head, self._name)
+        if kind == "store":
+            raise Belongs
+        if kind == "file" and self.head:
+            return
+        held = kind == "database" and (self._name.endswith(SIDES) or self._is_held())
+        if held or is_in_use(self._name, folder=self._folder):
+            raise InUse
+        now = os.fstat(self.descriptor)
+        if (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns):
+            raise Unreadable("it was written while it was read; the next snapshot has it")
+
+    def close(self) -> None:
+        """Close the file, or set it aside while this process has the database open elsewhere."""
+        if kind_of(self.head, self._name) != "file" and self._is_held():
+            with _lock:
+                _aside.setdefault((self.status.st_dev, self.status.st_ino), []).append(self.descriptor)
+        else:
+            os.close(self.descriptor)
+
+    def _is_held(self) -> bool:
+        """Tell whether this process has the file open by a descriptor that is not from here."""
+        try:
+            numbers = {int(number) for number in os.listdir("/dev/fd")}
+        except OSError:
+            numbers = set(range(_MOST_DESCRIPTORS))
+        with _lock:
+            numbers -= {self.descriptor, *(one for kept in _aside.values() for one in kept)}
+        for number in numbers:
+            with suppress(OSError):  # closed meanwhile
+                if os.path.samestat(os.fstat(number), self.status):
+                    return True
+        return False
 
 
 def kind_of(head: bytes, name: bytes = b"") -> Kind:
     """Tell what a file is from its first bytes; the name matters for what stands beside a database."""
     if head.startswith(_DATABASE):
         return "store" if head[_APPLICATION] == APPLICATION.to_bytes(4, "big") else "database"
-    if head.startswith(_MEMORY):
+    if head.startswith(_MEMORY) and b'"tenant":' in head:
         return "store"
     return "database" if name.endswith(SIDES) and head.startswith(_SIDE_STARTS) else "file"
 
 
 def main_file(path: bytes) -> bytes | None:
     """Return the path of the file that this one would belong to, judged by its name."""
-    for side in SIDES:
-        if path.endswith(side):
-            return path.removesuffix(side)
-    return path.removesuffix(_TORN) + _LINES if path.endswith(_TORN) else None
+    if not path.endswith(_BESIDE):
+        return None
+    return path.removesuffix(_TORN) + _LINES if path.endswith(_TORN) else path.rpartition(b"-")[0]
 
 
 def side_files(path: bytes) -> tuple[bytes, ...]:
@@ -124,46 +181,11 @@ def is_in_use(path: bytes, *, folder: int | None = None) -> bool:
     An empty rollback journal is what some journal modes leave behind after each transaction.
     """
     for side in SIDES:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):  # it is not there, or its name would be too long
             status = os.stat(path + side, dir_fd=folder, follow_symlinks=False)
             if status.st_size or side != SIDES[-1]:
                 return True
     return False
-
-
-@contextmanager
-def checked(path: bytes, *, folder: int | None = None) -> Iterator[Opened]:
-    """Open a regular file to read it, or raise `Belongs` or `InUse`; no link is followed."""
-    check_main_file(path, folder=folder)
-    with opened(path, folder=folder) as file:
-        kind = kind_of(file.head, path)
-        if kind == "store":
-            raise Belongs
-        if kind == "database" or not file.head:
-            _check_use(file, path, folder)
-            yield file
-            _check_use(file, path, folder)
-        else:
-            yield file
-
-
-@contextmanager
-def opened(path: bytes, *, folder: int | None = None, follow: bool = False) -> Iterator[Opened]:
-    """Open a regular file to read it; no lock of this process on a database is dropped by that."""
-    descriptor = _take_back(path, folder, follow=follow)
-    if descriptor is None:
-        descriptor = os.open(path, _READING | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
-        with _lock:
-            _open.add(descriptor)
-    head = b""
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise Unreadable("it is not a regular file any more")
-        head = os.pread(descriptor, HEAD, 0)
-        yield Opened(descriptor, status, head)
-    finally:
-        _release(descriptor, head)
 
 
 def check_main_file(path: bytes, *, folder: int | None = None) -> None:
@@ -172,7 +194,7 @@ def check_main_file(path: bytes, *, folder: int | None = None) -> None:
     if main is None:
         return
     try:
-        with opened(main, folder=folder) as file:
+        with Opened(main, folder=folder) as file:
             kind = kind_of(file.head) if file.head or path.endswith(_TORN) else "database"
     except (OSError, Unreadable):
         return
@@ -182,45 +204,9 @@ def check_main_file(path: bytes, *, folder: int | None = None) -> None:
         raise InUse
 
 
-def _check_use(file: Opened, path: bytes, folder: int | None) -> None:
-    """Raise if a database is in use, or was written while it was read."""
-    if is_in_use(path, folder=folder) or (file.head and (path.endswith(SIDES) or _is_held(file.status))):
-        raise InUse
-    now = os.fstat(file.descriptor)
-    if (now.st_size, now.st_mtime_ns) != (file.status.st_size, file.status.st_mtime_ns):
-        raise Unreadable("it was written while it was read; the next snapshot has it")
-
-
 def _take_back(path: bytes, folder: int | None, *, follow: bool) -> int | None:
     """Return the descriptor of this file that was set aside earlier, if one was."""
-    if not _aside:
-        return None
     status = os.stat(path, dir_fd=folder, follow_symlinks=follow)
     with _lock:
         kept = _aside.get((status.st_dev, status.st_ino))
         return kept.pop() if kept else None
-
-
-def _release(descriptor: int, head: bytes) -> None:
-    if kind_of(head) != "file":
-        status = os.fstat(descriptor)
-        if _is_held(status):
-            with _lock:
-                _aside.setdefault((status.st_dev, status.st_ino), []).append(descriptor)
-            return
-    with _lock:
-        _open.discard(descriptor)
-        os.close(descriptor)
-
-
-def _is_held(status: os.stat_result) -> bool:
-    """Tell whether this process has a file open by a descriptor that is not from here."""
-    try:
-        numbers = {int(name) for name in os.listdir("/dev/fd")}
-    except OSError:
-        numbers = set(range(_MOST_DESCRIPTORS))
-    for number in numbers - _open:
-        with suppress(OSError):  # closed meanwhile
-            if os.path.samestat(os.fstat(number), status):
-                return True
-    return False

@@ -165,11 +165,6 @@ class Objects:
         """Tell whether there is such an object, where that was all to be asked."""
         return len(self._asked(name)) == 3
 
-    def size(self, name: str) -> int:
-        """Give the size of an object, where that was all to be asked; 0 if there is none."""
-        head = self._asked(name)
-        return int(head[2]) if len(head) == 3 else 0
-
     def _asked(self, name: str) -> list[bytes]:
         try:
             self._asking.write(name.encode() + b"\n")

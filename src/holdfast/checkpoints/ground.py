@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from .. import durable
 from .belongings import NOTHING, Owned
 from .capturing import read_regular
-from .databases import SIDES, Belongs, InUse, Unreadable, check_main_file, checked, is_in_use, kind_of, opened
+from .databases import SIDES, Belongs, InUse, Opened, Unreadable, check_main_file, is_in_use, kind_of
 from .objects import BLOB, object_id
 from .values import Entry
 
@@ -129,8 +129,8 @@ class Ground:
             inside = self.enter(folder)
             status = self._status(path, name, inside)
             if status is not None and stat.S_ISREG(status.st_mode):
-                with checked(name, folder=inside):
-                    pass
+                with Opened(name, folder=inside) as file:
+                    file.check()
         except (Belongs, InUse) as error:
             return str(error)
         except (OSError, Unreadable):
@@ -189,7 +189,7 @@ def _leads_to_store(name: bytes, folder: int) -> bool:
     try:
         if not stat.S_ISREG(os.stat(name, dir_fd=folder).st_mode):
             return False
-        with opened(name, folder=folder, follow=True) as file:
+        with Opened(name, folder=folder, follow=True) as file:
             return kind_of(file.head) == "store"
     except (OSError, Unreadable):
         return False

@@ -8,7 +8,7 @@ of a file is cleared only if all that is in it would be undone.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -70,7 +70,9 @@ def _refused(
     What is in the place of a file that was captured a moment ago need not be asked for.
     """
     refused = dict[bytes, str]()
-    with Ground.opened(work_tree, owned) as ground, _Kinds(git) as kinds:
+    mains = {main for put in puts if (main := main_file(put.path)) in wanted.files}
+    blobs = {put.entry.blob for put in puts} | {wanted.files[main].blob for main in mains}
+    with Ground.opened(work_tree, owned) as ground, _Kinds(git, blobs) as kinds:
         for put in puts:
             kind, main = kinds.of(put.path, put.entry), main_file(put.path)
             beside = kinds.of(main, wanted.files[main]) if main in wanted.files else "file"
@@ -91,24 +93,24 @@ def _refused(
 class _Kinds:
     """What files of a snapshot are, by their first bytes; few have to be read for that."""
 
-    def __init__(self, git: Git) -> None:
+    def __init__(self, git: Git, blobs: Iterable[str]) -> None:
+        names = "".join(f"{blob}\n" for blob in blobs).encode()
+        said = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", input=names) if names else b""
+        self._sizes = {name: size for name, _, size in (line.partition(b" ") for line in said.splitlines())}
         self._git, self._stack = git, ExitStack()
-        self._sizes: Objects | None = None
-        self._contents: Objects | None = None
+        self._objects: Objects | None = None
 
     def of(self, path: bytes, entry: Entry) -> Kind:
         """Tell what a file is; pages of a database have 512 bytes or a multiple."""
-        if entry.link:
+        size = self._sizes.get(entry.blob.encode(), b"")
+        if entry.link or not size.isdigit() or not int(size):
             return "file"
-        if self._sizes is None:
-            self._sizes = self._stack.enter_context(self._git.objects(only_ask=True))
-        size = self._sizes.size(entry.blob)
-        if not size or (size % _PAGE and not path.endswith(_SUSPECT)):
+        if int(size) % _PAGE and not path.endswith(_SUSPECT):
             return "file"
-        if self._contents is None:
-            self._contents = self._stack.enter_context(self._git.objects())
+        if self._objects is None:
+            self._objects = self._stack.enter_context(self._git.objects())
         try:
-            return kind_of(self._contents.read(entry.blob), path)
+            return kind_of(self._objects.read(entry.blob), path)
         except CheckpointsDamaged:
             return "file"  # which cannot be written, and is told when that is tried
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -28,7 +27,7 @@ class SqliteStore(SqliteLog, SqliteDirectory, SqliteOutbox, SqliteLeases, Sqlite
 
     def __init__(self, path: str) -> None:
         _check_version()
-        self.path, self.files = path, (Path(os.getcwd(), path),)
+        self.path, self.files = path, (Path(path).absolute(),)
         with telling(path):
             migrate(path)
             self._writer = Writer(path)
