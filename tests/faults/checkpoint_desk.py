@@ -33,7 +33,7 @@ class Moment(NamedTuple):
 
 
 class Desk:
-    """The moment before an act."""
+    """The moment before an act; the store lies among the files, and no restore of them may touch it."""
 
     def __init__(self, folder: Path, act: str) -> None:
         self.folder, self.act = folder, act
@@ -77,7 +77,7 @@ class Desk:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Session, CheckpointManager]]:
         """Open everything as a new process does."""
-        async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
+        async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
             session = await sessions.open(self.session)
             state = await session.conversation()
             home = Home(self.run / "home")
@@ -96,7 +96,7 @@ class Desk:
         """Let somebody go on with the conversation who knows nothing of checkpoints."""
 
         async def said() -> None:
-            async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
+            async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
                 await (await sessions.open(self.session)).append(Message.user(text))
 
         asyncio.run(said())
@@ -109,7 +109,10 @@ class Desk:
     async def _moment(self) -> Moment:
         async with self.opened() as (session, _):
             told = fields(await session.conversation())
-            return Moment(files_of(self.tree), msgspec.json.encode(told, order="sorted"))
+            found = {
+                name: file for name, file in files_of(self.tree).items() if not name.startswith("agent.db")
+            }
+            return Moment(found, msgspec.json.encode(told, order="sorted"))
 
     async def _labels_left(self) -> list[str]:
         async with self.opened() as (_, checkpoints):
@@ -122,7 +125,7 @@ class Desk:
             await ACTS[act](checkpoints)
 
     async def _prepare(self) -> str:
-        async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
+        async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
             session = await sessions.create(system="You work.")
             self.session = session.id
         self._write(a="one", b="one", mine="the user's")

@@ -51,7 +51,7 @@ async def main(act: str, folder: Path, session: str, plant: str) -> None:
         PLANTED[plant]()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(1))  # so that a point is the same in every run
-    async with await SessionManager.open(f"sqlite:///{folder}/agent.db") as sessions:
+    async with await SessionManager.open(f"sqlite:///{folder}/tree/agent.db") as sessions:
         opened = await sessions.open(session)
         state = await opened.conversation()
         home = Home(folder / "home")
