@@ -178,7 +178,8 @@ class Message(Value, frozen=True, kw_only=True):
     def replace(self, **changes: Any) -> Message:
         """Copy with changes; a message that says something else drops what its document added."""
         if self.native and changes.keys() & {"role", "content", "tool_calls", "tool_results"}:
-            kept = Native(format=self.native.format, envelope=self.native.envelope)
+            native = self.native
+            kept = Native(format=native.format, envelope=native.envelope, mended=native.mended)
             changes.setdefault("native", kept)
         return msgspec.structs.replace(self, **changes)
 

@@ -39,13 +39,15 @@ class Native(Value, frozen=True, kw_only=True):
     ``edits`` turn our rendering of the message into the original. ``starts`` says whether the
     original began a new wire message here where we would have joined it to its neighbour, or the
     other way round. ``envelope`` (on the first message) holds the document's own fields: model,
-    tools, settings; None means that the document was a bare list.
+    tools, settings; None means that the document was a bare list. ``mended`` says that a window holds
+    the message: it is then written as the provider takes it, even where the original was not.
     """
 
     format: str
     edits: tuple[Edit, ...] = ()
     starts: bool | None = None
     envelope: dict[str, Any] | UnsetType | None = UNSET
+    mended: bool = False
 
     def __post_init__(self) -> None:
         settle(self, "format")
@@ -53,5 +55,7 @@ class Native(Value, frozen=True, kw_only=True):
             raise InvalidMessage("edits is a tuple of Edit", path="edits")
         if not (self.starts is None or isinstance(self.starts, bool)):
             raise InvalidMessage(f"expected true or false, got {type(self.starts).__name__}", path="starts")
+        if not isinstance(self.mended, bool):
+            raise InvalidMessage(f"expected true or false, got {type(self.mended).__name__}", path="mended")
         if not (self.envelope is UNSET or self.envelope is None):
             settle_object(self, "envelope")

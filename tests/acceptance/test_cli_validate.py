@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from cli_program import broken, conversation, holdfast, jsonl
 
@@ -43,9 +45,49 @@ def test_json_of_one_conversation_is_one_object() -> None:
             "messages": 2,
             "valid": False,
             "violations": [{"rule": violation.rule, "index": 1, "id": "call_1", "text": violation.text}],
+            "warnings": [],
         }
     ]
     assert out.count("\n") == 1
+
+
+def answered(**fields: object) -> list[object]:
+    return [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello", **fields}]
+
+
+@pytest.mark.req("A8")
+def test_a_field_that_the_provider_does_not_declare_is_a_warning_and_exits_with_0() -> None:
+    document = answered(reasoning_content="Hm.")
+    code, out, _ = holdfast("validate", stdin=document)
+    assert code == 0
+    assert out.splitlines() == [
+        "warning: message 1: unknown-field: no request declares the field messages[1].reasoning_content",
+        "valid for openai-chat: 2 messages",
+    ]
+    (told,) = holdfast("validate", "--json", stdin=document).objects
+    assert (told["valid"], told["violations"]) == (True, [])
+    assert [one["rule"] for one in told["warnings"]] == ["unknown-field"]
+
+
+@pytest.mark.req("A8")
+def test_with_strict_a_field_that_the_provider_does_not_declare_exits_with_1() -> None:
+    code, out, _ = holdfast("validate", "--strict", stdin=answered(reasoning_content="Hm."))
+    assert code == 1
+    assert out.splitlines()[-1] == "not valid for openai-chat: 1 violation in 2 messages"
+    assert holdfast("validate", "--strict", stdin=conversation(id="a")).code == 0
+
+
+@pytest.mark.req("A8")
+def test_what_only_a_response_holds_exits_with_1_and_is_left_out_by_fit_and_convert() -> None:
+    document = answered(annotations=[], refusal=None)
+    code, out, _ = holdfast("validate", stdin=document)
+    assert code == 1
+    assert [line.split(":")[1] for line in out.splitlines()[:-1]] == [" response-field"] * 2
+    for command in (["fit", "--budget", "1000"], ["convert", "--from", "openai-chat", "--to", "openai-chat"]):
+        code, out, err = holdfast(*command, stdin=document)
+        assert code == 0
+        assert json.loads(out) == answered()
+        assert "annotations" in err
 
 
 def test_json_of_many_is_one_object_a_line_valid_or_not() -> None:

@@ -10,6 +10,7 @@ from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.policy import Policy, Reduction
+from ..context.window import Window
 from ..entry import Bootstrap, Prompt
 from ..message import Message
 from ..session.loading import entry_of, message_of, path_to
@@ -36,12 +37,16 @@ class Conversation(Struct, frozen=True):
         return [*(message for _, message in self.head.system_messages()), *self.messages]
 
     def sound(self) -> list[Message]:
-        """Give them such that every provider takes them: nothing left out, calls answered."""
+        """Return the messages such that every provider takes them: nothing left out, calls answered."""
+        return list(self.window().messages)
+
+    def window(self) -> Window:
+        """Return the window that holds all of them, with a report of what had to be repaired."""
         policy = Policy(reduction=Reduction(soft_tokens=_WHOLE, hard_tokens=_WHOLE, share=1.0))
         manager, budget = StateManager(self.counter, policy), Budget.UNLIMITED
         counts = list(zip(self.messages, self.tokens, strict=True))
         tally = manager.tally(self.messages, budget, counts=counts)
-        return list(manager.window(tally, budget, head=self.head).messages)
+        return manager.window(tally, budget, head=self.head)
 
 
 async def conversation(log: Log, row: SessionRow) -> Conversation:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..formats.port import Format
 
-__all__ = ["annotated", "annotations_of", "clashes", "compact", "indented", "size"]
+__all__ = ["annotated", "annotations_of", "clashes", "compact", "indented", "size", "unlabeled"]
 
 
 def size(payload: Any, provider: Format) -> int:
@@ -22,10 +22,18 @@ def size(payload: Any, provider: Format) -> int:
 
 
 def annotations_of(payload: Any, provider: Format) -> dict[str, Any]:
-    """Give the fields of a document that are none of the provider's."""
+    """Return the fields of a document that are none of the provider's."""
     if not isinstance(payload, dict):
         return {}
-    return {key: value for key, value in payload.items() if key not in provider.keys}
+    known = provider.keys | provider.response_keys
+    return {key: value for key, value in payload.items() if key not in known}
+
+
+def unlabeled(payload: Any) -> Any:
+    """Return a document without the `id` by which a file tells its conversations apart."""
+    if not isinstance(payload, dict):
+        return payload
+    return {key: value for key, value in payload.items() if key != "id"}
 
 
 def annotated(payload: Any, fields: dict[str, Any], provider: Format) -> Any:

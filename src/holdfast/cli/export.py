@@ -21,7 +21,8 @@ from ..archive import (
     is_half_made,
     written,
 )
-from ..context.mend import accepted
+from ..context.mend import rendered
+from ..context.window import Window
 from ..errors import HoldfastError, NotFound
 from ..formats.markdown import markdown
 from ..formats.port import Format
@@ -210,7 +211,7 @@ async def _render(
                 text = markdown(found.told).rstrip("\n")
                 write(text if one else f"# {_titled(row)}\n\n{text}\n")
             else:
-                payload = _payload(row, found.sound(), target, quiet=quiet)
+                payload = _payload(row, found.window(), target, quiet=quiet)
                 write(document.indented(payload) if one else document.compact(payload))
         except HoldfastError as error:
             error.add_note(f"session {row.id}")
@@ -220,11 +221,11 @@ async def _render(
     return 0
 
 
-def _payload(row: SessionRow, messages: Sequence[Any], target: Format, *, quiet: bool) -> Any:
-    payload, repairs = accepted(messages, target)
+def _payload(row: SessionRow, window: Window, target: Format, *, quiet: bool) -> Any:
+    payload = rendered(window.messages, target)
     if not quiet:
-        told = [*map(str, target.rendering(messages).left_out), *(repair.text for repair in repairs)]
-        for note in told:
+        left_out = map(str, target.rendering(window.messages).left_out)
+        for note in (*left_out, *(repair.text for repair in window.report.repairs)):
             screen.say(f"session {row.id}: note: {note}")
     return document.annotated(payload, {"id": row.id}, target)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from ..formats.port import Format, Violation
 from . import document, options, screen
@@ -18,16 +19,21 @@ __all__ = ["command", "described"]
 @options.file
 @options.input_format
 @click.option("--request", is_flag=True, help="Apply the rules about the last message of a request, too.")
+@click.option("--strict", is_flag=True, help="Count fields that the provider does not declare as violations.")
 @options.as_json
 @options.keep_going
-def command(file: str | None, source: Format, request: bool, as_json: bool, keep_going: bool) -> int:
+def command(
+    file: str | None, source: Format, request: bool, strict: bool, as_json: bool, keep_going: bool
+) -> int:
     """Say what the provider would reject: unanswered calls, orphaned results, empty texts and so on.
 
     FILE is a JSON document (a list of messages, or an object that holds one) or JSONL with a
     conversation a line; nothing or - is standard input. Each violation is one line: the
     conversation (where there are many), the message's index from 0, the rule, the id concerned,
     the reason. A conversation in the log may end as it likes; one that is about to be sent is
-    checked with --request.
+    checked with --request. Fields that only responses hold, like a usage, are violations. Fields
+    that the provider does not declare are warnings, which leave a conversation valid, since a
+    compatible server may take them; with --strict they are violations.
 
     \b
     Example:
@@ -41,8 +47,9 @@ def command(file: str | None, source: Format, request: bool, as_json: bool, keep
       messages    how many messages the document holds
       valid       true or false
       violations  a list of {rule, index, id, text}
+      warnings    a list of the same; empty with --strict
     """
-    verdict = _Verdict(source, request, as_json)
+    verdict = _Verdict(source, request, strict, as_json)
     result = walk(file, verdict.judge, keep_going=keep_going)
     if result.many and not as_json:
         verdict.show_total(result.good)
@@ -63,21 +70,26 @@ class _Verdict:
 
     source: Format
     request: bool
+    strict: bool
     as_json: bool
     invalid: int = 0
     violations: int = 0
 
     def judge(self, conversation: Conversation) -> None:
         """Judge one conversation and show what is wrong with it."""
-        found = self.source.validate(conversation.payload, request=self.request)
+        payload = document.unlabeled(conversation.payload)
+        found = self.source.validate(payload, request=self.request, strict=self.strict)
+        warnings = [] if self.strict else self.source.warnings(payload)
         self.invalid += bool(found)
         self.violations += len(found)
         if self.as_json:
-            screen.show(document.compact(self._judgement(conversation, found)))
+            screen.show(document.compact(self._judgement(conversation, found, warnings)))
             return
         place = "" if conversation.line is None else f"{conversation.label}: "
         for violation in found:
             screen.show(place + described(violation))
+        for warning in warnings:
+            screen.show(f"{place}warning: {described(warning)}")
         if conversation.line is None:
             self._show_one(conversation, found)
 
@@ -94,13 +106,14 @@ class _Verdict:
         else:
             screen.show(f"valid for {self.source.name}: {messages}")
 
-    def _judgement(self, conversation: Conversation, found: list[Violation]) -> dict[str, Any]:
+    def _judgement(
+        self, conversation: Conversation, found: list[Violation], warnings: list[Violation]
+    ) -> dict[str, Any]:
         return {
             "id": conversation.id,
             "line": conversation.line,
             "messages": document.size(conversation.payload, self.source),
             "valid": not found,
-            "violations": [
-                {"rule": one.rule, "index": one.index, "id": one.id, "text": one.text} for one in found
-            ],
+            "violations": [to_builtins(violation) for violation in found],
+            "warnings": [to_builtins(warning) for warning in warnings],
         }

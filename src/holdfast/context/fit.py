@@ -23,7 +23,7 @@ from .budget import Budget
 from .earlier import parted, recorded
 from .head import Head
 from .manager import StateManager
-from .mend import accepted
+from .mend import mended, rendered
 from .policy import Reduction
 from .preface import OPENER
 from .rounds import Repair
@@ -79,12 +79,12 @@ def fitted(payload: Any, format: Format, manager: StateManager, budget: Budget) 
     added = 0
     while True:
         window = _window(document, manager, budget.limit, added)
-        written, mended = document.written(window.messages)
+        written = document.written(window.messages)
         after = manager.count(format.parse(written), format.tools(written))
         if after.tokens <= budget.limit:
             break
         added += max(added, after.tokens - budget.limit)
-    repairs = (*window.report.repairs, *document.filled_in(window), *mended)
+    repairs = (*window.report.repairs, *document.filled_in(window), *document.defined(written))
     return Fitted(
         payload=written,
         before=before,
@@ -116,13 +116,19 @@ class _Document:
         decisions = recorded(earlier, tally, manager.policy, limit)
         return manager.window(tally, Budget(limit), head=Head(tools=self.tools), decisions=decisions)
 
-    def written(self, messages: Sequence[Message]) -> tuple[Any, tuple[Repair, ...]]:
+    def written(self, messages: Sequence[Message]) -> Any:
         """Write messages as a document of the same shape that is as valid as it can be asked to be."""
         kept = self._enveloped(messages)
         if isinstance(self.payload, list) and not isinstance(self.format.render(kept), list):
             kept = self._enveloped(map(_spoken, messages))
-        written, repairs = accepted(kept, self.format, request=self.request)
-        return self._in_order(written), repairs
+        return self._in_order(rendered(kept, self.format, request=self.request))
+
+    def defined(self, written: Any) -> Iterator[Repair]:
+        """Name the tools that the provider wants defined and the document used without a definition."""
+        known = {tool.name for tool in self.tools}
+        for tool in self.format.tools(written):
+            if tool.name not in known:
+                yield Repair(tool.name, "the least definition is added")
 
     def filled_in(self, window: Window) -> Iterator[Repair]:
         """Say what was put where something was missing, beyond what the window's report tells."""
@@ -150,7 +156,7 @@ class _Document:
         """Hand the document's own fields to the first message that is left, and to no other."""
         kept = [_with_envelope(message, UNSET, self.format.name) for message in messages]
         if kept and self.messages and (native := self.messages[0].native):
-            kept[0] = _with_envelope(kept[0], native.envelope, self.format.name)
+            kept[0] = mended(_with_envelope(kept[0], native.envelope, self.format.name))[0]
         return kept
 
     def _in_order(self, written: Any) -> Any:

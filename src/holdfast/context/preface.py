@@ -9,6 +9,7 @@ from ..message import Message
 from ..tokens import Counter, message_cost, tools_cost
 from ..tokens.cost import REPLY_START
 from .head import Category, Head
+from .mend import mended
 from .rounds import derived
 
 __all__ = ["OPENER", "Preface"]
@@ -30,7 +31,8 @@ class Preface:
 
         self.head = head
         self.leading = len(leading)
-        self.systems = rows(head.system_messages()) + rows(("system", message) for message in leading)
+        self.systems = rows(head.system_messages())
+        self.systems += rows(("system", mended(message)[0]) for message in leading)
         self.data = rows(head.data_messages())
         self.tools = tools_cost(head.tools, counter).tokens
         self.opener = 0 if self.data else message_cost(OPENER, counter).tokens

@@ -49,8 +49,14 @@ class Report:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What was mended in the conversation so far."""
-        return tuple(self._tally.repairs[: self._repairs])
+        """What was mended in the conversation so far, and in the kept messages themselves."""
+        return (*self._tally.repairs[: self._repairs], *self._rewritten)
+
+    @cached_property
+    def _rewritten(self) -> tuple[Repair, ...]:
+        rewritten = self._tally.mended_ids
+        places = sorted((self._tally.place(id) or 0, id) for id in rewritten)
+        return tuple(Repair(id, rewritten[id]) for at, id in places if at >= self._view.kept)
 
     @cached_property
     def reduced(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ..tokens import Counter
 from ..tokens.cost import Meter
 from .ledger import Ledger
 from .mask import MASK, masked, masked_cost
+from .mend import mended
 from .places import Places
 from .reduce import Limits, output_id, reduced
 from .structure import Structure
@@ -34,6 +35,7 @@ class Tally(Structure):
         self.limits = limits
         self.stored = stored
         self.reduced_ids: dict[str, None] = {}
+        self.mended_ids: dict[str, str] = {}
         self._places = Places(self.items, 0)
         self._tail: tuple[int, list[Message]] = (0, [])
         self._ready: dict[str, tuple[Message, Message, int]] = {}
@@ -146,14 +148,16 @@ class Tally(Structure):
         known = self._ready.get(message.id)
         if known is None or (known[0] is not message and known[1] is not message):
             known = self._ready[message.id] = (message, *self._measured(message))
-        return known[1], known[2]
+        elif known[0] is known[1]:
+            known = self._ready[message.id] = (message, *self._sendable(message, known[2]))
+        return known[1:]
 
     def _finished(self, index: int) -> int:
         """Reduce and count a message of the view for good."""
         message = self.items[index]
         known = self._ready.pop(message.id, None)
         if known is not None and (known[0] is message or known[1] is message):
-            self.items[index], cost = known[1:]
+            self.items[index], cost = self._sendable(*known[1:])
         else:
             self.items[index], cost = self._measured(message)
         return cost
@@ -163,4 +167,13 @@ class Tally(Structure):
         short = reduced(message, self.counter, self.limits, handle=handle)
         if short is not message:
             self.reduced_ids[message.id] = None
-        return short, self._meter.message(short)
+        return self._sendable(short, self._meter.message(short))
+
+    def _sendable(self, message: Message, cost: int) -> tuple[Message, int]:
+        """Rewrite a counted message if its own provider would reject it."""
+        if message.native is None:
+            return message, cost
+        sendable, done = mended(message)
+        if done:
+            self.mended_ids[message.id] = done
+        return sendable, cost if sendable.content is message.content else self._meter.message(sendable)

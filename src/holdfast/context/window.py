@@ -8,9 +8,13 @@ byte for byte, which is what a provider's prompt cache can reuse.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from .. import formats
 from ..decision import Decision
+from ..formats.port import Format
 from ..message import Message
+from .mend import rendered
 from .preface import OPENER, Preface
 from .report import Report
 from .tally import Tally
@@ -62,6 +66,15 @@ class Window:
             self.shared += _shared(self.messages[len(known) :], previous.messages[len(known) :])
         reusable = previous is not None and previous.preface.tools == preface.tools and self.shared > 0
         self.reused_prefix_tokens = self._leading_tokens() if reusable else 0
+
+    def render(self, format: Format | str, *, request: bool = False) -> Any:
+        """Render the window with the tools of its head, for a provider's format or the name of one.
+
+        Raise `InvalidConversation` if the provider would reject the result; `request` adds the rules
+        about the last message.
+        """
+        target = formats.get(format) if isinstance(format, str) else format
+        return rendered(self.messages, target, tools=self.preface.head.tools, request=request)
 
     def grows_into(self, other: Window) -> bool:
         """Tell whether the other window has the same view of the same tally, with more behind it."""

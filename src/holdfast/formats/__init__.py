@@ -49,6 +49,7 @@ def convert(payload: Any, source: Format, target: Format) -> Rendering:
         {key for key, value in payload.items() if value is not None} if isinstance(payload, dict) else set()
     )
     lost = [f"the request's field `{field}`" for field in sorted(given & source.keys - source.carried)]
+    lost += [f"the response's field `{field}`" for field in sorted(given & source.response_keys)]
     lost += [f"the provider's own tool {label:.80}" for label in _hosted_tools(payload, source)]
     return Rendering(rendering.payload, (*(Omission(0, text) for text in lost), *rendering.left_out))
 

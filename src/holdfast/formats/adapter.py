@@ -16,24 +16,34 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr, replace
 
 from .. import reader, sent
-from ..message import Message, Role
-from ..native import Native
+from ..ids import UNKNOWN_TIME
+from ..message import Message, Role, ToolCallRequest, ToolCallResult
+from ..native import Edit, Native
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import media
 from .draft import Document, Draft, settled
 from .edits import apply, difference
 from .pairing import LONGEST_NAME, gathered, is_native, wire_ids, wire_name
-from .port import Format, Rendering
+from .port import Format, Omission, Rendering, Violation
+from .rules.fields import Fields, stripped
+from .rules.report import Report
 from .same import says_something
-from .scope import Piece, Scope
+from .scope import Piece, Scope, Slot
 
 __all__ = ["Adapter"]
+
+UNKNOWN_TOOL = "unknown"
+"""Stands for the name of a tool whose call is gone."""
+
+_MOST_EDITS = 100  # each one is tried by itself, so a message with more of them is written without
+_QUESTION = Message.user("?", id="question", timestamp=UNKNOWN_TIME)
 
 
 class Adapter(Format):
     """A format made of its own steps: open, read, write, assemble, and blocks for each kind of part."""
 
+    fields: ClassVar[Fields]
     bare: ClassVar[bool] = False
     unique_ids: ClassVar[bool] = True
     system_anywhere: ClassVar[bool] = False
@@ -42,6 +52,14 @@ class Adapter(Format):
     @abstractmethod
     def _accepts_id(self, id: str) -> object:
         """Tell whether the provider takes this call id."""
+
+    @abstractmethod
+    def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
+        """List what breaks the provider's rules, fields aside."""
+
+    @abstractmethod
+    def _slots(self, body: Any) -> Iterator[Slot]:
+        """List where a piece names its calls, then where it names the calls that it answers, in order."""
 
     @abstractmethod
     def _open(self, payload: Any) -> Document:
@@ -83,9 +101,31 @@ class Adapter(Format):
         """Put answers where the provider wants them."""
         return gathered(messages, format=self.name)
 
-    def _required(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """Give the fields that a document of these messages cannot do without."""
+    def _required(self, messages: Sequence[Message], envelope: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields that a document of these messages needs and its envelope lacks."""
         return {}
+
+    def _may_start(self, message: Message) -> bool:
+        """Tell whether a message may stand apart from a neighbor of the same role."""
+        return True
+
+    def validate(self, payload: Any, *, request: bool = False, strict: bool = False) -> list[Violation]:
+        """List what the provider would reject.
+
+        `request` adds the rules about the last message, `strict` adds the warnings.
+        """
+        found = self._violations(payload, request=request) + self._departures(payload, unknown=False)
+        found += self.warnings(payload) if strict else []
+        return sorted(found, key=lambda violation: violation.index)
+
+    def warnings(self, payload: Any) -> list[Violation]:
+        """List the fields that the provider does not declare; a compatible server may take them."""
+        return self._departures(payload, unknown=True)
+
+    def _departures(self, payload: Any, *, unknown: bool) -> list[Violation]:
+        report = Report()
+        report.fields(payload, self.fields, self.list_key, unknown=unknown)
+        return report.violations
 
     def parse(self, payload: Any) -> list[Message]:
         """Read a document: a list of the provider's messages, or an object that holds one."""
@@ -110,13 +150,55 @@ class Adapter(Format):
         ordered = self._ordered(messages)
         scope = self._scope(ordered)
         fields = self._assemble(self._pieces(ordered, messages, scope))
-        envelope, definitions = self._envelope(messages), self._defined(tools)
+        envelope, definitions = self._envelope(messages, scope), self._defined(tools)
         payload: Any = fields[self.list_key]
         if envelope is not None or definitions or fields.keys() != {self.list_key}:
-            required = {} if definitions or self._is_whole(messages) else self._required(ordered)
-            payload = {**required, **(envelope or {}), **fields, **definitions}
+            given = envelope or {}
+            required = {} if definitions or self._is_whole(messages) else self._required(ordered, given)
+            payload = {**given, **required, **fields, **definitions}
         own = msgspec.to_builtins(payload)  # a copy: whoever changes it does not change the messages
         return Rendering(own, tuple(scope.left_out))
+
+    def mended(self, message: Message) -> tuple[Message, str | None]:
+        """Return a message as a window may send it, and what was done to it if the provider rejects it.
+
+        What is left out is as little as possible: a field that the provider rejects, not the message.
+        The answer depends on the message alone, so that it is the same in every window.
+        """
+        native = message.native
+        if native is None or native.format != self.name or native.mended:
+            return message, None
+        sent = replace(message, native=replace(native, mended=True))
+        if native.starts and not self._may_start(message):
+            sent = replace(sent, native=replace(native, mended=True, starts=None))
+        elif self._is_ours(message):
+            return message, None
+        elif self._takes(message) and self._takes(sent):
+            return (sent if message.tool_calls or message.tool_results else message), None
+        return self._plainer(sent), "rewritten without what the provider rejects"
+
+    def _is_ours(self, message: Message) -> bool:
+        """Tell whether we write a message as its document did, and write it without foreign blocks."""
+        whole = message.native is not None and not message.native.edits
+        plain = not any(isinstance(part, OpaquePart | ReasoningPart) for part in message.parts)
+        return whole and plain and all(map(self._accepts_id, filter(None, _provider_ids(message))))
+
+    def _takes(self, message: Message) -> bool:
+        """Tell whether the provider takes a message with nothing but what it needs around it."""
+        return not self._violations(self.render(_in_setting(message)), request=False)
+
+    def _plainer(self, message: Message) -> Message:
+        """Leave out the edits that the provider rejects; then the blocks that only it knows."""
+        native = message.native or Native(format=self.name)
+        kept: tuple[Edit, ...] = ()
+        for edit in native.edits[:_MOST_EDITS]:
+            tried = replace(message, native=replace(native, edits=(*kept, edit)))
+            kept = (*kept, edit) if self._takes(tried) else kept
+        plain = replace(message, native=replace(native, edits=kept))
+        if kept or self._takes(plain):
+            return plain
+        said = tuple(part for part in map(_in_plain_words, message.parts) if part is not None)
+        return replace(plain, content=said or ("" if message.content is not None else None))
 
     def blocks(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         """Write the content of a message, part by part; what cannot be taken becomes text or is left out."""
@@ -167,14 +249,46 @@ class Adapter(Format):
         left_out = len(scope.left_out)
         body, native = self._write(message, scope), message.native
         if native is None or not scope.native:
-            return Piece(message.role, body, leading=scope.leading)
+            return Piece(message.role, self._sendable(body, message, scope), leading=scope.leading)
         moved = message.role == "system" and not scope.leading and not self.system_anywhere
         if native.edits and not moved:
-            edited = apply(body, native.edits)
+            edited: Any = apply(body, native.edits)
+            if native.mended:
+                edited = self._renamed(edited, message, scope)
             if self._fits(edited, leading=scope.leading):
                 body = edited
                 del scope.left_out[left_out:]  # the edits put it back
+        body = self._sendable(body, message, scope)
         return Piece(message.role, body, native.starts, scope.leading, native=True)
+
+    def _sendable(self, body: Any, message: Message, scope: Scope) -> Any:
+        """Leave out of a piece what only responses hold; what we wrote ourselves holds nothing of that."""
+        edited = scope.native and message.native is not None and message.native.edits
+        if not edited and not any(isinstance(part, OpaquePart) for part in message.parts):
+            return body
+        key = self.list_key if self.system_anywhere or not scope.leading else "system"
+        whole = body if isinstance(body, dict) and scope.leading else {key: body}
+        rest, found = stripped(whole, self.fields)
+        for one in found:
+            scope.omit(f"the response's field `{one.name}`")
+        return rest if whole is body else rest[key]
+
+    def _renamed(self, body: Any, message: Message, scope: Scope) -> Any:
+        """Put the ids and names of this rendering into an edited piece, or return None if they do not fit."""
+        slots = list(self._slots(body))
+        asked = [call.id for call in message.tool_calls]
+        answered = [result.tool_call_id for result in message.tool_results]
+        if [slot.answers for slot in slots] != [False] * len(asked) + [True] * len(answered):
+            return None
+        edits: list[Edit] = []
+        for slot, call in zip(slots, asked + answered, strict=True):
+            if slot.id and call not in scope.silent:
+                edits.append(Edit(slot.id, scope.wire_id(call)))
+            elif slot.id and not slot.answers:
+                edits.append(Edit(slot.id))  # the provider's own call has none
+            if slot.name:
+                edits.append(Edit(slot.name, scope.name(scope.names.get(call, UNKNOWN_TOOL))))
+        return apply(body, edits)
 
     def _scope(self, messages: Sequence[Message]) -> Scope:
         names = {call.id: call.name for message in messages for call in message.tool_calls}
@@ -186,22 +300,62 @@ class Adapter(Format):
         named = {wire_name(tool.name, self.longest_name): tool for tool in tools}
         return self._write_tools([replace(tool, name=name) for name, tool in named.items()]) if named else {}
 
-    def _envelope(self, messages: Sequence[Message]) -> dict[str, Any] | None:
+    def _envelope(self, messages: Sequence[Message], scope: Scope) -> dict[str, Any] | None:
         for message in messages:
             native = message.native
             if native and native.format == self.name and not isinstance(native.envelope, UnsetType):
-                return native.envelope
+                for key in sorted((native.envelope or {}).keys() & self.response_keys):
+                    scope.left_out.append(Omission(0, f"the response's field `{key}`"))
+                return native.envelope and {
+                    key: value for key, value in native.envelope.items() if key not in self.response_keys
+                }
         return None if self.bare else {}
 
     def _kept(self, document: Document, messages: Sequence[Message]) -> dict[str, Any] | UnsetType | None:
         """Give an envelope that says something: that it lacks what is required says something, too."""
         usual = document.envelope == (None if self.bare else {})
-        return UNSET if usual and not self._required(messages) else document.envelope
+        return UNSET if usual and not self._required(messages, {}) else document.envelope
 
     def _is_whole(self, messages: Sequence[Message]) -> bool:
-        """Tell whether messages are a document of this provider from its beginning, and nothing else."""
-        begun = bool(messages) and messages[0].native is not None and messages[0].native.envelope is not UNSET
+        """Tell whether messages are a document of this provider from its beginning, as it was."""
+        first = messages[0].native if messages else None
+        begun = first is not None and first.envelope is not UNSET and not first.mended
         return begun and all(is_native(message, self.name) for message in messages)
+
+
+def _provider_ids(message: Message) -> Iterator[str | None]:
+    return (call.provider_id for call in message.tool_calls)
+
+
+def _in_setting(message: Message) -> list[Message]:
+    """Put a message into the shortest conversation that it can stand in."""
+    native = message.native and replace(message.native, envelope=UNSET, starts=None)
+    alone = replace(message, native=native)
+    match message.role:
+        case "user":
+            return [alone]
+        case "system":
+            return [alone, _QUESTION]
+        case "assistant":
+            results = [
+                ToolCallResult(tool_call_id=call.id, result=sent.SILENCE) for call in message.tool_calls
+            ]
+            answers = [Message.tool(results, id="answers", timestamp=UNKNOWN_TIME)] if results else []
+            return [_QUESTION, alone, *answers]
+        case _:
+            calls = [
+                ToolCallRequest(id=result.tool_call_id, name=UNKNOWN_TOOL, args={})
+                for result in message.tool_results
+            ]
+            asked = Message.assistant(tool_calls=calls, id="calls", timestamp=UNKNOWN_TIME)
+            return [_QUESTION, asked, alone]
+
+
+def _in_plain_words(part: Part) -> Part | None:
+    """Return a part as any provider takes it, or None if it says nothing to others."""
+    if isinstance(part, OpaquePart):
+        return TextPart(part.text) if part.text else None
+    return None if isinstance(part, ReasoningPart) else part
 
 
 def _leading(messages: Sequence[Message]) -> int:

@@ -25,7 +25,7 @@ from .draft import Call, Document, Draft, Result, result_of_blocks
 from .port import Violation
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
-from .scope import Piece, Scope
+from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 from .wire import expect, text_or_none
 
@@ -46,12 +46,13 @@ class Anthropic(Adapter):
 
     name = "anthropic"
     list_key = "messages"
-    keys = rules.KEYS
+    fields = rules.DOCUMENT
+    keys = rules.DOCUMENT.request
+    response_keys = rules.DOCUMENT.response
     carried = frozenset({"messages", "system", "tools"})
     longest_name = rules.LONGEST_NAME
 
-    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
-        """List what the provider would reject; as a request, the last message must be the user's."""
+    def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
         return rules.violations(payload, request=request)
 
     def tools(self, payload: Any) -> list[ToolSpec]:
@@ -93,6 +94,15 @@ class Anthropic(Adapter):
         role = "assistant" if message.role == "assistant" else "user"
         return {"role": role, "content": content or [self._text(sent.SILENCE, message.role)]}
 
+    def _slots(self, body: Any) -> Iterator[Slot]:
+        content = body.get("content") if isinstance(body, dict) else None
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            kind = block.get("type") if isinstance(block, dict) else None
+            if kind == "tool_use":
+                yield Slot(False, ("content", index, "id"), ("content", index, "name"))
+            elif kind == "tool_result":
+                yield Slot(True, ("content", index, "tool_use_id"))
+
     def _fits(self, body: Any, *, leading: bool) -> bool:
         content = body if leading else body.get("content") if isinstance(body, dict) else None
         return isinstance(content, str | list)
@@ -100,7 +110,7 @@ class Anthropic(Adapter):
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
         system = [piece.body for piece in pieces if piece.leading and (piece.body or piece.native)]
         opening = {"role": "user", "content": [self._text(sent.SILENCE, "user")]}
-        wires = merged(pieces, "content", opening, blocks=_as_blocks)
+        wires = merged(pieces, "content", opening, blocks=_as_blocks, apart=_thinks_first)
         if not system:
             return {"messages": wires}
         whole = system[0] if len(system) == 1 else [block for body in system for block in _as_blocks(body)]
@@ -127,6 +137,13 @@ class Anthropic(Adapter):
         if not part.signature:
             return None
         return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+
+
+def _thinks_first(_before: Piece, piece: Piece) -> bool:
+    """Tell whether a piece begins with thinking, which stands first in its wire message."""
+    content = piece.body.get("content")
+    first = content[0] if isinstance(content, list) and content else None
+    return isinstance(first, dict) and first.get("type") in rules.THINKING
 
 
 def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .. import sent
 from ..errors import InvalidPayload
@@ -19,12 +20,12 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import arguments, media
-from .adapter import Adapter
+from .adapter import UNKNOWN_TOOL, Adapter
 from .draft import Call, Document, Draft, Result, result_of_blocks
 from .port import Violation
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
-from .scope import Piece, Scope
+from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 from .wire import expect, text_or_none
 
@@ -45,11 +46,12 @@ class Bedrock(Adapter):
 
     name = "bedrock"
     list_key = "messages"
-    keys = rules.KEYS
+    fields = rules.DOCUMENT
+    keys = rules.DOCUMENT.request
+    response_keys = rules.DOCUMENT.response
     carried = frozenset({"messages", "system", "toolConfig"})
 
-    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
-        """List what the provider would reject; as a request, the last message must be the user's."""
+    def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
         return rules.violations(payload, request=request)
 
     def tools(self, payload: Any) -> list[ToolSpec]:
@@ -64,10 +66,12 @@ class Bedrock(Adapter):
     def _write_tools(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         return {"toolConfig": {"tools": [{"toolSpec": _write_tool(tool)} for tool in tools]}}
 
-    def _required(self, messages: Sequence[Message]) -> dict[str, Any]:
+    def _required(self, messages: Sequence[Message], envelope: dict[str, Any]) -> dict[str, Any]:
+        if _defines_tools(envelope):
+            return {}
         specs = minimal_specs(messages)
         orphans = not specs and any(message.tool_results for message in messages)
-        return self._defined([ToolSpec(name=rules.UNKNOWN_TOOL)] if orphans else specs)
+        return self._defined([ToolSpec(name=UNKNOWN_TOOL)] if orphans else specs)
 
     def _accepts_id(self, id: str) -> re.Match[str] | None:
         return rules.ID.fullmatch(id)
@@ -96,6 +100,28 @@ class Bedrock(Adapter):
             return content
         role = "assistant" if message.role == "assistant" else "user"
         return {"role": role, "content": content or [{"text": sent.SILENCE}]}
+
+    def _may_start(self, message: Message) -> bool:
+        return False
+
+    def mended(self, message: Message) -> tuple[Message, str | None]:
+        """Return a message as a window may send it, and what was done to it if the provider rejects it."""
+        message, done = super().mended(message)
+        native = message.native
+        if native and isinstance(native.envelope, dict) and not _defines_tools(native.envelope):
+            message = replace(message, native=replace(native, mended=True))
+        return message, done
+
+    def _slots(self, body: Any) -> Iterator[Slot]:
+        content = body.get("content") if isinstance(body, dict) else None
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            if not isinstance(block, dict):
+                continue
+            if isinstance(block.get("toolUse"), dict):
+                at = ("content", index, "toolUse")
+                yield Slot(False, (*at, "toolUseId"), (*at, "name"))
+            if isinstance(block.get("toolResult"), dict):
+                yield Slot(True, ("content", index, "toolResult", "toolUseId"))
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
         content = body if leading else body.get("content") if isinstance(body, dict) else None
@@ -134,6 +160,11 @@ class Bedrock(Adapter):
     def _reasoning(self, part: ReasoningPart) -> dict[str, Any]:
         signature = {"signature": part.signature} if part.signature else {}
         return {"reasoningContent": {"reasoningText": {"text": part.text, **signature}}}
+
+
+def _defines_tools(envelope: dict[str, Any]) -> bool:
+    config = envelope.get("toolConfig")
+    return isinstance(config, dict) and bool(config.get("tools"))
 
 
 def _read_tool(tool: Any) -> ToolSpec | None:

@@ -20,13 +20,13 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import arguments, media
-from .adapter import Adapter
+from .adapter import UNKNOWN_TOOL, Adapter
 from .draft import Call, Document, Draft, Result
 from .pairing import is_native
 from .port import Violation
 from .rules import gemini as rules
 from .schemas import function_schemas, read_declaration
-from .scope import Piece, Scope
+from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 from .wire import expect, text_or_none
 
@@ -35,12 +35,13 @@ __all__ = ["Gemini"]
 SKIP_SIGNATURE = "skip_thought_signature_validator"
 """What the provider documents for calls that its own models did not make."""
 
-UNKNOWN_TOOL = "unknown"
+_NAMING = {"functionCall": False, "function_call": False, "functionResponse": True, "function_response": True}
+"""The parts that name a call, and whether they answer it."""
 
 
 class _Wire(Struct):
     parts: list[dict[str, Any]] = []
-    role: Literal["user", "model"] = "user"
+    role: Literal["user", "model"] | None = "user"
 
 
 class _System(Struct):
@@ -52,11 +53,12 @@ class Gemini(Adapter):
 
     name = "gemini"
     list_key = "contents"
-    keys = rules.KEYS
+    fields = rules.DOCUMENT
+    keys = rules.DOCUMENT.request
+    response_keys = rules.DOCUMENT.response
     carried = frozenset({"contents", *rules.SYSTEM_KEYS, "tools"})
 
-    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
-        """List what the provider would reject; as a request, calls of the current turn are signed."""
+    def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
         return rules.violations(payload, request=request)
 
     def tools(self, payload: Any) -> list[ToolSpec]:
@@ -104,6 +106,18 @@ class Gemini(Adapter):
             return {"systemInstruction": {"parts": parts}} if parts else {}
         role = "model" if message.role == "assistant" else "user"
         return {"role": role, "parts": parts or [{"text": sent.SILENCE}]}
+
+    def _may_start(self, message: Message) -> bool:
+        return not message.tool_calls and not message.tool_results
+
+    def _slots(self, body: Any) -> Iterator[Slot]:
+        parts = body.get("parts") if isinstance(body, dict) else None
+        for index, part in enumerate(parts if isinstance(parts, list) else ()):
+            for key, value in part.items() if isinstance(part, dict) else ():
+                if key in _NAMING and isinstance(value, dict):
+                    at = ("parts", index, key)
+                    id = (*at, "id") if value.get("id") else None
+                    yield Slot(_NAMING[key], id, (*at, "name"))
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
         if not isinstance(body, dict):
@@ -177,16 +191,17 @@ def _name(call: tuple[str, int]) -> str:
 
 def _drafts(index: int, item: Any) -> tuple[str, Iterator[Draft]]:
     wire: _Wire = expect(item, _Wire, f"$.contents[{index}]")
+    role = wire.role or "user"
     parts = [rules.camel(part) for part in wire.parts]
-    if wire.role == "user":
-        return wire.role, _split(wire.parts, item) if parts else iter([Draft("user", item, "")])
+    if role == "user":
+        return role, _split(wire.parts, item) if parts else iter([Draft("user", item, "")])
     calls = tuple(
         _read_call(part["functionCall"]) for part in parts if isinstance(part.get("functionCall"), dict)
     )
     said = _content(
         [part for part in wire.parts if not isinstance(rules.camel(part).get("functionCall"), dict)]
     )
-    return wire.role, iter([Draft("assistant", item, said if said or not calls else None, calls)])
+    return role, iter([Draft("assistant", item, said if said or not calls else None, calls)])
 
 
 def _split(parts: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:
@@ -276,4 +291,6 @@ def _read_part(part: dict[str, Any]) -> Part:
             file = ImagePart if (declared or "").startswith("image/") else FilePart
             return file(url=uri, media_type=declared)
         case _:
-            return OpaquePart(format=Gemini.name, body=part, text=f"[{next(iter(part), 'part'):.40}]")
+            return OpaquePart(
+                format=Gemini.name, body=part, text=f"[{next(iter(rules.camel(part)), 'part'):.40}]"
+            )

@@ -24,7 +24,7 @@ from .pairing import is_native
 from .port import Violation
 from .rules import openai_chat as rules
 from .schemas import function_schemas, read_function_schemas
-from .scope import Piece, Scope
+from .scope import Piece, Scope, Slot
 from .wire import expect, text_or_none
 
 __all__ = ["OpenAIChat"]
@@ -54,6 +54,7 @@ class _Wire(Struct):
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
+    audio: Any = None
 
 
 class OpenAIChat(Adapter):
@@ -61,14 +62,15 @@ class OpenAIChat(Adapter):
 
     name = "openai-chat"
     list_key = "messages"
-    keys = rules.KEYS
+    fields = rules.DOCUMENT
+    keys = rules.DOCUMENT.request
+    response_keys = rules.DOCUMENT.response
     carried = frozenset({"messages", "tools"})
     bare = True
     unique_ids = False
     system_anywhere = True
 
-    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
-        """List what the provider would reject; Chat Completions has no rule about the last message."""
+    def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
         return rules.violations(payload)
 
     def tools(self, payload: Any) -> list[ToolSpec]:
@@ -111,6 +113,16 @@ class OpenAIChat(Adapter):
         if message.tool_calls:
             wire["tool_calls"] = [_write_call(call, scope) for call in message.tool_calls]
         return [wire]
+
+    def _slots(self, body: Any) -> Iterator[Slot]:
+        for number, wire in enumerate(body if isinstance(body, list) else ()):
+            calls = wire.get("tool_calls") if isinstance(wire, dict) else None
+            for index, call in enumerate(calls if isinstance(calls, list) else ()):
+                at = (number, "tool_calls", index)
+                kind = "custom" if isinstance(call, dict) and call.get("custom") else "function"
+                yield Slot(False, (*at, "id"), (*at, kind, "name"))
+            if isinstance(wire, dict) and wire.get("role") == "tool":
+                yield Slot(True, (number, "tool_call_id"))
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
         return isinstance(body, list)
@@ -178,8 +190,13 @@ def _draft(wire: _Wire, piece: list[Any]) -> Draft:
     calls = tuple(_read_call(call) for call in wire.tool_calls or ()) if role == "assistant" else ()
     content = _read_content(wire)
     if content is None and not calls:
-        content = wire.refusal or ""
+        content = wire.refusal or _transcript(wire.audio)
     return Draft(role, piece, content, calls)
+
+
+def _transcript(audio: Any) -> str:
+    """Return what an assistant said aloud, for readers that cannot be given the sound."""
+    return text_or_none(audio.get("transcript")) or "" if isinstance(audio, dict) else ""
 
 
 def _read_call(call: _Call) -> Call:

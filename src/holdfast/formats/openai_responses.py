@@ -23,7 +23,7 @@ from .port import Violation
 from .response_items import FORMAT, STORED, drafts
 from .rules import openai_responses as rules
 from .schemas import function_schemas, read_function_schemas
-from .scope import Piece, Scope
+from .scope import Piece, Scope, Slot
 from .wire import expect
 
 __all__ = ["OpenAIResponses"]
@@ -34,13 +34,14 @@ class OpenAIResponses(Adapter):
 
     name = FORMAT
     list_key = "input"
-    keys = rules.KEYS
+    fields = rules.DOCUMENT
+    keys = rules.DOCUMENT.request
+    response_keys = rules.DOCUMENT.response
     carried = frozenset({"input", "instructions", "tools"})
     bare = True
     system_anywhere = True
 
-    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
-        """List what the provider would reject; Responses has no rule about the last item."""
+    def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
         return rules.violations(payload)
 
     def tools(self, payload: Any) -> list[ToolSpec]:
@@ -84,6 +85,14 @@ class OpenAIResponses(Adapter):
             ]
         items = self._content(message, scope)
         return items + [_write_call(call, scope) for call in message.tool_calls]
+
+    def _slots(self, body: Any) -> Iterator[Slot]:
+        for index, item in enumerate(body if isinstance(body, list) else ()):
+            kind = item.get("type") if isinstance(item, dict) else None
+            if kind == "function_call":
+                yield Slot(False, (index, "call_id"), (index, "name"))
+            elif kind == "function_call_output":
+                yield Slot(True, (index, "call_id"))
 
     def _fits(self, body: Any, *, leading: bool) -> bool:
         if isinstance(body, dict):

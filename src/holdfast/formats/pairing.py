@@ -27,6 +27,8 @@ _FOREIGN_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _FOREVER = sys.maxsize
 
 _Key = tuple[str, str]
+_NAMELESS: _Key = ("neither", "")
+"""Stands for the calls without an id whose results have none either; they are matched in order."""
 
 
 def is_native(message: Message, format: str | None) -> bool:
@@ -71,7 +73,8 @@ class Answers:
         if provider_id is None:
             found = self._newest_open(("name", name or ""))
         else:
-            found = self._newest_open(("id", provider_id)) or self._newest_open(("without id", name or ""))
+            key = ("without id", name or "") if provider_id else _NAMELESS
+            found = self._newest_open(("id", provider_id)) or self._newest_open(key)
             found = found or self._newest.get(provider_id)
         if found is None:
             return core_id(provider_id, position, self._unknown)
@@ -93,7 +96,7 @@ class Answers:
 def _keys(call: ToolCallRequest) -> set[_Key]:
     """List what a result may name a call by."""
     keys = {("name", call.name), ("id", call.id)}
-    return keys | {("id", call.provider_id) if call.provider_id else ("without id", call.name)}
+    return keys | ({("id", call.provider_id)} if call.provider_id else {("without id", call.name), _NAMELESS})
 
 
 def gathered(messages: Iterable[Message], *, format: str | None = None) -> list[Message]:
@@ -160,14 +163,14 @@ def wire_ids(
 ) -> dict[CallId, str]:
     """Pick an id that the provider accepts for every call, the same for the same calls.
 
-    Its own ids it gets back as they are. Where ids need not be unique, one may be used again
-    once nothing refers to its former call any more.
+    Its own ids it gets back as they are, unless a window mended the message. Where ids need not be
+    unique, one may be used again once nothing refers to its former call any more.
     """
     spoken_of = {one.tool_call_id: at for at, message in enumerate(messages) for one in message.tool_results}
     busy: dict[str, int] = {}  # until which position an id is in use
     chosen: dict[CallId, str] = {}
     for at, message in enumerate(messages):
-        own = is_native(message, format)
+        own = message.native is not None and is_native(message, format) and not message.native.mended
         for call in message.tool_calls:
             if call.id in chosen:
                 continue

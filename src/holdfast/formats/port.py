@@ -51,13 +51,15 @@ class Rendering(Struct, frozen=True):
 class Format(ABC):
     """One provider's document format.
 
-    ``list_key`` is the field that holds the messages, ``keys`` are the fields of a request, and
-    ``carried`` those of them that messages and tool definitions tell another provider.
+    ``list_key`` is the field that holds the messages, ``keys`` are the fields of a request,
+    ``response_keys`` those that only a response has, and ``carried`` the fields of a request that
+    messages and tool definitions tell another provider.
     """
 
     name: ClassVar[str]
     list_key: ClassVar[str]
     keys: ClassVar[frozenset[str]]
+    response_keys: ClassVar[frozenset[str]]
     carried: ClassVar[frozenset[str]]
 
     @abstractmethod
@@ -73,8 +75,19 @@ class Format(ABC):
         return self.rendering(messages, tools=tools).payload
 
     @abstractmethod
-    def validate(self, payload: Any, *, request: bool = False) -> list[Violation]:
-        """List what the provider would reject; `request` adds the rules about the last message."""
+    def mended(self, message: Message) -> tuple[Message, str | None]:
+        """Return a message as a window may send it, and what was done to it if the provider rejects it."""
+
+    @abstractmethod
+    def validate(self, payload: Any, *, request: bool = False, strict: bool = False) -> list[Violation]:
+        """List what the provider would reject.
+
+        `request` adds the rules about the last message, `strict` adds the warnings.
+        """
+
+    @abstractmethod
+    def warnings(self, payload: Any) -> list[Violation]:
+        """List the fields that the provider does not declare; a compatible server may take them."""
 
     @abstractmethod
     def tools(self, payload: Any) -> list[ToolSpec]:

@@ -12,7 +12,7 @@ from . import media
 from .pairing import wire_name
 from .port import Omission
 
-__all__ = ["Piece", "Scope"]
+__all__ = ["Piece", "Scope", "Slot"]
 
 
 class Piece(NamedTuple):
@@ -26,6 +26,14 @@ class Piece(NamedTuple):
     starts: bool | None = None
     leading: bool = False
     native: bool = False
+
+
+class Slot(NamedTuple):
+    """Where a piece names a call or the call that it answers: the paths of the id and of the name."""
+
+    answers: bool
+    id: tuple[str | int, ...] | None
+    name: tuple[str | int, ...] | None = None
 
 
 class Scope:

@@ -765,6 +765,88 @@ GEMINI_REQUESTS = [
     ),
 ]
 
+CHAT += [
+    ("annotations of a response", [ASK, {**SAY, "annotations": []}], ("response-field", 1, None)),
+    ("a refusal that is null", [ASK, {**SAY, "refusal": None}], ("response-field", 1, None)),
+    ("sound that is null", [ASK, {**SAY, "audio": None}], ("response-field", 1, None)),
+    ("a function call that is null", [ASK, {**SAY, "function_call": None}], ("response-field", 1, None)),
+    ("calls that are null", [ASK, {**SAY, "tool_calls": None}], ("response-field", 1, None)),
+    (
+        "the sound itself beside its id",
+        [ASK, {"role": "assistant", "content": None, "audio": {"id": "audio_1", "data": "AAAA"}}],
+        ("response-field", 1, None),
+    ),
+    (
+        "the number of a streamed call",
+        [ASK, chat_calls({**chat_call(), "index": 0}), chat_answer()],
+        ("response-field", 1, None),
+    ),
+    (
+        "the usage of a response",
+        {"messages": [ASK, SAY], "usage": {"total_tokens": 7}},
+        ("response-field", 0, None),
+    ),
+]
+
+RESPONSES += [
+    (
+        "the status of a call is null",
+        [ASK, {**function_call(), "status": None}, output()],
+        ("response-field", 1, None),
+    ),
+    (
+        "the content of reasoning is null",
+        [ASK, item("reasoning", id="rs_1", summary=[], content=None), function_call(), output()],
+        ("response-field", 1, None),
+    ),
+    (
+        "the output of a response",
+        {"input": [ASK], "output": [], "status": "completed"},
+        ("response-field", 0, None),
+    ),
+]
+
+ANTHROPIC += [
+    (
+        "what a response says of itself",
+        [ASK, {**SAY, "id": "msg_1", "stop_reason": "end_turn"}],
+        ("response-field", 1, None),
+    ),
+    (
+        "citations that are null",
+        [ASK, assistant({"type": "text", "text": "Fog.", "citations": None})],
+        ("response-field", 1, None),
+    ),
+    (
+        "a caller that is null",
+        [ASK, assistant({**tool_use(), "caller": None}), user(tool_result())],
+        ("response-field", 1, None),
+    ),
+    ("the usage of a response", {"messages": [ASK], "usage": {}}, ("response-field", 0, None)),
+]
+
+BEDROCK += [
+    (
+        "why a response stopped",
+        {"messages": [UASK], "stopReason": "end_turn", "metrics": {"latencyMs": 7}},
+        ("response-field", 0, None),
+    ),
+]
+
+GEMINI += [
+    ("candidates", {"contents": [GASK], "candidates": []}, ("response-field", 0, None)),
+    (
+        "why a candidate stopped",
+        {"contents": [GASK, {**GSAY, "finish_reason": "STOP", "index": 0}]},
+        ("response-field", 1, None),
+    ),
+    (
+        "a part with a null for every other kind of part",
+        {"contents": [GASK, content("model", {"text": "Fog.", "functionCall": None})]},
+        ("response-field", 1, None),
+    ),
+]
+
 _TABLES: list[tuple[str, list[Any], bool]] = [
     ("openai-chat", CHAT, False),
     ("openai-responses", RESPONSES, False),

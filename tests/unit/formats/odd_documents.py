@@ -148,9 +148,9 @@ CHAT: dict[str, Any] = {
         "dream": {"depth": 1.0},
         "messages": [
             {"role": "user", "name": "ada", "content": [{"type": "scent", "scent": {"of": "sea"}}]},
-            chat_calls(chat_call("a", colour="red"), reasoning_content="Hm.", annotations=[], audio=None),
+            chat_calls(chat_call("a", colour="red"), reasoning_content="Hm."),
             chat_answer("a", name="look"),
-            {"role": "assistant", "content": "Fog.", "refusal": None, "weight": 1},
+            {"role": "assistant", "content": "Fog.", "weight": 1},
         ],
     },
     "the assistant speaks first": [SAY, ASK, SAY],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,10 +13,19 @@ from odd_documents import ODD, Odd
 
 from holdfast import codec, formats
 from holdfast.errors import HoldfastError
+from holdfast.formats.rules.fields import stripped
 from holdfast.message import Message
 
 each_document = pytest.mark.parametrize("odd", ODD, ids=lambda case: f"{case.provider}: {case.says}")
 each_target = pytest.mark.parametrize("target", formats.names())
+
+
+def as_request(document: Any, provider: formats.Format) -> Any:
+    """Return a document without the fields that only responses hold."""
+    fields = import_module(f"holdfast.formats.rules.{provider.name.replace('-', '_')}").DOCUMENT
+    whole = {provider.list_key: document} if isinstance(document, list) else document
+    rest, _ = stripped(whole, fields)
+    return rest[provider.list_key] if isinstance(document, list) else rest
 
 
 def exact(value: Any) -> str:
@@ -138,4 +148,6 @@ def test_with_anything_wrong_anywhere_in_it_it_is_kept_as_it_is_or_refused(odd: 
                 messages = provider.parse(broken)
             except HoldfastError:
                 continue
-            assert not messages or exact(provider.render(messages)) == exact(broken), path
+            assert not messages or exact(provider.render(messages)) == exact(as_request(broken, provider)), (
+                path
+            )

@@ -8,22 +8,61 @@ from itertools import groupby
 from typing import Any
 
 from ..port import Violation
+from .fields import Fields, by_type
 from .report import Report, objects, shown
 
-__all__ = ["ID", "KEYS", "LONGEST_NAME", "violations"]
+__all__ = ["DOCUMENT", "ID", "LONGEST_NAME", "THINKING", "violations"]
 
 LONGEST_NAME = 128
 ID = re.compile(r"[a-zA-Z0-9_-]+")
-_THINKING = ("thinking", "redacted_thinking")
+THINKING = ("thinking", "redacted_thinking")
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 
-KEYS = frozenset(
-    (
-        "messages system model max_tokens tools tool_choice temperature top_p top_k stop_sequences stream "
-        "metadata thinking service_tier container context_management mcp_servers betas anthropic_version "
-        "anthropic_beta"
-    ).split()
+_CITATION = Fields("", response="file_id", open=True)
+_RESULT = Fields("type! tool_use_id! content! cache_control? caller")
+_NESTED = {
+    "text": Fields(
+        "type! text! cache_control? citations", inner={"citations": _CITATION}, response="parsed_output"
+    ),
+    "image": Fields("type! source! cache_control? transformations?"),
+    "document": Fields("type! source! cache_control? citations? context? title?"),
+    "search_result": Fields("type! source! title! content! cache_control? citations?"),
+    "tool_reference": Fields("type! tool_name! cache_control?"),
+}
+_BLOCKS = _NESTED | {
+    "tool_use": Fields("type! id! name! input! cache_control? caller toolset_name"),
+    "tool_result": Fields(
+        "type! tool_use_id! content? is_error cache_control? toolset_name?",
+        inner={"content": by_type(_NESTED)},
+    ),
+    "thinking": Fields("type! thinking! signature!"),
+    "redacted_thinking": Fields("type! data!"),
+    "server_tool_use": Fields("type! id! name! input! cache_control? caller"),
+    "container_upload": Fields("type! file_id! cache_control?"),
+    **dict.fromkeys(
+        (
+            "web_search_tool_result web_fetch_tool_result code_execution_tool_result "
+            "bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result"
+        ).split(),
+        _RESULT,
+    ),
+}
+_MESSAGE = Fields(
+    "role! content!",
+    response=(
+        "id type model stop_reason stop_sequence stop_details usage container context_management diagnostics"
+    ),
+    inner={"content": by_type(_BLOCKS)},
 )
+DOCUMENT = Fields(
+    "messages! system? model? max_tokens? tools? tool_choice? temperature? top_p? top_k? stop_sequences? "
+    "stream? metadata? thinking? service_tier? cache_control? container? context_management? mcp_servers? "
+    "output_config? inference_geo? speed? diagnostics? user_profile_id? workspace_id? betas? "
+    "anthropic_version? anthropic_beta?",
+    response="type role content stop_reason stop_sequence stop_details usage",
+    inner={"messages": _MESSAGE, "system": by_type(_NESTED)},
+)
+"""The request and response types of anthropic 2.8."""
 
 
 def violations(payload: Any, *, request: bool = False) -> list[Violation]:
@@ -96,7 +135,7 @@ class _Turn:
 
     def check_own_thinking(self, report: Report) -> None:
         """Check that a message whose tools were just run begins with its own thinking."""
-        if not self.blocks or self.blocks[0][1].get("type") not in _THINKING:
+        if not self.blocks or self.blocks[0][1].get("type") not in THINKING:
             report.add(
                 "thinking-first", "with thinking on, this message starts with its thinking", index=self.index
             )
@@ -137,7 +176,7 @@ class _Turn:
     def _check_thinking(self, report: Report) -> None:
         for report.index, run in groupby(self.blocks, key=lambda pair: pair[0]):
             blocks = [block for _, block in run]
-            kinds = [block.get("type") in _THINKING for block in blocks]
+            kinds = [block.get("type") in THINKING for block in blocks]
             if any(kinds) and self.role != "assistant":
                 report.add("thinking", "only the assistant thinks")
             if any(block.get("type") == "thinking" and not block.get("signature") for block in blocks):

@@ -6,20 +6,34 @@ import re
 from typing import Any
 
 from ..port import Violation
+from .fields import Fields
 from .report import NAME_64, Report, objects, shown
 
-__all__ = ["ID", "KEYS", "UNKNOWN_TOOL", "violations"]
+__all__ = ["DOCUMENT", "ID", "violations"]
 
 ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
-UNKNOWN_TOOL = "unknown"
-"""Named in a tool configuration where the document holds results but no call."""
-
-KEYS = frozenset(
-    (
-        "messages system toolConfig modelId inferenceConfig guardrailConfig additionalModelRequestFields "
-        "additionalModelResponseFieldPaths promptVariables requestMetadata performanceConfig serviceTier"
-    ).split()
+_ANSWERED = "stopReason usage metrics trace additionalModelResponseFields"
+_RESULT_BLOCK = Fields("text json image document video searchResult")
+_BLOCK = Fields(
+    "text image document video audio toolUse toolResult guardContent cachePoint reasoningContent "
+    "citationsContent searchResult toolAddition toolRemoval",
+    inner={
+        "toolUse": Fields("toolUseId! name! input! type"),
+        "toolResult": Fields("toolUseId! content! status type", inner={"content": _RESULT_BLOCK}),
+        "reasoningContent": Fields("reasoningText redactedContent"),
+    },
 )
+DOCUMENT = Fields(
+    "messages! system? toolConfig? modelId? inferenceConfig? guardrailConfig? additionalModelRequestFields? "
+    "additionalModelResponseFieldPaths? promptVariables? requestMetadata? performanceConfig? serviceTier? "
+    "outputConfig?",
+    response=f"output ResponseMetadata {_ANSWERED}",
+    inner={
+        "messages": Fields("role! content!", response=_ANSWERED, inner={"content": _BLOCK}),
+        "system": Fields("text guardContent cachePoint"),
+    },
+)
+"""The shapes of Converse's input and output in botocore 1.44."""
 
 _RESULT_BLOCKS = ("text", "json", "image", "document", "video")
 

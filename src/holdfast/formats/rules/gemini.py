@@ -6,18 +6,46 @@ from collections import deque
 from typing import Any
 
 from ..port import Violation
+from .fields import Fields
 from .report import NAME_64, Report, objects, shown
 
-__all__ = ["KEYS", "SYSTEM_KEYS", "camel", "violations"]
+__all__ = ["DOCUMENT", "SYSTEM_KEYS", "camel", "violations"]
 
 SYSTEM_KEYS = ("systemInstruction", "system_instruction")
 
-KEYS = frozenset(
-    (
-        "contents systemInstruction system_instruction tools toolConfig tool_config safetySettings "
-        "safety_settings generationConfig generation_config cachedContent cached_content model labels"
-    ).split()
+_BLOB = Fields("data! mimeType displayName", snake=True)
+_FILE = Fields("fileUri! mimeType displayName", snake=True)
+_PART = Fields(
+    "text thought thoughtSignature functionCall functionResponse inlineData fileData executableCode "
+    "codeExecutionResult videoMetadata mediaResolution toolCall toolResponse partMetadata "
+    "audioTranscription mediaProcessing speechMetadata",
+    inner={
+        "functionCall": Fields("id name! args partialArgs willContinue", snake=True),
+        "functionResponse": Fields("id name! response! scheduling willContinue parts", snake=True),
+        "inlineData": _BLOB,
+        "fileData": _FILE,
+        "executableCode": Fields("code! language! id"),
+        "codeExecutionResult": Fields("outcome! output id"),
+        "videoMetadata": Fields("startOffset endOffset fps", snake=True),
+    },
+    snake=True,
 )
+_CANDIDATE = (
+    "index finishReason finishMessage tokenCount safetyRatings citationMetadata groundingMetadata "
+    "avgLogprobs logprobsResult urlContextMetadata continuationToken"
+)
+_CONTENT = Fields("role parts!", response=_CANDIDATE, inner={"parts": _PART}, snake=True)
+DOCUMENT = Fields(
+    "contents! systemInstruction? tools? toolConfig? safetySettings? generationConfig? cachedContent? model? "
+    "labels? serviceTier? store?",
+    response=(
+        "candidates usageMetadata promptFeedback modelVersion modelStatus responseId createTime "
+        "sdkHttpResponse automaticFunctionCallingHistory parsed"
+    ),
+    inner={"contents": _CONTENT, "systemInstruction": _CONTENT},
+    snake=True,
+)
+"""The request and response types of google-genai 3.1; the service takes both spellings."""
 
 _CAMEL = {
     "function_call": "functionCall",
@@ -35,8 +63,8 @@ _SIGNING_MODELS = "gemini-3"
 
 
 def camel(part: dict[str, Any]) -> dict[str, Any]:
-    """Spell the keys of a part as the reference does; the service takes both spellings."""
-    spelled = {_CAMEL.get(key, key): value for key, value in part.items()}
+    """Spell the keys of a part as the reference does, without the nulls that the SDK's objects write."""
+    spelled = {_CAMEL.get(key, key): value for key, value in part.items() if value is not None}
     for key in ("inlineData", "fileData"):
         if isinstance(blob := spelled.get(key), dict):
             spelled[key] = {_CAMEL.get(name, name): value for name, value in blob.items()}
@@ -52,7 +80,7 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
     for content in report.items(
         payload.get("contents") if isinstance(payload, dict) else payload, "contents"
     ):
-        role = content.get("role", "user")
+        role = content.get("role") or "user"
         _check_role(role, before, report)
         parts = _parts(content.get("parts"), report)
         answers = [part["functionResponse"] for part in parts if "functionResponse" in part]

@@ -5,21 +5,60 @@ from __future__ import annotations
 from typing import Any
 
 from ..port import Violation
+from .fields import Fields, by_type
 from .report import Report, shown
 
-__all__ = ["KEYS", "LONGEST_ID", "violations"]
+__all__ = ["DOCUMENT", "LONGEST_ID", "violations"]
 
 LONGEST_ID = 40
 
-KEYS = frozenset(
-    (
-        "messages model tools tool_choice parallel_tool_calls functions function_call temperature top_p n "
-        "stream stream_options stop max_tokens max_completion_tokens presence_penalty frequency_penalty "
-        "logit_bias logprobs top_logprobs user response_format seed service_tier store metadata "
-        "modalities audio prediction reasoning_effort verbosity web_search_options prompt_cache_key "
-        "safety_identifier"
-    ).split()
+_PART = by_type(
+    {
+        "text": Fields("type! text! prompt_cache_breakpoint?"),
+        "refusal": Fields("type! refusal!"),
+        "image_url": Fields("type! image_url! prompt_cache_breakpoint?"),
+        "input_audio": Fields("type! input_audio! prompt_cache_breakpoint?"),
+        "file": Fields("type! file! prompt_cache_breakpoint?"),
+    }
 )
+_FUNCTION = Fields("name! arguments!", response="parsed_arguments")
+_CALL = by_type(
+    {
+        "function": Fields("id! type! function!", response="index", inner={"function": _FUNCTION}),
+        "custom": Fields("id! type! custom!", response="index"),
+    },
+    default="function",
+)
+_SPOKEN = Fields("role! content! name", inner={"content": _PART})
+_ASSISTANT = Fields(
+    "role! content? name tool_calls refusal audio function_call",
+    response="annotations parsed",
+    inner={
+        "content": _PART,
+        "tool_calls": _CALL,
+        "audio": Fields("id!", response="data expires_at transcript"),
+    },
+)
+_MESSAGE = by_type(
+    {
+        "system": _SPOKEN,
+        "developer": _SPOKEN,
+        "user": _SPOKEN,
+        "assistant": _ASSISTANT,
+        "tool": Fields("role! content! tool_call_id!", inner={"content": _PART}),
+    },
+    "role",
+)
+DOCUMENT = Fields(
+    "messages! model? tools? tool_choice? parallel_tool_calls? functions? function_call? temperature? top_p? "
+    "n? stream? stream_options? stop? max_tokens? max_completion_tokens? presence_penalty? "
+    "frequency_penalty? logit_bias? logprobs? top_logprobs? user? response_format? seed? service_tier? "
+    "store? metadata? modalities? audio? prediction? reasoning_effort? verbosity? web_search_options? "
+    "moderation? prompt_cache_key? prompt_cache_options? prompt_cache_retention? safety_identifier?",
+    response="choices created object usage system_fingerprint",
+    inner={"messages": _MESSAGE},
+)
+"""The request and response types of openai 3.49, Chat Completions."""
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -109,7 +148,8 @@ def _check_function(call: dict[str, Any], report: Report) -> None:
 def _check_content(message: dict[str, Any], role: Any, report: Report) -> None:
     content, id = message.get("content"), message.get("tool_call_id")
     if content is None:
-        if role == "assistant" and (message.get("tool_calls") or message.get("refusal")):
+        spoken = any(message.get(key) for key in ("tool_calls", "refusal", "audio", "function_call"))
+        if role == "assistant" and spoken:
             return
         report.add("content-null", f"the content of a message of role {shown(role)} may not be null", id)
     elif isinstance(content, list):

@@ -5,20 +5,73 @@ from __future__ import annotations
 from typing import Any
 
 from ..port import Violation
+from .fields import Fields, by_type
 from .report import NAME_64, Report, shown
 
-__all__ = ["KEYS", "LONGEST_ID", "violations"]
+__all__ = ["DOCUMENT", "LONGEST_ID", "violations"]
 
 LONGEST_ID = 64
 
-KEYS = frozenset(
-    (
-        "input instructions model tools tool_choice parallel_tool_calls temperature top_p stream "
-        "stream_options max_output_tokens max_tool_calls previous_response_id conversation include "
-        "reasoning text truncation store metadata user service_tier background prompt prompt_cache_key "
-        "safety_identifier top_logprobs"
-    ).split()
+_PART = by_type(
+    {
+        "output_text": Fields("type! text! annotations logprobs", response="parsed"),
+        "refusal": Fields("type! refusal!"),
+        "input_text": Fields("type! text! prompt_cache_breakpoint?"),
+        "input_image": Fields("type! detail? file_id? image_url? prompt_cache_breakpoint?"),
+        "input_file": Fields(
+            "type! detail? file_data? file_id? file_url? filename? prompt_cache_breakpoint?"
+        ),
+    }
 )
+_HOSTED = "created_by"  # who made an item of a hosted tool is told in responses alone
+_ITEM = by_type(
+    {
+        "message": Fields("type role! content! id status phase", inner={"content": _PART}),
+        "function_call": Fields(
+            "type! call_id! name! arguments! id status namespace caller async",
+            response=f"async_ parsed_arguments {_HOSTED}",
+        ),
+        "function_call_output": Fields(
+            "type! call_id! output! id? status? caller? name? namespace?",
+            response=_HOSTED,
+            inner={"output": _PART},
+        ),
+        "reasoning": Fields("type! id summary! content encrypted_content status"),
+        "custom_tool_call": Fields(
+            "type! call_id! name! input! id namespace caller async", response=f"async_ {_HOSTED}"
+        ),
+        "custom_tool_call_output": Fields(
+            "type! call_id! output! id caller?", response=f"status {_HOSTED}", inner={"output": _PART}
+        ),
+        "computer_call": Fields("action actions", response=_HOSTED, open=True),
+        "image_generation_call": Fields("error svg_usage", open=True),
+        "mcp_call": Fields("status", open=True),
+        "web_search_call": Fields(
+            "type! id! action! status!", inner={"action": Fields("queries query sources", open=True)}
+        ),
+        **dict.fromkeys(
+            (
+                "computer_call_output tool_search_call tool_search_output compaction shell_call "
+                "shell_call_output apply_patch_call apply_patch_call_output"
+            ).split(),
+            Fields("", response=_HOSTED, open=True),
+        ),
+    },
+    default="message",
+)
+DOCUMENT = Fields(
+    "input! instructions? model? tools? tool_choice? parallel_tool_calls? temperature? top_p? stream? "
+    "stream_options? max_output_tokens? max_tool_calls? previous_response_id? conversation? include? "
+    "reasoning? text? truncation? store? metadata? user? service_tier? background? prompt? image? "
+    "prompt_cache_key? prompt_cache_options? prompt_cache_retention? safety_identifier? top_logprobs? "
+    "access_programs? context_management? moderation?",
+    response=(
+        "output output_text object created_at completed_at error incomplete_details status usage tool_usage "
+        "prompt_cache_diagnostics"
+    ),
+    inner={"input": _ITEM},
+)
+"""The request and response types of openai 3.49, Responses."""
 
 _PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
 _CONTINUING = ("previous_response_id", "conversation")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..port import Violation
+from .fields import Fields, departures
 
 __all__ = ["NAME_64", "Report", "objects", "shown"]
 
@@ -41,6 +42,15 @@ class Report:
             self.add(
                 "call-unanswered", f"the call {id:.80} of message {index} has no answer", id, index=index
             )
+
+    def fields(self, payload: Any, document: Fields, list_key: str, *, unknown: bool = False) -> None:
+        """Note the fields that come from a response, or, if asked, those that nobody declares."""
+        whole = {list_key: payload} if isinstance(payload, list) else payload
+        for found in departures(whole, document):
+            if found.is_response != unknown:
+                within = len(found.path) > 1 and found.path[0] == list_key
+                at = found.path[1] if within and isinstance(found.path[1], int) else 0
+                self.add("unknown-field" if unknown else "response-field", str(found), index=at)
 
     def items(self, listed: Any, noun: str) -> Iterator[dict[str, Any]]:
         """Visit the objects of a list, moving the index along."""
