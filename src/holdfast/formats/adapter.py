@@ -23,7 +23,7 @@ from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPar
 from ..toolspec import ToolSpec
 from . import media
 from .draft import Document, Draft, settled
-from .edits import apply, difference
+from .edits import apply, difference, put
 from .pairing import LONGEST_NAME, gathered, is_native, wire_ids, wire_name
 from .port import Format, Omission, Rendering, Violation
 from .rules.fields import Fields, stripped
@@ -37,6 +37,7 @@ UNKNOWN_TOOL = "unknown"
 """Stands for the name of a tool whose call is gone."""
 
 _MOST_EDITS = 100  # each one is tried by itself, so a message with more of them is written without
+_REWRITTEN = "rewritten without what the provider rejects"
 _QUESTION = Message.user("?", id="question", timestamp=UNKNOWN_TIME)
 
 
@@ -168,20 +169,23 @@ class Adapter(Format):
         native = message.native
         if native is None or native.format != self.name or native.mended:
             return message, None
-        sent = replace(message, native=replace(native, mended=True))
-        if native.starts and not self._may_start(message):
-            sent = replace(sent, native=replace(native, mended=True, starts=None))
-        elif self._is_ours(message):
+        named = self._takes_names(message)
+        if not native.edits and named and not native.starts and _is_plain(message):
             return message, None
-        elif self._takes(message) and self._takes(sent):
-            return (sent if message.tool_calls or message.tool_results else message), None
-        return self._plainer(sent), "rewritten without what the provider rejects"
+        starts = None if native.starts and not self._may_start(message) else native.starts
+        sent = replace(message, native=replace(native, mended=True, starts=starts))
+        if not self._takes(sent):
+            return self._plainer(sent), _REWRITTEN
+        renamed = message.tool_calls or message.tool_results
+        kept = sent if renamed or starts != native.starts else message
+        return kept, None if named and starts == native.starts else _REWRITTEN
 
-    def _is_ours(self, message: Message) -> bool:
-        """Tell whether we write a message as its document did, and write it without foreign blocks."""
-        whole = message.native is not None and not message.native.edits
-        plain = not any(isinstance(part, OpaquePart | ReasoningPart) for part in message.parts)
-        return whole and plain and all(map(self._accepts_id, filter(None, _provider_ids(message))))
+    def _takes_names(self, message: Message) -> bool:
+        """Tell whether the provider takes the ids and names of the calls as its document has them."""
+        ids = [call.provider_id for call in message.tool_calls if call.provider_id]
+        names = [call.name for call in message.tool_calls]
+        taken = all(map(self._accepts_id, ids)) and len(set(ids)) == len(ids)
+        return taken and all(wire_name(name, self.longest_name) == name for name in names)
 
     def _takes(self, message: Message) -> bool:
         """Tell whether the provider takes a message with nothing but what it needs around it."""
@@ -280,15 +284,15 @@ class Adapter(Format):
         answered = [result.tool_call_id for result in message.tool_results]
         if [slot.answers for slot in slots] != [False] * len(asked) + [True] * len(answered):
             return None
-        edits: list[Edit] = []
+        changes: list[tuple[tuple[str | int, ...], Any]] = []
         for slot, call in zip(slots, asked + answered, strict=True):
             if slot.id and call not in scope.silent:
-                edits.append(Edit(slot.id, scope.wire_id(call)))
+                changes.append((slot.id, scope.wire_id(call)))
             elif slot.id and not slot.answers:
-                edits.append(Edit(slot.id))  # the provider's own call has none
+                changes.append((slot.id, UNSET))  # the provider's own call has none
             if slot.name:
-                edits.append(Edit(slot.name, scope.name(scope.names.get(call, UNKNOWN_TOOL))))
-        return apply(body, edits)
+                changes.append((slot.name, scope.name(scope.names.get(call, UNKNOWN_TOOL))))
+        return put(body, changes) if changes else body
 
     def _scope(self, messages: Sequence[Message]) -> Scope:
         names = {call.id: call.name for message in messages for call in message.tool_calls}
@@ -323,8 +327,8 @@ class Adapter(Format):
         return begun and all(is_native(message, self.name) for message in messages)
 
 
-def _provider_ids(message: Message) -> Iterator[str | None]:
-    return (call.provider_id for call in message.tool_calls)
+def _is_plain(message: Message) -> bool:
+    return not any(isinstance(part, OpaquePart | ReasoningPart) for part in message.parts)
 
 
 def _in_setting(message: Message) -> list[Message]:

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from ..native import Edit
 
-__all__ = ["apply", "difference"]
+__all__ = ["apply", "difference", "put"]
 
 _Path = tuple[str | int, ...]
 
@@ -35,6 +35,26 @@ def apply(value: Any, edits: Iterable[Edit]) -> Any:
     """Apply edits to a copy of `value`; one whose place is gone is passed over."""
     listed = list(edits)
     return _edited(value, listed, 0) if listed else value
+
+
+def put(value: Any, changes: Iterable[tuple[_Path, Any]]) -> Any:
+    """Return a copy with these values in the objects at these paths; UNSET removes a value."""
+    copy = msgspec.to_builtins(value)
+    for path, item in changes:
+        parent = copy
+        for step in path[:-1]:
+            parent = _item(parent, step)
+        if isinstance(parent, dict) and item is UNSET:
+            parent.pop(path[-1], None)
+        elif isinstance(parent, dict):
+            parent[path[-1]] = item
+    return copy
+
+
+def _item(parent: Any, step: str | int) -> Any:
+    if isinstance(parent, dict):
+        return parent.get(step)
+    return parent[step] if isinstance(parent, list) and isinstance(step, int) else None
 
 
 def _compare(ours: Any, theirs: Any, path: _Path, found: list[Edit]) -> None:

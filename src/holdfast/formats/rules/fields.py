@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from ...native import Edit
-from ..edits import apply
+from msgspec import UNSET
+
+from ..edits import put
 
 __all__ = ["Departure", "Fields", "Kind", "by_type", "departures", "stripped"]
 
@@ -122,7 +123,7 @@ def departures(value: Any, kind: Kind, path: Path = ()) -> Iterator[Departure]:
 def stripped(value: Any, kind: Kind) -> tuple[Any, list[Departure]]:
     """Return an object without the fields of a response, and what was left out."""
     found = [one for one in departures(value, kind) if one.is_response]
-    return (apply(value, [Edit(one.path) for one in found]) if found else value), found
+    return (put(value, [(one.path, UNSET) for one in found]) if found else value), found
 
 
 def _once(name: str) -> tuple[str, ...]:
