@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from original_strategies import damaged, documents
 
-from holdfast import Message, SessionManager, ToolCallRequest, formats
+from holdfast import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
 from holdfast.context.compaction import Strategy
 from holdfast.conversation import ConversationState, from_json, original, to_json
 from holdfast.conversation.tools import specs
 from holdfast.errors import HoldfastError
 from holdfast.sticky import Workspace
+from holdfast.testing import conversations as written
 
 NOWHERE = Path("/nonexistent")
 
@@ -164,3 +167,69 @@ def test_what_is_exported_after_more_was_done_can_be_read_again(document: Any, s
     assert again.transcript == state.transcript
     if steps[-1] is ask:
         assert (exported["next_message"]["content"].popitem()[1]["prompt"]).endswith("And now?")
+
+
+def uses_and_results(document: Any) -> list[tuple[list[str], list[str]]]:
+    """List the ids of the tool uses of each answer, beside those of the results that follow it."""
+    users = [entry["user"] for entry in document["history"]] + [document["next_message"]]
+    found = []
+    for place, entry in enumerate(document["history"]):
+        ((_, said),) = entry["assistant"].items()
+        following = users[place + 1]
+        ((_, told),) = following["content"].items() if following else (("", {}),)
+        uses = [one["id"] for one in said.get("tool_uses", [])]
+        results = [one["tool_use_id"] for one in told.get("tool_use_results", [])]
+        found.append((sorted(uses), sorted(results)))
+    if document["next_message"] is None:
+        found = found[:-1]  # the calls of the last answer may still be under way
+    return found
+
+
+def assert_answered(state: ConversationState) -> None:
+    document = original.write(state)
+    for uses, results in uses_and_results(document):
+        assert uses == results
+    first = document["history"][0]["user"]["content"] if document["history"] else {}
+    assert not first or "Prompt" in first
+    again = read(document)
+    assert exactly(original.write(again)) == exactly(document)
+
+
+@pytest.mark.req("I7", "I9")
+@given(seed=st.integers(0, 10_000), steps=st.lists(st.sampled_from("uatpx"), max_size=14))
+@settings(max_examples=200)
+def test_every_tool_use_of_a_state_is_exported_with_its_result(seed: int, steps: list[str]) -> None:
+    rng = random.Random(seed)
+    state = ConversationState("c", os=Nowhere())
+    for step in ["u", *steps]:
+        calls = [ToolCallRequest(name="ls", args={}) for _ in range(rng.randrange(4))]
+        asked = [one.id for one in state.head.unanswered]
+        match step:
+            case "u":
+                state.set_next_user_message("go on")
+            case "a":
+                state.add(Message.assistant("well", tool_calls=calls))
+            case "t" if asked:
+                some = rng.sample(asked, rng.randint(1, len(asked)))
+                state.add(Message.tool([ToolCallResult(tool_call_id=one, result=1) for one in some]))
+            case "p":
+                state.add(Message.user("never mind"))
+            case _ if calls:
+                late = ToolCallResult(tool_call_id=calls[0].id, result="late")
+                state.add(Message.tool([late]))
+    assert_answered(state)
+
+
+@pytest.mark.req("I7", "I9")
+@pytest.mark.parametrize("seed", range(40))
+def test_every_tool_use_of_a_session_is_exported_with_its_result(seed: int) -> None:
+    async def scene() -> ConversationState:
+        async with await SessionManager.open("memory:") as sessions:
+            session = await sessions.create(id=f"s{seed}")
+            for message in written.broken(seed):
+                if message.role != "system":
+                    with suppress(HoldfastError):
+                        await session.append(message)
+            return await session.conversation(os=Nowhere())
+
+    assert_answered(asyncio.run(scene()))

@@ -66,6 +66,10 @@ class Structure:
             case "tool":
                 self._add_tool(message)
 
+    def sent(self) -> list[Message]:
+        """Return all messages as they would be sent now, the round under way included."""
+        return [*self.head, *self.items, *self._round.items()]
+
     def group_starts(self) -> Iterator[int]:
         """Give where groups start, newest first: the places where a cut is safe."""
         if self._round:

@@ -17,7 +17,7 @@ from ...message import Message
 from ..ports import Os
 from ..state import ConversationState
 from ..strand import Strand
-from . import assistants, fields, kept, metadata, shape, snapshots, times, users
+from . import assistants, fields, kept, metadata, repairs, shape, snapshots, times, users
 from .naming import Naming
 
 __all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARISED", "load", "read"]
@@ -57,7 +57,7 @@ def _read(document: Any, os: Os | None) -> ConversationState:
     state.extra = _foreign(state, document, main["history"], started)
     state.note_settings()
     root, settled = state.head, len(state.head.entries)
-    said = list(_entries(main, Naming(state.conversation_id), at))
+    said = repairs.marked(_entries(main, Naming(state.conversation_id), at))
     root.extend(said)
     _retell(root, main["transcript"])
     if tangent is not None:
@@ -106,9 +106,9 @@ def _aside(
 ) -> Strand:
     """Give the tangent: what it shares with the main conversation is the main conversation."""
     id = document["conversation_id"]
-    shared = _shared(said, list(_entries(document, Naming(id), "$")))
+    shared = _shared(said, repairs.marked(_entries(document, Naming(id), "$")))
     messages = sum(isinstance(entry, Message) for entry in said[:shared])
-    own = list(_entries(document, Naming(id, aside_from=messages), "$"))[shared:]
+    own = repairs.marked(_entries(document, Naming(id, aside_from=messages), "$"))[shared:]
     strand = root.fork(name=str(ids.derived_id(shared, id.encode())), at=settled + shared)
     strand.add(Tangent(name=strand.name, started=started))
     strand.extend(own)

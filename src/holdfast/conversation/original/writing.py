@@ -8,18 +8,19 @@ computed as the original does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ...decision import Cut
 from ...ids import CallId
-from ..history import HistoryEntry
+from ...message import Message
+from ..history import HistoryEntry, UserMessage
 from ..state import ConversationState
 from ..strand import Strand
 from ..transcript import MAX_TRANSCRIPT_LEN
-from . import assistants, fields, kept, metadata, snapshots, times, users
+from . import assistants, fields, kept, metadata, repairs, snapshots, times, users
 from .reading import ENTRIES, MAIN, SUMMARISED
 
 __all__ = ["first_written", "row", "saved", "write"]
@@ -70,14 +71,28 @@ def _copied(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _strand(strand: Strand) -> dict[str, Any]:
-    history = list(strand.history)
-    theirs = _their_ids(history)
+    history, waiting = _repaired(strand.history[first_written(strand) :], strand.pending)
+    theirs = _their_ids(strand.history[:]) | _their_ids(history)
     return {
-        "next_message": users.written(strand.pending, theirs) if strand.pending else None,
-        "history": [_exchange(entry, theirs) for entry in history[first_written(strand) :]],
+        "next_message": users.written(waiting, theirs) if waiting else None,
+        "history": [_exchange(entry, theirs) for entry in history],
         "latest_summary": _summary(strand),
         "transcript": strand.lines[-MAX_TRANSCRIPT_LEN:],
     }
+
+
+def _repaired(
+    history: Sequence[HistoryEntry], pending: Sequence[Message]
+) -> tuple[list[HistoryEntry], tuple[Message, ...]]:
+    """Return exchanges, and what waits behind them, in which every call is answered at once."""
+    sides = [entry.user.messages for entry in history]
+    found, answers = repairs.repaired([*sides, pending], [entry.assistant for entry in history])
+    *sides, waiting = found
+    exchanges = [
+        HistoryEntry(UserMessage(side), answer, entry.request_metadata)
+        for side, answer, entry in zip(sides, answers, history, strict=True)
+    ]
+    return exchanges, waiting
 
 
 def _their_ids(history: list[HistoryEntry]) -> dict[CallId, str]:
@@ -132,7 +147,7 @@ def _checkpoints(state: ConversationState, folded: Any) -> dict[str, Any] | None
     root = _root(state)
     if root.first > 1:  # its beginning is in the log alone
         return None
-    history = list(root.history)
+    history, _ = _repaired(list(root.history), root.pending)
     theirs = _their_ids(history)
     return snapshots.unfolded(folded, [_exchange(entry, theirs) for entry in history])
 
