@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-__all__ = ["ModelInfo", "model", "models"]
+__all__ = ["ModelInfo", "model", "models", "named"]
 
 _MAKERS = "amazon|anthropic|cohere|deepseek|google|meta|mistral|openai|qwen"
 # What may stand before a name: a path, a region of Bedrock, and who made the model.
@@ -70,6 +70,11 @@ def model(name: str) -> ModelInfo:
         return found
     begun = [one for one in known if bare.startswith(one) and _AFTER.fullmatch(bare, len(one))]
     return known[max(begun, key=len)] if begun else _default(name.strip(), bare)
+
+
+def named(name: str) -> ModelInfo:
+    """Find a model and keep the exact name that it was asked for by, since a provider knows it by that."""
+    return msgspec.structs.replace(model(name), id=name)
 
 
 def models() -> tuple[ModelInfo, ...]:

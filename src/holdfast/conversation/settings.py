@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from ..catalog import ModelInfo
-from ..catalog import model as model_named
+from ..catalog import named as model_named
 from ..errors import InvalidPayload, UnknownName
 from ..sticky import ContextManager, ContextState
 from ..tokens import counter

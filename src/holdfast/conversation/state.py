@@ -80,7 +80,7 @@ class ConversationState(Tangents):
         if tool_config:
             self.tools[ToolOrigin("builtin")] = list(tool_config.values())
         self.model: str | None = None
-        self.model_info: ModelInfo | None = catalog.model(model_id) if model_id else None
+        self.model_info: ModelInfo | None = catalog.named(model_id) if model_id else None
         self.context_manager: ContextManager | None = None
         self.file_line_tracker: dict[str, FileLineTracker] = {}
         self.checkpoint_manager: dict[str, Any] | None = None
@@ -200,7 +200,7 @@ class ConversationState(Tangents):
 
     def set_model(self, model_id: str) -> ModelInfo:
         """Use another model from now on; the limit of the sticky files follows it."""
-        self.model_info = catalog.model(model_id)
+        self.model_info = catalog.named(model_id)
         if self.context_manager:
             self.context_manager.for_window(self.model_info.context_window)
         return self.model_info

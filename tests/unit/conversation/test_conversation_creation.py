@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 from conversation_stage import Desk, Harbour, Toolbox, call, talk, tool
 
-from holdfast import Message, catalog
+from holdfast import Message, SessionManager, catalog
 from holdfast.context.budget import Budget
-from holdfast.conversation import ConversationState, System, ToolOrigin, fields, from_json, to_json
+from holdfast.conversation import ConversationState, System, ToolOrigin, fields, from_json, original, to_json
 from holdfast.sticky import ContextManager
 
 SONNET = "anthropic.claude-3-5-sonnet-20241022-v2:0"
@@ -73,7 +74,7 @@ def test_a_conversation_is_created_with_agents_tools_a_model_and_a_system(tmp_pa
         mcp_enabled=False,
     )
     assert state.tools == {ToolOrigin("builtin"): [tool("ls")]}
-    assert state.model_info == catalog.model(SONNET)
+    assert state.model_info == catalog.named(SONNET)
     assert state.mcp_enabled is False
     assert state.context_manager is not None
     assert [(one.path, one.owner) for one in state.context_manager.paths] == [("RULES.md", "agent")]
@@ -117,6 +118,29 @@ def test_without_a_model_the_budget_is_that_of_an_ordinary_one() -> None:
     state = ConversationState("c")
     assert state.model_info is None
     assert state.budget == Budget(200_000, 4_096)
+
+
+EXACT = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+
+
+@pytest.mark.req("M1", "I9")
+def test_the_exact_id_of_a_model_is_kept_everywhere_and_the_catalog_gives_its_limits(tmp_path: Path) -> None:
+    state, chosen = ConversationState("c", model_id=EXACT), ConversationState("c", model_id="gpt-4o")
+    assert chosen.set_model(EXACT) == state.model_info
+    legacy = from_json({**to_json(ConversationState("c")), "model": EXACT})
+
+    async def stored() -> ConversationState:
+        async with await SessionManager.open(f"sqlite:///{tmp_path}/agent.db") as sessions:
+            await (await sessions.create(id="c")).commit(state)
+            return await (await sessions.open("c")).conversation()
+
+    for one in (state, chosen, legacy, from_json(to_json(state)), asyncio.run(stored())):
+        assert one.model_info is not None
+        assert one.model_info.id == EXACT
+        assert one.budget == Budget.of(catalog.model("claude-sonnet-4-5"))
+        assert to_json(one)["model_info"]["model_id"] == EXACT
+        assert original.write(one)["model_info"]["model_id"] == EXACT
+        assert original.read(original.write(one)).model_info == one.model_info
 
 
 @pytest.mark.req("M1")
