@@ -36,6 +36,7 @@ MEANINGS: dict[str, tuple[Result, str]] = {
     "memory": ("warning", "everything is gone when the process ends"),
 }
 WANTED = {"journal_mode": "wal", "synchronous": "FULL"}
+FOREIGN = "can run with the rights of whoever uses the store; drop what you do not know"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ async def _store(url: str) -> AsyncIterator[Check]:
 
 
 def _fact(name: str, text: str) -> Check:
+    if name == "foreign" and text != "none":
+        return Check("store.foreign", "warning", f"{text}: not made by Holdfast, and {FOREIGN}")
     wanted = WANTED.get(name, text)
     told = text if text == wanted else f"{text}, and should be {wanted}"
     return Check(f"store.{name}", "ok" if text == wanted else "failed", told)

@@ -190,7 +190,12 @@ class Connections:
 
     async def _look(self, connection: Any) -> None:
         """Look at the server behind a new connection."""
+        # The driver looks array types up by SQL of its own, which names nothing in full. It does so once a
+        # connection: here, in a transaction in which other roles' objects are not found.
+        await connection.execute(f"BEGIN; {self._queries['pin_names'].sql}", timeout=CONNECT_PATIENCE)
+        await connection.prepare(self._queries["array_types"].sql, timeout=CONNECT_PATIENCE)
         told = await connection.fetchrow(self._queries["settings"].sql, timeout=CONNECT_PATIENCE)
+        await connection.execute("COMMIT", timeout=CONNECT_PATIENCE)
         server = Server(**dict(told))
         server.check(self.target.shown, asked=self.target.durability)
         self.server = server

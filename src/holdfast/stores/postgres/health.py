@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 from ..values import Durability, Finding, Recount
 from .connections import LONG, Connections
-from .queries import migrations
+from .queries import functions, migrations
 from .verification import findings
 
 __all__ = ["PostgresHealth"]
 
 _TABLES = ("session", "branch", "entry", "damaged", "key", "outbox")
+_MADE = re.compile(r'FUNCTION "\w+"\.(\w+)').findall
+_SHOWN = 10
 
 
 class PostgresHealth:
@@ -38,8 +41,18 @@ class PostgresHealth:
             "full_page_writes": server.full_page_writes,
             "schema": f"{target.schema} {len(migrations(target.schema))}",
             "bytes": f"{sizes['own']:,} of {sizes['database']:,} in the database",
+            "foreign": await self._foreign(),
             **self._connections.facts(),
         }
+
+    async def _foreign(self) -> str:
+        """Name the objects in our schema that others made; such a trigger or function may run as ours."""
+        schema = self._connections.target.schema
+        known = {"tables": [*_TABLES, "migration"], "functions": _MADE(functions(schema))}
+        found = await self._connections.read("foreign", schema=schema, **known, limit=_SHOWN + 1)
+        names = [f"{kind} {name}" for kind, name in found]
+        more = " and more" if len(names) > _SHOWN else ""
+        return ", ".join(names[:_SHOWN]) + more or "none"
 
     async def scrub(self) -> bool:
         """Clear what deleted sessions left in tables and indexes; no more can be said.

@@ -3,6 +3,8 @@
 A new database, an old schema and eight processes that open it at once are the normal case: whoever gets
 the lock migrates, the others find it done. All steps are one transaction, so a process that is killed in
 it leaves the schema as it was. A schema of another program, or of a newer Holdfast, is left untouched.
+
+The steps change tables. Functions hold no data, so all of them are replaced whenever a step is taken.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from hashlib import sha256
 
 from ...errors import NewerFormat, StoreDamaged
 from .connections import Connections, Work
-from .queries import migrations
+from .queries import functions, migrations
 from .target import Target
 
 __all__ = ["migrate"]
@@ -25,15 +27,20 @@ async def migrate(connections: Connections) -> None:
         if await _version(work, target) == len(steps):
             return
     async with connections.transaction() as work:
+        await work.rows("pin_names")
         await work.rows("lock_schema", lock=_lock(target.schema))
         version = await _version(work, target)
+        if version == len(steps):  # another process did it meanwhile
+            return
         if version is None:
             await work.connection.execute(f'CREATE SCHEMA "{target.schema}"')
         if not version:
             await work.rows("make_migration")
         for number in range(version or 0, len(steps)):
-            await work.connection.execute(steps[number])
+            if steps[number]:
+                await work.connection.execute(steps[number])
             await work.rows("add_migration", number=number + 1)
+        await work.connection.execute(functions(target.schema))
 
 
 async def _version(work: Work, target: Target) -> int | None:

@@ -2,6 +2,9 @@
 
 Parameters are written by name, as in ``:tenant``, and numbered here as the server wants them. The schema
 is written as ``holdfast.``, and replaced where a store has another.
+
+Nothing is looked up along the search path of a connection: built-in functions, types and operators are
+named with ``pg_catalog``, and functions set their own path. A test reads the files and holds them to it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, NamedTuple
 
 from .target import SCHEMA
 
-__all__ = ["Query", "migrations", "queries"]
+__all__ = ["Query", "functions", "migrations", "queries"]
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
@@ -46,10 +49,19 @@ def queries(schema: str) -> dict[str, Query]:
 
 @cache
 def migrations(schema: str) -> tuple[str, ...]:
-    """Give the steps of the schema in their order; the number of a step is its place, from 1 on."""
+    """Return the steps of the schema in order, without comments; a step's number is its place, from 1 on.
+
+    A step that changes no table is empty.
+    """
     folder = files(__package__).joinpath("migrations")
     steps = sorted((item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda it: it.name)
-    return tuple(_placed(step.read_text("utf-8"), schema) for step in steps)
+    return tuple(_placed(_COMMENT.sub("", step.read_text("utf-8")).strip(), schema) for step in steps)
+
+
+@cache
+def functions(schema: str) -> str:
+    """Return the statements that make or replace all functions of a schema."""
+    return _placed(files(__package__).joinpath("functions.sql").read_text("utf-8"), schema)
 
 
 def _placed(sql: str, schema: str) -> str:

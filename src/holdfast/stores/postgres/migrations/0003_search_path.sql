@@ -1,0 +1,1 @@
+-- Since this step functions set their own search_path (functions.sql); the tables stay as they are.

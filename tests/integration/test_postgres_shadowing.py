@@ -1,0 +1,223 @@
+"""No code of another role runs as ours, whatever it defines on the search path of our connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from postgres_rival import PATHS, Rival, leave_temporaries
+from postgres_server import execute, fresh_url
+
+from holdfast import Budget, Message, SessionManager
+from holdfast.archive import archive
+from holdfast.cli.checks import checks
+from holdfast.memory.delivery import Worker
+from holdfast.memory.jsonl import JsonlEngine
+from holdfast.stores.port import Store
+from holdfast.stores.postgres import PostgresStore, connect
+from holdfast.stores.postgres.queries import migrations
+from holdfast.stores.postgres.target import target
+from holdfast.stores.values import Address
+from holdfast.testing.contract_admission import AdmissionContract
+from holdfast.testing.contract_branches import BranchContract
+from holdfast.testing.contract_directory import DirectoryContract
+from holdfast.testing.contract_health import HealthContract
+from holdfast.testing.contract_leases import LeaseContract
+from holdfast.testing.contract_log import LogContract
+from holdfast.testing.contract_outbox import OutboxContract
+from holdfast.testing.contract_search import SearchContract
+
+_numbers = count(1)
+_PINNED = "search_path=pg_catalog, pg_temp"
+
+
+@pytest.fixture(scope="module")
+def rival() -> Iterator[Rival]:
+    planted = Rival()
+    yield planted
+    planted.remove()
+
+
+@pytest.mark.req("G3", "G5")
+class TestContestedStore(
+    AdmissionContract,
+    BranchContract,
+    DirectoryContract,
+    HealthContract,
+    LeaseContract,
+    LogContract,
+    OutboxContract,
+    SearchContract,
+):
+    """Every operation of a store, in a database where a rival shadows all that our SQL calls."""
+
+    @pytest.fixture(autouse=True)
+    def fresh(self, rival: Rival) -> Iterator[None]:
+        self.url = rival.url(search_path=PATHS[1], schema=f"kept_{next(_numbers)}")
+        yield
+        assert rival.heard() == []
+
+    async def connect(self) -> Store:
+        return await connect(self.url)
+
+
+async def use(store: PostgresStore, folder: Path) -> None:
+    """Do what users do with a store, from the first message to the last deletion."""
+    sessions = SessionManager(store, idle=3_600, memory=JsonlEngine(folder / "memory"))
+    session = await sessions.create(user="u1", system="You keep a lighthouse.", tags=["night"])
+    async with session.lease():
+        for night in range(30):
+            question = Message.user(f"Night {night}: is the lamp lit?")
+            await session.append(question, Message.assistant("It is. " * 40), key=f"n{night}")
+            await session.append(question, Message.assistant("It is. " * 40), key=f"n{night}")
+    assert (await session.window(Budget(2_000))).decisions
+    await session.rewind(to=(await session.messages())[-2].id)
+    await session.undo()
+    await session.rename("lamps")
+    state = await session.conversation()
+    state.enter_tangent_mode()
+    await session.commit(state)
+    assert [found async for found in sessions.search("lamp night", user="u1")]
+    assert await sessions.list(user="u1", tag="night")
+    assert await sessions.list(since=1, live=True)
+    assert await sessions.expire() == []
+
+    async def wanted() -> AsyncIterator[Address]:
+        yield Address("default", session.id)
+
+    assert [line async for line in archive(store, wanted())]
+    assert [finding async for finding in store.verify(repair=True)] == []
+    await session.reset()
+    counts = await Worker(store, JsonlEngine(folder / "memory")).run_once()
+    assert counts["delivered"]
+    assert await store.facts()
+    other = await sessions.create(id="other")
+    await sessions.destroy(other.id)
+    assert (await sessions.erase(user="u1")).sessions
+
+
+@pytest.mark.req("G3")
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_that_another_role_defines_runs_as_ours(rival: Rival, path: str, tmp_path: Path) -> None:
+    async def used() -> None:
+        store = await connect(rival.url(search_path=path, schema=f"kept_{next(_numbers)}"))
+        try:
+            await use(store, tmp_path)
+        finally:
+            await store.close()
+
+    asyncio.run(used())
+    assert rival.heard() == []
+
+
+@pytest.mark.req("G3")
+def test_nothing_that_was_left_on_a_connection_is_taken_for_ours(tmp_path: Path) -> None:
+    async def used(url: str) -> None:
+        store = await connect(url)
+        try:
+            async with store._connections.connection() as connection:
+                await leave_temporaries(connection)
+            await use(store, tmp_path)
+            assert store._connections._pool.get_size() == 1
+        finally:
+            await store.close()
+
+    with fresh_url() as url:
+        asyncio.run(used(url))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_rival_is_heard_where_a_name_is_not_qualified(rival: Rival, path: str) -> None:
+    url = rival.url(search_path=path)
+    try:
+        execute(
+            "SELECT cardinality(ARRAY['a'::pg_catalog.text]), ARRAY['a'::pg_catalog.text] @> '{}'", url=url
+        )
+        assert rival.heard() == [
+            "public.cardinality(text[]) as keeper",
+            "public.op @>(text[], text[]) as keeper",
+        ]
+    finally:
+        rival.forget()
+
+
+def functions(schema: str) -> dict[str, list[str] | None]:
+    found = execute(
+        f"SELECT proname::text, proconfig FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace"
+    )
+    return dict(found)
+
+
+@pytest.mark.req("G3")
+def test_every_function_sets_its_own_search_path() -> None:
+    with fresh_url() as url:
+        asyncio.run(opened(url))
+        found = functions(target(url).schema)
+    assert found.keys() >= {"append", "create_session", "remove"}
+    assert all(settings == [_PINNED] for settings in found.values()), found
+
+
+@pytest.mark.req("G3")
+def test_functions_of_an_earlier_schema_are_replaced_at_opening() -> None:
+    with fresh_url() as url:
+        asyncio.run(opened(url))
+        schema = target(url).schema
+        execute(
+            f"DELETE FROM {schema}.migration WHERE number > 2",
+            f"ALTER FUNCTION {schema}.append RESET ALL",
+            f"ALTER FUNCTION {schema}.remove RESET ALL",
+        )
+        assert functions(schema)["append"] is None
+        asyncio.run(opened(url))
+        assert all(settings == [_PINNED] for settings in functions(schema).values())
+        ((number,),) = execute(f"SELECT max(number) FROM {schema}.migration")
+        assert number == len(migrations(schema)) > 2
+
+
+async def opened(url: str) -> None:
+    store = await connect(url)
+    await store.close()
+
+
+@pytest.mark.req("G3", "P3")
+@pytest.mark.parametrize(
+    ("statements", "named"),
+    [
+        (["CREATE FUNCTION {0}.tap() RETURNS int LANGUAGE sql AS 'SELECT 1'"], "function tap"),
+        (["CREATE VIEW {0}.lens AS SELECT 1 AS one"], "relation lens"),
+        (["CREATE DOMAIN {0}.shape AS text"], "type shape"),
+        (["CREATE TYPE {0}.pair AS (a int, b int)"], "relation pair"),
+        (["ALTER TABLE {0}.damaged OWNER TO rival"], "relation damaged"),
+        (["CREATE RULE quiet AS ON DELETE TO {0}.key DO INSTEAD NOTHING"], "rule quiet"),
+        (["CREATE POLICY narrow ON {0}.session"], "policy narrow"),
+        (
+            [
+                "CREATE FUNCTION public.wake() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+                "CREATE TRIGGER wakes BEFORE INSERT ON {0}.entry EXECUTE FUNCTION public.wake()",
+            ],
+            "trigger wakes",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("rival")
+def test_doctor_warns_of_what_others_made_in_our_schema(statements: list[str], named: str) -> None:
+    with fresh_url() as url:
+        asyncio.run(opened(url))
+        assert told(url) == ("ok", "none")
+        try:
+            execute(*(statement.format(target(url).schema) for statement in statements))
+            result, text = told(url)
+        finally:
+            execute("DROP FUNCTION IF EXISTS public.wake CASCADE")
+    assert (result, text.partition(":")[0]) == ("warning", named)
+
+
+def told(url: str) -> tuple[str, str]:
+    async def looked() -> tuple[str, str]:
+        found = [check async for check in checks(url)]
+        return next((check.result, check.text) for check in found if check.name == "store.foreign")
+
+    return asyncio.run(looked())
