@@ -245,7 +245,7 @@ class Session(_Facade):
     undo = _plain(asynchronous.Session.undo)
     undo_restore = _plain(asynchronous.Session.undo_restore)
     branches = _plain(asynchronous.Session.branches)
-    reset = _plain(asynchronous.Session.reset)
+    reset = _opening(asynchronous.Session.reset)
     end = _plain(asynchronous.Session.end)
     give_up_calls = _plain(asynchronous.Session.give_up_calls)
     rename = _plain(asynchronous.Session.rename)

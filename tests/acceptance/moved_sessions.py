@@ -74,7 +74,7 @@ async def _branched(session: Session) -> None:
     await session.rewind(to=said[4].id)
     await session.append(Message.user("again"))
     await session.undo()
-    await session.reset(system="You begin anew.")
+    session = await session.reset(system="You begin anew.")
     await session.append(Message.user("anew"))
     await session.fork(at=said[-3].id, name="back")
     await _worked(session, 5)  # and the last call waits for its result

@@ -37,7 +37,7 @@ def lived(url: str) -> str:
         session.fork(at=session.messages()[10].id, name="what if")
         session.append(Message.user("what if?"))
         session.undo()
-        session.reset()
+        session = session.reset()
         session.append(Message.user("anew"))
         session.end("done")
         return session.id

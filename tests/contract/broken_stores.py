@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from holdfast.errors import Busy
 from holdfast.stores.admission import KnownKey
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.state import Kept, State
@@ -77,6 +78,27 @@ class SkipsTheFence(MemoryStore):
 
     async def commit(self, change: Change) -> Receipt:
         return await super().commit(without(change, fence=(await self.get(change.at)).fence))
+
+
+class ResetsWaitForTheLease(MemoryStore):
+    caught_by = "test_a_reset_wins_over_a_lease_and_raises_the_fence"
+
+    async def commit(self, change: Change) -> Receipt:
+        row = await self.get(change.at)
+        if change.next_epoch and row.lease_until > change.now and change.fence is None:
+            raise Busy("somebody holds a lease")
+        return await super().commit(change)
+
+
+class ResetsKeepTheFence(MemoryStore):
+    caught_by = "test_a_reset_wins_over_a_lease_and_raises_the_fence"
+
+    async def commit(self, change: Change) -> Receipt:
+        kept = self._state.kept(change.at)
+        before, receipt = kept.row, await super().commit(change)
+        held = {"fence": before.fence, "lease_until": before.lease_until, "holder": before.holder}
+        kept.row = structs.replace(kept.row, **held)
+        return receipt
 
 
 class SkipsTheEpoch(MemoryStore):

@@ -156,7 +156,7 @@ class Clerk:
         await self.say(jumped=True)
 
     async def reset(self) -> None:
-        await self.session.reset()
+        self.session = await self.session.reset()
         await self.say(epoch=self.session.row.epoch)
 
     async def fork(self) -> None:

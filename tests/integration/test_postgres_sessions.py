@@ -50,7 +50,7 @@ async def conversation(url: str) -> None:
         assert len(found) == 60
         assert [hit async for hit in sessions.search("lamp disk", user="u2")] == []
 
-        await session.reset()
+        session = await session.reset()
         with pytest.raises(EpochEnded):
             await again.append(Message.user("late"))
         await session.append(Message.user("A new day."))

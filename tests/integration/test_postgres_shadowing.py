@@ -90,7 +90,7 @@ async def use(store: PostgresStore, folder: Path) -> None:
 
     assert [line async for line in archive(store, wanted())]
     assert [finding async for finding in store.verify(repair=True)] == []
-    await session.reset()
+    session = await session.reset()
     counts = await Worker(store, JsonlEngine(folder / "memory")).run_once()
     assert counts["delivered"]
     assert await store.facts()

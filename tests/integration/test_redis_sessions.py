@@ -53,7 +53,7 @@ def test_a_conversation_is_kept_searched_forked_reset_and_erased(fresh: Callable
         assert len(await session.messages()) == 10
         await session.undo()
         assert len(await session.messages()) == 80
-        await session.reset()
+        session = await session.reset()
         assert await session.messages() == []
         assert [one.kind for one in await store.parcels() if one.kind == "ingest"] == ["ingest"]
 
@@ -78,7 +78,7 @@ def test_nothing_of_an_erased_session_is_left_in_any_key() -> None:
         sessions = SessionManager(store, clock=FixedClock())
         session = await sessions.create(user="u1", system="You keep a lighthouse.", idle=60)
         await session.append(*talk(3), key="k")
-        await session.reset()
+        session = await session.reset()
         await session.append(*talk(3))
         await sessions.erase(user="u1")
         left: list[bytes] = await store._server.ask("KEYS", "*")

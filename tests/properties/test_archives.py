@@ -44,10 +44,11 @@ async def live(session: Session, clock: FixedClock, steps: list[tuple[str, int]]
     for step, seed in steps:
         clock.advance(seed % 5_000 - 500)  # clocks are set back, now and then
         with suppress(errors.SessionError, errors.InvalidMessage, errors.ContextOverflow):
-            await _take(session, step, seed)
+            session = await _take(session, step, seed)
 
 
-async def _take(session: Session, step: str, seed: int) -> None:
+async def _take(session: Session, step: str, seed: int) -> Session:
+    """Take a step, and return the handle to go on with."""
     said = await session.messages()
     if step == "say":
         for message in conversations.valid(seed, turns=1 + seed % 3):
@@ -60,13 +61,14 @@ async def _take(session: Session, step: str, seed: int) -> None:
     elif step == "undo":
         await session.undo()
     elif step == "reset":
-        await session.reset(system="anew" if seed % 2 else None)
+        return await session.reset(system="anew" if seed % 2 else None)
     elif step == "cut":
         await session.window(Budget(window=400 + seed % 2_000))
     elif step == "system":
         await session.set_system(f"You are number {seed}. 日本語 \0")
     elif step == "end":
         await session.end(f"because of {seed}")
+    return session
 
 
 async def exported(store: Store) -> list[str]:

@@ -250,7 +250,7 @@ class Machine(RuleBasedStateMachine):
     @rule(chance=st.integers(0, 5))
     def reset(self, chance: int) -> None:
         if chance == 0:
-            self.do(self.session.reset())
+            self.session = self.do(self.session.reset())
             self.model = Conversation()
 
     @rule()

@@ -182,11 +182,10 @@ class Paths(RuleBasedStateMachine):
     @rule(by=picks)
     def it_is_reset(self, by: int) -> None:
         handle = self.one(by)
-        self.do(handle.reset())
+        anew = self.do(handle.reset())
         self.path, self.former, self.ended = [], [], False
         self.epoch += 1
-        self.handles = [(one, self.epoch if one is handle else epoch) for one, epoch in self.handles]
-        self.handles.sort(key=lambda known: known[1])
+        self.handles.append((anew, self.epoch))
 
     @precondition(lambda self: not self.ended)
     @rule()

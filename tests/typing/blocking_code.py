@@ -23,5 +23,6 @@ def kept(url: str) -> list[str]:
 
 def found(sessions: blocking.SessionManager, words: str) -> list[Found]:
     with suppress(errors.NotFound):
-        sessions.open("nobody", user="u1").reset(system="anew")
+        anew: blocking.Session = sessions.open("nobody", user="u1").reset(system="anew")
+        assert anew.row.epoch == 2
     return list(sessions.search(words, limit=5))

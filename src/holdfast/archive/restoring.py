@@ -25,7 +25,7 @@ from ..entry import Entry, Note
 from ..errors import AlreadyExists, Busy, Fenced, NotFound
 from ..session.records import Recorder
 from ..stores.port import Store
-from ..stores.values import Branch, Change, Fork, Lease, Position, Record, SessionRow
+from ..stores.values import FOREVER, Branch, Change, Fork, Lease, Position, Record, SessionRow
 from ..tokens import counter as counter_named
 from .lines import ArchivedBranch, ArchivedEntry, ArchivedSession
 from .reading import Bundle
@@ -37,7 +37,6 @@ BATCH = 64
 
 IMPORTER = "holdfast import"
 _DAMAGED = Note("What stood here was damaged when it was exported.")
-FOREVER = (1 << 53) - 1  # the largest number that every store and every JSON reader keeps
 
 
 class Restored(Struct, frozen=True):

@@ -99,8 +99,8 @@ def reset(id: str, store: str, tenant: str, user: str | None) -> int:
     """
 
     async def change(session: Session) -> str:
-        receipt = await session.reset()
-        return f"begins anew: epoch {receipt.epoch}"
+        anew = await session.reset()
+        return f"begins anew: epoch {anew.row.epoch}"
 
     return asyncio.run(_changed(store, tenant, user, id, change))
 

@@ -1,12 +1,17 @@
-"""Keeping snapshots: after each turn and round of tools, not too often, and once more at the end."""
+"""Keeping snapshots: after each turn and round of tools, not too often, and once more at the end.
+
+A keeper belongs to one epoch of a session. A reset removes the snapshots of the epoch that it ends; one that
+was taken before and is written after is withdrawn, so that an ended conversation does not come back.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from ..context.snapshot import ContextSnapshot
-from ..errors import HoldfastError
+from ..errors import EpochEnded, HoldfastError
 from ..message import Message
 from ..snapshots import SnapshotPace, Snapshots
 from .background import Background
@@ -18,20 +23,24 @@ EVERY = 5.0
 
 
 class Keeper:
-    """Writes the snapshots of one session."""
+    """Writes the snapshots of one session; `take` and `check` raise `EpochEnded` after a reset."""
 
     def __init__(
         self,
         snapshots: Snapshots,
         session: str,
         take: Callable[[], Awaitable[ContextSnapshot]],
+        check: Callable[[], Awaitable[object]],
         background: Background,
         *,
         every: float = EVERY,
     ) -> None:
-        self._snapshots, self._session, self._take, self._background = snapshots, session, take, background
+        self._snapshots, self._session, self._background = snapshots, session, background
+        self._take, self._check = take, check
         self._pace = SnapshotPace(every)
         self._task: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self._over = False
         self.failure = ""
 
     def said(self, message: Message) -> None:
@@ -47,6 +56,12 @@ class Keeper:
         self._pace.changed()
         await self._write()
 
+    async def stop(self) -> None:
+        """Write no more; return when what was being written is on the disk."""
+        self._over = True
+        async with self._writing:
+            pass
+
     async def finish(self) -> None:
         """Write what no snapshot has yet."""
         if self._pace.pending:
@@ -61,8 +76,11 @@ class Keeper:
         """Write one; a disk that refuses is told to the user and never stops the conversation."""
         self._pace.begin()
         try:
-            taken = await self._take()
-            await asyncio.to_thread(self._snapshots.write, self._session, taken)
+            async with self._writing:
+                if not self._over:
+                    await self._write_checked()
+        except EpochEnded:
+            self._over, self.failure = True, ""
         except HoldfastError as error:
             self.failure = str(error)
         except asyncio.CancelledError:
@@ -70,3 +88,22 @@ class Keeper:
             raise
         else:
             self.failure = ""
+
+    async def _write_checked(self) -> None:
+        taken = await self._take()
+        work = asyncio.to_thread(self._snapshots.write, self._session, taken)
+        written = await _completed(asyncio.ensure_future(work))
+        try:
+            await self._check()
+        except EpochEnded:
+            await asyncio.to_thread(self._snapshots.withdraw, self._session, written)
+            raise
+
+
+async def _completed(writing: asyncio.Future[Path]) -> Path:
+    """Wait for a thread that cannot be broken off, also if the task is cancelled."""
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])
+        raise

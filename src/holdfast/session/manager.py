@@ -275,10 +275,11 @@ class SessionManager:
     def _session(self, row: SessionRow) -> Session:
         manager = StateManager(row.counter, self.policy)
         summaries = Summaries(self._model, manager, self._background.spawn) if self._model else None
-        session = Session(self._scribe(row), manager, summaries=summaries)
+        session = Session(self._scribe(row), manager, reopened=self._session, summaries=summaries)
         session.files = self._files
         if self._snapshots is not None:
-            keeper = Keeper(self._snapshots, snapshot_name(row.address), session.snapshot, self._background)
+            name, check = snapshot_name(row.address), session._scribe.refresh
+            keeper = Keeper(self._snapshots, name, session.snapshot, check, self._background)
             self._keepers.add(keeper)
             session.keep_snapshots(keeper)
         return session

@@ -31,18 +31,15 @@ class Scribe:
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
         self.setbacks = Setbacks()
-        self._in_doubt = False
 
     async def refresh(self) -> SessionRow:
-        """See the session as it is now; raise `EpochEnded` where it is another conversation.
+        """Read the session as it is now; raise `EpochEnded` if another epoch runs.
 
-        While a lease is held nobody else writes, and the store is not asked. After a write that failed
-        it is: a broken-off one may have come through, and a worker with a fast clock may have been let in.
+        The store is asked under a lease, too: a reset wins over it.
         """
-        if self._in_doubt or self.lease is None or self.lease.until <= self.clock():
-            known = self.row
-            self.row, self._in_doubt = await self.store.get(self.at), False
-            self.setbacks.read(known, self.row)
+        known = self.row
+        self.row = await self.store.get(self.at)
+        self.setbacks.read(known, self.row)
         if self.row.epoch != self.epoch:
             raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
         return self.row
@@ -83,11 +80,7 @@ class Scribe:
             end=end,
         )
         known = self.row
-        try:
-            receipt = await self.store.commit(change)
-        except BaseException:
-            self._in_doubt = True
-            raise
+        receipt = await self.store.commit(change)
         self.setbacks.wrote(known, receipt)
         self._seen(receipt, change)
         return receipt
@@ -138,10 +131,13 @@ class Scribe:
         return next(branch.created for branch in branches if branch.id == root)
 
     def _seen(self, receipt: Receipt, change: Change) -> None:
-        """Remember where the session is after a change; a repeated one says nothing of now."""
+        """Remember where the session is after a change; a repeated one says nothing of now.
+
+        The epoch of this handle stays: after a reset it is over, and the next epoch has a handle of its own.
+        """
         if receipt.repeated:
             return
-        row, self.epoch = self.row, receipt.epoch
+        row = self.row
         self.row = structs.replace(
             row,
             epoch=receipt.epoch,

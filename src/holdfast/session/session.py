@@ -2,12 +2,13 @@
 
 It holds nothing that the store does not hold. What it keeps in memory is the part of the log that
 windows are made of, and it looks at the store before it trusts that. Any number of handles may be
-open on one session; a lease makes one of them the only writer.
+open on one session; a lease makes one of them the only writer. A handle belongs to one epoch: after a
+reset, by whomever, it raises `EpochEnded`, and the handle that `reset` returned goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
 from ..entry import Prompt
-from ..errors import Conflict, InputError
+from ..errors import Busy, Conflict, InputError
 from ..message import Message
-from ..stores.values import Branch, Fork, Lease, Receipt, SessionRow, Span
+from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
 from . import leasing
 from .appending import Appender
@@ -44,8 +45,16 @@ __all__ = ["Session"]
 class Session:
     """One conversation."""
 
-    def __init__(self, scribe: Scribe, manager: StateManager, *, summaries: Summaries | None = None) -> None:
+    def __init__(
+        self,
+        scribe: Scribe,
+        manager: StateManager,
+        *,
+        reopened: Callable[[SessionRow], Session],
+        summaries: Summaries | None = None,
+    ) -> None:
         self._scribe, self._manager, self._summaries = scribe, manager, summaries
+        self._reopened = reopened
         self._keeper: Keeper | None = None
         self.files: tuple[Path, ...] = ()
         """Files and folders that its manager keeps on this machine: store, snapshots, memory, home."""
@@ -177,30 +186,48 @@ class Session:
         await undo_restore(self._scribe, self._windows, branch)
 
     async def branches(self) -> list[Branch]:
-        """Give all branches in the order of their making."""
+        """Return all branches in the order in which they were made."""
+        await self._scribe.refresh()
         return await self._scribe.store.branches(self._scribe.at)
 
-    async def reset(self, *, system: str | None = None) -> Receipt:
-        """End this conversation and begin the next under the same id; its history goes to the memory."""
-        while True:
-            row = await self._scribe.refresh()
-            prompt = (await self._windows.loaded()).prompt if system is None else checked_prompt(system)
-            entries = [Prompt(prompt)] if prompt is not None else []
-            try:
-                receipt = await self._scribe.commit(
-                    records=await self._scribe.records(entries),
-                    expected_head=row.head,
-                    fork=Fork(parent=None, seq=0, operation="reset"),
-                    parcels=await self._scribe.ending("reset"),
-                    next_epoch=True,
-                )
-            except Conflict:
-                continue
-            self._windows.forget()
-            await self._scribe.refresh()
-            if self._keeper:
-                await self._keeper.begin_anew()
-            return receipt
+    async def reset(self, *, system: str | None = None) -> Session:
+        """End this conversation and return the handle of the next, which begins under the same id.
+
+        It wins over a lease: whoever holds one, and every other handle from before, gets `EpochEnded`. The
+        history goes to the memory engine, once.
+        """
+        lease: Lease | None = None
+        try:
+            while not await self._began_next(system):
+                lease = await leasing.seized(self._scribe) or lease
+        finally:
+            if lease is not None:  # after a reset it is over in any case
+                await self._scribe.store.release(self._scribe.at, lease)
+        if self._keeper:
+            await self._keeper.stop()
+        session = self._reopened(self._scribe.row)
+        if session._keeper:
+            await session._keeper.begin_anew()
+        return session
+
+    async def _began_next(self, system: str | None) -> bool:
+        """Begin the next epoch; return False if others wrote between reading the head and ending it there."""
+        row = await self._scribe.refresh()
+        if row.lease_until == FOREVER:
+            raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
+        prompt = (await self._windows.loaded()).prompt if system is None else checked_prompt(system)
+        entries = [Prompt(prompt)] if prompt is not None else []
+        try:
+            await self._scribe.commit(
+                records=await self._scribe.records(entries),
+                expected_head=row.head,
+                fork=Fork(parent=None, seq=0, operation="reset"),
+                parcels=await self._scribe.ending("reset"),
+                next_epoch=True,
+            )
+        except Conflict:
+            return False
+        return True
 
     async def end(self, reason: str = "closed") -> Receipt:
         """End this conversation; it stays readable, and `reset` begins the next."""
@@ -272,5 +299,6 @@ class Session:
             return next(branch for branch in await self.branches() if branch.id == receipt.branch)
 
     async def _describe(self, **changes: Any) -> None:
+        await self._scribe.refresh()
         await self._scribe.store.update(self._scribe.at, **changes)
         await self._scribe.refresh()

@@ -97,6 +97,15 @@ class Snapshots:
             with self._failing(f"the snapshots of session {session_id!r:.80} were not all erased"):
                 return folder.erase()
 
+    def withdraw(self, session_id: str, written: Path) -> None:
+        """Remove a snapshot that `write` returned, if it is still there."""
+        with self._reading(session_id) as folder:
+            if folder is None:
+                return
+            failing = self._failing(f"a snapshot of session {session_id!r:.80} was not withdrawn")
+            with failing, suppress(FileNotFoundError):
+                folder.remove(written.name)
+
     def _write(self, session_id: str, data: bytes, key: Key) -> Path:
         new = not self.folder.exists()
         with Folder.opened(self._anchor, self._where(session_id), make=True) as folder:

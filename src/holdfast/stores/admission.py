@@ -2,8 +2,10 @@
 
 Session, epoch, key, fence, expected version and head: the first that fails is the answer. A known key
 with the same digest answers with what the first request came to, before fence and version are looked
-at, so that a retry is safe whatever has happened since. Pure: stores that keep sessions in Python
-run it inside their transaction; stores that check on a server are held to it by the contract suite.
+at, so that a retry is safe whatever has happened since. A change that begins the next epoch passes the
+fence check and raises the fence: whoever held a lease on the ended epoch writes no more. Pure: stores
+that keep sessions in Python run it inside their transaction; stores that check on a server are held to
+it by the contract suite.
 """
 
 from __future__ import annotations
@@ -52,6 +54,9 @@ def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: i
         active=max(row.active, change.now) if change.is_activity else row.active,
         ended=change.now if ended else None if change.next_epoch else row.ended,
         reason=change.end or ("" if change.next_epoch else row.reason),
+        fence=row.fence + change.next_epoch,
+        lease_until=0 if change.next_epoch else row.lease_until,
+        holder="" if change.next_epoch else row.holder,
     )
 
 
@@ -65,6 +70,8 @@ def _check_epoch(row: SessionRow, change: Change) -> None:
 
 
 def _check_fence(row: SessionRow, change: Change) -> None:
+    if change.next_epoch:
+        return
     live = row.lease_until > change.now
     if change.fence is None and live:
         raise Busy(

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ..errors import InputError
 
 __all__ = [
+    "FOREVER",
     "MESSAGE",
     "Address",
     "Branch",
@@ -38,6 +39,9 @@ __all__ = [
 
 MESSAGE = "message"
 """The kind of entry that makes a session's version grow; all other kinds leave it alone."""
+
+FOREVER = (1 << 53) - 1
+"""When a lease ends that never runs out: the largest number that every store and every JSON reader keeps."""
 
 Recount = Callable[[str, str, bytes, int], int | None]
 """Returns the token count of an entry (counter, kind, body, stored count) if the stored count is wrong."""
@@ -188,7 +192,8 @@ class Change(Struct, frozen=True, kw_only=True):
 
     What it asks is checked first (epoch, key, fence, expected version and head); then a branch is
     made or selected, the records are appended to the head, and the parcels go to the outbox.
-    ``next_epoch`` ends the epoch and begins the next; ``end`` ends it and begins none.
+    ``next_epoch`` ends the epoch and begins the next, whoever holds a lease: it raises the fence. ``end``
+    ends the epoch and begins none, and waits for a lease like any other write.
     """
 
     at: Address

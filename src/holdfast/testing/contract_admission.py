@@ -23,6 +23,7 @@ from .contract_scenes import (
     Scene,
     change,
     equal,
+    holds,
     message,
     note,
     parcel,
@@ -187,6 +188,31 @@ class AdmissionContract(Scene):
                 with refused(EpochEnded):
                     await store.commit(late)
         equal((await store.commit(change(message("b"), epoch=2))).epoch, 2, "the next epoch")
+
+    @scenario
+    async def test_a_reset_wins_over_a_lease_and_raises_the_fence(self, store: Store) -> None:
+        await store.create(session(), [message("a")])
+        lease = await store.acquire(HERE, holder="one", until=NOW + 100, now=NOW)
+        async with unchanged(store):
+            with refused(Busy, claim="an end beside a lease"):
+                await store.commit(change(epoch=1, end="closed"))
+        fork = Fork(parent=None, seq=0, operation="reset")
+        receipt = await store.commit(change(epoch=1, fork=fork, next_epoch=True))
+        row = await store.get(HERE)
+        equal((receipt.epoch, row.epoch, row.lease_until, row.holder), (2, 2, 0, ""), "after the reset")
+        holds(row.fence > lease.fence, "the fence is above that of the lease")
+        late = change(message("late"), epoch=1, fence=lease.fence)
+        for refusal, asked_late in [(EpochEnded, late), (Fenced, structs.replace(late, epoch=None))]:
+            async with unchanged(store):
+                with refused(refusal):
+                    await store.commit(asked_late)
+        async with unchanged(store):
+            with refused(Fenced):
+                await store.renew(HERE, lease, until=NOW + 200)
+            await store.release(HERE, lease)
+        await store.commit(change(message("b"), epoch=2))
+        outdated = change(message("c"), epoch=2, fence=lease.fence, fork=fork, next_epoch=True)
+        equal((await store.commit(outdated)).epoch, 3, "a reset by a holder that was taken over")
 
     @scenario
     async def test_what_has_ended_takes_nothing_until_its_next_epoch(self, store: Store) -> None:

@@ -11,9 +11,12 @@ import asyncio
 from contextlib import suppress
 from itertools import chain
 
-from ..errors import AlreadyExists, Busy, Conflict, HoldfastError
+from ..errors import AlreadyExists, Busy, Conflict, EpochEnded, Fenced, HoldfastError
+from ..message import Message
+from ..session import SessionManager
+from ..session.parcels import Ending, contents
 from ..stores.port import Store
-from ..stores.values import Address, Fork, Key, Lease, Position, Receipt, Span
+from ..stores.values import MESSAGE, Address, Fork, Key, Lease, Position, Receipt, Span
 from .contract_scenes import (
     END,
     HERE,
@@ -130,6 +133,50 @@ class RaceContract(Scene):
             outcomes = await asyncio.gather(*racers, return_exceptions=True)
             equal(sum(isinstance(one, Lease) for one in outcomes), 1, "who got it")
             equal(sum(isinstance(one, Busy) for one in outcomes), 15, "who did not")
+        finally:
+            await other.close()
+
+    @scenario
+    async def test_sixteen_resets_against_a_leased_turn_begin_an_epoch_each(self, store: Store) -> None:
+        other = await self.connect()
+        managers = [SessionManager(one, tenant=HERE.tenant) for one in (store, other)]
+        first = await managers[0].create(id=HERE.session, system="Be brief.")
+        said: dict[int, list[str]] = {1: [str(Message.user("first").id)]}
+        await first.append(Message.user("first", id=said[1][0]))
+        done = asyncio.Event()
+
+        async def turn() -> None:
+            while not done.is_set():
+                session = await managers[0].open(HERE.session)
+                with suppress(Busy, EpochEnded, Fenced):
+                    async with session.lease():
+                        while not done.is_set():
+                            word = Message.user("and then")
+                            await session.append(word)
+                            said.setdefault(session.row.epoch, []).append(word.id)
+                            await asyncio.sleep(0)  # a store in memory makes nobody wait
+
+        async def reset(manager: SessionManager) -> int:
+            while True:
+                with suppress(EpochEnded):
+                    return (await (await manager.open(HERE.session)).reset()).row.epoch
+
+        try:
+            async with asyncio.timeout(300):
+                working = asyncio.create_task(turn())
+                epochs = await asyncio.gather(*[reset(manager) for manager in managers * 8])
+                done.set()
+                await working
+            equal(sorted(epochs), list(range(2, 18)), "one epoch for each reset")
+            equal((await store.get(HERE)).epoch, 17, "the epoch that runs")
+            roots = [branch.id for branch in await store.branches(HERE)]
+            for epoch, root in enumerate(roots, start=1):
+                rows = await store.read(HERE, Span(root, 1, END))
+                kept = [row.id for row in rows if row.kind == MESSAGE]
+                equal(kept, said.get(epoch, []), f"the messages of epoch {epoch}")
+            endings = [contents(one) for one in await store.parcels(tenant=HERE.tenant, limit=END)]
+            ended = sorted(one.epoch for one in endings if isinstance(one, Ending))
+            equal(ended, sorted(epoch for epoch in said if epoch < 17), "what was handed over")
         finally:
             await other.close()
 

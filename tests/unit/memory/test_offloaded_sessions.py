@@ -57,7 +57,7 @@ def test_every_message_arrives_once_and_in_order_however_often_the_window_was_cu
             await session.window(Budget(window=2_000))
         cuts = len(await sessions.store.parcels())
         assert cuts > 1
-        await session.reset()
+        session = await session.reset()
         engine = Notes()
         assert await Worker(sessions.store, engine, clock=clock).run_once() == {"delivered": cuts + 1}
         (record,) = engine.records
@@ -91,8 +91,8 @@ def test_two_quick_resets_are_one_delivery(run: Run) -> None:
     async def test(sessions: SessionManager, clock: FixedClock) -> None:
         session = await sessions.create(user="u1")
         await session.append(*turn(1))
-        await session.reset()
-        await session.reset()
+        session = await session.reset()
+        session = await session.reset()
         engine = Notes()
         assert await Worker(sessions.store, engine, clock=clock).run_once() == {"delivered": 1}
         assert len(engine.ids) == 2
@@ -104,7 +104,7 @@ def test_two_quick_resets_are_one_delivery(run: Run) -> None:
 def test_a_session_in_which_nothing_was_said_is_not_delivered(run: Run) -> None:
     async def test(sessions: SessionManager, clock: FixedClock) -> None:
         session = await sessions.create(user="u1", system="You help.")
-        await session.reset()
+        session = await session.reset()
         assert await sessions.store.parcels() == []
         assert await Worker(sessions.store, Notes(), clock=clock).run_once() == {}
 
@@ -115,7 +115,7 @@ def test_each_epoch_is_a_record_of_its_own(run: Run, tmp_path: Path) -> None:
     async def test(sessions: SessionManager, clock: FixedClock) -> None:
         session = await sessions.create(user="u1")
         await session.append(Message.user("Green tea, please."))
-        await session.reset()
+        session = await session.reset()
         await session.append(Message.user("Black tea, please."))
         await session.end("closed")
         engine = JsonlEngine(tmp_path / "memory")
@@ -144,7 +144,7 @@ def test_a_session_that_was_destroyed_is_not_delivered(run: Run) -> None:
     async def test(sessions: SessionManager, clock: FixedClock) -> None:
         session = await sessions.create(user="u1")
         await session.append(*turn(1))
-        await session.reset()
+        session = await session.reset()
         await sessions.destroy(session.id)
         engine = Notes()
         assert await Worker(sessions.store, engine, clock=clock).run_once() == {}

@@ -190,7 +190,7 @@ async def test_the_epoch_is_looked_at_before_the_key(stage: Stage) -> None:
     sessions = await stage.manager()
     old, session = await sessions.create(id="s1"), await sessions.open("s1")
     await old.append(Message.user("pay"), key="k")
-    await session.reset()
+    session = await session.reset()
     with pytest.raises(EpochEnded):
         await old.append(Message.user("pay"), key="k")
 

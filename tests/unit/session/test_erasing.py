@@ -61,13 +61,13 @@ class Life:
     async def end(self) -> None:
         session, word = self.session, self.word
         await session.window(NARROW)
-        await session.acquire(holder=word())
         await session.append(Message.user(word(), id=word()))
         await session.fork(name=word())
         await session.append(Message.user(word()))
-        await session.reset(system=word())
-        await session.append(Message.user(word()))
-        await session.end(word())
+        self.session = await session.reset(system=word())
+        await self.session.acquire(holder=word())
+        await self.session.append(Message.user(word()))
+        await self.session.end(word())
 
 
 async def lives(sessions: SessionManager, count: int) -> list[tuple[Session, Secrets]]:
@@ -82,7 +82,7 @@ async def lives(sessions: SessionManager, count: int) -> list[tuple[Session, Sec
             await life.go_on(1)
     for life in all:
         await life.end()
-    return list(zip(made, secrets, strict=True))
+    return [(life.session, one) for life, one in zip(all, secrets, strict=True)]
 
 
 @on_disk

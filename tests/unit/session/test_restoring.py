@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from holdfast import Budget, Message, ToolCallRequest, ToolCallResult
+from holdfast.context.snapshot import ContextSnapshot
 from holdfast.errors import NotFound
 from holdfast.home import Home
 from holdfast.session import SessionManager
 from holdfast.session.restoring import INTERRUPTED
 from holdfast.snapshots import ForeignSnapshot, Snapshots
+from holdfast.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("H1", "H2", "H3", "H4")
 
@@ -187,3 +190,44 @@ def test_a_disk_that_refuses_is_told_and_stops_nothing(places: Places) -> None:
         assert len(await session.messages()) == 8
 
     places.run(refuse)
+
+
+class Slow(Snapshots):
+    """Snapshots on a disk that stalls before the first one is written."""
+
+    def __init__(self, *, home: Home, workspace: Path) -> None:
+        super().__init__(home=home, workspace=workspace)
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def write(self, session_id: str, snapshot: ContextSnapshot) -> Path:
+        if not self.begun.is_set():
+            self.begun.set()
+            self.go_on.wait(60)
+        return super().write(session_id, snapshot)
+
+
+@pytest.mark.req("G7")
+@pytest.mark.parametrize("same", [True, False])
+def test_a_snapshot_that_was_under_way_when_its_epoch_ended_does_not_come_back(
+    places: Places, same: bool
+) -> None:
+    async def scene() -> None:
+        store, slow = MemoryStore(), Slow(home=places.home, workspace=places.path)
+        old = await SessionManager(store, snapshots=slow).create(id="s")
+        other = await SessionManager(store, snapshots=slow).open("s")
+        await old.append(Message.user("old"), Message.assistant("old"))
+        await asyncio.to_thread(slow.begun.wait, 60)
+        resetting = asyncio.create_task((old if same else other).reset())
+        if same:
+            await asyncio.sleep(0.05)
+            slow.go_on.set()
+        session = await resetting
+        slow.go_on.set()
+        await old._keeper._task  # type: ignore[union-attr]
+        restored = slow.restore("default/s")
+        assert restored is not None
+        assert restored.snapshot.messages == ()
+        assert await session.messages() == []
+        assert old.notices == ()
+
+    asyncio.run(scene())

@@ -40,7 +40,7 @@ async def test_a_session_that_was_left_idle_ends_when_something_is_appended(stag
     with pytest.raises(EpochEnded):
         await session.append(Message.user("too late"))
     assert await texts(session) == ["hello"]
-    await session.reset()
+    session = await session.reset()
     await session.append(Message.user("again"))
     assert await texts(session) == ["again"]
     assert len(await parcels(sessions.store)) == 1

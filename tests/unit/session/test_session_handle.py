@@ -81,7 +81,7 @@ async def test_a_prompt_that_is_no_text_is_refused(stage: Stage, value: Any) -> 
     with pytest.raises(InputError):
         await session.set_system(value)
     with pytest.raises(InputError):
-        await session.reset(system=value)
+        session = await session.reset(system=value)
     assert await everything(session) == before
 
 
@@ -243,7 +243,7 @@ async def test_a_reset_is_not_undone(stage: Stage) -> None:
     session = await (await stage.manager()).create()
     await say(session, "a", "b")
     await session.rewind(to="a")
-    await session.reset()
+    session = await session.reset()
     with pytest.raises(SessionError, match="nothing to undo"):
         await session.undo()
     assert await texts(session) == []

@@ -279,7 +279,7 @@ async def test_a_search_finds_what_was_cut_rewound_and_reset(stage: Stage) -> No
     await session.window(Budget(600))
     await session.rewind(to="m1")
     assert len(await found(sessions, "marimba")) == 1
-    await session.reset()
+    session = await session.reset()
     assert len(await found(sessions, "xylophone")) == 1
 
 

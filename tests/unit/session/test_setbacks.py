@@ -100,9 +100,9 @@ def test_a_handle_says_nothing_while_tasks_and_other_handles_write_forks_and_res
         await other.window(WIDE)
         await one.append(Message.user("again"), key="k")
         await other.append(Message.user("again"), key="k")
-        await one.reset()
-        await one.append(Message.user("anew"))
-        assert one.notices == other.notices == ()
+        anew = await one.reset()
+        await anew.append(Message.user("anew"))
+        assert one.notices == other.notices == anew.notices == ()
 
     asyncio.run(busy())
 

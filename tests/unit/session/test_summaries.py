@@ -110,12 +110,12 @@ def test_a_summary_that_comes_after_a_reset_is_thrown_away() -> None:
         await say(session, 40)
         await session.window(BUDGET)
         await asyncio.sleep(0)
-        other = await sessions.open(session.id)
-        await other.reset()
+        before = await decisions(session)
+        other = await (await sessions.open(session.id)).reset()
         gate.set()
         await sessions.settled()
         assert await other.messages() == []
-        assert len(await decisions(session)) == 1
+        assert await decisions(other) == before
 
     run(test, ScriptedModel(GOOD, hold=gate))
 

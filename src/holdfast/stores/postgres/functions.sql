@@ -160,7 +160,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF (asked_fence IS NULL AND own.lease_until > now) OR asked_fence <> own.fence
+    IF (NOT next_epoch AND ((asked_fence IS NULL AND own.lease_until > now) OR asked_fence <> own.fence))
         OR asked_version <> own.version OR (asked_branch, asked_seq) <> (own.branch, own.seq)
     THEN
         RETURN;
@@ -214,7 +214,11 @@ BEGIN
         version = append.version,
         active = CASE WHEN is_activity THEN greatest(s.active, now) ELSE s.active END,
         ended = CASE WHEN end_reason IS NOT NULL THEN now WHEN next_epoch THEN NULL ELSE s.ended END,
-        reason = CASE WHEN end_reason <> '' THEN end_reason WHEN next_epoch THEN '' ELSE s.reason END
+        reason = CASE WHEN end_reason <> '' THEN end_reason WHEN next_epoch THEN '' ELSE s.reason END,
+        -- The next epoch wins over a lease on this one.
+        fence = s.fence + next_epoch::int,
+        lease_until = CASE WHEN next_epoch THEN 0 ELSE s.lease_until END,
+        holder = CASE WHEN next_epoch THEN '' ELSE s.holder END
     WHERE s.key = own.key;
     IF pg_catalog.cardinality(parcel_ids) > 0 THEN
         -- In the order of their ids, so that two who send the same parcels do not wait for each other.

@@ -22,7 +22,8 @@ RETURNING key;
 -- name: advance_session
 UPDATE session
 SET epoch = :epoch, branch = :branch, seq = :seq, total = :total, version = :version, active = :active,
-    ended = :ended, reason = :reason, expires = :expires
+    ended = :ended, reason = :reason, expires = :expires, fence = :fence, lease_until = :lease_until,
+    holder = :holder
 WHERE key = :key;
 
 -- name: describe_session

@@ -75,6 +75,9 @@ def advance_columns(key: int, row: SessionRow) -> dict[str, Any]:
         "ended": row.ended,
         "reason": row.reason,
         "expires": row.expires,
+        "fence": row.fence,
+        "lease_until": row.lease_until,
+        "holder": row.holder,
     }
 
 

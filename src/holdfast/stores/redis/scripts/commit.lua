@@ -60,8 +60,8 @@ if known then
   expired = created
 end
 
--- Fence.
-if not ask.fence and head.lease_until > ask.now or ask.fence and ask.fence ~= head.fence then
+-- Fence: the next epoch wins over a lease on this one.
+if not ask.next_epoch and (not ask.fence and head.lease_until > ask.now or ask.fence and ask.fence ~= head.fence) then
   return refused()
 end
 
@@ -161,7 +161,7 @@ if ask['end'] then
 elseif ask.next_epoch then
   head.ended = false
   call('HDEL', ROW, 'ended')
-  call('HSET', ROW, 'reason', '')
+  call('HSET', ROW, 'reason', '', 'fence', int(head.fence + 1), 'lease_until', '0', 'holder', '')
 end
 expect(ask.tenant, ask.session, was_due, expiry(active, head.idle, head.ended))
 
