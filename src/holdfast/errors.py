@@ -37,6 +37,7 @@ Catch ``HoldfastError`` for all of them; the leaves for what you can act on.
     │   ├── KeyReused             an idempotency key came again with another request
     │   ├── Fenced                somebody else took the lease over
     │   ├── Busy                  somebody else holds the lease
+    │   ├── ClockSkew             the clock of this machine cannot be trusted, so nothing was ended
     │   └── Conflict              the conversation moved on since it was read
     └── StoreError                the store cannot be used
         ├── StoreUnavailable      not there, not writable, full, or held too long
@@ -56,6 +57,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointsBusy",
     "CheckpointsDamaged",
+    "ClockSkew",
     "Conflict",
     "ContextOverflow",
     "DamagedSnapshot",
@@ -266,6 +268,10 @@ class Fenced(SessionError):
 
 class Busy(SessionError):
     """Somebody else holds the lease; wait until it is released, or until it expires."""
+
+
+class ClockSkew(SessionError):
+    """The clock of this machine jumped, or differs from the store's: no idle session was ended."""
 
 
 class Conflict(SessionError):

@@ -219,10 +219,17 @@ class LetsTwoTakeOneParcel(MemoryStore):
 class GivesAFenceTwice(MemoryStore):
     caught_by = "test_fences_grow_also_after_a_release"
 
-    async def release(self, at: Address, lease: Lease) -> None:
-        await super().release(at, lease)
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        await super().release(at, lease, now=now)
         if kept := self._state.sessions.get(at):
             kept.row = structs.replace(kept.row, fence=kept.row.fence - 1)
+
+
+class TakesAReleaseForNoActivity(MemoryStore):
+    caught_by = "test_a_lease_that_ends_is_activity_until_then"
+
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        await super().release(at, lease, now=0)
 
 
 class PagesByTimeAlone(MemoryStore):

@@ -344,4 +344,4 @@ class Run:
 
     async def _release(self, fields: dict[str, Any], seen: SessionRow | None) -> None:
         lease = Lease(fence=getattr(seen, "fence", 0) + fields["fence"], until=0)
-        await self.store.release(fields["at"], lease)
+        await self.store.release(fields["at"], lease, now=self.now)

@@ -84,6 +84,24 @@ def test_jumping_clocks_neither_reorder_nor_lose_nor_let_two_writers_in(
     assert broken == []
 
 
+@pytest.mark.req("G8")
+def test_a_clock_that_jumps_by_days_ends_no_session(
+    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    url, random, count = f"sqlite:///{folder}/agent.db", rng("idle"), runs(20, long=500)
+    refusals = 0
+    with nursery.worker(url) as worker:
+        worker.must("open")
+        worker.must("create", idle=3_600)
+        for number in range(count):
+            worker.must("jump", ahead=random.randrange(2, 30) * DAY * (number + 1))
+            reply = worker.ask("expire")
+            assert reply.get("error") == "ClockSkew", reply
+            refusals += 1
+            worker.must("append", name=f"after jump {number}")
+    tell(record_property, "clock jumps", sweeps_refused=refusals)
+
+
 def test_a_store_that_trusts_clocks_is_caught(nursery: Nursery, folder: Path) -> None:
     _, broken = jumps(nursery, folder, 300, plant="takes any fence")
     assert any("behind fence" in what for what in broken)

@@ -19,7 +19,7 @@ from promises import texts
 
 from holdfast import Message, cli
 from holdfast.errors import Conflict, HoldfastError
-from holdfast.session.clock import wall_clock
+from holdfast.session.clock import monotonic_clock, wall_clock
 from holdfast.session.loading import message_of
 from holdfast.session.manager import SessionManager
 from holdfast.stores.values import Span
@@ -71,11 +71,13 @@ class Clerk:
                 )
 
     async def open(self) -> None:
-        self.sessions = await SessionManager.open(self.url, clock=lambda: wall_clock() + self.ahead)
+        self.sessions = await SessionManager.open(
+            self.url, clock=lambda: wall_clock() + self.ahead, monotonic=monotonic_clock
+        )
         await self.say(opened=True)
 
-    async def create(self) -> None:
-        self.session = await self.sessions.create(user=USER)
+    async def create(self, idle: float | None = None) -> None:
+        self.session = await self.sessions.create(user=USER, idle=idle)
         await self.say(session=self.session.id)
 
     async def resume(self, session: str) -> None:
@@ -154,6 +156,10 @@ class Clerk:
         """Set the clock wrong."""
         self.ahead = ahead
         await self.say(jumped=True)
+
+    async def expire(self) -> None:
+        """End what is idle by this process's clock."""
+        await self.say(ended=list(await self.sessions.expire()))
 
     async def reset(self) -> None:
         self.session = await self.session.reset()

@@ -125,7 +125,8 @@ class _Restoring:
         except BaseException:
             await self._take_back()
             raise
-        await self._store.release(self._row.address, Lease(fence=self._row.fence, until=FOREVER))
+        lease = Lease(fence=self._row.fence, until=FOREVER)
+        await self._store.release(self._row.address, lease, now=self._row.active)  # an import is no activity
 
     async def _take_back(self) -> None:
         """Remove what was written, whoever interrupts it; what cannot be removed stays marked."""

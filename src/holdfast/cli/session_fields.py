@@ -21,7 +21,7 @@ def state(row: SessionRow) -> str:
         return "ended"
     if row.lease_until > now:
         return "leased"
-    return "idle" if row.expires is not None and row.expires <= now else "live"
+    return "idle" if row.is_idle(now) else "live"
 
 
 def fields(row: SessionRow) -> dict[str, Any]:

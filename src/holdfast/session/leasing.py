@@ -57,7 +57,7 @@ async def release(scribe: Scribe) -> None:
     """Give the lease back, if there is one."""
     lease, scribe.lease = scribe.lease, None
     if lease is not None:
-        await scribe.store.release(scribe.at, lease)
+        await scribe.store.release(scribe.at, lease, now=scribe.clock())
 
 
 @asynccontextmanager

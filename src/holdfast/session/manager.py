@@ -21,7 +21,7 @@ from .. import ids, stores
 from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..entry import Prompt
-from ..errors import InputError, NotFound, SessionError, StoreDamaged, UnknownName
+from ..errors import ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
 from ..message import Message
 from ..models import Model
@@ -32,7 +32,7 @@ from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..words import query
 from .background import Background
-from .clock import Clock, wall_clock
+from .clock import Clock, ClockWatch, check_store_time, monotonic_clock, wall_clock
 from .erasing import Erasure, erase_checkpoints, erased, snapshot_name
 from .keeping import Keeper
 from .loading import message_of
@@ -79,9 +79,11 @@ class SessionManager:
         memory: MemoryEngine | None = None,
         home: Home | None = None,
         clock: Clock = wall_clock,
+        monotonic: Clock | None = None,
     ) -> None:
         self.store, self.tenant, self.policy = store, checked(tenant, "a tenant"), policy or Policy()
         self._counter, self._clock = counter_named(counter).name, clock
+        self._watch = ClockWatch(clock, monotonic or (monotonic_clock if clock is wall_clock else clock))
         self._idle, self._model = _milliseconds(idle), model
         self._background, self._snapshots, self._memory = Background(), snapshots, memory
         self._home = home
@@ -178,7 +180,15 @@ class SessionManager:
             limit, mark = limit - len(hits), hits[-1].mark
 
     async def expire(self, *, limit: int = PAGE) -> Sequence[str]:
-        """End sessions that were left idle for too long; of many sweepers one ends each."""
+        """End sessions that were left idle for too long; of many sweepers one ends each.
+
+        Raise `ClockSkew`, and end none, while the clock of this machine cannot be trusted.
+        """
+        if not self._watch.trusts():
+            raise ClockSkew(
+                "the clock of this machine jumped ahead; nothing was ended, try again in a minute"
+            )
+        await check_store_time(self.store, self._clock)
         ended = []
         for row in await self.store.due(self.tenant, self._clock(), limit=_at_most(limit)):
             try:
@@ -285,7 +295,7 @@ class SessionManager:
         return session
 
     def _scribe(self, row: SessionRow) -> Scribe:
-        return Scribe(self.store, row, self._clock, self._recorder(row))
+        return Scribe(self.store, row, self._clock, self._recorder(row), self._watch)
 
     def _recorder(self, row: SessionRow) -> Recorder:
         return Recorder(_counter_of(row), self.policy)

@@ -38,6 +38,7 @@ class OpensStore(Protocol):
         memory: MemoryEngine | None = None,
         home: Home | None = None,
         clock: Clock = wall_clock,
+        monotonic: Clock | None = None,
     ) -> SessionManager: ...
 
 

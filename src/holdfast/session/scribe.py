@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from ..entry import Entry
-from ..errors import Busy, Conflict, EpochEnded
+from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..stores.port import Store
 from ..stores.values import MESSAGE, Change, Fork, Key, Lease, Parcel, Position, Receipt, Record, SessionRow
-from .clock import Clock
+from .clock import Clock, ClockWatch, check_store_time
 from .loading import path_to
 from .parcels import Ending
 from .records import Recorder
@@ -26,8 +26,11 @@ __all__ = ["Scribe"]
 class Scribe:
     """One session's way into its store."""
 
-    def __init__(self, store: Store, row: SessionRow, clock: Clock, recorder: Recorder) -> None:
+    def __init__(
+        self, store: Store, row: SessionRow, clock: Clock, recorder: Recorder, watch: ClockWatch
+    ) -> None:
         self.store, self.row, self.clock, self._recorder = store, row, clock, recorder
+        self._watch = watch
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
         self.setbacks = Setbacks()
@@ -86,13 +89,19 @@ class Scribe:
         return receipt
 
     async def end_if_idle(self) -> bool:
-        """End a session that was left alone for longer than it may be; tell whether this call did."""
-        while _is_idle(self.row, self.clock()):
+        """End a session that was left alone for too long; return whether this call did.
+
+        While the clock cannot be trusted, nothing is ended.
+        """
+        while self._watch.trusts() and self.row.expires is not None and self.row.expires <= self.clock():
             self.row = await self.store.get(self.at)
-            if not _is_overdue(self.row, self.clock()) or self.row.epoch != self.epoch:
+            if not self.row.is_idle(self.clock()) or self.row.epoch != self.epoch:
                 break
             try:
+                await check_store_time(self.store, self.clock)
                 await self.end("idle")
+            except ClockSkew:
+                break
             except (Busy, Conflict, EpochEnded):
                 continue
             return True
@@ -148,11 +157,3 @@ class Scribe:
             ended=None if change.next_epoch else row.ended,
             reason="" if change.next_epoch else row.reason,
         )
-
-
-def _is_idle(row: SessionRow, now: int) -> bool:
-    return row.expires is not None and row.expires <= now
-
-
-def _is_overdue(row: SessionRow, now: int) -> bool:
-    return _is_idle(row, now) and row.lease_until <= now

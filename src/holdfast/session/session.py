@@ -202,7 +202,7 @@ class Session:
                 lease = await leasing.seized(self._scribe) or lease
         finally:
             if lease is not None:  # after a reset it is over in any case
-                await self._scribe.store.release(self._scribe.at, lease)
+                await self._scribe.store.release(self._scribe.at, lease, now=self._scribe.clock())
         if self._keeper:
             await self._keeper.stop()
         session = self._reopened(self._scribe.row)

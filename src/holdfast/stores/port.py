@@ -106,7 +106,7 @@ class Directory(Protocol):
         ...
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Give sessions that were left idle for longer than they may be and that nobody holds."""
+        """Return sessions that were left idle for too long: without a message and without a lease."""
         ...
 
     async def remove(self, at: Address) -> Removed:
@@ -151,8 +151,8 @@ class Leases(Protocol):
         """Hold on for longer, or raise `Fenced` where somebody took over."""
         ...
 
-    async def release(self, at: Address, lease: Lease) -> None:
-        """Give the lease back; nothing happens where somebody took over."""
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
         ...
 
 
@@ -162,6 +162,10 @@ class Health(Protocol):
     @property
     def durability(self) -> Durability:
         """What an acknowledgement means here."""
+        ...
+
+    async def time(self) -> int | None:
+        """Return the store's own time in milliseconds; None if it has no clock but the caller's."""
         ...
 
     async def facts(self) -> dict[str, str]:

@@ -156,6 +156,11 @@ class SessionRow(Struct, frozen=True, kw_only=True):
         """When it ends by itself, if nothing is said until then."""
         return self.active + self.idle if self.idle and self.ended is None else None
 
+    def is_idle(self, now: int) -> bool:
+        """Return whether it was left alone for too long; a lease that is live, or ended lately, is use."""
+        expires = self.expires
+        return expires is not None and max(expires, self.lease_until + self.idle) <= now
+
 
 class Key(NamedTuple):
     """An idempotency key, and the digest of what was asked under it."""

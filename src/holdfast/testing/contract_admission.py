@@ -209,7 +209,7 @@ class AdmissionContract(Scene):
         async with unchanged(store):
             with refused(Fenced):
                 await store.renew(HERE, lease, until=NOW + 200)
-            await store.release(HERE, lease)
+            await store.release(HERE, lease, now=NOW)
         await store.commit(change(message("b"), epoch=2))
         outdated = change(message("c"), epoch=2, fence=lease.fence, fork=fork, next_epoch=True)
         equal((await store.commit(outdated)).epoch, 3, "a reset by a holder that was taken over")

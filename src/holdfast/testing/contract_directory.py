@@ -182,7 +182,7 @@ class DirectoryContract(Scene):
         equal(await due(NOW + 10), ["c"], "idle for exactly as long as it may be")
         equal(await due(NOW + 80), ["c", "a", "b"], "the longest idle first, then by id")
         equal(await due(NOW + 80, 2), ["c", "a"], "no more than asked for")
-        await store.release(at("held"), lease)
+        await store.release(at("held"), lease, now=NOW)
         await store.update(at("c"), idle=0)
         await store.update(at("never"), idle=1)
         await store.commit(change(at=at("ended"), next_epoch=True, now=NOW + 30))
@@ -190,13 +190,23 @@ class DirectoryContract(Scene):
         equal(await due(NOW + 85), ["never", "held", "a", "b", "ended", "used"], "and a while later")
 
     @scenario
-    async def test_an_expired_lease_does_not_keep_a_session_from_being_due(self, store: Store) -> None:
-        await store.create(session(idle=5))
-        await store.acquire(HERE, holder="w", until=NOW + 50, now=NOW)
-        equal(await store.due(HERE.tenant, NOW + 49), [], "while it is live")
-        equal(
-            [row.id for row in await store.due(HERE.tenant, NOW + 50)], [HERE.session], "when it has expired"
-        )
+    async def test_a_lease_that_ends_is_activity_until_then(self, store: Store) -> None:
+        for id in ("kept", "given back", "late"):
+            await store.create(session(id, idle=5))
+            at = Address(HERE.tenant, id)
+            lease = await store.acquire(at, holder="w", until=NOW + 50, now=NOW)
+            if id != "kept":
+                await store.release(at, lease, now=NOW + (20 if id == "given back" else 53))
+
+        async def due(now: int) -> list[str]:
+            return sorted(row.id for row in await store.due(HERE.tenant, now))
+
+        equal(await due(NOW + 24), [], "while two are held, and one was a moment ago")
+        equal(await due(NOW + 25), ["given back"], "idle since it was given back")
+        equal(await due(NOW + 54), ["given back"], "when the leases have run out a moment ago")
+        equal(await due(NOW + 55), ["given back", "kept", "late"], "idle since they ran out")
+        active = [(await store.get(Address(HERE.tenant, id))).active for id in ("given back", "late")]
+        equal(active, [NOW + 20, NOW + 50], "when they were used last")
 
     @scenario
     async def test_what_is_removed_is_gone_with_everything_that_hung_on_it(self, store: Store) -> None:

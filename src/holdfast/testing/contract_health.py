@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import get_args
 
 from ..entry import Note, encode
@@ -51,6 +52,12 @@ class HealthContract(Scene):
     @scenario
     async def test_its_durability_is_one_of_three(self, store: Store) -> None:
         holds(store.durability in get_args(Durability), f"{store.durability!r} is a durability")
+
+    @scenario
+    async def test_its_own_time_is_that_of_a_clock_or_none(self, store: Store) -> None:
+        told = await store.time()
+        now = time.time_ns() // 1_000_000
+        holds(told is None or abs(told - now) < 3_600_000, f"milliseconds since 1970: {told}, not {now}")
 
     @scenario
     async def test_it_tells_facts_in_words(self, store: Store) -> None:

@@ -60,7 +60,7 @@ class LeaseContract(Scene):
     async def test_fences_grow_also_after_a_release(self, store: Store) -> None:
         await store.create(session())
         first = await store.acquire(HERE, holder="one", until=NOW + 100, now=NOW)
-        await store.release(HERE, first)
+        await store.release(HERE, first, now=NOW)
         row = await store.get(HERE)
         equal((row.lease_until, row.holder, row.fence), (0, "", first.fence), "after a release")
         second = await store.acquire(HERE, holder="two", until=NOW + 100, now=NOW)
@@ -85,7 +85,7 @@ class LeaseContract(Scene):
         first = await store.acquire(HERE, holder="one", until=NOW + 10, now=NOW)
         await store.acquire(HERE, holder="two", until=NOW + 99, now=NOW + 10)
         async with unchanged(store):
-            await store.release(HERE, first)
+            await store.release(HERE, first, now=NOW)
 
     @scenario
     async def test_while_a_lease_is_live_only_its_holder_writes(self, store: Store) -> None:
@@ -110,7 +110,7 @@ class LeaseContract(Scene):
         await store.create(session())
         first = await store.acquire(HERE, holder="one", until=NOW + 10, now=NOW)
         second = await store.acquire(HERE, holder="two", until=NOW + 20, now=NOW + 10)
-        await store.release(HERE, second)
+        await store.release(HERE, second, now=NOW)
         with refused(Fenced, claim="an old fence when nobody holds the lease"):
             await store.commit(change(message("x"), fence=first.fence, now=NOW + 30))
 

@@ -100,7 +100,7 @@ class TenantContract(Scene):
             lease = await store.acquire(THEIRS, holder="w", until=NOW + 9, now=NOW)
             await store.commit(change(message("d"), at=THEIRS, fence=lease.fence, select=1))
             await store.update(THEIRS, title="t", tags=["y"], meta={"m": 1}, idle=0)
-            await store.release(THEIRS, lease)
+            await store.release(THEIRS, lease, now=NOW)
             await store.commit(change(at=THEIRS, next_epoch=True))
             await store.commit(change(at=THEIRS, end="closed"))
             await store.remove(THEIRS)

@@ -8,8 +8,10 @@ import pytest
 from session_stage import Stage, parcels, played, texts
 
 from holdfast import Message
-from holdfast.errors import EpochEnded, InputError
+from holdfast.errors import ClockSkew, EpochEnded, InputError
+from holdfast.session.clock import ClockWatch
 from holdfast.session.parcels import Ending, contents
+from holdfast.testing import FixedClock
 
 
 @pytest.mark.req("G8")
@@ -130,3 +132,82 @@ async def test_an_idle_session_in_which_nothing_was_said_ends_and_offloads_nothi
     stage.clock.advance(10_000)
     assert list(await sessions.expire()) == ["s1"]
     assert await parcels(sessions.store) == []
+
+
+@pytest.mark.req("G8")
+@played
+async def test_a_clock_that_jumped_ahead_ends_nothing_until_it_agrees_for_a_minute(stage: Stage) -> None:
+    steady = FixedClock(0)
+    sessions = await stage.manager(idle=3_600, monotonic=steady)
+    session = await sessions.create(id="s1")
+    await session.append(Message.user("hello"))
+
+    def pass_by(ms: int) -> None:
+        stage.clock.advance(ms)
+        steady.advance(ms)
+
+    pass_by(60_000)
+    assert list(await sessions.expire()) == []
+    stage.clock.advance(24 * 3_600_000)  # as a wrong time server sets it
+    for _ in range(3):
+        with pytest.raises(ClockSkew, match="nothing was ended"):
+            await sessions.expire()
+        assert (await sessions.open("s1")).row.ended is None
+        await session.set_system("You are still here.")
+        pass_by(19_000)
+    stage.clock.advance(-24 * 3_600_000)  # and sets it right again
+    with pytest.raises(ClockSkew):
+        await sessions.expire()
+    pass_by(59_999)
+    with pytest.raises(ClockSkew):
+        await sessions.expire()
+    pass_by(1)
+    assert list(await sessions.expire()) == []
+    await session.append(Message.user("and here"))
+    pass_by(24 * 3_600_000)
+    assert list(await sessions.expire()) == ["s1"]
+
+
+@pytest.mark.req("G8")
+@played
+async def test_a_new_manager_on_a_store_without_a_clock_trusts_its_own(stage: Stage) -> None:
+    session = await (await stage.manager(idle=10)).create(id="s1")
+    await session.append(Message.user("hello"))
+    stage.clock.advance(24 * 3_600_000)
+    assert list(await (await stage.manager(monotonic=FixedClock(0))).expire()) == ["s1"]
+
+
+@pytest.mark.req("G8")
+def test_a_watch_looks_at_jumps_ahead_and_not_at_small_steps_or_steps_back() -> None:
+    wall, steady = FixedClock(), FixedClock(0)
+    watch = ClockWatch(wall, steady)
+    for ahead in (60_000, -3_600_000, 1_000, -1, 60_000):
+        wall.advance(ahead + 500)
+        steady.advance(500)
+        assert watch.trusts(), ahead
+    wall.advance(60_001)
+    assert not watch.trusts()
+    for step in (0, 1_001, 0, -1_001):  # it goes on being set: the minute begins anew
+        wall.advance(step + 40_000)
+        steady.advance(40_000)
+        assert not watch.trusts()
+    for passed, trusted in ((40_000, False), (20_000, True)):
+        wall.advance(passed)
+        steady.advance(passed)
+        assert watch.trusts() is trusted
+
+
+@pytest.mark.req("G8")
+@played
+async def test_a_lease_that_ends_counts_as_activity(stage: Stage) -> None:
+    sessions = await stage.manager(idle=10)
+    session, dead = await sessions.create(id="s1"), await sessions.create(id="s2")
+    await dead.acquire(seconds=30)
+    async with session.lease(seconds=60):
+        stage.clock.advance(30_000)
+        assert list(await sessions.expire()) == []
+    stage.clock.advance(9_999)
+    assert list(await sessions.expire()) == []
+    assert (await sessions.open("s1")).row.ended is None
+    stage.clock.advance(1)
+    assert sorted(await sessions.expire()) == ["s1", "s2"]

@@ -69,13 +69,10 @@ class MemoryDirectory(Port):
             return private(kept.row)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Give sessions that were left idle for longer than they may be and that nobody holds."""
-        idle = [
-            (row.expires, row.id, row)
-            for row in self._rows(tenant)
-            if row.expires is not None and row.expires <= now and row.lease_until <= now
-        ]
-        return [private(row) for _, _, row in sorted(idle, key=lambda found: found[:2])[:limit]]
+        """Return sessions that were left idle for too long: without a message and without a lease."""
+        idle = [row for row in self._rows(tenant) if row.is_idle(now)]
+        idle.sort(key=lambda row: (row.active + row.idle, row.id))
+        return [private(row) for row in idle[:limit]]
 
     async def remove(self, at: Address) -> Removed:
         """Delete a session with everything that hangs on it."""

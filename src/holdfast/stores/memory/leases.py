@@ -33,9 +33,10 @@ class MemoryLeases(Port):
             kept.row = structs.replace(kept.row, lease_until=until)
             return Lease(fence=lease.fence, until=until)
 
-    async def release(self, at: Address, lease: Lease) -> None:
-        """Give the lease back; nothing happens where somebody took over."""
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
         with self._state.lock:
             kept = self._state.sessions.get(at)
             if kept and kept.row.fence == lease.fence:
-                kept.row = structs.replace(kept.row, lease_until=0, holder="")
+                active = max(kept.row.active, min(kept.row.lease_until, now))
+                kept.row = structs.replace(kept.row, lease_until=0, holder="", active=active)

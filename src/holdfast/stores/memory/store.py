@@ -30,6 +30,10 @@ class MemoryStore(MemoryLog, MemoryDirectory, MemoryOutbox, MemoryLeases):
     def __init__(self) -> None:
         super().__init__(State())
 
+    async def time(self) -> int | None:
+        """Return None: there is no clock but the caller's."""
+        return None
+
     async def facts(self) -> dict[str, str]:
         """Tell versions, settings and sizes, for people."""
         with self._state.lock:

@@ -70,7 +70,7 @@ class PostgresDirectory:
         raise missing(at)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Give sessions that were left idle for longer than they may be and that nobody holds."""
+        """Return sessions that were left idle for too long: without a message and without a lease."""
         found = await self._connections.read("due_sessions", tenant=tenant, now=now, limit=limit)
         return [session_row(columns) for columns in found]
 

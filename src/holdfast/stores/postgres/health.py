@@ -27,6 +27,11 @@ class PostgresHealth:
         """What an acknowledgement means here: the least that any connection was told."""
         return self._connections.durability
 
+    async def time(self) -> int | None:
+        """Return the server's time in milliseconds."""
+        ((now,),) = await self._connections.read("time")
+        return int(now)
+
     async def facts(self) -> dict[str, str]:
         """Tell versions, settings and sizes, for people."""
         target, server = self._connections.target, self._connections.server

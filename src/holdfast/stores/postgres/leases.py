@@ -34,6 +34,6 @@ class PostgresLeases:
         await session_at(self._connections, at)
         raise Fenced(f"the lease of session {at.session} was taken over; open the session again")
 
-    async def release(self, at: Address, lease: Lease) -> None:
-        """Give the lease back; nothing happens where somebody took over."""
-        await self._connections.write("release", **at._asdict(), fence=lease.fence)
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
+        await self._connections.write("release", **at._asdict(), fence=lease.fence, now=now)

@@ -24,6 +24,9 @@ SELECT pg_catalog.pg_database_size(pg_catalog.current_database()) AS database,
           AND c.relkind OPERATOR(pg_catalog.=) 'r')::bigint AS own,
        pg_catalog.current_database()::pg_catalog.text AS name;
 
+-- name: time
+SELECT (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000)::bigint;
+
 -- What is in the schema and was not made by the steps, or not by the role that took them: it may run as ours.
 -- name: foreign
 WITH own AS (
@@ -114,7 +117,7 @@ RETURNING fence;
 
 -- name: release
 UPDATE holdfast.session
-SET lease_until = 0, holder = ''
+SET lease_until = 0, holder = '', active = greatest(active, least(lease_until, :now::bigint))
 WHERE tenant OPERATOR(pg_catalog.=) :tenant AND id OPERATOR(pg_catalog.=) :session
   AND fence OPERATOR(pg_catalog.=) :fence;
 
@@ -150,7 +153,7 @@ SELECT tenant, id, "user", title, tags, counter, meta, created, active, idle, ep
        fence, lease_until, holder, ended, reason
 FROM holdfast.session
 WHERE tenant OPERATOR(pg_catalog.=) :tenant AND expires OPERATOR(pg_catalog.<=) :now
-  AND lease_until OPERATOR(pg_catalog.<=) :now
+  AND lease_until OPERATOR(pg_catalog.<=) (:now OPERATOR(pg_catalog.-) idle)
 ORDER BY expires, id
 LIMIT :limit::bigint;
 

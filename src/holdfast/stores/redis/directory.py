@@ -113,10 +113,10 @@ class RedisDirectory:
         return session(at, answer[1])
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Give sessions that were left idle for longer than they may be and that nobody holds."""
+        """Return sessions that were left idle for too long: without a message and without a lease."""
 
         def is_left(row: SessionRow) -> bool:
-            return row.expires is not None and row.expires <= now and row.lease_until <= now
+            return row.is_idle(now)
 
         listed = Walk(self._server, b"e" + named(tenant))
         return await self._first(tenant, listed, limit, is_left, until=moment(now + 1))

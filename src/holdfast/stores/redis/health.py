@@ -29,6 +29,12 @@ class RedisHealth:
         """What an acknowledgement meant when the store was opened."""
         return "best_effort" if any(one.shortcomings for one in self._settings) else "fsync"
 
+    async def time(self) -> int | None:
+        """Return the server's time in milliseconds; that of one master of a Cluster."""
+        node, *_ = await self._server.nodes()
+        seconds, rest = await self._server.ask("TIME", node=node)
+        return int(seconds) * 1_000 + int(rest) // 1_000
+
     async def facts(self) -> dict[str, str]:
         """Tell versions, settings and sizes, for people."""
         self._settings = found = await settings(self._server, self._target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import Busy, Fenced
 from ..values import Address, Lease
-from .layout import MOST, natural, session_keys, text
+from .layout import MOST, named, natural, session_keys, text
 from .log import refusal
 from .scripts import script
 from .server import Server
@@ -36,9 +36,10 @@ class RedisLeases:
             raise refusal(at, answer)
         return Lease(fence=lease.fence, until=until)
 
-    async def release(self, at: Address, lease: Lease) -> None:
-        """Give the lease back; nothing happens where somebody took over."""
-        await self._lease(at, b"release", b"", b"0", b"0", _fence(lease))
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
+        whose = (named(at.tenant), text(at.session))
+        await self._lease(at, b"release", b"", b"0", _time(now), _fence(lease), *whose)
 
     async def _lease(self, at: Address, deed: bytes, *asked: bytes) -> list[bytes]:
         # A lease whose answer was lost would look like another's when it is asked for again.

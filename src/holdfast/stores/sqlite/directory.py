@@ -63,7 +63,7 @@ class SqliteDirectory:
         return await self._writer.run(lambda db: _update(db, at, given))
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Give sessions that were left idle for longer than they may be and that nobody holds."""
+        """Return sessions that were left idle for too long: without a message and without a lease."""
         which = {"tenant": tenant, "now": now, "limit": limit}
         return await self._readers.run(lambda db: sessions(db.execute(query("due_sessions"), which)))
 

@@ -27,6 +27,10 @@ class SqliteHealth:
     _writer: Writer
     _readers: Readers
 
+    async def time(self) -> int | None:
+        """Return None: a file has no clock but that of the machine that opens it."""
+        return None
+
     async def facts(self) -> dict[str, str]:
         """Tell versions, settings and sizes, for people."""
         return await self._writer.run_alone(self._facts)

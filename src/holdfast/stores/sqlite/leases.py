@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import apsw
+from msgspec import structs
 
 from ...errors import Busy, Fenced, NotFound
 from ..values import Address, Lease
 from .queries import query
-from .rows import session_row
+from .rows import advance_columns, session_row
 from .writer import Writer
 
 __all__ = ["SqliteLeases"]
@@ -26,9 +27,9 @@ class SqliteLeases:
         """Hold on for longer, or raise `Fenced` where somebody took over."""
         return await self._writer.run(lambda db: _renew(db, at, lease, until))
 
-    async def release(self, at: Address, lease: Lease) -> None:
-        """Give the lease back; nothing happens where somebody took over."""
-        await self._writer.run(lambda db: _release(db, at, lease))
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
+        await self._writer.run(lambda db: _release(db, at, lease, now))
 
 
 def _acquire(db: apsw.Connection, at: Address, holder: str, until: int, now: int) -> Lease:
@@ -49,13 +50,15 @@ def _renew(db: apsw.Connection, at: Address, lease: Lease, until: int) -> Lease:
     return renewed
 
 
-def _release(db: apsw.Connection, at: Address, lease: Lease) -> None:
+def _release(db: apsw.Connection, at: Address, lease: Lease, now: int) -> None:
     try:
         key, row = session_row(db, at)
     except NotFound:
         return
     if row.fence == lease.fence:
-        _set(db, key, Lease(fence=lease.fence, until=0), "")
+        active = max(row.active, min(row.lease_until, now))
+        released = structs.replace(row, lease_until=0, holder="", active=active)
+        db.execute(query("advance_session"), advance_columns(key, released))
 
 
 def _set(db: apsw.Connection, key: int, lease: Lease, holder: str) -> None:

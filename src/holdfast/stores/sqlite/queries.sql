@@ -65,7 +65,7 @@ LIMIT :limit;
 SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
        version, fence, lease_until, holder, ended, reason
 FROM session
-WHERE tenant = :tenant AND expires <= :now AND lease_until <= :now
+WHERE tenant = :tenant AND expires <= :now AND lease_until <= :now - idle
 ORDER BY expires, id
 LIMIT :limit;
 

@@ -1,8 +1,8 @@
 #!lua
 -- A fence only grows; the time lets go of the dead.
 -- include session
-local deed, holder, until_, now, fence = unpack(ARGV)
-local kept = call('HMGET', ROW, 'fence', 'lease_until', 'holder')
+local deed, holder, until_, now, fence, tenant, id = unpack(ARGV)
+local kept = call('HMGET', ROW, 'fence', 'lease_until', 'holder', 'active', 'idle', 'ended')
 if call('EXISTS', ROW) == 0 then
   return {'absent'}
 end
@@ -22,6 +22,12 @@ if kept[1] ~= fence then
 end
 call('HSET', ROW, 'lease_until', until_)
 if deed == 'release' then
-  call('HSET', ROW, 'holder', '')
+  local active, idle = tonumber(kept[4]), tonumber(kept[5])
+  if not active or not idle then
+    return {'damaged'}
+  end
+  local used = math.max(active, math.min(tonumber(kept[2]), tonumber(now)))
+  call('HSET', ROW, 'holder', '', 'active', int(used))
+  expect(tenant, id, expiry(active, idle, kept[6]), expiry(used, idle, kept[6]))
 end
 return {'held', fence}
