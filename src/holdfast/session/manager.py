@@ -92,7 +92,10 @@ class SessionManager:
 
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
-        """Open the store behind a URL for one tenant."""
+        """Open the store behind a URL for one tenant; a folder for snapshots must be writable now."""
+        snapshots: Snapshots | None = settings.get("snapshots")
+        if snapshots is not None:
+            await asyncio.to_thread(snapshots.check)
         store = await stores.connect(url)
         try:
             return cls(store, **settings)

@@ -70,6 +70,12 @@ class Folder:
             raise Unreadable(f"it grew beyond {limit:,} bytes")
         return data
 
+    def probe(self) -> None:
+        """Write a file and remove it, or raise the `OSError` that a real one would meet."""
+        temporary = f".{secrets.token_hex(8)}.tmp"
+        durable.write_new(temporary, b"probe", folder=self._folder)
+        self.remove(temporary)
+
     def add(self, data: bytes, *, name: Callable[[], str]) -> str:
         """Add a file that is on the disk, whole, before it has its name; the name is asked for last."""
         temporary = f".{secrets.token_hex(8)}.tmp"

@@ -58,6 +58,18 @@ class Snapshots:
         """The folder in which each session has its own."""
         return self._anchor.joinpath(*self._parts)
 
+    def check(self) -> None:
+        """Raise `SnapshotFailed` if the folder cannot be written, `HomeUnusable` if there is no key."""
+        self._home.key()
+        new = not self.folder.exists()
+        with (
+            self._failing("snapshots cannot be kept; name another folder, or make this one writable"),
+            Folder.opened(self._anchor, self._parts, make=True) as folder,
+        ):
+            folder.probe()
+        if new:
+            self._keep_out_of_commits()
+
     def write(self, session_id: str, snapshot: ContextSnapshot) -> Path:
         """Write a snapshot; on return it is on the disk, and all but the newest three are gone."""
         reader.check_text(session_id, at="session_id")

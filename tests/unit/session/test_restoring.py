@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from holdfast import Budget, Message, ToolCallRequest, ToolCallResult
 from holdfast.context.snapshot import ContextSnapshot
-from holdfast.errors import NotFound
+from holdfast.errors import HomeUnusable, NotFound, SnapshotFailed
 from holdfast.home import Home
 from holdfast.session import SessionManager
 from holdfast.session.restoring import INTERRUPTED
@@ -180,6 +181,7 @@ def test_a_session_that_was_destroyed_does_not_come_back(places: Places) -> None
 
 def test_a_disk_that_refuses_is_told_and_stops_nothing(places: Places) -> None:
     async def refuse(sessions: SessionManager) -> None:
+        shutil.rmtree(places.path / ".openstarry")  # as it was when the store was opened
         (places.path / ".openstarry").write_text("in the way")
         await talk(sessions)
         session = await sessions.open("s")
@@ -231,3 +233,47 @@ def test_a_snapshot_that_was_under_way_when_its_epoch_ended_does_not_come_back(
         assert old.notices == ()
 
     asyncio.run(scene())
+
+
+@pytest.mark.req("H1")
+@pytest.mark.parametrize("why", ["a file", "a file above", "a link", "not writable"])
+def test_a_folder_that_cannot_hold_snapshots_shows_at_opening(tmp_path: Path, why: str) -> None:
+    if why == "a file":
+        (tmp_path / ".openstarry").mkdir()
+        (tmp_path / ".openstarry/snapshots").write_text("mine")
+    elif why == "a file above":
+        (tmp_path / ".openstarry").write_text("mine")
+    elif why == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / ".openstarry").symlink_to("elsewhere")
+    folder = "/proc/holdfast/snapshots" if why == "not writable" else ".openstarry/snapshots"
+    snapshots = Snapshots(folder, Home(tmp_path / "home"), workspace=tmp_path)
+
+    async def opened() -> None:
+        async with await SessionManager.open(f"sqlite:///{tmp_path}/agent.db", snapshots=snapshots):
+            raise AssertionError("it was opened")
+
+    with pytest.raises(SnapshotFailed, match="snapshots cannot be kept"):
+        asyncio.run(opened())
+    assert not (tmp_path / "agent.db").exists()
+
+
+@pytest.mark.req("H1")
+def test_a_home_without_a_key_shows_at_opening(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("not a folder")
+    snapshots = Snapshots(home=Home(tmp_path / "home"), workspace=tmp_path)
+
+    async def opened() -> None:
+        await SessionManager.open("memory:", snapshots=snapshots)
+
+    with pytest.raises(HomeUnusable):
+        asyncio.run(opened())
+
+
+@pytest.mark.req("H1")
+def test_opening_leaves_no_file_in_the_folder_but_what_keeps_it_out_of_commits(places: Places) -> None:
+    async def nothing(_: SessionManager) -> None:
+        return
+
+    places.run(nothing, nothing)
+    assert [path.name for path in (places.path / ".openstarry/snapshots").iterdir()] == [".gitignore"]
