@@ -17,6 +17,20 @@ from .value import Value
 __all__ = ["Answer", "Cut", "Decision", "Mask", "Revert", "Summary", "effective"]
 
 
+class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
+    """Tool messages whose output is shown as a line from now on, and the tokens that it saves.
+
+    With ``each``, the outputs are not hidden: each is shown in that many tokens at most. ``ids`` are then
+    all tool messages of one group, and ``limit`` is the budget that the group did not fit otherwise. Such
+    a mask holds for exactly these messages, and until the budget is much larger.
+    """
+
+    ids: tuple[MessageId, ...]
+    saved: int
+    each: int = 0
+    limit: int = 0
+
+
 class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     """The whole view after a cut: what is kept, what is masked, what stands for the rest.
 
@@ -27,6 +41,7 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
 
     A cut that the user ``asked`` for (what was wanted, and what it came to) holds under every budget and
     policy, until it is reverted. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
+    ``shares`` are the masks with ``each`` that hold for what is kept.
     """
 
     id: str
@@ -40,13 +55,7 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     policy: str
     counter: str
     asked: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
-    """Tool messages whose output is shown as a line from now on, and the tokens that it saves."""
-
-    ids: tuple[MessageId, ...]
-    saved: int
+    shares: tuple[Mask, ...] = ()
 
 
 class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind"):

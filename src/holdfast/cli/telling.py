@@ -77,6 +77,9 @@ def _noted(entry: Entry) -> str:
             return f"— {asked.get('operation', 'cut')}: the window {begins}; {summary}".rstrip("; ")
         case Revert(at=at):
             return f"— entry {at} is taken back"
+        case Mask(ids=ids, saved=saved, each=each) if each:
+            outputs = screen.counted(len(ids), "output")
+            return f"— {outputs} shortened to {each:,} tokens each, {saved:,} tokens saved"
         case Mask(ids=ids, saved=saved):
             return f"— {screen.counted(len(ids), 'output')} hidden, {saved:,} tokens saved"
         case Summary(text=text):

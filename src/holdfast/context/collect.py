@@ -3,8 +3,9 @@
 It decides where the kept part of a conversation begins. From the gentlest step to the last:
 hide old tool output; evict the oldest turns down to a low-water mark, so that the next cut is far
 away; relax the turn lock to the newest messages; shrink those group by group down to the opening
-question and the last group; raise ``ContextOverflow``. A cut is made at the edge of a group, and
-where it falls inside a turn, the question that opened the turn is pinned.
+question and the last group; shorten the outputs of the last group; raise ``ContextOverflow``. A cut
+is made at the edge of a group, and where it falls inside a turn, the question that opened the turn is
+pinned.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ WORTH_HIDING = 50
 
 
 class Room(Struct, frozen=True):
-    """The tokens at hand: the limit, what the head takes, the summary's cap, a missing question's cost."""
+    """The tokens at hand: the limit, what the head takes, the summary's cap, a missing question's cost.
+
+    ``summary`` is what the summary takes that stands now.
+    """
 
     limit: int
     head: int
     cap: int
     opener: int
+    summary: int = 0
 
     def within(self, share: float) -> int:
         """Give what is left for messages beside head and summary, within a share of the limit."""
@@ -40,13 +45,18 @@ class Room(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """Where the kept part begins, what stays before it, what is hidden in it, and how it came to that."""
+    """Where the kept part begins, what stays before it, what is hidden in it, and how it came to that.
+
+    With ``each``, every output of the last group has so many tokens; without ``cuts``, nothing leaves.
+    """
 
     kept: int
     pinned: tuple[int, ...]
     hidden: frozenset[int]
     cap: int
     events: tuple[str, ...]
+    each: int = 0
+    cuts: bool = True
 
 
 def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
@@ -54,13 +64,12 @@ def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
     locks = _Locks(tally, room, policy, view.kept)
     if found := _hide(tally, view, room, policy, locks):
         return found
-    if _cost(tally, locks.turns, room) <= room.within(1):
+    if _cost(tally, view, locks.turns, room) <= room.within(1):
         return _evict(tally, view, room, policy, locks)
     if policy.strict:
-        raise _overflow(
-            tally, room, locks.turns, "the newest turns alone exceed the budget, and the policy is strict"
-        )
-    return _relax(tally, view, room, policy, locks) or _shrink(tally, view, room, locks)
+        why = "the newest turns alone exceed the budget, and the policy is strict"
+        raise _overflow(tally, room, locks.turns, tally.total(locks.turns), why)
+    return _relax(tally, view, room, policy, locks) or _shrink(tally, view, room, policy, locks)
 
 
 def hiding(tally: Tally, view: View, room: Room, policy: Policy) -> Plan | None:
@@ -96,7 +105,7 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
         return None
     new = _worth_hiding(tally, view.kept, locks.turns) - view.hidden
     gain = sum(tally.saved(index) for index in new)
-    shown = _cost(tally, view.kept, room) - view.saved - gain
+    shown = _cost(tally, view, view.kept, room) - gain
     most = room.limit * (1 - policy.mask_gain) - room.head - (room.cap if view.cut else 0)
     if gain < policy.mask_gain * room.limit or shown > most:
         return None
@@ -118,7 +127,7 @@ def _worth_hiding(tally: Tally, start: int, end: int) -> frozenset[int]:
 
 def _evict(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan:
     """Keep the newest turns that fit below the low-water mark."""
-    left = room.within(policy.low_water) - _cost(tally, locks.turns, room)
+    left = room.within(policy.low_water) - _cost(tally, view, locks.turns, room)
     kept = locks.turns
     for start, cost in _turns_before(tally, view, locks.turns):
         left -= cost
@@ -134,21 +143,22 @@ def _turns_before(tally: Tally, view: View, end: int) -> Iterator[tuple[int, int
         start = tally.turns[turn]
         if start < view.kept:
             return
-        saved = sum(map(tally.saved, view.hidden.intersection(range(start, end))))
-        yield start, tally.between(start, end) - saved
+        yield start, tally.between(start, end) - view.saving(start, end)
         end = start
 
 
 def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan | None:
     """Keep the newest messages, and before them what fits: whole turns, or the rest of one turn."""
-    if _cost(tally, locks.hard, room) > room.within(1):
+    if _cost(tally, view, locks.hard, room) > room.within(1):
         return None
     inside = tally.question(locks.hard)
     kept = locks.hard
     for start in tally.group_starts():
         if start >= locks.hard:
             continue
-        if start < max(view.kept, locks.turns) or _cost(tally, start, room) > room.within(policy.low_water):
+        if start < max(view.kept, locks.turns):
+            break
+        if _cost(tally, view, start, room) > room.within(policy.low_water):
             break
         if tally.question(start) == start or (inside is not None and start > inside):
             kept = start
@@ -157,28 +167,51 @@ def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
     )
 
 
-def _shrink(tally: Tally, view: View, room: Room, locks: _Locks) -> Plan:
+def _shrink(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan:
     """Give up locked groups, oldest first, down to the opening question and the last group."""
     first = max(locks.hard, view.kept)
     starts = list(takewhile(lambda start: start >= first, tally.group_starts()))
-    fitting = [start for start in starts if _cost(tally, start, room) <= room.within(1)]
+    fitting = [start for start in starts if _cost(tally, view, start, room) <= room.within(1)]
     kept = min(fitting, default=locks.last)
-    left = room.limit - room.head - _cost(tally, kept, room)
-    if left < 0:
-        raise _overflow(
-            tally, room, kept, "the prompt, the opening question and the last group exceed the budget"
-        )
+    left = room.limit - room.head - _cost(tally, view, kept, room)
     given_up = sum(start < kept for start in starts)
     events = (
         "relaxed the lock to the newest messages",
         f"gave up {given_up} locked {'group' if given_up == 1 else 'groups'}",
     )
-    return Plan(kept, _pinned(tally, kept), frozenset(), min(room.cap, left), events)
+    if left >= 0:
+        return Plan(kept, _pinned(tally, kept), frozenset(), min(room.cap, left), events)
+    if found := _shorten(tally, view, room, policy, kept, events):
+        return found
+    why = "the prompt, the opening question and the last group exceed the budget"
+    raise _overflow(tally, room, kept, tally.least(kept), why)
 
 
-def _cost(tally: Tally, start: int, room: Room) -> int:
-    """Count what is kept when a cut is made here, the question that must stay included."""
-    return tally.total(start) + _question(tally, start, room)
+def _shorten(
+    tally: Tally, view: View, room: Room, policy: Policy, kept: int, events: tuple[str, ...]
+) -> Plan | None:
+    """Let the outputs of the last group share what is left, down to bare frames.
+
+    They get the low-water part of it, so that an answer fits behind them; all of it, where they need
+    it; and the room of the summary, before nothing fits.
+    """
+    pinned = _pinned(tally, kept)
+    leaves = kept - view.kept > sum(place >= view.kept for place in pinned)
+    leaves = leaves or not set(view.pinned) <= set(pinned)
+    cap = room.cap if leaves or view.cut else 0
+    left = room.limit - room.head - _question(tally, kept, room) - cap
+    for within, most in ((int(left * policy.low_water), cap), (left, cap), (left + cap, 0)):
+        if each := tally.share(kept, within):
+            told = f"shortened the outputs of the last calls to {each:,} tokens each"
+            if leaves or room.summary > most:
+                return Plan(kept, pinned, frozenset(), most, (*events, told), each)
+            return Plan(view.kept, view.pinned, view.hidden, most, (told,), each, cuts=False)
+    return None
+
+
+def _cost(tally: Tally, view: View, start: int, room: Room) -> int:
+    """Count what is shown when a cut is made here, the question that must stay included."""
+    return tally.total(start) - view.saving(start) + _question(tally, start, room)
 
 
 def _question(tally: Tally, start: int, room: Room) -> int:
@@ -192,6 +225,6 @@ def _pinned(tally: Tally, kept: int) -> tuple[int, ...]:
     return () if question is None or question == kept else (question,)
 
 
-def _overflow(tally: Tally, room: Room, start: int, why: str) -> ContextOverflow:
+def _overflow(tally: Tally, room: Room, start: int, last: int, why: str) -> ContextOverflow:
     question = _question(tally, start, room)
-    return ContextOverflow(why, limit=room.limit, head=room.head, question=question, last=tally.total(start))
+    return ContextOverflow(why, limit=room.limit, head=room.head, question=question, last=last)

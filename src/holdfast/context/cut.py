@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..decision import Cut, Mask
+from ..decision import Cut, Decision, Mask
 from ..ids import MessageId
 from ..message import Message
 from ..tokens import message_cost
@@ -24,13 +24,21 @@ from .view import View
 __all__ = ["cut_at", "decided", "evicted_by"]
 
 
-def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) -> Cut | Mask:
-    """Write a plan down as a decision: nothing may have to leave for it."""
+def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) -> tuple[Decision, ...]:
+    """Write a plan down as decisions: nothing may have to leave for it."""
     new = plan.hidden - view.hidden
     if new and (plan.kept, plan.pinned) == (view.kept, view.pinned):
         saved = sum(tally.saved(index) for index in new)
-        return Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved)
-    return cut_at(tally, view, plan, policy, limit)
+        return (Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved),)
+    shares = (_share(tally, plan.each, limit),) if plan.each else ()
+    return (cut_at(tally, view, plan, policy, limit), *shares) if plan.cuts else shares
+
+
+def _share(tally: Tally, each: int, limit: int) -> Mask:
+    """Write down that the outputs of the round under way have so many tokens each."""
+    places = tally.outputs(len(tally.items))
+    saved = sum(tally.cost(place) - tally.shortened(place, each)[1] for place in places)
+    return Mask(ids=tuple(tally.at(place).id for place in places), saved=saved, each=each, limit=limit)
 
 
 def cut_at(
@@ -58,6 +66,7 @@ def cut_at(
         policy=policy.fingerprint,
         counter=tally.counter.name,
         asked=asked or {},
+        shares=tuple(mask for mask in view.shares if (tally.place(mask.ids[0]) or 0) >= plan.kept),
     )
 
 

@@ -24,8 +24,8 @@ from .earlier import parted, recorded
 from .head import Head
 from .manager import StateManager
 from .mend import mended, rendered
-from .policy import Reduction
 from .preface import OPENER
+from .reduce import Limits
 from .rounds import Repair
 from .window import Window
 
@@ -75,7 +75,7 @@ def fitted(payload: Any, format: Format, manager: StateManager, budget: Budget) 
     if before.tokens <= budget.limit:
         if not document.violations:
             return Fitted(payload=payload, before=before, after=before)
-        manager = _unreducing(manager, budget.limit)
+        manager = _Unreducing(manager.counter, manager.policy)
     added = 0
     while True:
         window = _window(document, manager, budget.limit, added)
@@ -166,10 +166,12 @@ class _Document:
         return {key: written[key] for key in [*self.payload, *written] if key in written}
 
 
-def _unreducing(manager: StateManager, limit: int) -> StateManager:
-    """Give a manager that shortens no output: what fits as it is needs mending only."""
-    whole = Reduction(soft_tokens=limit, hard_tokens=limit, share=1)
-    return StateManager(manager.counter, structs.replace(manager.policy, reduction=whole))
+class _Unreducing(StateManager):
+    """Shortens no output: what fits as it is needs mending only."""
+
+    def limits(self, budget: Budget) -> Limits:
+        """Return limits that hold any output."""
+        return Limits.unlimited()
 
 
 def _window(document: _Document, manager: StateManager, limit: int, added: int) -> Window:

@@ -37,6 +37,7 @@ def foreseen(window: Window, policy: Policy) -> Foreseen | None:
         head=window.preface.tokens + growth,
         cap=policy.summary_cap(limit),
         opener=window.preface.opener,
+        summary=window.lead.summary,
     )
     try:
         found = plan(tally, view, room, policy)
@@ -44,7 +45,7 @@ def foreseen(window: Window, policy: Policy) -> Foreseen | None:
         return None
     if found.kept == view.kept:
         return None
-    decision = decided(tally, view, found, policy, limit)
-    if not isinstance(decision, Cut):
+    cut = next((one for one in decided(tally, view, found, policy, limit) if isinstance(one, Cut)), None)
+    if cut is None:
         return None
-    return Foreseen(decision, tuple(evicted_by(tally, view, found)), view.summary or "")
+    return Foreseen(cut, tuple(evicted_by(tally, view, found)), view.summary or "")

@@ -88,9 +88,9 @@ class StateManager:
         lead = self._lead(preface, tally, view, previous)
         new, events = _unrecorded(tally, view, decisions), tuple[str, ...]()
         if found := self._plan(tally, view, preface, lead, budget.limit):
-            decision = decided(tally, view, found, self.policy, budget.limit)
-            new, events = [*new, decision], found.events
-            view = self._view((*live, decision), tally, budget.limit, None)
+            decisions_made = decided(tally, view, found, self.policy, budget.limit)
+            new, events = [*new, *decisions_made], found.events
+            view = self._view((*live, *decisions_made), tally, budget.limit, None)
             lead = self._lead(preface, tally, view, None)
         window = Window(tally, view, preface, lead, limit=budget.limit, previous=previous)
         check(window.messages, window.shared)
@@ -153,7 +153,7 @@ class StateManager:
     def _view(
         self, decisions: tuple[Decision, ...], tally: Tally, limit: int, previous: Window | None
     ) -> View:
-        if previous and previous.tally is tally and previous.limit == limit and previous.applied == decisions:
+        if previous and previous.shows(tally, decisions, limit):
             return previous.view
         return folded(decisions, tally, limit=limit, policy=self.policy.fingerprint)
 
@@ -168,14 +168,18 @@ class StateManager:
     def _plan(self, tally: Tally, view: View, preface: Preface, lead: Lead, limit: int) -> Plan | None:
         """Decide what leaves, or is hidden: strictly above the limit, or from where the policy says."""
         if _over(tally, view, lead, limit):
-            return plan(tally, view, self._room(preface, limit), self.policy)
+            return plan(tally, view, self._room(preface, lead, limit), self.policy)
         if self.policy.mask < 1 and _over(tally, view, lead, int(self.policy.mask * limit)):
-            return hiding(tally, view, self._room(preface, limit), self.policy)
+            return hiding(tally, view, self._room(preface, lead, limit), self.policy)
         return None
 
-    def _room(self, preface: Preface, limit: int) -> Room:
+    def _room(self, preface: Preface, lead: Lead, limit: int) -> Room:
         return Room(
-            limit=limit, head=preface.tokens, cap=self.policy.summary_cap(limit), opener=preface.opener
+            limit=limit,
+            head=preface.tokens,
+            cap=self.policy.summary_cap(limit),
+            opener=preface.opener,
+            summary=lead.summary,
         )
 
 

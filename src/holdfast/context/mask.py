@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
-from ..message import Message
-from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME
+from ..message import Message, ToolCallResult
+from .reduce import note_of
 
-__all__ = ["MASK", "masked", "masked_cost"]
+__all__ = ["MASK", "masked"]
 
 MASK = "[Old tool output hidden.]"
 
 
-def masked(message: Message) -> Message:
-    """Give a tool message whose outputs are shown as a line each; ids and errors stay."""
-    results = (msgspec.structs.replace(result, result=MASK) for result in message.tool_results)
+def masked(message: Message, handle: Callable[[ToolCallResult], str] | None = None) -> Message:
+    """Return a tool message with a line in place of each output; ids and errors stay.
+
+    ``handle`` returns the id under which a store holds a whole output; a second line tells it.
+    """
+    results = (
+        msgspec.structs.replace(result, result=f"{MASK}\n{note_of(handle(result))}" if handle else MASK)
+        for result in message.tool_results
+    )
     return message.replace(tool_results=tuple(results))
-
-
-def masked_cost(message: Message, line: int) -> int:
-    """Count a tool message as it would be masked, given the tokens of the line."""
-    return MESSAGE_FRAME + len(message.tool_results) * (RESULT_FRAME + line)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from ..ids import UNKNOWN_TIME
 from ..message import Message
 from ..tokens import Counter, message_cost, tools_cost
@@ -30,6 +32,7 @@ class Preface:
             ]
 
         self.head = head
+        self.tools_sent = _as_sent(head)
         self.leading = len(leading)
         self.systems = rows(head.system_messages())
         self.systems += rows(("system", mended(message)[0]) for message in leading)
@@ -40,8 +43,9 @@ class Preface:
         self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.data)
 
     def fits(self, head: Head, leading: Sequence[Message]) -> bool:
-        """Tell whether this is the preface of that head."""
-        return self.head == head and self.leading == len(leading)
+        """Tell whether this is the preface of that head, tools compared byte by byte."""
+        same = self.head == head and self.leading == len(leading)
+        return same and self.tools_sent == _as_sent(head)
 
     def by_category(self) -> dict[str, int]:
         """Give the tokens of each part of the head."""
@@ -49,3 +53,8 @@ class Preface:
         for category, _, cost in self.systems + self.data:
             found[category] += cost
         return {**found, "tools": self.fixed}
+
+
+def _as_sent(head: Head) -> bytes:
+    """Encode tools as they are sent: a provider's cache tells definitions apart that are equal to Python."""
+    return msgspec.json.encode(head.tools) if head.tools else b""

@@ -9,11 +9,15 @@ frame, which is shorter than anything that is ever reduced. So reducing twice is
 The log keeps the whole output. Nothing but the results' text changes: ids, errors, media and order
 stay. All texts of one result share its limit, the short ones first, so that a line of comment
 beside a huge log stays whole.
+
+The outputs of one batch of calls share a limit as well. Each output gets the same share, and what the
+short ones do not use goes to the long ones. `share` computes it and `shortened` applies it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from operator import is_
 from typing import Any
 
@@ -31,32 +35,58 @@ from .lines import full_range
 from .measure import exceeds, tokens
 from .policy import Reduction
 
-__all__ = ["Limits", "full_range", "output_id", "output_texts", "reduced"]
+__all__ = [
+    "Limits",
+    "full_range",
+    "note_of",
+    "output_id",
+    "output_texts",
+    "output_tokens",
+    "reduced",
+    "share",
+    "shortened",
+    "step",
+]
 
 _INDENT = 2
 _MOST_INDENTATION = 64 * 1024 * 1024  # characters; a small document, deeply nested, would fill the memory
+_BATCH = 3  # times the share of one output: the rest of the budget is for the head and the question
+_UNLIMITED = 2**62
 
 Texts = tuple[str, ...]
+Handle = Callable[[ToolCallResult], str]
+
+
+def step(budget_limit: int) -> int:
+    """Return the largest power of two within a limit, so that a limit that moves a little changes nothing."""
+    return 1 << max(0, budget_limit.bit_length() - 1)
 
 
 class Limits(Value, frozen=True):
-    """What an output may have under one budget: lines at each end, and tokens."""
+    """What an output may have under one budget: lines at each end, and tokens; and a batch of outputs."""
 
     head: int
     tail: int
     soft: int
     hard: int
+    batch: int = _UNLIMITED
 
     def __post_init__(self) -> None:
-        if self.head < 1 or self.tail < 1 or not 1 <= self.soft <= self.hard:
+        if self.head < 1 or self.tail < 1 or not 1 <= self.soft <= self.hard or self.batch < 1:
             raise InputError("limits keep a line at each end and a token, and the hard one is the higher")
 
     @classmethod
     def of(cls, reduction: Reduction, budget_limit: int) -> Limits:
-        """Give the limits under a budget: neither is more than the reduction's share of it."""
-        most = max(1, int(budget_limit * reduction.share))
+        """Return the limits under a budget; they depend on its step only."""
+        whole = step(budget_limit)
+        most = max(1, int(whole * reduction.share))
         soft, hard = min(reduction.soft_tokens, most), min(reduction.hard_tokens, most)
-        return cls(reduction.head, reduction.tail, soft, hard)
+        return cls(reduction.head, reduction.tail, soft, hard, min(whole, _BATCH * most))
+
+    @classmethod
+    def unlimited(cls) -> Limits:
+        """Return the limits under which no output is reduced."""
+        return cls(1, 1, _UNLIMITED, _UNLIMITED)
 
 
 def reduced(
@@ -64,7 +94,7 @@ def reduced(
     counter: Counter,
     limits: Limits,
     *,
-    handle: Callable[[ToolCallResult], str] | None = None,
+    handle: Handle | None = None,
 ) -> Message:
     """Give a tool message with its long outputs framed; any other message as it is.
 
@@ -72,15 +102,63 @@ def reduced(
     """
     if message.role != "tool":
         return message
-    results = [_reduced_result(result, counter, limits, handle) for result in message.tool_results]
-    if all(map(is_, results, message.tool_results)):
-        return message
-    return message.replace(tool_results=tuple(results))
+    return _with_results(
+        message, [_reduced_result(result, counter, limits, handle) for result in message.tool_results]
+    )
+
+
+def shortened(
+    message: Message,
+    shown: Message,
+    each: int,
+    counter: Counter,
+    limits: Limits,
+    *,
+    handle: Handle | None = None,
+) -> Message:
+    """Return a tool message as `shown`, but with at most `each` tokens of text in every output.
+
+    Longer outputs are framed anew from the whole `message`. An output that `each` tokens cannot hold
+    becomes the bare frame.
+    """
+    less = Limits(limits.head, limits.tail, each, each)
+    pairs = zip(message.tool_results, shown.tool_results, strict=True)
+    results = [
+        _reduced_result(whole, counter, less, handle)
+        if exceeds(_sent_texts(short.result), each, counter)
+        else short
+        for whole, short in pairs
+    ]
+    return _with_results(shown, results)
+
+
+def output_tokens(message: Message, counter: Counter) -> list[int]:
+    """Count the text of each output of a tool message."""
+    return [tokens(_sent_texts(result.result), counter) for result in message.tool_results]
+
+
+def share(sizes: Sequence[int], least: Sequence[int], room: int) -> int | None:
+    """Return the tokens that each output may have so that all fit the room; None if they cannot.
+
+    `sizes` are the tokens that the outputs have now, `least` those of their bare frames.
+    """
+    if sum(least) > room:
+        return None
+
+    def used(each: int) -> int:
+        return sum(max(low, min(size, each)) for size, low in zip(sizes, least, strict=True))
+
+    return max(1, bisect_right(range(max(sizes, default=0) + 1), room, key=used) - 1)
 
 
 def output_id(message: Message, result: ToolCallResult) -> str:
     """Name an output by its message, and by its call where the message answers several."""
     return message.id if len(message.tool_results) == 1 else f"{message.id}/{result.tool_call_id}"
+
+
+def note_of(id: str) -> str:
+    """Return the line that tells under which id a store holds a whole output."""
+    return f"[Full output: {id}]"
 
 
 def output_texts(result: Any) -> Texts:
@@ -94,7 +172,7 @@ def _reduced_result(
     result: ToolCallResult,
     counter: Counter,
     limits: Limits,
-    handle: Callable[[ToolCallResult], str] | None,
+    handle: Handle | None,
 ) -> ToolCallResult:
     as_sent = _sent_texts(result.result)
     if not exceeds(as_sent, limits.soft, counter):
@@ -103,11 +181,17 @@ def _reduced_result(
     rule = _Rule(counter, limits)
     if not rule.has_many_lines(shown) and not exceeds(as_sent, limits.hard, counter):
         return result
-    note = f"[Full output: {handle(result)}]" if handle else ""
+    note = note_of(handle(result)) if handle else ""
     short = rule.short(as_sent, shown, Frames(limits.head, limits.tail, note))
     if short == as_sent:
         return result
     return msgspec.structs.replace(result, result=_with_texts(result.result, short))
+
+
+def _with_results(message: Message, results: Sequence[ToolCallResult]) -> Message:
+    if all(map(is_, results, message.tool_results)):
+        return message
+    return message.replace(tool_results=tuple(results))
 
 
 class _Rule(msgspec.Struct, frozen=True):

@@ -61,7 +61,9 @@ class Report:
     @cached_property
     def reduced(self) -> tuple[str, ...]:
         """The kept tool messages whose output was reduced."""
-        return tuple(id for id in self._tally.reduced_ids if (self._tally.place(id) or 0) >= self._view.kept)
+        tally, view = self._tally, self._view
+        places = {place for id in tally.whole if (place := tally.place(id)) is not None}
+        return tuple(tally.at(place).id for place in sorted(places | view.short.keys()) if place >= view.kept)
 
     @cached_property
     def groups(self) -> tuple[GroupReport, ...]:

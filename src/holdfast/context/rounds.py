@@ -1,15 +1,16 @@
 """Rounds: what the assistant asked for and what came back, made sound while messages arrive.
 
 A round is a run of assistant messages and the tool messages that follow it. Within a round answers
-are put behind the calls they answer; a call that the conversation left behind gets a visible error;
-what answers nothing (late, unknown, twice and different) stays as text in its place. Nothing that
-was said is dropped, and nothing here depends on what comes later, so bytes that were sent stay.
+are put behind the calls they answer, in the order of the calls; a call that the conversation left
+behind gets a visible error; what answers nothing (late, unknown, twice and different) stays as text
+in its place. Nothing that was said is dropped, and nothing here depends on what comes later, so bytes
+that were sent stay.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -18,7 +19,7 @@ from ..decision import Answer
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
 
-__all__ = ["ABANDONED", "PENDING", "Repair", "Round", "note"]
+__all__ = ["ABANDONED", "PENDING", "Repair", "Round", "derived", "in_call_order", "note"]
 
 ABANDONED = "[No result: the conversation went on without it.]"
 PENDING = "[Still running.]"
@@ -49,9 +50,14 @@ def note(message: Message, result: ToolCallResult, number: int) -> Message:
 
 
 class Round:
-    """One round under way. `items` gives it as it would be sent now; `close` as it stays."""
+    """One round under way. `items` gives it as it would be sent now; `close` as it stays.
 
-    def __init__(self) -> None:
+    ``sources`` takes the tool message that each portion and note comes from, and the place of a note's
+    result in it.
+    """
+
+    def __init__(self, sources: dict[str, tuple[Message, int | None]]) -> None:
+        self._sources = sources
         self.assistants: list[Message] = []
         self.answered = False
         self._owner: dict[CallId, int] = {}
@@ -90,17 +96,21 @@ class Round:
             elif before is not None and (before.result, before.is_error) == (result.result, result.is_error):
                 yield Repair(call, "the same result stood twice and is sent once")
             else:
-                self._notes.append(note(message, result, number))
+                self._notes.append(noted := note(message, result, number))
+                self._sources[noted.id] = (message, number)
                 yield Repair(call, "a result that no open call awaits is sent as text")
         for owner, results in taken.items():
-            whole = len(results) == len(message.tool_results)
-            self._answers[owner].append(message if whole else _portion(message, owner, tuple(results)))
+            portion = message
+            if len(results) < len(message.tool_results):
+                portion = _portion(message, owner, tuple(results))
+                self._sources[portion.id] = (message, None)
+            self._answers[owner].append(portion)
 
     def items(self, missing: str = PENDING) -> list[Message]:
         """Give the round as it is sent: each call message, its answers, then what was noted."""
         view: list[Message] = []
         for message, answers in zip(self.assistants, self._answers, strict=True):
-            view += [message, *answers]
+            view += [message, *in_call_order(message, answers)]
             lacking = [call for call in message.tool_calls if call.id not in self._results]
             if lacking:
                 view.append(_synthetic(message, lacking, missing))
@@ -110,6 +120,16 @@ class Round:
         """Give the round as it stays, and the answers that had to be given for calls left behind."""
         answers = [Answer(call=call.id, text=ABANDONED) for call in self.open_calls]
         return self.items(ABANDONED), answers
+
+
+def in_call_order(asked: Message, answers: Sequence[Message]) -> list[Message]:
+    """Sort tool messages by the calls that they answer, so that the order of arrival changes no byte."""
+    if len(answers) < 2:
+        return list(answers)
+    places = {call.id: place for place, call in enumerate(asked.tool_calls)}
+    return sorted(
+        answers, key=lambda answer: min(places[result.tool_call_id] for result in answer.tool_results)
+    )
 
 
 def _portion(message: Message, owner: int, results: tuple[ToolCallResult, ...]) -> Message:

@@ -3,7 +3,7 @@
 A turn is a user message and all that answers it; a group is what is kept or removed as a whole: one
 message, or calls with every answer. ``items`` are the messages as they would be sent, but for what
 is still under way; between two groups a cut is safe. Ids that were used before are told apart, and
-whatever had to be mended is listed.
+whatever had to be mended is listed. ``sources`` says which tool message a part of one comes from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from ..decision import Answer
 from ..ids import CallId, MessageId
 from ..message import Message
-from .rounds import Repair, Round, derived, note
+from .rounds import Repair, Round, derived, in_call_order, note
 
 __all__ = ["Structure"]
 
@@ -32,7 +32,8 @@ class Structure:
         self.turns: list[int] = []
         self.repairs: list[Repair] = []
         self.answers: list[tuple[int, Answer]] = []
-        self._round = Round()
+        self.sources: dict[str, tuple[Message, int | None]] = {}
+        self._round = Round(self.sources)
         self._ids: set[str] = set()
         self._calls: set[CallId] = set()
         self._renamed: dict[CallId, CallId] = {}
@@ -81,6 +82,13 @@ class Structure:
         turn = bisect_right(self.turns, start) - 1
         return self.turns[turn] if turn >= 0 else None
 
+    def outputs(self, place: int) -> list[int]:
+        """Return the places of the tool messages in the finished group that a place lies in."""
+        group = bisect_right(self.groups, place)
+        start = self.groups[group - 1]
+        end = self.groups[group] if group < len(self.groups) else len(self.items)
+        return [index for index in range(start, end) if self.items[index].role == "tool"]
+
     def _add_sound(self, messages: Iterator[Message]) -> Message | None:
         """Add messages as long as nothing needs mending; give the first one that may need it."""
         if self._round:
@@ -118,6 +126,9 @@ class Structure:
                 groups.append(place)
             ids.add(message.id)
             items.append(message)
+            if role == "tool" and not awaited and place > groups[-1] + 1:  # several messages answered
+                start = groups[-1]
+                items[start + 1 :] = in_call_order(items[start], items[start + 1 :])
         return None
 
     def _reopen(self) -> None:
@@ -176,6 +187,7 @@ class Structure:
             self.repairs.extend(self._round.answer(message))
             return
         notes = [note(message, result, number) for number, result in enumerate(message.tool_results)]
+        self.sources.update((one.id, (message, number)) for number, one in enumerate(notes))
         self.repairs.extend(
             Repair(result.tool_call_id, "a result that no open call awaits is sent as text")
             for result in message.tool_results
@@ -190,7 +202,7 @@ class Structure:
                 Repair(answer.call, "a call left behind is answered by a visible error") for answer in answers
             ]
             self._append(items)
-            self._round = Round()
+            self._round = Round(self.sources)
             self._renamed = {}
 
     def _append(self, items: Sequence[Message]) -> None:

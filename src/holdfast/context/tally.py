@@ -5,25 +5,33 @@ total is a subtraction. A tally that grew message by message equals one that was
 the incremental window and the pure one are the same code over the same value. Counting is lazy and
 starts at the newest message: what no window reaches is never counted. Where a store holds the whole
 outputs (``stored``), the frames of reduced ones say under which id.
+
+The outputs of a group share ``limits.batch``. While calls are open, a finished output gets an equal
+share at most. Once all calls are answered, what the short outputs do not use goes to the long ones,
+whatever the order of arrival.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from ..message import Message
 from ..tokens import Counter
-from ..tokens.cost import Meter
+from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME, Meter
 from .ledger import Ledger
-from .mask import MASK, masked, masked_cost
+from .mask import masked
 from .mend import mended
 from .places import Places
-from .reduce import Limits, output_id, reduced
+from .reduce import Handle, Limits, output_id, output_tokens, reduced, share, shortened
+from .rounds import note
 from .structure import Structure
 
 __all__ = ["Tally"]
+
+Shown = tuple[Message, int]  # a message as it is sent, and its tokens
 
 
 class Tally(Structure):
@@ -34,15 +42,17 @@ class Tally(Structure):
         self.counter = counter
         self.limits = limits
         self.stored = stored
-        self.reduced_ids: dict[str, None] = {}
+        self.whole: dict[str, Message] = {}  # the reduced messages as they stand in the log, by id
         self.mended_ids: dict[str, str] = {}
         self._places = Places(self.items, 0)
-        self._tail: tuple[int, list[Message]] = (0, [])
-        self._ready: dict[str, tuple[Message, Message, int]] = {}
+        self._tail: tuple[int, list[Shown]] = (0, [])
+        self._foreseen: dict[str, Shown] = {}
+        self._alone: dict[str, tuple[Message, Message, int]] = {}  # not finished: whole, reduced, tokens
+        self._settled: dict[str, Shown] = {}  # of finished groups, before the ledger takes them
+        self._short: dict[str, dict[int, tuple[Message, Message, int]]] = {}  # by id and tokens for each
         self._ledger = Ledger(0, self._finished)
-        self._masks: dict[int, Message] = {}
+        self._masks: dict[int, Shown] = {}
         self._meter = Meter(counter)
-        self._line = counter.count(MASK).tokens
 
     @classmethod
     def of(
@@ -65,26 +75,21 @@ class Tally(Structure):
 
     def foresee(self, message: Message, tokens: int) -> None:
         """Take the count of a message that is about to be added and that needs no reduction."""
-        self._ready[message.id] = (message, message, tokens)
+        self._foreseen[message.id] = (message, tokens)
 
     @property
     def tail(self) -> list[Message]:
         """The round under way, as it would be sent now."""
-        made_at, tail = self._tail
-        if made_at != self.length:
-            tail = [self._prepared(message)[0] for message in self._round.items()]
-            self._tail = (self.length, tail)
-        return tail
+        return [message for message, _ in self._tail_shown()]
 
     @property
     def end(self) -> int:
         """The number of messages that would be sent if nothing were cut."""
-        return len(self.items) + len(self.tail)
+        return len(self.items) + len(self._tail_shown())
 
     def total(self, start: int) -> int:
         """Give the tokens of everything from a place to the end."""
-        tail = sum(self._prepared(message)[1] for message in self.tail[max(0, start - len(self.items)) :])
-        return self._ledger.between(min(start, len(self.items)), len(self.items)) + tail
+        return self._ledger.between(min(start, len(self.items)), len(self.items)) + self._tail_tokens(start)
 
     def between(self, start: int, end: int) -> int:
         """Give the tokens of the finished messages between two places."""
@@ -93,15 +98,14 @@ class Tally(Structure):
     def cost(self, index: int) -> int:
         """Give the tokens of one message of the view."""
         if index >= len(self.items):
-            return self._prepared(self.tail[index - len(self.items)])[1]
+            return self._tail_shown()[index - len(self.items)][1]
         if index < self._ledger.first:
-            return self._prepared(self.items[index])[1]  # alone: what lies between need not be counted
+            return self._measured(index)[1]  # alone: what lies between need not be counted
         return self._ledger.between(index, index + 1)
 
     def exceeds(self, start: int, room: int) -> bool:
         """Tell whether the messages from a place on take more than the room, counting no more than needed."""
-        tail = self.tail[max(0, start - len(self.items)) :]
-        left = room - sum(self._prepared(message)[1] for message in tail)
+        left = room - self._tail_tokens(start)
         return self._ledger.exceeds(min(start, len(self.items)), len(self.items), left)
 
     def reach(self, room: int) -> int:
@@ -111,24 +115,59 @@ class Tally(Structure):
         fitting = bisect_left(self.groups, True, lo=first, key=lambda start: self.total(start) <= room)
         return self.groups[fitting] if fitting < len(self.groups) else len(self.items)
 
-    def view(self, start: int, hidden: Iterable[int] = ()) -> list[Message]:
-        """Give the messages from a place to the end, old output hidden where asked."""
+    def view(
+        self, start: int, hidden: Iterable[int] = (), short: Mapping[int, int] | None = None
+    ) -> list[Message]:
+        """Return the messages from a place to the end, some outputs hidden, some in so many tokens each."""
         self.total(start)
         view = self.items[start:] + self.tail[max(0, start - len(self.items)) :]
+        for index, each in (short or {}).items():
+            if index >= start:
+                view[index - start] = self.shortened(index, each)[0]
         for index in hidden:
             if index >= start:
-                view[index - start] = self.hidden(index)
+                view[index - start] = self.hidden(index)[0]
         return view
 
     def saved(self, index: int) -> int:
         """Give the tokens that hiding the output of a tool message saves."""
-        return self.cost(index) - masked_cost(self.items[index], self._line)
+        return self.cost(index) - self.hidden(index)[1]
 
-    def hidden(self, index: int) -> Message:
-        """Give a tool message with its output hidden."""
+    def hidden(self, index: int) -> Shown:
+        """Return a tool message with its output hidden, and its tokens."""
         if index not in self._masks:
-            self._masks[index] = masked(self.items[index])
+            whole = self.at(index)
+            message = masked(whole, self._handle(whole))
+            self._masks[index] = (message, self._meter.message(message))
         return self._masks[index]
+
+    def shortened(self, index: int, each: int) -> Shown:
+        """Return a tool message with at most so many tokens of text in each output, and its tokens."""
+        cost, shown = self.cost(index), self.at(index)
+        return self._shortened(self.whole.get(shown.id, shown), shown, cost, each)
+
+    def share(self, start: int, room: int) -> int | None:
+        """Return the tokens that each output of the last group may have so that the group fits the room.
+
+        None if it cannot fit, or if the group that starts at this place is not the round under way.
+        """
+        places = self.outputs(start) if start == len(self.items) else []
+        if not places:
+            return None
+        least = [self.shortened(index, 1)[0] for index in places]
+        sizes, floors = self._sizes([self.at(index) for index in places]), self._sizes(least)
+        return share(sizes, floors, room - self.total(start) + sum(sizes))
+
+    def least(self, start: int) -> int:
+        """Return the tokens of everything from a place to the end, the round under way in bare frames."""
+        places = self.outputs(len(self.items))
+        return self.total(start) - sum(self.cost(one) - self.shortened(one, 1)[1] for one in places)
+
+    def outputs(self, place: int) -> list[int]:
+        """Return the places of the tool messages in the group that a place lies in."""
+        if place < len(self.items):
+            return super().outputs(place)
+        return [index for index, one in enumerate(self.tail, start=len(self.items)) if one.role == "tool"]
 
     def place(self, id: str) -> int | None:
         """Give the place of a message in the view."""
@@ -140,36 +179,104 @@ class Tally(Structure):
     def at(self, index: int) -> Message:
         """Give one message of the view."""
         if index >= len(self.items):
-            return self.tail[index - len(self.items)]
-        return self.items[index] if index >= self._ledger.first else self._prepared(self.items[index])[0]
+            return self._tail_shown()[index - len(self.items)][0]
+        return self.items[index] if index >= self._ledger.first else self._measured(index)[0]
 
-    def _prepared(self, message: Message) -> tuple[Message, int]:
-        """Reduce and count a message that may still change its place, once."""
-        known = self._ready.get(message.id)
-        if known is None or (known[0] is not message and known[1] is not message):
-            known = self._ready[message.id] = (message, *self._measured(message))
-        elif known[0] is known[1]:
-            known = self._ready[message.id] = (message, *self._sendable(message, known[2]))
-        return known[1:]
+    def _tail_shown(self) -> list[Shown]:
+        made_at, tail = self._tail
+        if made_at != self.length:
+            tail = self._shared(self._round.items(), is_open=bool(self._round.open_calls))
+            self._tail = (self.length, tail)
+        return tail
+
+    def _tail_tokens(self, start: int) -> int:
+        return sum(cost for _, cost in self._tail_shown()[max(0, start - len(self.items)) :])
 
     def _finished(self, index: int) -> int:
         """Reduce and count a message of the view for good."""
-        message = self.items[index]
-        known = self._ready.pop(message.id, None)
-        if known is not None and (known[0] is message or known[1] is message):
-            self.items[index], cost = self._sendable(*known[1:])
-        else:
-            self.items[index], cost = self._measured(message)
+        self.items[index], cost = self._measured(index)
+        id = self.items[index].id
+        for known in (self._alone, self._settled, self._short):
+            known.pop(id, None)
         return cost
 
-    def _measured(self, message: Message) -> tuple[Message, int]:
-        handle = partial(output_id, message) if self.stored else None
-        short = reduced(message, self.counter, self.limits, handle=handle)
-        if short is not message:
-            self.reduced_ids[message.id] = None
-        return self._sendable(short, self._meter.message(short))
+    def _measured(self, index: int) -> Shown:
+        """Reduce and count a message of the view that the ledger has not taken yet."""
+        message = self.items[index]
+        if message.role != "tool":
+            return self._reduced(message)
+        if message.id not in self._settled:
+            group = [self.items[place] for place in self.outputs(index)]
+            for one, shown in zip(group, self._shared(group, is_open=False), strict=True):
+                self._settled[one.id] = shown
+        return self._settled[message.id]
 
-    def _sendable(self, message: Message, cost: int) -> tuple[Message, int]:
+    def _shared(self, group: Sequence[Message], *, is_open: bool) -> list[Shown]:
+        """Reduce and count the messages of a group, and let their outputs share the limit of a batch."""
+        shown = [self._reduced(message) for message in group]
+        tools = [place for place, message in enumerate(group) if message.role == "tool"]
+        each = self._share([shown[place] for place in tools], is_open=is_open)
+        for place in tools:
+            if each is not None:
+                shown[place] = self._shortened(group[place], *shown[place], each)
+            whole, short = group[place], shown[place][0]
+            if short.tool_results == whole.tool_results:
+                self.whole.pop(whole.id, None)
+            else:
+                self.whole[whole.id] = whole
+        return shown
+
+    def _share(self, tools: Sequence[Shown], *, is_open: bool) -> int | None:
+        """Return the tokens that each output may have; None where the limits of one output are enough."""
+        count = sum(len(message.tool_results) for message, _ in tools)
+        if is_open:
+            return max(1, self.limits.batch // count - MESSAGE_FRAME - RESULT_FRAME)
+        room = self.limits.batch - sum(cost for _, cost in tools)
+        if room >= 0:
+            return None
+        sizes = self._sizes([message for message, _ in tools])
+        return share(sizes, [0] * len(sizes), room + sum(sizes)) or 1
+
+    def _sizes(self, messages: Iterable[Message]) -> list[int]:
+        return list(chain.from_iterable(output_tokens(message, self.counter) for message in messages))
+
+    def _reduced(self, message: Message) -> Shown:
+        """Reduce and count one message by the limits of one output."""
+        known = self._alone.get(message.id)
+        if known is None or known[0] is not message:
+            foreseen = self._foreseen.pop(message.id, None)
+            if foreseen is not None and foreseen[0] is message:
+                short, cost = foreseen
+            else:
+                short = self._short_note(message) if message.role == "user" else self._short_output(message)
+                cost = self._meter.message(short)
+            known = self._alone[message.id] = (message, *self._sendable(short, cost))
+        return known[1:]
+
+    def _short_output(self, message: Message) -> Message:
+        return reduced(message, self.counter, self.limits, handle=self._handle(message))
+
+    def _short_note(self, message: Message) -> Message:
+        """Reduce the result in a note; all results of its tool message share the limit of a batch."""
+        answer, number = self.sources.get(message.id, (None, None))
+        if answer is None or number is None:
+            return message
+        short = self._short_output(answer)
+        if (count := len(answer.tool_results)) > 1:
+            each = max(1, self.limits.batch // count)
+            short = shortened(answer, short, each, self.counter, self.limits, handle=self._handle(answer))
+        return note(answer, short.tool_results[number], number) if short is not answer else message
+
+    def _shortened(self, whole: Message, shown: Message, cost: int, each: int) -> Shown:
+        known = self._short.setdefault(whole.id, {})
+        if each not in known or known[each][0] is not whole:
+            short = shortened(whole, shown, each, self.counter, self.limits, handle=self._handle(whole))
+            if short is not shown:
+                short, cost = self._sendable(short, self._meter.message(short))
+            known[each] = (whole, short, cost)
+        return known[each][1:]
+
+    def _sendable(self, message: Message, cost: int) -> Shown:
         """Rewrite a counted message if its own provider would reject it."""
         if message.native is None:
             return message, cost
@@ -177,3 +284,7 @@ class Tally(Structure):
         if done:
             self.mended_ids[message.id] = done
         return sendable, cost if sendable.content is message.content else self._meter.message(sendable)
+
+    def _handle(self, message: Message) -> Handle | None:
+        whole, _ = self.sources.get(message.id, (message, None))  # the store holds it under that id
+        return partial(output_id, whole) if self.stored else None

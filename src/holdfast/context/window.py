@@ -56,6 +56,7 @@ class Window:
         self.tally, self.view, self.preface, self.lead, self.limit = tally, view, preface, lead, limit
         self.tokens = lead.tokens + tally.total(view.kept) - view.saved
         self.finished = len(lead.messages) + max(0, len(tally.items) - view.kept)
+        self._length = tally.length
         self.decisions: tuple[Decision, ...] = ()
         self.applied: tuple[Decision, ...] = ()
         self.report: Report
@@ -64,8 +65,8 @@ class Window:
         self.shared = len(known)
         if previous:
             self.shared += _shared(self.messages[len(known) :], previous.messages[len(known) :])
-        reusable = previous is not None and previous.preface.tools == preface.tools and self.shared > 0
-        self.reused_prefix_tokens = self._leading_tokens() if reusable else 0
+        reusable = previous is not None and previous.preface.tools_sent == preface.tools_sent
+        self.reused_prefix_tokens = self._leading_tokens() if reusable and self.shared else 0
 
     def render(self, format: Format | str, *, request: bool = False) -> Any:
         """Render the window with the tools of its head, for a provider's format or the name of one.
@@ -80,6 +81,11 @@ class Window:
         """Tell whether the other window has the same view of the same tally, with more behind it."""
         return self.tally is other.tally and self.view is other.view and self.lead is other.lead
 
+    def shows(self, tally: Tally, decisions: tuple[Decision, ...], limit: int) -> bool:
+        """Tell whether the view of this window is that of the tally as it is now, under these decisions."""
+        same = self.tally is tally and self.limit == limit and self.applied == decisions
+        return same and (self._length == tally.length or not self.view.shares)
+
     def leads_into(self, view: View) -> bool:
         """Tell whether the same stands before the kept part of that view."""
         mine = (self.view.kept, self.view.pinned, self.view.summary)
@@ -88,8 +94,8 @@ class Window:
     def _messages(self, known: tuple[Message, ...]) -> tuple[Message, ...]:
         tally, view, lead = self.tally, self.view, self.lead
         if not known:
-            return (*lead.messages, *tally.view(view.kept, view.hidden))
-        return (*known, *tally.view(view.kept + len(known) - len(lead.messages)))
+            return (*lead.messages, *tally.view(view.kept, view.hidden, view.short))
+        return (*known, *tally.view(view.kept + len(known) - len(lead.messages), view.hidden, view.short))
 
     def _leading_tokens(self) -> int:
         """Count what stood in the previous request, byte for byte."""
@@ -98,11 +104,8 @@ class Window:
             return self.tokens
         count = min(self.shared, len(lead.messages))
         end = view.kept + self.shared - count
-        saved = view.saved
-        if end <= view.last_hidden:
-            saved = sum(tally.saved(index) for index in view.hidden if index < end)
         leading = self.preface.tools + sum(lead.costs[:count])
-        return leading + tally.total(view.kept) - tally.total(end) - saved
+        return leading + tally.total(view.kept) - tally.total(end) - view.saved + view.saving(end)
 
     def __repr__(self) -> str:
         return f"<Window of {len(self.messages)} messages, {self.tokens:,} of {self.limit:,} tokens>"

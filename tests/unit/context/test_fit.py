@@ -133,7 +133,7 @@ def test_generated_conversations_fit_or_overflow(format: Format, kind: Any) -> N
 def test_the_fields_stay_when_the_message_that_carried_them_is_gone() -> None:
     tools = [{"type": "function", "function": {"name": "scan", "strict": True, "parameters": {}}}]
     document = {"id": "x", "messages": talk(12, system=""), "model": "m", "tools": tools}
-    result = fit(document)
+    result = fit(document, budget=1_200)
     assert list(result.payload) == list(document)
     assert result.payload["tools"] == tools
     assert result.payload["messages"][-4:] == document["messages"][-4:]
@@ -276,10 +276,19 @@ def test_an_overflow_counts_what_the_form_adds_to_the_head() -> None:
     document = as_object(formats.convert(talk(1, system="")[:3], CHAT, bedrock).payload, bedrock)
     del document["toolConfig"]
     with pytest.raises(ContextOverflow) as overflow:
-        fitted(document, bedrock, MANAGER, Budget(cost(document, bedrock)))
+        fitted(document, bedrock, MANAGER, Budget(60))
     numbers = overflow.value
     assert numbers.head > 20
-    assert numbers.head + numbers.question + numbers.last > numbers.limit == cost(document, bedrock)
+    assert numbers.head + numbers.question + numbers.last > numbers.limit == 60
+
+
+def test_outputs_make_room_for_what_the_form_adds() -> None:
+    bedrock = formats.get("bedrock")
+    document = as_object(formats.convert(talk(1, system="")[:3], CHAT, bedrock).payload, bedrock)
+    del document["toolConfig"]
+    result = fitted(document, bedrock, MANAGER, Budget(cost(document, bedrock)))
+    assert result.after.tokens <= cost(document, bedrock)
+    assert len(result.reduced) == 1
 
 
 def test_strict_keeps_the_newest_turns_or_fails() -> None:

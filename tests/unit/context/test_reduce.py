@@ -12,7 +12,7 @@ import pytest
 from holdfast.context import reduce
 from holdfast.context.frame import BARE
 from holdfast.context.policy import Reduction
-from holdfast.context.reduce import Limits, full_range, output_id, output_texts, reduced
+from holdfast.context.reduce import Limits, full_range, output_id, output_texts, reduced, share
 from holdfast.errors import InputError
 from holdfast.ids import CallId
 from holdfast.message import Message, ToolCallRequest, ToolCallResult
@@ -143,12 +143,37 @@ def test_above_the_hard_limit_tokens_alone_decide(tokens: int, is_framed: bool) 
 
 
 @pytest.mark.req("E2")
-def test_neither_limit_is_more_than_a_quarter_of_the_budget() -> None:
-    assert Limits.of(Reduction(), 128_000) == Limits(50, 50, 4_000, 16_000)
-    assert Limits.of(Reduction(), 20_000) == Limits(50, 50, 4_000, 5_000)
-    assert Limits.of(Reduction(), 375) == Limits(50, 50, 93, 93)
-    assert Limits.of(Reduction(share=1), 375) == Limits(50, 50, 375, 375)
-    assert Limits.of(Reduction(), 1) == Limits(50, 50, 1, 1)
+def test_neither_limit_is_more_than_a_quarter_of_the_step_of_the_budget_nor_a_batch_than_three() -> None:
+    assert Limits.of(Reduction(), 128_000) == Limits(50, 50, 4_000, 16_000, 3 * 16_384)
+    assert Limits.of(Reduction(), 20_000) == Limits(50, 50, 4_000, 4_096, 3 * 4_096)
+    assert Limits.of(Reduction(), 375) == Limits(50, 50, 64, 64, 192)
+    assert Limits.of(Reduction(share=1), 375) == Limits(50, 50, 256, 256, 256)
+    assert Limits.of(Reduction(), 1) == Limits(50, 50, 1, 1, 1)
+
+
+@pytest.mark.req("E2", "C8")
+def test_limits_are_the_same_for_a_budget_that_moves_a_little() -> None:
+    assert Limits.of(Reduction(), 32_000) == Limits.of(Reduction(), 30_400)
+    assert Limits.of(Reduction(), 32_767) != Limits.of(Reduction(), 32_768)
+
+
+@pytest.mark.req("E2")
+@pytest.mark.parametrize(
+    ("sizes", "room", "each"),
+    [
+        ([10, 100, 100], 210, 100),
+        ([10, 100, 100], 110, 50),  # what the short one leaves goes to the long ones
+        ([10, 60, 100], 160, 90),
+        ([100, 100, 100], 91, 30),
+        ([100, 100, 100], 9, 3),
+        ([100, 100, 100], 8, None),  # not even the bare frames fit
+        ([], 0, 1),
+    ],
+)
+def test_outputs_share_a_room_evenly_and_leave_what_they_do_not_use_to_the_others(
+    sizes: list[int], room: int, each: int | None
+) -> None:
+    assert share(sizes, [min(size, 3) for size in sizes], room) == each
 
 
 @pytest.mark.parametrize("limits", [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 2, 1)])

@@ -24,7 +24,7 @@ def mended(script: str) -> str:
     ("script", "expected"),
     [
         ("S U A", "S U A"),
-        ("U A[x,y] T[y] T[x] A", "U A[x,y] T[y] T[x] A"),
+        ("U A[x,y] T[y] T[x] A", "U A[x,y] T[x] T[y] A"),
         ("U A[x,y] T[x,y]", "U A[x,y] T[x,y]"),
         ("U A[x] S T[x] A", "U A[x] T[x] S A"),
         ("U A[x] A[y] T[x] T[y]", "U A[x] T[x] A[y] T[y]"),

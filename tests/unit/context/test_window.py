@@ -7,7 +7,7 @@ from scripts import Letters, shown, talk
 
 from holdfast import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
 from holdfast.context import Budget, Head, StateManager
-from holdfast.decision import Cut, Decision, Summary
+from holdfast.decision import Cut, Decision, Mask, Summary
 from holdfast.errors import InputError, InvalidMessage
 from holdfast.testing.conversations import huge_output
 
@@ -40,6 +40,26 @@ def test_other_tools_reuse_nothing() -> None:
     messages, budget = talk("S U A U"), Budget(10_000)
     before = LETTERS.window(messages, budget)
     after = LETTERS.window(messages, budget, head=Head(tools=(ToolSpec(name="ls"),)), previous=before)
+    assert after.reused_prefix_tokens == 0
+
+
+@pytest.mark.req("C8")
+@pytest.mark.parametrize(
+    "other",
+    [
+        ToolSpec(name="cp", input_schema={"a": 1, "b": 2}),
+        ToolSpec(name="ls", input_schema={"b": 2, "a": 1}),
+        ToolSpec(name="ls", input_schema={"a": True, "b": 2}),
+    ],
+)
+def test_other_tools_that_cost_the_same_reuse_nothing(other: ToolSpec) -> None:
+    messages, budget = talk("S U A U"), Budget(10_000)
+    tools = (ToolSpec(name="ls", input_schema={"a": 1, "b": 2}),)
+    before = EXACT.window(messages, budget, head=Head(tools=tools))
+    same = EXACT.window(messages, budget, head=Head(tools=tools), previous=before)
+    assert same.reused_prefix_tokens == before.tokens
+    after = EXACT.window(messages, budget, head=Head(tools=(other,)), previous=before)
+    assert after.tokens == before.tokens
     assert after.reused_prefix_tokens == 0
 
 
@@ -93,6 +113,23 @@ def test_a_huge_output_is_reduced_when_it_enters_the_window() -> None:
     assert "End: Line 8051-8100" in text
     assert window.report.reduced == (messages[-1].id,)
     assert messages[-1].tool_results[0].result == huge_output(8_100)
+
+
+@pytest.mark.req("C10", "E4")
+def test_hidden_output_carries_the_id_to_read_it_by_where_a_store_holds_it() -> None:
+    calls = [ToolCallRequest(name="cat", args={}) for _ in range(3)]
+    results = [ToolCallResult(tool_call_id=call.id, result="word " * 400) for call in calls]
+    one, two = Message.tool(results[:1]), Message.tool(results[1:])
+    messages = [Message.user("read it"), Message.assistant(tool_calls=calls), one, two]
+    messages += talk("A U A U A U A U A U A U")
+    budget, mask = Budget(100_000), Mask(ids=(one.id, two.id), saved=0)
+    for stored in (True, False):
+        window = EXACT.window(EXACT.tally(messages, budget, stored=stored), budget, decisions=[mask])
+        shown = [result.result for message in window.messages for result in message.tool_results]
+        ids = [one.id, f"{two.id}/{calls[1].id}", f"{two.id}/{calls[2].id}"]
+        lines = [f"\n[Full output: {id}]" if stored else "" for id in ids]
+        assert shown == [f"[Old tool output hidden.]{line}" for line in lines]
+        assert window.tokens == EXACT.count(window.messages).tokens
 
 
 @pytest.mark.req("B1")
