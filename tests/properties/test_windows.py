@@ -12,12 +12,21 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from window_checks import as_bytes, check_against_input, check_hard_lock, check_replay, check_window
+from window_checks import (
+    as_bytes,
+    check_against_input,
+    check_hard_lock,
+    check_replay,
+    check_usage,
+    check_window,
+)
 
-from holdfast import Message
+from holdfast import Message, ToolCallRequest, ToolCallResult
 from holdfast.context import collect, rounds
 from holdfast.context import window as windows
 from holdfast.context.budget import Budget
+from holdfast.context.compaction import planned
+from holdfast.context.head import Head
 from holdfast.context.manager import StateManager
 from holdfast.context.policy import Policy
 from holdfast.context.tally import Tally
@@ -88,6 +97,8 @@ def one_chain(seed: int, size: int, policy: Policy) -> int:
         pure = manager.window(log[:end], budget, decisions=decisions)
         assert as_bytes(pure.messages) == as_bytes(window.messages)
         assert (pure.decisions, pure.tokens) == (window.decisions, window.tokens)
+        assert pure.report.usage == window.report.usage
+        check_usage(window)
         if window.decisions or rng.random() < 0.1:
             check_window(window, manager, budget)
             check_against_input(window, log[:end])
@@ -110,6 +121,60 @@ def test_chains_of_cuts_stay_sound_and_pure_and_incremental_windows_are_equal(
     seed: int, size: int, low: float
 ) -> None:
     one_chain(seed, size, Policy(low_water=low))
+
+
+def agent_log(rng: Random) -> list[Message]:
+    """Give the log of an agent whose tools print much in some turns and little in others."""
+    log = list[Message]()
+    for turn in range(rng.randint(8, 30)):
+        log.append(Message.user(f"Question {turn}? " * rng.choice([1, 30])))
+        for _ in range(rng.randrange(3)):
+            calls = [ToolCallRequest(name="run", args={}) for _ in range(rng.randint(1, 3))]
+            results = [
+                ToolCallResult(tool_call_id=call.id, result="word " * rng.choice([1, 60, 400, 3_000]))
+                for call in calls
+            ]
+            log += [Message.assistant(tool_calls=calls), Message.tool(results)]
+        log.append(Message.assistant("An answer. " * rng.choice([1, 20])))
+    return log
+
+
+def one_agent(seed: int, size: int, policy: Policy) -> int:
+    """Make windows as a log grows, compact now and then; count those with hidden output."""
+    rng, manager, budget = Random(seed), StateManager(policy=policy), Budget(size)
+    head = Head(system="Be careful. " * rng.choice([1, 10]), context=rng.choice([None, "notes"]))
+    tally, decisions, hidden = manager.tally([], budget, stored=rng.random() < 0.5), list[Decision](), 0
+    for message in agent_log(rng):
+        tally.add(message)
+        shown = manager.shown(tally, budget, head=head, decisions=decisions)
+        check_usage(shown)
+        try:
+            window = manager.window(tally, budget, head=head, decisions=decisions)
+        except ContextOverflow:
+            continue
+        check_usage(window)
+        decisions += window.decisions
+        hidden += bool(window.view.hidden)
+        if rng.random() < 0.05 and (found := planned(window, policy)):
+            decisions.append(found.cut)
+            decisions.append(Summary(cut=found.cut.id, text="A model wrote this."))
+    return hidden
+
+
+HIDING = Policy(mask=0.5, mask_gain=0.03, lock_turns=2)
+
+
+@pytest.mark.req("C2", "B3")
+@settings(QUICK, max_examples=60 * THOROUGH)
+@given(seed=seeds, size=st.sampled_from([1_500, 4_000, 9_000]), policy=st.sampled_from([Policy(), HIDING]))
+def test_the_categories_of_any_window_are_not_negative_and_add_up_to_its_tokens(
+    seed: int, size: int, policy: Policy
+) -> None:
+    one_agent(seed, size, policy)
+
+
+def test_the_agents_really_hide_output() -> None:
+    assert all(one_agent(seed, 4_000, HIDING) > 0 for seed in range(4))
 
 
 def test_the_chains_really_cut_five_times_and_more() -> None:

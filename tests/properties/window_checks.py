@@ -22,12 +22,22 @@ def check_window(window: Window, manager: StateManager, budget: Budget) -> None:
     """Assert that a window fits, is counted rightly, and is what every provider takes."""
     assert window.tokens <= budget.limit
     assert manager.count(window.messages).tokens == window.tokens
+    check_usage(window)
     if all(message.role == "system" for message in window.messages):
         return  # nobody has spoken yet: there is nothing to send
     last = window.messages[-1].role
     for format in FORMATS:
         violations = format.validate(format.render(window.messages), request=last in ("user", "tool"))
         assert violations == [], f"{format.name}: {violations[0]}"
+
+
+def check_usage(window: Window) -> None:
+    """Assert that the categories are what the window has, none below zero, and that the rest is free."""
+    usage = dict(window.report.usage)
+    free = usage.pop("free")
+    assert min(usage.values()) >= 0, usage
+    assert sum(usage.values()) == window.tokens
+    assert free == max(0, window.limit - window.tokens)
 
 
 def check_against_input(window: Window, messages: Sequence[Message]) -> None:

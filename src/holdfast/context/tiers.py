@@ -43,13 +43,13 @@ def tiers(window: Window, policy: Policy) -> Tiers:
 def usage(
     tally: Tally, view: View, preface: Preface, lead: Lead, policy: Policy, limit: int
 ) -> dict[str, int]:
-    """Give the tokens of every category; they add up to the limit."""
+    """Return the tokens of every category: what is used adds up to the window, the rest is free."""
     border = _border(tally, view, policy)
-    immediate = tally.total(border)
-    short_term = tally.total(view.kept) - immediate - view.saved + lead.pinned
+    immediate = tally.total(border) - view.saving(border)
+    short_term = tally.total(view.kept) - view.saved - immediate + lead.pinned
     used: dict[str, int] = {**preface.by_category(), "summary": lead.summary}
     used |= {"immediate": immediate, "short_term": short_term}
-    return {**used, "free": limit - sum(used.values())}
+    return {**used, "free": max(0, limit - sum(used.values()))}
 
 
 def _border(tally: Tally, view: View, policy: Policy) -> int:
