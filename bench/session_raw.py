@@ -19,7 +19,6 @@ from msgspec import structs
 
 from holdfast import Message, SessionManager
 from holdfast.context.policy import Policy
-from holdfast.entry import encode
 from holdfast.session.records import Recorder
 from holdfast.stores.sqlite.connection import connect
 from holdfast.stores.sqlite.queries import query
@@ -146,7 +145,7 @@ class Bare:
 def recorder() -> Callable[[Message], Record]:
     """Give what makes a message a record: encoded, counted, cut into words."""
     made = Recorder(counter("o200k_base"), Policy())
-    return lambda message: made._record(message, encode(message))
+    return made._record
 
 
 async def _make_sessions(path: Path, names: Sequence[str]) -> None:

@@ -5,20 +5,20 @@ viewers, and its end belongs to it: lines put side by side are the text again, c
 character. A final end opens no further line; a text that lacks it has its last line all the same;
 the empty text has none. Form feeds and the like are ordinary characters, so that a log has the
 lines that an editor shows.
+
+Ends are searched one kind at a time with `str.find`, since a pattern takes a fifth of a second to walk
+through ten megabytes, and other threads wait for it.
 """
 
 from __future__ import annotations
 
-import re
-from itertools import islice
+from operator import itemgetter
 
 from ..errors import InputError
 
 __all__ = ["count", "ends", "full_range", "starts"]
 
 _ENDS = "\n\r\u2028\u2029"
-_END = re.compile(f"\r\n|[{_ENDS}]")
-_FIRST_REACH = 16_384  # characters searched at first when looking back; four times as many until enough
 
 
 def count(text: str) -> int:
@@ -29,7 +29,15 @@ def count(text: str) -> int:
 
 def ends(text: str, most: int) -> list[int]:
     """Give where the first lines end, at most so many."""
-    found = [match.end() for match in islice(_END.finditer(text), most)]
+    found = list[int]()
+    at = {end: place for end in _ENDS if (place := text.find(end)) >= 0}
+    while at and len(found) < most:
+        end, place = min(at.items(), key=itemgetter(1))
+        if end != "\r" or text[place + 1 : place + 2] != "\n":
+            found.append(place + 1)
+        at[end] = text.find(end, place + 1)
+        if at[end] < 0:
+            del at[end]
     if len(found) < most and text[-1:] not in _ENDS:
         found.append(len(text))
     return found
@@ -37,15 +45,18 @@ def ends(text: str, most: int) -> list[int]:
 
 def starts(text: str, most: int) -> list[int]:
     """Give where the last lines begin, at most so many, in the order of the text."""
-    reach = _FIRST_REACH
-    while True:
-        begin = max(0, len(text) - reach)
-        found = [match.end() for match in _END.finditer(text, begin) if match.end() < len(text)]
-        if begin == 0 and text:
-            found.insert(0, 0)
-        if len(found) >= most or begin == 0:
-            return found[-most:]
-        reach *= 4
+    found = list[int]()
+    at = {end: place for end in _ENDS if (place := text.rfind(end)) >= 0}
+    while at and len(found) < most:
+        end, place = max(at.items(), key=itemgetter(1))
+        if place + 1 < len(text) and (end != "\r" or text[place + 1] != "\n"):
+            found.append(place + 1)
+        at[end] = text.rfind(end, 0, place)
+        if at[end] < 0:
+            del at[end]
+    if len(found) < most and text:
+        found.append(0)
+    return found[::-1]
 
 
 def full_range(text: str, first: int, last: int) -> str:

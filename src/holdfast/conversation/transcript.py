@@ -17,7 +17,7 @@ def line_of(message: Message) -> str | None:
     """Write a message as it stands in the transcript; None where nobody speaks in it."""
     match message.role:
         case "user":
-            return "\n".join(f"> {line}" for line in message.text.split("\n"))
+            return "> " + message.text.replace("\n", "\n> ")
         case "assistant":
             names = ", ".join(call.name for call in message.tool_calls) or "none"
             return f"{message.text}\n[Tool uses: {names}]"

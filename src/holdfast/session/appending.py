@@ -14,9 +14,10 @@ from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
 from ..message import Message
 from ..stores.values import Key, Position, Receipt
+from ..tokens.background import is_large, off_loop
 from .answering import Exchange, fresh, unknown_calls
 from .loaded import Loaded
-from .loading import message_of, rows_backwards
+from .loading import messages_of, rows_backwards
 from .names import checked
 from .path import between
 from .records import digest
@@ -37,7 +38,7 @@ class Appender:
     ) -> Receipt:
         """Add messages, all of them or none."""
         _check(messages)
-        request = Key(checked(key, "a key"), digest(messages)) if key is not None else None
+        request = Key(checked(key, "a key"), await _digest(messages)) if key is not None else None
         if not any(message.role == "tool" for message in messages):
             return await self.write(messages, expected_version=expected_version, key=request)
         return await self._append_answers(messages, expected_version, request)
@@ -67,7 +68,7 @@ class Appender:
             loaded = await self._windows.loaded()
             head = loaded.head  # as looked at: another task of this handle may write meanwhile
             try:
-                taken = fresh(await self._exchange(loaded, messages), messages)
+                taken = await _fresh(await self._exchange(loaded, messages), messages)
             except InvalidMessage as refusal:
                 return await self._first_answer(key, refusal)
             if not taken and key is None:
@@ -87,7 +88,7 @@ class Appender:
             return None
         head = known.head
         try:
-            taken = fresh(Exchange(known), messages)
+            taken = await _fresh(Exchange(known), messages)
             if taken:
                 return await self.write(taken, expected_version=expected_version, expected_head=head, key=key)
         except (InvalidMessage, Conflict):
@@ -104,12 +105,10 @@ class Appender:
     async def _look_back(self, loaded: Loaded, exchange: Exchange, messages: Sequence[Message]) -> None:
         earlier = between(loaded.path, 1, loaded.first - 1)
         async for row in rows_backwards(self._scribe.store, self._scribe.at, earlier):
-            message = message_of(row)
-            if message is None:
-                continue
-            exchange.recall(message)
-            if message.tool_calls and not unknown_calls(exchange, messages):
-                return
+            for message in await messages_of([row]):
+                exchange.recall(message)
+                if message.tool_calls and not unknown_calls(exchange, messages):
+                    return
 
     async def _first_answer(self, key: Key | None, refusal: InvalidMessage) -> Receipt:
         """Give what a repeated request came to; one that was never accepted stays refused."""
@@ -134,6 +133,14 @@ class Appender:
 
 _NEVER = -1
 """A version that no session has: a request under it can only be a repetition."""
+
+
+async def _digest(messages: Sequence[Message]) -> bytes:
+    return await off_loop(lambda: digest(messages), large=is_large(*messages))
+
+
+async def _fresh(exchange: Exchange, messages: Sequence[Message]) -> list[Message]:
+    return await off_loop(lambda: fresh(exchange, messages), large=is_large(*messages))
 
 
 def _check(messages: Sequence[Message]) -> None:

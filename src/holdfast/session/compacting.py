@@ -51,7 +51,7 @@ class Compactor:
         """Say what a compaction without a model would come to; nothing is written, nobody is asked."""
         budget = await self._budget(budget)
         loaded, plan = await self._plan(budget, strategy, None)
-        return self._outcome(loaded, budget, plan, None, "")
+        return await self._outcome(loaded, budget, plan, None, "")
 
     async def compact(
         self, budget: Budget | None, strategy: Strategy, focus: str | None, *, model: bool
@@ -70,7 +70,7 @@ class Compactor:
                     version=self._windows.version,
                     head=loaded.head,
                 )
-            outcome = self._outcome(loaded, budget, plan, summary, refused)
+            outcome = await self._outcome(loaded, budget, plan, summary, refused)
             try:
                 await self._windows.record(loaded, _decisions(outcome, summary))
             except Conflict:
@@ -107,11 +107,11 @@ class Compactor:
         outcome = await summaries.ask(asked, tries=len(SHARES))
         return (None, outcome.text) if isinstance(outcome, Refusal) else (outcome, "")
 
-    def _outcome(
+    async def _outcome(
         self, loaded: Loaded, budget: Budget, plan: Planned, summary: Summary | None, refused: str
     ) -> Compaction:
         decisions: list[Decision] = [plan.cut, *([summary] if summary else [])]
-        after = self._windows.showing(loaded, budget, decisions).tokens
+        after = (await self._windows.showing(loaded, budget, decisions)).tokens
         return Compaction(
             cut=structs.replace(plan.cut, asked={**plan.cut.asked, "after": after}),
             summary=summary.text if summary else plan.cut.summary,

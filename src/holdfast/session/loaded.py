@@ -11,21 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
+from msgspec import Struct
+
 from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.reduce import Limits
 from ..context.tally import Tally
 from ..decision import Answer, Cut, Decision, Summary, effective
-from ..entry import Bootstrap, Entry, Prompt, decode
-from ..errors import HoldfastError, NewerFormat
+from ..entry import Bootstrap, Entry, Prompt
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..stores.values import Position, Row, Span
+from ..tokens.background import INLINE
 from ..toolspec import ToolSpec
 from .records import COUNTED_WHOLE
 
-__all__ = ["Loaded"]
+__all__ = ["Growth", "Loaded"]
+
+_MANY_BYTES = 4_000_000
+"""Of messages that are loaded: a cut may have to read them all."""
 
 
 class Loaded:
@@ -48,6 +53,7 @@ class Loaded:
         self.given_up = set[CallId]()
         self.batch: tuple[ToolCallRequest, ...] = ()
         self._counts = list[tuple[int, int]]()
+        self._bytes = 0
         self._tally: Tally | None = None
         self._tallied = 0
 
@@ -77,19 +83,13 @@ class Loaded:
         texts = [one.text for one in self.decisions if isinstance(one, Summary) and one.cut == cut.id]
         return texts[-1] if texts else cut.summary
 
-    def add(self, row: Row) -> None:
-        """Fold the next row in."""
+    def add(self, row: Row, entry: Entry | None) -> None:
+        """Fold the next row in, given its entry; none where it is damaged."""
         self.head, self.at_head = Position(row.branch, row.seq), row.id
-        self.recall(row)
+        self.recall(row, entry)
 
-    def recall(self, row: Row) -> None:
+    def recall(self, row: Row, entry: Entry | None) -> None:
         """Fold a row in that stands before the part that is loaded."""
-        try:
-            entry = decode(row.kind, row.body) if not row.damaged else None
-        except NewerFormat:
-            raise
-        except HoldfastError:
-            entry = None
         if entry is None:
             self.damaged.append(row)
         else:
@@ -115,21 +115,21 @@ class Loaded:
             tools=tuple(tools),
         )
 
-    def tally(self, manager: StateManager, budget: Budget) -> Tally:
-        """Give the tally under a budget, grown by what was folded in since."""
-        limits = manager.limits(budget)
-        known = zip(self.messages[self._tallied :], self._counts[self._tallied :], strict=True)
-        if self._tally is None or self._tally.limits != limits:
-            known = zip(self.messages, self._counts, strict=True)
-            counts = [(one, tokens) for one, (tokens, size) in known if _is_sure(one, size, limits)]
-            self._tally = manager.tally(self.messages, budget, stored=True, counts=counts)
-        else:
-            for message, (tokens, size) in known:
-                if _is_sure(message, size, limits):
-                    self._tally.foresee(message, tokens)
-                self._tally.add(message)
-        self._tallied = len(self.messages)
-        return self._tally
+    def growth(self, manager: StateManager, budget: Budget) -> Growth:
+        """Take the tally out, with what it lacks: it may grow in a thread while more is folded in here.
+
+        `keep` puts it back. Without that, the next one is built anew.
+        """
+        limits, tally = manager.limits(budget), self._tally
+        if tally is not None and tally.limits != limits:
+            tally = None
+        first = self._tallied if tally is not None else 0
+        self._tally = None
+        return Growth(manager, budget, tally, self.messages[first:], self._counts[first:], self._bytes)
+
+    def keep(self, tally: Tally) -> None:
+        """Put a tally back that has grown."""
+        self._tally, self._tallied = tally, tally.length
 
     def _fold(self, entry: Entry, tokens: int, size: int) -> None:
         match entry:
@@ -149,6 +149,7 @@ class Loaded:
         self.places[message.id] = len(self.messages)
         self.messages.append(message)
         self._counts.append((tokens, size))
+        self._bytes += size
         if message.tool_calls:
             self.batch = message.tool_calls
             self.calls.update((call.id, call) for call in message.tool_calls)
@@ -156,6 +157,34 @@ class Loaded:
                 self.results.pop(call.id, None)
         for result in message.tool_results:
             self.results.setdefault(result.tool_call_id, result)
+
+
+class Growth(Struct, frozen=True):
+    """A tally, if there is one, and the messages that it lacks, with their stored counts and sizes."""
+
+    manager: StateManager
+    budget: Budget
+    tally: Tally | None
+    messages: list[Message]
+    counts: list[tuple[int, int]]
+    loaded_bytes: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a window takes long enough to make that a loop should go on meanwhile."""
+        return sum(size for _, size in self.counts) > INLINE or self.loaded_bytes > _MANY_BYTES
+
+    def grown(self) -> Tally:
+        """Return the tally with all messages in it."""
+        limits, rows = self.manager.limits(self.budget), zip(self.messages, self.counts, strict=True)
+        if self.tally is None:
+            counts = [(one, tokens) for one, (tokens, size) in rows if _is_sure(one, size, limits)]
+            return self.manager.tally(self.messages, self.budget, stored=True, counts=counts)
+        for message, (tokens, size) in rows:
+            if _is_sure(message, size, limits):
+                self.tally.foresee(message, tokens)
+            self.tally.add(message)
+        return self.tally
 
 
 def _is_sure(message: Message, size: int, limits: Limits) -> bool:

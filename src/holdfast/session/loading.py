@@ -13,14 +13,17 @@ from ..errors import HoldfastError, NewerFormat
 from ..message import Message
 from ..stores.port import Log
 from ..stores.values import MESSAGE, Address, Position, Row, SessionRow, Span
+from ..tokens.background import INLINE, off_loop
 from .loaded import Loaded
 from .path import between, spans
 
 __all__ = [
     "Settings",
+    "entries_of",
     "entry_of",
     "load",
     "message_of",
+    "messages_of",
     "path_to",
     "refreshed",
     "rows_backwards",
@@ -66,11 +69,13 @@ async def load(log: Log, row: SessionRow, settings: Settings | None) -> Loaded:
     loaded.head = Position(row.branch, first - 1)
     early = [marks[kind] for kind in _HEADS if kind in marks and marks[kind].seq < first]
     leading = await _leading(log, row.address, path, first)
-    for one in [*early, *leading, *pinned]:
-        loaded.recall(one)
+    before = [*early, *leading, *pinned]
+    for one, entry in zip(before, await entries_of(before), strict=True):
+        loaded.recall(one, entry)
     for span in reversed(between(path, first, row.seq)):
-        for one in await log.read(row.address, span):
-            loaded.add(one)
+        rows = await log.read(row.address, span)
+        for one, entry in zip(rows, await entries_of(rows), strict=True):
+            loaded.add(one, entry)
     loaded.head = row.head
     return loaded
 
@@ -87,9 +92,9 @@ async def refreshed(log: Log, row: SessionRow, loaded: Loaded) -> bool:
             return False
         if any(one.kind == "revert" for one in rows):
             return False  # what holds again may not be loaded
-        for one in rows:
+        for one, entry in zip(rows, await entries_of(rows), strict=True):
             if one.seq > loaded.head.seq:  # what this handle wrote meanwhile is there already
-                loaded.add(one)
+                loaded.add(one, entry)
     return True
 
 
@@ -135,6 +140,18 @@ async def _leading(log: Log, at: Address, path: Sequence[Span], end: int) -> lis
                 found += [row] if message else []
             place = rows[-1].seq + 1
     return found
+
+
+async def entries_of(rows: Sequence[Row]) -> list[Entry | None]:
+    """Give the entries of rows, none where one is damaged; the loop goes on while much is decoded."""
+    large = sum(len(row.body) for row in rows) > INLINE
+    return await off_loop(lambda: [entry_of(row) for row in rows], large=large)
+
+
+async def messages_of(rows: Sequence[Row]) -> list[Message]:
+    """Give the messages among rows."""
+    said = [row for row in rows if row.kind == MESSAGE]
+    return [entry for entry in await entries_of(said) if isinstance(entry, Message)]
 
 
 def message_of(row: Row) -> Message | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
@@ -30,6 +31,7 @@ from ..stores.port import OnDisk, Store
 from ..stores.values import Address, Filter, Hit, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
+from ..tokens.background import INLINE, off_loop
 from ..words import query
 from .background import Background
 from .clock import Clock, ClockWatch, check_store_time, monotonic_clock, wall_clock
@@ -176,7 +178,7 @@ class SessionManager:
         while limit > 0:
             hits = await self.store.search(self.tenant, words, user=user, before=mark, limit=min(limit, PAGE))
             for hit in hits:
-                if found := _found(hit):
+                if found := await off_loop(partial(_found, hit), large=len(hit.row.body) > INLINE):
                     yield found
             if len(hits) < min(limit, PAGE):
                 return

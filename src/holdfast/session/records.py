@@ -6,7 +6,6 @@ rebuilt message would have anew, id and timestamp, so that a retry is recognised
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
@@ -24,7 +23,7 @@ from ..errors import HoldfastError
 from ..message import Message
 from ..stores.values import Record
 from ..tokens import Counter, counter, counter_names, message_cost
-from ..tokens.background import INLINE
+from ..tokens.background import is_large, off_loop
 from ..tokens.exact import ExactCounter
 from ..words import searchable, words_of
 
@@ -46,15 +45,11 @@ class Recorder:
     async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
         """Count and index entries; what takes long is done in a thread, and the loop goes on."""
         unloaded = isinstance(self._counter, ExactCounter) and not self._counter.is_loaded
-        bodies = [encode(entry) for entry in entries]
-        if unloaded or sum(map(len, bodies)) > INLINE:
-            return await asyncio.to_thread(self._records, entries, bodies)
-        return self._records(entries, bodies)
+        large = unloaded or is_large(*entries)
+        return await off_loop(lambda: tuple(map(self._record, entries)), large=large)
 
-    def _records(self, entries: Sequence[Entry], bodies: Sequence[bytes]) -> tuple[Record, ...]:
-        return tuple(self._record(entry, body) for entry, body in zip(entries, bodies, strict=True))
-
-    def _record(self, entry: Entry, body: bytes) -> Record:
+    def _record(self, entry: Entry) -> Record:
+        body = encode(entry)
         if not isinstance(entry, Message):
             return Record(id=ids.message_id(), kind=kind_of(entry), body=body)
         cost = message_cost(self._as_sent(entry, len(body)), self._counter)

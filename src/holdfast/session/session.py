@@ -30,7 +30,7 @@ from .compacting import Compaction, Compactor
 from .conversations import Conversations
 from .groups import end_of
 from .keeping import Keeper
-from .loading import message_of, path_to, rows_backwards
+from .loading import messages_of, path_to, rows_backwards
 from .names import checked, checked_meta, checked_prompt
 from .queue import live_snapshot
 from .restoring import interrupted
@@ -104,7 +104,7 @@ class Session:
         rows = [
             one for span in reversed(path) for one in await self._scribe.store.read(self._scribe.at, span)
         ]
-        return [message for one in rows if (message := message_of(one))]
+        return await messages_of(rows)
 
     async def window(
         self,
@@ -280,8 +280,7 @@ class Session:
         newest = list[Message]()
         if count:
             async for row in rows_backwards(self._scribe.store, self._scribe.at, path):
-                if message := message_of(row):
-                    newest.append(message)
+                newest += await messages_of([row])
                 if len(newest) == count:
                     break
         return newest[::-1]

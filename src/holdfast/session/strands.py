@@ -11,10 +11,11 @@ from itertools import pairwise
 
 from ..conversation.strand import MAX_CONVERSATION_STATE_HISTORY_LEN, Strand
 from ..decision import Cut, Revert, Summary
-from ..entry import Bootstrap, Checkpoint, Entry, Note, Prompt, Settings, Tangent
+from ..entry import Bootstrap, Checkpoint, Note, Prompt, Settings, Tangent
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, Span
-from .loading import entry_of, message_of, rows_backwards, standing_cut
+from ..tokens.background import INLINE, off_loop
+from .loading import entry_of, message_of, messages_of, rows_backwards, standing_cut
 from .path import between, spans
 
 __all__ = ["RESTORE", "TANGENT", "Strands"]
@@ -95,7 +96,7 @@ class Strands:
         if 0 <= entries <= len(parent.entries) and (at_same_place or begun == 0):
             strand = parent.fork(name=tangent.name, at=entries)
             for span in reversed(between(path, begun + 1, END)):
-                strand.extend(map(_entry, await self._log.read(self._at, span)))
+                await _extend(strand, await self._log.read(self._at, span))
         else:
             strand = await self._root(path)
             strand.parent, strand.name = parent, tangent.name
@@ -105,8 +106,7 @@ class Strands:
     async def _root(self, path: Sequence[Span]) -> Strand:
         rows, exchanges, enough = list[Row](), 0, MAX_CONVERSATION_STATE_HISTORY_LEN
         async for row in rows_backwards(self._log, self._at, path):
-            message = message_of(row)
-            exchanges += message is not None and message.role == "assistant"
+            exchanges += any(message.role == "assistant" for message in await messages_of([row]))
             if exchanges > enough:
                 rows = rows[: _turn_edge(rows)]
                 break
@@ -115,7 +115,7 @@ class Strands:
         strand = Strand(first=rows[0].seq if rows else 1)
         strand.path = list(path)
         await self._recall(strand, path, rows)
-        strand.extend(map(_entry, rows))
+        await _extend(strand, rows)
         return strand
 
     async def _recall(self, strand: Strand, path: Sequence[Span], rows: Sequence[Row]) -> None:
@@ -162,5 +162,7 @@ def _turn_edge(backwards: Sequence[Row]) -> int:
     return len(backwards)
 
 
-def _entry(row: Row) -> Entry:
-    return entry_of(row) or Note(DAMAGED)
+async def _extend(strand: Strand, rows: Sequence[Row]) -> None:
+    """Fold rows into a strand that nobody else has yet; the loop goes on while they are many."""
+    large = sum(len(row.body) for row in rows) > INLINE
+    await off_loop(lambda: strand.extend(entry_of(row) or Note(DAMAGED) for row in rows), large=large)

@@ -2,20 +2,27 @@
 
 A decision is written only on the path it was made for: where somebody wrote meanwhile, what is new is
 read and the window is made again. So two workers that cut at once leave one cut.
+
+A window over much text is made in a thread, so that the loop goes on. One is made at a time: the tally is
+taken out of what is loaded and put back afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
+from ..context.tally import Tally
 from ..context.window import Window
 from ..decision import Cut, Decision, Revert, Summary
 from ..entry import Entry
-from ..errors import Conflict, SessionError
-from ..stores.values import Parcel, Receipt, Record
+from ..errors import Conflict, HoldfastError, SessionError
+from ..stores.values import Parcel, Position, Receipt, Record
+from ..tokens.background import off_loop
 from ..toolspec import ToolSpec
 from .loaded import Loaded
 from .loading import Settings, load, refreshed
@@ -29,6 +36,13 @@ SPARE = 1_000
 """Messages that may be held beyond what the window shows, before they are let go."""
 
 
+class _Made(NamedTuple):
+    """A window, and the head of the path that it was made of."""
+
+    window: Window
+    head: Position
+
+
 class Windows:
     """Makes the windows of one session, and keeps what the next one can be made from."""
 
@@ -36,6 +50,7 @@ class Windows:
         self._scribe, self._manager, self._summaries = scribe, manager, summaries
         self._loaded: Loaded | None = None
         self._previous: Window | None = None
+        self._making = asyncio.Lock()
 
     @property
     def known(self) -> Loaded | None:
@@ -54,16 +69,16 @@ class Windows:
         """Make a window, and write down what had to be decided for it."""
         while True:
             loaded = await self.loaded(budget)
-            head = loaded.message_head(tools, context, memory)
-            window, decisions = self._decided(loaded, budget, head)
-            if decisions:
+            made = await self._decided(loaded, budget, loaded.message_head(tools, context, memory))
+            window = made.window
+            if window.decisions:
                 before = loaded.cut
                 try:
-                    await self.record(loaded, decisions)
+                    await self.record(loaded, window.decisions, made.head)
                 except Conflict:
                     continue
-                self._summarise(loaded, before, decisions)
-            elif self._summaries:
+                self._summarise(loaded, before, window.decisions)
+            elif self._summaries and not self._making.locked():  # else another thread has the tally
                 self._summaries.prepare(window)
             self._previous = window
             self._let_go(loaded, window)
@@ -74,7 +89,7 @@ class Windows:
     ) -> Window:
         """Make a window, and write nothing."""
         loaded = await self.loaded(budget)
-        return self._decided(loaded, budget, loaded.message_head(tools, context, memory))[0]
+        return (await self._decided(loaded, budget, loaded.message_head(tools, context, memory))).window
 
     @property
     def version(self) -> int:
@@ -89,12 +104,17 @@ class Windows:
     async def shown(self, budget: Budget) -> tuple[Loaded, Window]:
         """Make the window that shows what is decided already, fitting or not, and say what it is made of."""
         loaded = await self.loaded(budget)
-        return loaded, self.showing(loaded, budget, ())
+        return loaded, await self.showing(loaded, budget, ())
 
-    def showing(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
+    async def showing(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
         """Make the window that some more decisions would lead to, with no tools and no data before it."""
-        tally, head = loaded.tally(self._manager, budget), loaded.message_head((), None, None)
-        return self._manager.shown(tally, budget, head=head, decisions=[*loaded.decisions, *more])
+
+        def show(tally: Tally) -> Window:
+            return self._manager.shown(tally, budget, head=head, decisions=decisions)
+
+        async with self._making:
+            head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
+            return await self._made(loaded, budget, show)
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Give the path as it is now: for a budget, or for whoever needs no window."""
@@ -124,22 +144,50 @@ class Windows:
         """Load anew the next time: the head is elsewhere."""
         self._loaded = self._previous = None
 
-    def _decided(self, loaded: Loaded, budget: Budget, head: Head) -> tuple[Window, tuple[Decision, ...]]:
+    async def _decided(self, loaded: Loaded, budget: Budget, head: Head) -> _Made:
         """Make a window, with the summary that was prepared for its cut if that is ready and fits."""
-        window = self._window(loaded, budget, head, loaded.decisions)
-        ready = self._summaries.prepared(loaded.cut) if self._summaries else None
-        due = window.tokens >= self._manager.policy.compact * window.limit or _has_cut(window.decisions)
-        if ready is None or not due or not self._may_use(ready[0], loaded, budget):
-            return window, window.decisions
-        prepared = self._window(loaded, budget, head, [*loaded.decisions, *ready])
-        if _has_cut(prepared.decisions):  # it has become too little
-            return window, window.decisions
-        prepared.decisions = (*ready, *prepared.decisions)
-        return prepared, prepared.decisions
 
-    def _window(self, loaded: Loaded, budget: Budget, head: Head, decisions: Sequence[Decision]) -> Window:
-        tally = loaded.tally(self._manager, budget)
-        return self._manager.window(tally, budget, head=head, decisions=decisions, previous=self._previous)
+        def window(tally: Tally, more: Sequence[Decision] = ()) -> Window:
+            known = [*decisions, *more]
+            return self._manager.window(tally, budget, head=head, decisions=known, previous=previous)
+
+        def decide(tally: Tally) -> Window:
+            plain = window(tally)
+            due = plain.tokens >= self._manager.policy.compact * plain.limit or _has_cut(plain.decisions)
+            if not ready or not due:
+                return plain
+            prepared = window(tally, ready)
+            if _has_cut(prepared.decisions):  # it has become too little
+                return plain
+            prepared.decisions = (*ready, *prepared.decisions)
+            return prepared
+
+        async with self._making:
+            at, decisions, previous = loaded.head, list(loaded.decisions), self._previous
+            ready = self._ready(loaded, budget)
+            return _Made(await self._made(loaded, budget, decide), at)
+
+    async def _made(self, loaded: Loaded, budget: Budget, make: Callable[[Tally], Window]) -> Window:
+        """Make a window of the tally, which nobody else has meanwhile; in a thread if that takes long."""
+        growth = loaded.growth(self._manager, budget)
+
+        def made() -> tuple[Tally, Window | HoldfastError]:
+            tally = growth.grown()
+            try:
+                return tally, make(tally)
+            except HoldfastError as error:  # the tally is sound, and is kept
+                return tally, error
+
+        tally, outcome = await off_loop(made, large=growth.is_large)
+        loaded.keep(tally)
+        if isinstance(outcome, HoldfastError):
+            raise outcome
+        return outcome
+
+    def _ready(self, loaded: Loaded, budget: Budget) -> tuple[Decision, ...]:
+        """Give the cut that was prepared, with its summary, where it may be used."""
+        ready = self._summaries.prepared(loaded.cut) if self._summaries else None
+        return ready if ready is not None and self._may_use(ready[0], loaded, budget) else ()
 
     def _may_use(self, ready: Cut, loaded: Loaded, budget: Budget) -> bool:
         settings = self._settings(budget)
@@ -168,9 +216,9 @@ class Windows:
             except SessionError:
                 return
 
-    async def record(self, loaded: Loaded, decisions: Sequence[Decision]) -> None:
-        """Write decisions that were made on a path, if it is still the path."""
-        head = loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
+    async def record(self, loaded: Loaded, decisions: Sequence[Decision], at: Position | None = None) -> None:
+        """Write decisions that were made on a path, if it is still the path: up to `at`, or to its head."""
+        head = at or loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
         cuts = (one for one in decisions if isinstance(one, Cut))
         parcels = [self._parcel(loaded, one) for one in cuts if one.asked.get("operation") != "clear"]
         records = await self._scribe.records(decisions)

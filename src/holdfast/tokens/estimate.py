@@ -16,6 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from .counter import Count
+from .pieces import UNBROKEN, pieces
 from .shape import LONGEST, pieces_of
 
 __all__ = ["Estimator"]
@@ -71,7 +72,9 @@ class Estimator(Struct, frozen=True):
 
     def count(self, text: str) -> Count:
         """Estimate the tokens of a text."""
-        tokens = sum(times * _cost(piece) for piece, times in pieces_of(text).items())
+        tokens = 0.0
+        for part in pieces(text, limit=UNBROKEN):  # one long search would keep every other thread waiting
+            tokens += sum(times * _cost(piece) for piece, times in pieces_of(part.text).items())
         return Count(max(round(tokens * self.factor), bool(text)), "estimated")
 
 

@@ -8,7 +8,8 @@ apart: the sum is exact. Three such seams hold for both open vocabularies:
 - between a letter and a digit, either way round;
 - after a line's end, unless white space or a slash follows.
 
-Where a stretch has no seam, it is cut hard; what is counted from there on may be off by a token.
+Where a stretch has no seam, it is cut hard, into short pieces, since tokenizers take quadratic time
+on such a stretch; each cut may be off by a token.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from functools import cache
 
 from msgspec import Struct
 
-__all__ = ["LIMIT", "Piece", "pieces"]
+__all__ = ["LIMIT", "UNBROKEN", "Piece", "pieces"]
 
 LIMIT = 100_000
 """Characters in one piece: the tokenizer gives up on a million spaces, but never on this many."""
+
+UNBROKEN = 10_000
+"""Characters in one piece of a stretch without a seam, and in one search for a seam: two milliseconds."""
 
 # Only letters that have been letters since Unicode 5: newer ones may be unknown to the tokenizer.
 _LETTER = (
@@ -50,12 +54,24 @@ def pieces(text: str, *, limit: int = LIMIT) -> Iterator[Piece]:
     """Cut a text into pieces of at most `limit` characters, at the last seam within reach."""
     start = 0
     while len(text) - start > limit:
-        # Greedy, so it finds the last seam; one character more, since a seam shows by what follows it.
-        seam = _to_last_seam().match(text, start, start + limit + 1)
-        end = seam.end() if seam else start + limit
-        yield Piece(text[start:end], exact=seam is not None)
+        end = _last_seam(text, start, start + limit)
+        if end is None:
+            end = start + limit
+            for place in range(start, end, UNBROKEN):
+                yield Piece(text[place : min(place + UNBROKEN, end)], exact=False)
+        else:
+            yield Piece(text[start:end], exact=True)
         start = end
     yield Piece(text[start:], exact=True)
+
+
+def _last_seam(text: str, start: int, end: int) -> int | None:
+    """Return the last seam behind `start` and up to `end`, searching in short steps from the end."""
+    for last in range(end, start, -UNBROKEN):
+        # Greedy, so it finds the last seam; one character more, since a seam shows by what follows it.
+        if seam := _to_last_seam().match(text, max(start, last - UNBROKEN), last + 1):
+            return seam.end()
+    return None
 
 
 @cache  # takes five milliseconds to compile, and few texts are long enough to need it

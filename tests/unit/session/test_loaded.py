@@ -8,10 +8,12 @@ from session_stage import answer, answers, asks, call
 from holdfast import Message, codec
 from holdfast.context.budget import Budget
 from holdfast.context.manager import StateManager
+from holdfast.context.tally import Tally
 from holdfast.decision import Answer, Cut, Mask
 from holdfast.entry import Bootstrap, Entry, Note, Prompt, Usage, encode, kind_of
 from holdfast.message import ToolCallRequest
 from holdfast.session.loaded import Loaded
+from holdfast.session.loading import entry_of
 from holdfast.stores.values import Position, Row, Span
 from holdfast.tokens import message_cost
 
@@ -52,8 +54,13 @@ def row(seq: int, entry: Entry) -> Row:
 def read(entries: list[Entry]) -> Loaded:
     loaded = Loaded([Span(1, 1, len(entries))], first=1)
     for seq, entry in enumerate(entries, start=1):
-        loaded.add(row(seq, entry))
+        loaded.add(row(seq, entry), entry)
     return loaded
+
+
+def tally(loaded: Loaded, budget: Budget = BUDGET) -> Tally:
+    loaded.keep(tally := loaded.growth(MANAGER, budget).grown())
+    return tally
 
 
 def test_rows_are_folded_into_messages_prompts_and_decisions() -> None:
@@ -97,8 +104,8 @@ def test_a_damaged_row_is_set_aside_and_the_rest_is_there() -> None:
         damaged=True,
     )
     loaded = read(ENTRIES)
-    loaded.add(torn)
-    loaded.add(marked)
+    loaded.add(torn, entry_of(torn))
+    loaded.add(marked, entry_of(marked))
     assert loaded.damaged == [torn, marked]
     assert (loaded.prompt, loaded.head, len(loaded.messages)) == ("second", Position(1, 14), 4)
 
@@ -119,8 +126,8 @@ def test_a_tally_that_grew_equals_one_that_was_made_at_once(step: int) -> None:
         rows = [row(start + place + 1, entry) for place, entry in enumerate(messages[start : start + step])]
         new = [(entry, one.tokens, len(one.body)) for entry, one in zip(messages[start:], rows, strict=False)]
         grown.grow(new, Position(1, start + len(rows)))
-        MANAGER.window(grown.tally(MANAGER, BUDGET), BUDGET)
-    windows = [MANAGER.window(loaded.tally(MANAGER, BUDGET), BUDGET) for loaded in (whole, grown)]
+        MANAGER.window(tally(grown), BUDGET)
+    windows = [MANAGER.window(tally(loaded), BUDGET) for loaded in (whole, grown)]
     assert codec.dump(windows[0].messages) == codec.dump(windows[1].messages)
     assert windows[0].tokens == windows[1].tokens == MANAGER.count(windows[0].messages).tokens
     assert grown.head == whole.head
@@ -130,8 +137,8 @@ def test_a_tally_that_grew_equals_one_that_was_made_at_once(step: int) -> None:
 def test_another_budget_makes_another_tally_with_its_own_reduction() -> None:
     one = call()
     loaded = read([Message.user("go"), asks(one), answers(answer(one, "line of output\n" * 300))])
-    wide = MANAGER.window(loaded.tally(MANAGER, BUDGET), BUDGET)
-    small = MANAGER.window(loaded.tally(MANAGER, Budget(2_000)), Budget(2_000))
+    wide = MANAGER.window(tally(loaded), BUDGET)
+    small = MANAGER.window(tally(loaded, Budget(2_000)), Budget(2_000))
     assert wide.tokens > 900 > small.tokens == MANAGER.count(small.messages).tokens
     assert f"[Full output: {loaded.messages[-1].id}]" in str(small.messages[-1].tool_results[0].result)
 
