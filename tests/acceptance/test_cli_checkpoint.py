@@ -343,3 +343,37 @@ def test_a_database_in_use_is_named_by_keep_and_by_restore(session: str, tree: P
             *("db.sqlite3", "db.sqlite3-shm", "db.sqlite3-wal")
         ]
         assert database.execute("SELECT x FROM t").fetchall() == [(1,)]
+
+
+def test_undo_keeps_files_that_were_ignored_before_the_restore(url: str, tree: Path, tmp_path: Path) -> None:
+    id, mine = make(url), tree / "settings.local.json"
+    (tree / ".gitignore").write_text("logs/\n")
+    mine.write_text("{}")
+    assert checkpoint("keep", id).code == 0
+    (tree / ".gitignore").write_text("logs/\nsettings.local.json\n")
+    mine.write_text('{"mine": "token-8f14e45f"}')
+    before = files(tree)
+    assert checkpoint("restore", id, "0").code == 1  # the file is told as left alone
+    assert (tree / ".gitignore").read_text() == "logs/\n"
+    assert checkpoint("undo", id).code == 0
+    assert files(tree) == before
+    assert kept_anywhere(tmp_path / "home", b"token-8f14e45f") == []
+
+
+def test_a_hard_restore_keeps_a_file_that_only_an_undo_has_seen(session: str, tree: Path) -> None:
+    (tree / "mine").write_text("the user's own")
+    for verb, *arguments in (["restore", "1"], ["undo"], ["restore", "1", "--hard"]):
+        assert checkpoint(verb, session, *arguments).code == 0
+    assert files(tree) == {"a": "one\n", "mine": "the user's own"}
+
+
+def kept_anywhere(home: Path, secret: bytes) -> list[str]:
+    """Name the objects of all shadow repositories, loose and packed, in which the bytes occur."""
+    found = list[str]()
+    for repository in (home / "checkpoints").glob("*/repository"):
+        git = ["git", "--git-dir", str(repository), "cat-file", "--batch-all-objects"]
+        listed = subprocess.run([*git, "--batch-check"], capture_output=True, check=True).stdout
+        everything = subprocess.run([*git, "--batch"], capture_output=True, check=True).stdout
+        assert listed.count(b"\n") > 3
+        found += [str(repository)] if secret in everything else []
+    return found

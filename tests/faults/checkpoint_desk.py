@@ -128,14 +128,15 @@ class Desk:
         async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
             session = await sessions.create(system="You work.")
             self.session = session.id
-        self._write(a="one", b="one", mine="the user's")
+        self._write(a="one", b="one", mine="the user's", secret="not ignored yet")
         async with self.opened() as (session, checkpoints):
             await self._turn(checkpoints, a="two", new="1")
             if self.act == "leave":
                 await checkpoints.enter_tangent()
             await self._turn(checkpoints, a="three", newer="2")
             (self.tree / "b").unlink()
-            await self._turn(checkpoints, a="four")
+            await self._turn(checkpoints, **{"a": "four", ".gitignore": "secret\n"})
+            self._write(secret="ignored since")
             await session.commit(checkpoints.state)
             if self.act == "undo":
                 await checkpoints.restore("1")

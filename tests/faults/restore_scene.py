@@ -16,6 +16,7 @@ from holdfast.checkpoints import ShadowRepository
 WORKER = Path(__file__).with_name("restore_worker.py")
 STORE = f"SQLite format 3\0{'':\0<52}Hold"
 """How a store begins, which no restore may touch."""
+SECRET = "ignored when the restore begins, and not by the rules that it brings back"
 State = dict[str, tuple[int, bytes]]
 
 
@@ -100,6 +101,7 @@ class Scene:
         write(tree, "was-file", "old")
         write(tree, "mode", "x", 0o755)
         write(tree, "agent.db", STORE + "old")
+        write(tree, "mine", "not ignored yet")
         os.symlink("old", tree / "link")
         kept = ShadowRepository.open(shadow, tree)
         kept.snapshot("0")
@@ -116,6 +118,8 @@ class Scene:
         (tree / "link").unlink()
         os.symlink("new", tree / "link")
         write(tree, "mine.ignored", "never touched")
+        write(tree, ".gitignore", "*.ignored\nmine\n")
+        write(tree, "mine", SECRET)
         kept.snapshot("1")
         write(tree, "changed", "newest", 0o600)  # in no snapshot when the restore begins
         self.before = state(tree)
@@ -132,6 +136,12 @@ class Scene:
         shadow, tree = self.begin()
         ShadowRepository.open(shadow, tree).restore("0", hard=True)
         return state(tree)
+
+
+def leaked(shadow: Path) -> bool:
+    """Tell whether any object of a shadow repository holds what the user ignores."""
+    command = ["git", "--git-dir", str(shadow / "repository"), "cat-file", "--batch-all-objects", "--batch"]
+    return SECRET.encode() in subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def torn(before: State, now: State, target: State) -> Iterator[str]:

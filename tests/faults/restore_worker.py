@@ -31,8 +31,8 @@ def removes_before_it_is_undoable() -> None:
 
 
 def _forgetful(really):  # type: ignore[no-untyped-def]
-    def take(place, git, *, tag, message):  # type: ignore[no-untyped-def]
-        return really(place, git, tag="" if tag == "undo" else tag, message=message)
+    def take(place, git, *, tag, **options):  # type: ignore[no-untyped-def]
+        return really(place, git, tag="" if tag == "undo" else tag, **options)
 
     return take
 

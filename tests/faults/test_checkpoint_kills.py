@@ -199,6 +199,6 @@ def test_an_undo_that_is_taken_again_is_caught(desks: Desks, monkeypatch: pytest
 
     desk, found = desks.of("restore"), desks.points("restore")
     late = [point for point in reversed(found[: last_named(found)]) if point.call == "unlink"]
-    monkeypatch.setattr(Carrier, "_is_kept", never)
+    monkeypatch.setattr(Carrier, "_is_carried_out", never)
     broken = (what for point in late if killed_at(point, desk) for what in aftermath(desk, "restore")[1])
     assert next(broken) == "the undo leads elsewhere"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from restore_scene import Scene, State, state, torn, worker
+from restore_scene import Scene, State, leaked, state, torn, worker
 from system_calls import Point, killing, points, watching
 from thoroughness import LONG, rng, tell
 
@@ -73,9 +73,11 @@ def aftermath(scene: Scene, target: State) -> tuple[str, list[str]]:
     if ShadowRepository.open(shadow, tree).recovered is not None:
         broken.append("finished twice")
     try:
-        kept.restore("undo", hard=True)
+        kept.undo()
     except Exception as error:
         return "finished", [*broken, f"no undo: {error}"]
+    if leaked(shadow):
+        broken.append("an ignored file is in the shadow repository")
     return "finished", [*broken, *(["the undo leads elsewhere"] if state(tree) != scene.before else [])]
 
 

@@ -79,10 +79,10 @@ def held_by_older(here: Scene, tag: str, files: dict[bytes, bytes]) -> None:
             Leaf(b"modes", FILE, pack.add(BLOB, modes)),
         ]
         made = pack.add(
-            COMMIT, commit(pack.add(TREE, tree(root)), parent="", seconds=1, message="an older version")
+            COMMIT, commit(pack.add(TREE, tree(root)), parents=[], seconds=1, message="an older version")
         )
         store(repository, pack)
-    point(repository, made, tag=tag)
+    point(repository, dict.fromkeys(["refs/heads/history", "refs/heads/seen", f"refs/tags/{tag}"], made))
 
 
 def contents(folder: Path) -> dict[bytes, bytes]:

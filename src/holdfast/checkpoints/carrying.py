@@ -20,7 +20,7 @@ from ..conversation import ConversationState
 from ..conversation.tracking import LineTracking
 from ..errors import CheckpointError, SessionError
 from . import intent as intents
-from .acts import Act, Leave
+from .acts import Act, Leave, Undo
 from .intent import Intent
 from .repository import ShadowRepository
 from .values import Restored
@@ -60,7 +60,7 @@ class Carrier:
     ) -> None:
         self._state, self._repository, self._lines, self._session = state, repository, lines, session
 
-    async def carry(self, act: Act, *, files: str, hard: bool) -> WentBack:
+    async def carry(self, act: Act, *, files: str, hard: bool = False) -> WentBack:
         """Do an act, with files that are brought back first, if any are named."""
         folder = self._repository.folder
         async with intents.alone(folder):
@@ -153,8 +153,10 @@ class Carrier:
 
     async def _bring_back(self, intent: Intent) -> Restored:
         """Bring the files back; the tag of those before stands for them, also if this is the second try."""
-        undo = new_tag() if await self._is_kept(intent.name) else intent.name
+        undo = new_tag() if await self._is_carried_out(intent) else intent.name
         try:
+            if isinstance(intent.act, Undo):
+                return await asyncio.to_thread(self._repository.undo, intent.files, undo=undo)
             return await asyncio.to_thread(
                 self._repository.restore, intent.files, hard=intent.hard, undo=undo
             )
@@ -166,10 +168,8 @@ class Carrier:
     async def _give_up(self, intent: Intent) -> Restored | None:
         """Put the files back as they were before; what was changed since is in a snapshot."""
         restored = None
-        if intent.files and await self._is_kept(intent.name):
-            restored = await asyncio.to_thread(
-                self._repository.restore, intent.name, hard=True, undo=new_tag()
-            )
+        if intent.files and await self._is_carried_out(intent):
+            restored = await asyncio.to_thread(self._repository.undo, intent.name, undo=new_tag())
         await self._forget()
         return restored
 
@@ -184,8 +184,9 @@ class Carrier:
             ]
         self._lines.follow(put_back)
 
-    async def _is_kept(self, tag: str) -> bool:
-        return any(one.tag == tag for one in await asyncio.to_thread(self._repository.snapshots))
+    async def _is_carried_out(self, intent: Intent) -> bool:
+        """Tell whether files were changed already; before that, those of now are still those before."""
+        return await asyncio.to_thread(self._repository.has_restored, intent.name)
 
     async def _forget(self) -> None:
         await asyncio.to_thread(intents.forget, self._repository.folder)

@@ -7,24 +7,49 @@ Every snapshot brings a pack; many small ones are joined now and then, the large
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import CheckpointError, UnknownCheckpoint
 from .git import Git
-from .keeping import HISTORY, sync
+from .keeping import sync
+from .listing import Reader
 from .objects import Pack
 
-__all__ = ["Tagged", "check_tag", "join_packs", "latest", "point", "resolved", "store", "tagged"]
+__all__ = [
+    "RECORDS",
+    "RULES",
+    "SEEN",
+    "TAGS",
+    "Tagged",
+    "check_tag",
+    "join_packs",
+    "latest",
+    "newest_checkpoint",
+    "point",
+    "references",
+    "resolved",
+    "store",
+    "tagged",
+]
+
+SEEN = "refs/heads/seen"
+"""The newest snapshot of any kind: a checkpoint, or one that was taken before or after a restore."""
 
 TAGS = "refs/tags/"
+RECORDS = "refs/restores/"
+"""What a restore put in place and took away, under the tag of the snapshot that was taken before it."""
+
+RULES = "refs/rules/"
+"""Snapshots whose ignore rules still count after a restore replaced them, under the same tags."""
+
 MANY = 40
 """Packs until they are joined: git looks into each for every object."""
 
 _TAG = re.compile(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_FORMAT = "%(refname)%00%(objectname)%00%(committerdate:unix)%00%(contents)%00"
 
 
 class Tagged(NamedTuple):
@@ -52,28 +77,35 @@ def store(git: Git, pack: Pack) -> None:
         sync(git.objects_folder / "pack")
 
 
-def point(git: Git, commit: str, *, tag: str = "") -> None:
-    """Let the history end with a commit, and a tag name it."""
-    names = [HISTORY, *([TAGS + tag] if tag else [])]
-    git.run(
-        "update-ref",
-        "--stdin",
-        "-z",
-        input=b"".join(f"update {name}\0{commit}\0\0".encode() for name in names),
-    )
-    for folder in ("refs/heads", "refs/tags"):
-        sync(git.folder / folder)
+def point(git: Git, names: Mapping[str, str]) -> None:
+    """Let references name these objects; one that is to name nothing is removed."""
+    lines = [f"update {name}\0{id}\0\0" if id else f"delete {name}\0\0" for name, id in names.items()]
+    git.run("update-ref", "--stdin", "-z", input="".join(lines).encode())
+    for folder in {name.rpartition("/")[0] for name in names} | {"refs"}:
+        with suppress(FileNotFoundError):  # git removes a folder of references with the last of them
+            sync(git.folder / folder)
+
+
+def references(git: Git, under: str) -> dict[str, str]:
+    """Return what the references below a name point to; nothing for one that cannot be read."""
+    found = dict[str, str]()
+    for path in sorted((git.folder / under).glob("*")):
+        with suppress(FileNotFoundError):
+            text = path.read_text(errors="replace").strip() if path.is_file() else ""
+            found[path.name] = text if _COMMIT.fullmatch(text) else ""
+    return found
 
 
 def tagged(git: Git) -> list[Tagged]:
     """List the tags, the oldest commit first."""
-    said = git.run("for-each-ref", f"--format={_FORMAT}", TAGS)
-    found = list[Tagged]()
-    for record in said.split(b"\0\n")[:-1]:
-        name, commit, seconds, message = record.decode(errors="replace").split("\0")
-        found.append(Tagged(name.removeprefix(TAGS), commit, int(seconds), message.rstrip("\n")))
-    order = {commit: place for place, commit in enumerate(reversed(_history(git)))}
-    return sorted(found, key=lambda one: (order.get(one.commit, -1), one.tag))
+    tags = references(git, TAGS)
+    with Reader.opened(git) as reader:
+        commits = reader.ordered([newest_checkpoint(git), latest(git), *sorted({*tags.values()})])
+    order = {id: place for place, id in enumerate(commits)}
+    found = [
+        Tagged(tag, id, commits[id].seconds, commits[id].message) for tag, id in tags.items() if id in commits
+    ]
+    return sorted(found, key=lambda one: (order[one.commit], one.tag))
 
 
 def resolved(git: Git, name: str) -> str:
@@ -113,11 +145,10 @@ def _remove_pack(pack: Path) -> None:
 
 
 def latest(git: Git) -> str:
-    """Give the commit that the history ends with, or nothing."""
-    with suppress(FileNotFoundError):
-        return (git.folder / HISTORY).read_text().strip()
-    return git.run("rev-parse", "--verify", "--quiet", f"{HISTORY}^{{commit}}", fine=(0, 1)).decode().strip()
+    """Return the newest snapshot of any kind, or nothing."""
+    return references(git, "refs/heads").get("seen", "") or newest_checkpoint(git)
 
 
-def _history(git: Git) -> list[str]:
-    return git.run("rev-list", HISTORY).decode().split() if latest(git) else []
+def newest_checkpoint(git: Git) -> str:
+    """Return the newest checkpoint, or nothing."""
+    return references(git, "refs/heads").get("history", "")

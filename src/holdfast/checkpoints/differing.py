@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .capturing import FILES, MODES
+from .capturing import FILES
 from .git import Git
-from .listing import listing
+from .listing import Reader
 from .objects import object_id, tree
 from .values import Diff, FileDiff, Listing, shown
 
@@ -24,7 +24,7 @@ _STATUS: dict[bytes, Literal["added", "modified", "deleted"]] = {b"A": "added", 
 
 
 def difference(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
-    """Say which files differ between two commits or trees of ours; nothing before the first one."""
+    """Say which files differ between two trees of snapshots; nothing before the first one."""
     trees = _trees(before, after)
     lines = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", *_SAFE, *trees).split(b"\0")[
         :-1
@@ -39,7 +39,7 @@ def difference(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
 
 
 def diff(git: Git, before: str, after: str) -> Diff:
-    """Compare two commits or trees of ours, with lines counted and shown."""
+    """Compare two trees of snapshots, with lines counted and shown."""
     trees = _trees(before, after)
     counted = _lines(git.run("diff-tree", "-r", "-z", "--no-renames", "--numstat", *_SAFE, *trees))
     files = tuple(
@@ -74,9 +74,10 @@ def _lines(said: bytes) -> dict[bytes, tuple[int | None, int | None]]:
 
 def _modes_differ(git: Git, before: str, after: str) -> list[FileDiff]:
     """Name what differs in its mode alone, and the folders without files that came and went."""
-    if before and _modes_blob(git, before) == _modes_blob(git, after):
-        return []
-    old, new = listing(git, before) if before else Listing({}, {}), listing(git, after)
+    with Reader.opened(git) as reader:
+        if before and reader.parts(before)[1] == reader.parts(after)[1]:
+            return []
+        old, new = reader.listing(before) if before else Listing({}, {}), reader.listing(after)
     found = [
         FileDiff(path=path, status="modified")
         for path in old.files.keys() & new.files.keys()
@@ -95,7 +96,3 @@ def _modes_differ(git: Git, before: str, after: str) -> list[FileDiff]:
 
 def _bare(of: Listing) -> set[bytes]:
     return of.folders.keys() - {path.rpartition(b"/")[0] for paths in of for path in paths}
-
-
-def _modes_blob(git: Git, commit: str) -> bytes:
-    return git.run("rev-parse", f"{commit}:{MODES}")

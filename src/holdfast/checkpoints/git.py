@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..errors import CheckpointsDamaged, GitFailed, GitMissing
+from .objects import object_id
 
 __all__ = ["OLDEST", "Git", "Objects", "find_git"]
 
@@ -151,14 +152,14 @@ class Objects:
         self._asking, self._answering = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
 
     def read(self, name: str) -> bytes:
-        """Give the content of an object."""
+        """Return the content of an object; raise CheckpointsDamaged unless it is what its name says."""
         head = self._asked(name)
         if len(head) != 3:
             raise CheckpointsDamaged(f"object {name} is missing, or cannot be read")
         size = int(head[2])
         data = self._answering.read(size + 1)
-        if len(data) != size + 1:
-            raise CheckpointsDamaged(f"object {name} is cut short")
+        if len(data) != size + 1 or object_id(head[1].decode(), data[:-1]) != name:
+            raise CheckpointsDamaged(f"object {name} is damaged")
         return data[:-1]
 
     def has(self, name: str) -> bool:

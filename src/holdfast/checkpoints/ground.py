@@ -18,10 +18,11 @@ from .. import durable
 from .belongings import NOTHING, Owned
 from .capturing import read_regular
 from .databases import SIDES, Belongs, InUse, Opened, Unreadable, check_main_file, is_in_use, kind_of
+from .modes import split
 from .objects import BLOB, object_id
 from .values import Entry
 
-__all__ = ["Ground", "Standing", "split"]
+__all__ = ["Ground", "Standing"]
 
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -36,12 +37,6 @@ class Standing(NamedTuple):
     def is_(self, entry: Entry | None) -> bool:
         """Tell whether it has the bytes of an entry."""
         return entry is not None and self == Standing("link" if entry.link else "file", entry.blob)
-
-
-def split(path: bytes) -> tuple[bytes, bytes]:
-    """Give the folder of a path, and its name there."""
-    folder, _, name = path.rpartition(b"/")
-    return folder, name
 
 
 class Ground:

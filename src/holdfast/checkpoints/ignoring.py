@@ -5,6 +5,10 @@
 `info/exclude` and `core.excludesFile` are read as plain text and handed over in one file, where the
 later lines win, as they do in git. A nested repository's `info/exclude` counts below it, too. What the
 user's repository tracks is not ignored, whatever the rules say; so git holds it, and so do we.
+
+The rules of another moment can count as well, so that a restore, which may replace rules, keeps out of
+snapshots what either moment ignores. Their files are written to a mirror: a folder of our own that holds
+nothing but rules and empty folders, which git is asked about in place of the work tree.
 """
 
 from __future__ import annotations
@@ -13,16 +17,18 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..errors import GitFailed, WorkTreeRefused
 from .git import Git
+from .modes import split
+from .planning import Plan
 
-__all__ = ["RULES", "Rules", "enclosing_repository", "is_readable_rules"]
+__all__ = ["RULES", "Rules", "enclosing_repository", "is_readable_rules", "replaces_rules"]
 
 RULES = b".gitignore"
 
@@ -40,6 +46,7 @@ class _Scope(NamedTuple):
     within: bytes  # the path of the root in the work tree, with a slash at its end
     above: bytes  # the path of the work tree in the root, with a slash at its end
     excludes: Path
+    mirrored: bool = False
 
 
 class Rules:
@@ -50,9 +57,12 @@ class Rules:
         self._work_tree = work_tree
         self._folder = folder
         root = work_tree if alone else enclosing_repository(work_tree) or work_tree
-        self._general = _users_rules(git, root)
+        self._users = _users_rules(git, root)
+        self._general = _plain_file(self._users, _MOST)
         above = os.fsencode(work_tree.relative_to(root))
-        self._scopes = [self._scope(root, within=b"", above=b"" if above == b"." else above + b"/")]
+        self._scopes = [self._scope(root, b"", b"" if above == b"." else above + b"/")]
+        self.elsewhere = set[bytes]()
+        """What was found to be ignored by the rules of another moment alone."""
         self._refuse_unreadable(root)
         self._tracked = _tracked(git, root)
 
@@ -76,21 +86,61 @@ class Rules:
         outer = self._scopes[0]
         return bool(outer.above) and bool(self._asked(outer, [b"./" + outer.above.rstrip(b"/")]))
 
+    def is_rules(self, path: bytes) -> bool:
+        """Tell whether a file of the work tree holds rules."""
+        return split(path)[1] == RULES or self._work_tree / os.fsdecode(path) == self._users
+
+    def also(self, files: Mapping[bytes, bytes]) -> None:
+        """Let the rules of another moment count, too, which were written in these files of the work tree."""
+        scope, mirror = self._scopes[0], self._folder / str(len(os.listdir(self._folder)))
+        inside = os.path.join(os.fsencode(mirror), scope.above)
+        os.makedirs(inside)
+        folder = self._work_tree
+        while folder != scope.root:
+            folder = folder.parent
+            rules = folder / os.fsdecode(RULES)
+            if rules.is_file() and not rules.is_symlink():
+                (mirror / rules.relative_to(scope.root)).write_bytes(_plain_file(rules, _MOST))
+        for path, data in files.items():
+            if split(path)[1] == RULES:
+                os.makedirs(os.path.join(inside, split(path)[0]), exist_ok=True)
+                with open(os.path.join(inside, path), "wb") as file:
+                    file.write(data)
+        users = next((files[one] for one in files if split(one)[1] != RULES), self._general)
+        self._scopes.append(
+            self._scope(mirror, b"", scope.above, rules=users + b"\n" + _own_rules(scope.root))
+        )
+
     def enter(self, path: bytes) -> None:
         """Let the rules of a nested repository count below it."""
         root = self._work_tree / os.fsdecode(path)
-        if root != self._scopes[0].root and _own_rules(root).strip():
-            self._scopes.append(self._scope(root, within=path + b"/", above=b""))
+        if root == self._scopes[0].root or not (own := _own_rules(root).strip()):
+            return
+        rules = self._general + b"\n" + own
+        self._scopes.append(self._scope(root, path + b"/", b"", rules=rules))
+        for scope in [one for one in self._scopes if one.mirrored and not one.within]:
+            mirror = scope.root / os.fsdecode(scope.above + path)
+            mirror.mkdir(parents=True, exist_ok=True)
+            self._scopes.append(self._scope(mirror, path + b"/", b"", rules=rules))
 
-    def ignored(self, paths: Sequence[bytes]) -> set[bytes]:
-        """Give those of the paths that are ignored; none may lead over a link."""
-        found = set[bytes]()
+    def ignored(self, paths: Sequence[bytes], folders: Collection[bytes] = ()) -> set[bytes]:
+        """Return those of the paths that are ignored; none may lead over a link.
+
+        A rule that is for folders alone counts for those that are there, and in a mirror for ``folders``.
+        """
+        found, elsewhere = set[bytes](), set[bytes]()
         for scope in self._scopes:
             # A path that begins with a colon would be taken for more than a path; one with a dot is not.
             before, cut = b"./" + scope.above, len(scope.within)
             asked = [before + path[cut:] for path in paths if path.startswith(scope.within)]
-            found |= {scope.within + name[len(before) :] for name in self._asked(scope, asked)}
-        return {path for path in found if not self._is_tracked(path)}
+            if scope.mirrored:
+                for path in folders:
+                    if path.startswith(scope.within):
+                        _make(os.path.join(os.fsencode(scope.root), before + path[cut:]))
+            names = {scope.within + name[len(before) :] for name in self._asked(scope, asked)}
+            (elsewhere if scope.mirrored else found).update(names)
+        self.elsewhere |= {path for path in elsewhere - found if not self._is_tracked(path)}
+        return {path for path in found | elsewhere if not self._is_tracked(path)}
 
     def _is_tracked(self, path: bytes) -> bool:
         """Tell whether the user's repository tracks a file, or anything in a folder."""
@@ -114,10 +164,10 @@ class Rules:
         )
         return said.split(b"\0")[:-1]
 
-    def _scope(self, root: Path, *, within: bytes, above: bytes) -> _Scope:
+    def _scope(self, root: Path, within: bytes, above: bytes, *, rules: bytes | None = None) -> _Scope:
         excludes = self._folder / str(len(os.listdir(self._folder)))
-        excludes.write_bytes(self._general + b"\n" + _own_rules(root))
-        return _Scope(root, within, above, excludes)
+        excludes.write_bytes(self._general + b"\n" + _own_rules(root) if rules is None else rules)
+        return _Scope(root, within, above, excludes, mirrored=self._folder in root.parents)
 
     def _refuse_unreadable(self, root: Path) -> None:
         """Refuse a work tree where git would wait for ever to read the rules above it."""
@@ -128,6 +178,15 @@ class Rules:
             if folder == root:
                 return
             folder = folder.parent
+
+
+def replaces_rules(git: Git, work_tree: Path, plan: Plan) -> bool:
+    """Tell whether a restore would put or remove a file that holds rules."""
+    changed = [*(one.path for one in plan.puts), *(one.path for one in plan.removals)]
+    if any(split(path)[1] == RULES for path in changed):
+        return True
+    users = _users_rules(git, enclosing_repository(work_tree) or work_tree)
+    return any(work_tree / os.fsdecode(path) == users for path in changed)
 
 
 def enclosing_repository(folder: Path) -> Path | None:
@@ -156,12 +215,12 @@ def is_readable_rules(path: Path) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
 
 
-def _users_rules(git: Git, root: Path) -> bytes:
-    """Read what `core.excludesFile` names, or the file that counts where nothing is named."""
+def _users_rules(git: Git, root: Path) -> Path:
+    """Return the file that `core.excludesFile` names, or the one that counts where nothing is named."""
     repository = _git_folder(root)
     _refuse_endless_configuration(repository)
     named = git.users_path("core.excludesFile", at=root, repository=repository)
-    return _plain_file(named or _users_folder() / "ignore", _MOST)
+    return named or _users_folder() / "ignore"
 
 
 def _users_folder() -> Path:
@@ -229,6 +288,11 @@ def _git_folder(top: Path) -> Path | None:
     if reference.startswith(b"gitdir:"):
         path = top / os.fsdecode(reference.removeprefix(b"gitdir:").strip())
     return path if (path / "HEAD").is_file() else None
+
+
+def _make(folder: bytes) -> None:
+    with suppress(OSError):  # too long a path: a rule for folders alone does not count for it
+        os.makedirs(folder, exist_ok=True)
 
 
 def _plain_file(path: Path, most: int) -> bytes:

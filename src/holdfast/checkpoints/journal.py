@@ -10,18 +10,19 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from .. import durable
-from ..errors import NewerFormat
+from ..errors import CheckpointsDamaged, NewerFormat
 from .keeping import sync
 from .planning import Plan
-from .values import Kept
+from .values import Entry, Kept
 
-__all__ = ["NAME", "Journal", "read", "remove", "write"]
+__all__ = ["NAME", "Journal", "Record", "read", "remove", "write"]
 
 NAME = "restore.journal"
 _FORMAT = 1
@@ -38,6 +39,39 @@ class Journal(Struct, frozen=True, kw_only=True):
     hard: bool
     plan: Plan
     kept: tuple[Kept, ...] = ()  # what the plan leaves alone from the start
+    tag: str = ""  # of the snapshot that was taken before
+    undoes: str = ""  # the tag of the restore that this one takes back
+    rules: bool = False  # whether ignore rules are replaced
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What a restore put where nothing was, and what it took away; whoever undoes it needs both."""
+
+    put: dict[bytes, Entry] = {}
+    removed: dict[bytes, Entry] = {}
+    folders: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, journal: Journal, kept: Collection[Kept]) -> Record:
+        """Record what a journal's restore did, if these paths were left alone."""
+        left, plan = {one.path for one in kept}, journal.plan
+        return cls(
+            put={one.path: one.entry for one in plan.puts if one.before is None and one.path not in left},
+            removed={one.path: one.before for one in plan.removals if one.path not in left},
+            folders=tuple(path for path in plan.folders if path not in left),
+        )
+
+    def encoded(self) -> bytes:
+        """Write the record down."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Record:
+        """Read a record that was written down."""
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise CheckpointsDamaged(f"the record of a restore cannot be read: {error}") from error
 
 
 def new_id() -> str:

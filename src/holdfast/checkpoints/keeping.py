@@ -25,6 +25,7 @@ from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, Newer
 __all__ = ["HISTORY", "About", "locked", "make", "read_about", "remove", "sweep", "sync"]
 
 HISTORY = "refs/heads/history"
+"""The newest checkpoint; the first parents of it are the checkpoints before."""
 
 _FORMAT = 1
 _PATIENCE = 30.0  # seconds to wait for another process; a snapshot takes less

@@ -200,7 +200,7 @@ class CheckpointManager:
             files=last.files,
             conversation=last.conversation,
         )
-        return await self._carrier.carry(act, files=last.undo if last.files else "", hard=True)
+        return await self._carrier.carry(act, files=last.undo if last.files else "")
 
     async def enter_tangent(self) -> str:
         """Go aside, with the files of this moment kept; give the tangent's name."""

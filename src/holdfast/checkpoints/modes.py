@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..errors import CheckpointsDamaged, NewerFormat
 
-__all__ = ["Modes", "is_program", "parents", "permissions"]
+__all__ = ["Modes", "is_program", "parents", "permissions", "split"]
 
 _MAGIC = b"holdfast modes "
 _VERSION = 1
@@ -29,6 +29,12 @@ def permissions(mode: int) -> int:
 def is_program(mode: int) -> bool:
     """Tell whether git would call a file of that mode executable."""
     return bool(mode & stat.S_IXUSR)
+
+
+def split(path: bytes) -> tuple[bytes, bytes]:
+    """Return the folder of a path, and its name there."""
+    folder, _, name = path.rpartition(b"/")
+    return folder, name
 
 
 def parents(path: bytes) -> Iterator[bytes]:

@@ -63,10 +63,10 @@ def tree(leaves: Iterable[Leaf]) -> bytes:
     return b"".join(b"%b %b\0%b" % (leaf.mode, leaf.name, bytes.fromhex(leaf.id)) for leaf in in_order)
 
 
-def commit(root: str, *, parent: str, seconds: int, message: str) -> bytes:
+def commit(root: str, *, parents: Iterable[str], seconds: int, message: str) -> bytes:
     """Write a commit of a tree."""
     when = f"{_AUTHOR} {seconds} +0000"
-    lines = [f"tree {root}", *([f"parent {parent}"] if parent else [])]
+    lines = [f"tree {root}", *(f"parent {parent}" for parent in parents)]
     text = "\n".join([*lines, f"author {when}", f"committer {when}", "", message.replace("\0", " ")])
     return text.encode("utf-8", "replace") + b"\n"
 

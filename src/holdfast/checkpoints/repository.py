@@ -17,17 +17,32 @@ from ..errors import CheckpointError, RestoreFailed, WorkTreeRefused
 from . import journal as journals
 from . import keeping
 from .belongings import Belongings, Owned
-from .committing import check_tag, latest, resolved, tagged
+from .capturing import Captured
+from .committing import (
+    RECORDS,
+    RULES,
+    check_tag,
+    latest,
+    newest_checkpoint,
+    references,
+    resolved,
+    tagged,
+)
 from .differing import diff
 from .git import Git
-from .journal import Journal
+from .ignoring import replaces_rules
+from .journal import Journal, Record
+from .listing import tree_of
+from .planning import Plan
 from .restoring import perform
-from .snapshotting import Place, live, look, take
-from .targeting import planned
+from .snapshotting import Place, live, look, other_rules, take
+from .targeting import planned, planned_undo, without_what_is_there
 from .values import Diff, Kept, LeftOut, Limits, Restored, Snapshot
 from .work_tree import checked_work_tree
 
 __all__ = ["ShadowRepository"]
+
+_Planning = Callable[[Git, Captured, Owned, str], tuple[Plan, tuple[Kept, ...]]]
 
 
 class ShadowRepository:
@@ -84,7 +99,7 @@ class ShadowRepository:
         if tag:
             check_tag(tag)
         with self._at_work() as git:
-            return take(self._place, git, tag=tag, message=message)[0]
+            return take(self._place, git, tag=tag, message=message, checkpoint=True)[0]
 
     def snapshots(self) -> list[Snapshot]:
         """List the snapshots that have a tag, the oldest first."""
@@ -97,64 +112,126 @@ class ShadowRepository:
     def has_changes(self) -> bool:
         """Tell whether the files differ from those of the last snapshot."""
         with self._at_work() as git:
-            return not look(self._place, git, latest(git), pack=None)[1]
+            return not self._look(git)[1]
 
     def left_out(self) -> tuple[LeftOut, ...]:
         """Say what a snapshot taken now would not hold."""
         with self._at_work() as git:
-            return look(self._place, git, latest(git), pack=None)[0].left_out
+            return self._look(git)[0].left_out
 
     def diff(self, before: str, after: str | None = None) -> Diff:
         """Compare a snapshot with another, or with the files as they are now; by tag or by commit."""
         with self._at_work() as git:
-            first = resolved(git, before)
+            first = tree_of(git, resolved(git, before))
             if after is not None:
-                return diff(git, first, resolved(git, after))
+                return diff(git, first, tree_of(git, resolved(git, after)))
             with live(self._place, git) as (apart, tree):
                 return diff(apart, first, tree)
 
     def restore(self, name: str, *, hard: bool = False, undo: str = "undo") -> Restored:
-        """Bring the files of a snapshot back; newer ones stay, or with ``hard`` go, if a snapshot had them.
+        """Bring the files of a snapshot back; newer ones stay, or with ``hard`` go, if a checkpoint has them.
 
         The moment before is kept first, under the tag ``undo``; only what it holds is replaced or removed.
         """
-        check_tag(undo)
+
+        def plan(git: Git, now: Captured, owned: Owned, target: str) -> tuple[Plan, tuple[Kept, ...]]:
+            base = newest_checkpoint(git)
+            return planned(git, self.work_tree, now, owned, target=target, base=base, hard=hard)
+
         with self._at_work() as git:
-            target, base = resolved(git, name), latest(git)
-            before, captured = take(self._place, git, tag=undo, message=f"before {name} was restored")
-            plan, kept = planned(
-                git, self.work_tree, captured, self._owned(), target=target, base=base, hard=hard
-            )
-            journal = Journal(
-                id=journals.new_id(),
-                name=name,
-                target=target,
-                undo=before.commit,
-                hard=hard,
-                plan=plan,
-                kept=kept,
-            )
-            if not plan:
-                return _restored(journal, before, kept)
-            journals.write(journal, self.folder)
-            try:
-                return self._finish(git, journal, again=False)
-            except RestoreFailed:
-                journals.remove(self.folder)
-                raise
+            return self._carry(git, name, plan, hard=hard, undo=undo)
+
+    def undo(self, name: str = "undo", *, undo: str = "undo") -> Restored:
+        """Take a restore back, which has kept the moment before it under a tag.
+
+        What it replaced or removed comes back. What it put there goes, if it is still the same; newer
+        files stay. The moment before the undo is kept under the tag ``undo``, so this can be undone, too.
+        """
+        with self._at_work() as git:
+            record = self._record(git, name)
+
+            def plan(git: Git, now: Captured, owned: Owned, target: str) -> tuple[Plan, tuple[Kept, ...]]:
+                most = self._place.limits.file_bytes
+                return planned_undo(git, self.work_tree, now, owned, target=target, record=record, most=most)
+
+            return self._carry(git, name, plan, undo=undo, undoes=name)
+
+    def has_restored(self, tag: str) -> bool:
+        """Tell whether a restore, which kept the moment before it under a tag, changed files."""
+        with self._at_work() as git:
+            return tag in references(git, RECORDS)
 
     def clean(self) -> int:
         """Remove all checkpoints; say how many bytes they took. The files in the work tree stay."""
         with self._at_work():
             return keeping.remove(self.folder)
 
+    def _carry(
+        self, git: Git, name: str, plan: _Planning, *, undo: str, undoes: str = "", hard: bool = False
+    ) -> Restored:
+        """Keep the moment before, plan from there, and do it, with a journal."""
+        check_tag(undo)
+        target = resolved(git, name)
+        done = f"the restore {name} was undone" if undoes else f"{name} was restored"
+        before, captured = take(self._place, git, tag=undo, message=f"before {done}", beside=target)
+        owned, most = self._owned(), self._place.limits.file_bytes
+        steps, kept = plan(git, captured, owned, target)
+        steps = without_what_is_there(self.work_tree, steps, owned, most=most)
+        journal = Journal(
+            id=journals.new_id(),
+            name=name,
+            target=target,
+            undo=before.commit,
+            hard=hard,
+            plan=steps,
+            kept=kept,
+            tag=undo,
+            undoes=undoes,
+            rules=replaces_rules(git, self.work_tree, steps),
+        )
+        if not steps:
+            return _restored(journal, before, kept)
+        journals.write(journal, self.folder)
+        try:
+            return self._finish(git, journal, again=False)
+        except RestoreFailed:
+            journals.remove(self.folder)
+            raise
+
     def _finish(self, git: Git, journal: Journal, *, again: bool) -> Restored:
         """Do what the journal says; it goes when the files and a snapshot of them are on the disk."""
         most, owned = self._place.limits.file_bytes, self._owned()
         kept = perform(self.work_tree, git, journal, again=again, most=most, owned=owned)
-        after, _ = take(self._place, git, tag="", message=f"after {journal.name} was restored")
+        kept = (*journal.kept, *kept)
+        names = dict[str, str]()
+        if journal.undoes and journal.undoes in references(git, RULES):
+            names[RULES + journal.undoes] = ""
+        elif journal.rules and journal.tag and not journal.undoes:
+            names[RULES + journal.tag] = journal.undo
+        done = f"the restore {journal.name} was undone" if journal.undoes else f"{journal.name} was restored"
+        after, _ = take(
+            self._place,
+            git,
+            tag="",
+            message=f"after {done}",
+            beside=journal.undo,
+            names=names,
+            record=(RECORDS + journal.tag, Record.of(journal, kept).encoded()) if journal.tag else None,
+        )
         journals.remove(self.folder)
-        return _restored(journal, after, (*journal.kept, *kept))
+        return _restored(journal, after, kept)
+
+    def _record(self, git: Git, tag: str) -> Record:
+        """Read what a restore did; nothing if it changed no file."""
+        blob = references(git, RECORDS).get(tag, "")
+        if not blob:
+            return Record()
+        with git.objects() as objects:
+            return Record.decoded(objects.read(blob))
+
+    def _look(self, git: Git) -> tuple[Captured, bool]:
+        base = latest(git)
+        return look(self._place, git, base, pack=None, beside=other_rules(self._place, git, base).values())
 
     def _owned(self) -> Owned:
         return self._place.belongings.now()

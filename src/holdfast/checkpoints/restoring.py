@@ -19,8 +19,9 @@ from ..errors import CheckpointError, CheckpointsDamaged, RestoreFailed
 from .belongings import Owned
 from .databases import IN_USE, OURS, kind_of
 from .git import Git, Objects
-from .ground import Ground, Standing, split
+from .ground import Ground, Standing
 from .journal import Journal
+from .modes import split
 from .planning import Mode, Put
 from .syncing import Syncing
 from .values import STAGED, Kept

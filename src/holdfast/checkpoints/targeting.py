@@ -1,29 +1,38 @@
 """What a restore aims at: which of the newer files may go, and which folders must not be cleared.
 
-A hard restore removes a newer file only if a snapshot before this one holds its path; what the user
-made since is kept, and so is a database that was in use when the snapshot was taken. A folder in the way
-of a file is cleared only if all that is in it would be undone.
+A hard restore removes a newer file only if a checkpoint holds its path; what the user made since is
+kept, whether or not the snapshot of an undo has seen it, and so is a database that was in use when the
+snapshot was taken. An undo removes what the restore put there, if it is still the same. A folder in the
+way of a file is cleared only if all that is in it would be undone.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
+from msgspec import structs
+
+from .. import durable
 from ..errors import CheckpointsDamaged
 from .belongings import Owned
-from .capturing import FILES, Captured
+from .capturing import Captured
 from .databases import IN_USE, OURS, SIDES, Kind, kind_of, main_file, side_files
 from .git import Git, Objects
 from .ground import Ground
-from .listing import left_databases, listing
+from .journal import Record
+from .listing import Reader, left_databases, listing
+from .modes import parents
+from .objects import FOLDER
 from .planning import Plan, Put, blocking_folders, newer, plan
 from .values import Entry, Kept, Listing
 
-__all__ = ["planned"]
+__all__ = ["planned", "planned_undo", "without_what_is_there"]
+
+_CHANGED = "it was changed after the restore that put it there"
 
 _PAGE = 512
 _SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # what is told by content and has no pages
@@ -32,12 +41,10 @@ _SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # what is told by content and
 def planned(
     git: Git, work_tree: Path, captured: Captured, owned: Owned, *, target: str, base: str, hard: bool
 ) -> tuple[Plan, tuple[Kept, ...]]:
-    """Plan a restore, and say which places it cannot take."""
+    """Plan a restore, and say which places it cannot take; ``base`` is the newest checkpoint."""
     live = captured.listing()
     owned = owned.with_paths(captured.own)
     wanted = owned.without(listing(git, target))
-    held = {path for path in blocking_folders(live, wanted) if _holds_more(work_tree, path, live)}
-    kept = [Kept(path, "a folder with files that no snapshot holds stands there") for path in sorted(held)]
     unwanted, unwanted_folders = set[bytes](), set[bytes]()
     if hard:
         files, folders = newer(live, wanted), live.folders.keys() - wanted.folders.keys()
@@ -47,6 +54,57 @@ def planned(
             unwanted |= unsure & _ever_kept(git, base)
         unwanted -= left_databases(git, target) if unwanted else set()
         unwanted_folders = folders & before.folders.keys()
+    return _allowed(git, work_tree, owned, live, wanted, unwanted, unwanted_folders)
+
+
+def planned_undo(
+    git: Git, work_tree: Path, captured: Captured, owned: Owned, *, target: str, record: Record, most: int
+) -> tuple[Plan, tuple[Kept, ...]]:
+    """Plan the undo of a restore, and say which of the files that it put there have changed since."""
+    live = captured.listing()
+    live = Listing(dict(live.files), dict(live.folders))
+    owned = owned.with_paths(captured.own)
+    wanted = owned.without(listing(git, target))
+    for path, entry in record.removed.items():
+        wanted.files.setdefault(path, entry)
+        for folder in parents(path):
+            wanted.folders.setdefault(folder, durable.FOLDER_MODE)
+    with Ground.opened(work_tree, owned) as ground:
+        for path, entry in record.put.items():  # also what is ignored, and so not in the snapshot of now
+            if path not in live.files and ground.standing(path, most=most).is_(entry):
+                live.files[path] = entry
+    there = {path: entry for path, entry in record.put.items() if path in live.files.keys() - wanted.files}
+    changed = [path for path, entry in there.items() if live.files[path] != entry]
+    unwanted = there.keys() - set(changed)
+    unwanted -= left_databases(git, target) if unwanted else set()
+    unwanted_folders = set(record.folders) - wanted.folders.keys()
+    steps, kept = _allowed(git, work_tree, owned, live, wanted, unwanted, unwanted_folders)
+    return steps, (*kept, *(Kept(path, _CHANGED) for path in sorted(changed)))
+
+
+def without_what_is_there(work_tree: Path, planned: Plan, owned: Owned, *, most: int) -> Plan:
+    """Leave files alone that no snapshot of now holds, and that have the bytes they are to have."""
+    with Ground.opened(work_tree, owned) as ground:
+        puts = tuple(
+            put
+            for put in planned.puts
+            if put.before is not None or not ground.standing(put.path, most=most).is_(put.entry)
+        )
+    return structs.replace(planned, puts=puts)
+
+
+def _allowed(
+    git: Git,
+    work_tree: Path,
+    owned: Owned,
+    live: Listing,
+    wanted: Listing,
+    unwanted: Set[bytes],
+    unwanted_folders: Set[bytes],
+) -> tuple[Plan, tuple[Kept, ...]]:
+    """Plan the way from what is there to what is wanted, but for the places that must be left alone."""
+    held = {path for path in blocking_folders(live, wanted) if _holds_more(work_tree, path, live)}
+    kept = [Kept(path, "a folder with files that no snapshot holds stands there") for path in sorted(held)]
 
     def steps(untouchable: Set[bytes]) -> Plan:
         return plan(
@@ -122,17 +180,28 @@ class _Kinds:
 
 
 def _ever_kept(git: Git, base: str) -> set[bytes]:
-    """Name the files that any snapshot up to a commit added."""
-    if not base:
-        return set()
-    commits = git.run("rev-list", base)
-    said = git.run(
-        *("diff-tree", "--stdin", "--root", "-r", "-z", "--no-renames", "--name-only", "--diff-filter=A"),
-        *("--no-commit-id", "--no-ext-diff"),
-        input=commits,
-    )
-    inside = FILES.encode() + b"/"
-    return {path.removeprefix(inside) for path in said.split(b"\0") if path.startswith(inside)}
+    """Name the files that a checkpoint up to a commit holds, as far as these can be read."""
+    found, seen = set[bytes](), set[tuple[bytes, str]]()
+    with Reader.opened(git) as reader:
+        while base:
+            try:
+                commit = reader.commit(base)
+                base = commit.parents[0] if commit.parents else ""
+                waiting = [(b"", reader.parts(commit.tree)[0])]
+            except CheckpointsDamaged:
+                break
+            while waiting:
+                before, tree = waiting.pop()
+                if (before, tree) in seen:
+                    continue
+                seen.add((before, tree))
+                with suppress(CheckpointsDamaged):
+                    for leaf in reader.tree(tree):
+                        if leaf.mode == FOLDER:
+                            waiting.append((before + leaf.name + b"/", leaf.id))
+                        else:
+                            found.add(before + leaf.name)
+    return found
 
 
 def _holds_more(work_tree: Path, folder: bytes, live: Listing) -> bool:

@@ -30,6 +30,7 @@ _SPECIAL = {
     stat.S_IFCHR: "it is a device",
     stat.S_IFBLK: "it is a device",
 }
+_ELSEWHERE = "the rules on the other side of a restore ignore it; it is kept again once you change the rules"
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -77,7 +78,8 @@ def walk(work_tree: Path, rules: Rules, *, limits: Limits, owned: Owned) -> Scan
     level = {b"": top}
     while level:
         listed = dict(_listed(work_tree, level, rules, scan, owned))
-        ignored = rules.ignored([path for names in listed.values() for path in names])
+        every = {path: found for names in listed.values() for path, found in names.items()}
+        ignored = rules.ignored([*every], [path for path, found in every.items() if stat.S_ISDIR(found.mode)])
         below = dict[bytes, Stamp]()
         for folder, names in listed.items():
             wanted = {path: found for path, found in names.items() if path not in ignored}
@@ -89,6 +91,7 @@ def walk(work_tree: Path, rules: Rules, *, limits: Limits, owned: Owned) -> Scan
                 f"list what need not be kept in {work_tree / os.fsdecode(RULES)}, or raise the limit"
             )
         level = below
+    scan.left_out.extend(LeftOut(path, _ELSEWHERE) for path in sorted(rules.elsewhere))
     if b"" not in scan.folders:
         raise WorkTreeRefused(f"{work_tree}: {scan.left_out[0].reason if scan.left_out else 'it went away'}")
     return scan

@@ -48,7 +48,7 @@ def test_a_tree_is_sorted_as_git_sorts_it(repository: Path, tmp_path: Path) -> N
         inner = pack.add(TREE, objects.tree([Leaf(b"x", EXECUTABLE, blob)]))
         lines = [Leaf(b"a", FOLDER, inner), Leaf(b"a.b", FILE, blob), Leaf(b"a-b", FILE, blob)]
         root = pack.add(TREE, objects.tree(lines))
-        made = pack.add(COMMIT, objects.commit(root, parent="", seconds=7, message="a\0b \udcff"))
+        made = pack.add(COMMIT, objects.commit(root, parents=[], seconds=7, message="a\0b \udcff"))
         stored(repository, pack)
     git(repository, "update-ref", "refs/heads/x", made)
     assert git(repository, "fsck", "--strict") == b""

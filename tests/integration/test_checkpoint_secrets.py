@@ -1,0 +1,277 @@
+"""Ignored files stay out of the shadow repository and stay in place, whatever a restore does to the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checkpoint_scene import Scene, git, scene, state, write
+from checkpoint_talk import Desk, played
+
+from holdfast.checkpoints import Restored, ShadowRepository, restoring
+
+SECRET = b"the token is 8f14e45f"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return scene(tmp_path)
+
+
+def objects(shadow: Path) -> dict[str, bytes]:
+    """Read every object of a shadow repository, loose and packed, reachable or not."""
+    where = ["git", "--git-dir", str(shadow / "repository"), "cat-file", "--batch-all-objects"]
+    listed = subprocess.run([*where, "--batch-check"], capture_output=True, check=True).stdout
+    found = dict[str, bytes]()
+    for line in listed.decode().splitlines():
+        id, kind, _ = line.split()
+        command = ["git", "--git-dir", str(shadow / "repository"), "cat-file", kind, id]
+        found[id] = subprocess.run(command, capture_output=True, check=True).stdout
+    return found
+
+
+def leaked(shadow: Path, *words: bytes) -> list[str]:
+    """Name the objects and plain files of a shadow repository in which any of the words occurs."""
+    words = words or (SECRET,)
+    inside = [id for id, data in objects(shadow).items() if any(word in data for word in words)]
+    plain = [path for path in shadow.rglob("*") if path.is_file()]
+    return inside + [str(path) for path in plain if any(word in path.read_bytes() for word in words)]
+
+
+def test_the_search_for_a_secret_finds_one_that_was_kept(here: Scene) -> None:
+    write(here.tree, "a", SECRET)
+    here.open().snapshot("0")
+    assert len(leaked(here.shadow)) == 1
+
+
+Hide = Callable[[Scene], None]
+
+
+def by_gitignore(here: Scene) -> None:
+    write(here.tree, ".gitignore", "logs/\nmine\n")
+
+
+def by_nested_gitignore(here: Scene) -> None:
+    write(here.tree, "sub/.gitignore", "mine\n")
+    write(here.tree, ".gitignore", "logs/\n/mine\n")
+
+
+def by_folder(here: Scene) -> None:
+    write(here.tree, ".gitignore", "logs/\nsub/\nmine\n")
+
+
+@pytest.mark.req("O3", "O4")
+@pytest.mark.parametrize("hide", [by_gitignore, by_nested_gitignore, by_folder])
+@pytest.mark.parametrize("hard", [False, True])
+def test_undo_keeps_ignored_files_and_no_snapshot_holds_them(here: Scene, hide: Hide, hard: bool) -> None:
+    write(here.tree, ".gitignore", "logs/\n")
+    write(here.tree, "mine", "{}")
+    write(here.tree, "sub/mine", "{}")
+    repository = here.open()
+    repository.snapshot("0")
+    hide(here)
+    for name in ("mine", "sub/mine", "logs/mine"):
+        write(here.tree, name, SECRET)
+    before = state(here.tree)
+    repository.restore("0", hard=hard)
+    assert (here.tree / ".gitignore").read_text() == "logs/\n"
+    assert repository.undo("undo").kept == ()
+    assert state(here.tree) == before
+    assert leaked(here.shadow) == []
+
+
+@pytest.mark.req("O3", "O4")
+@pytest.mark.parametrize("where", ["info/exclude", "excludesFile in the tree", "excludesFile outside"])
+def test_rules_outside_of_gitignore_count_before_and_after(here: Scene, tmp_path: Path, where: str) -> None:
+    git(here.tree, "init", "--quiet")
+    rules = {
+        "info/exclude": here.tree / ".git" / "info" / "exclude",
+        "excludesFile in the tree": here.tree / "rules",
+        "excludesFile outside": tmp_path / "user" / "rules",
+    }[where]
+    if where != "info/exclude":
+        git(here.tree, "config", "core.excludesFile", str(rules))
+    write(rules.parent, rules.name, "other\n")
+    write(here.tree, "mine", "{}")
+    repository = here.open()
+    repository.snapshot("0")
+    write(rules.parent, rules.name, "mine\n")
+    write(here.tree, "mine", SECRET)
+    before = state(here.tree)
+    repository.restore("0", hard=True)
+    repository.undo("undo")
+    assert state(here.tree) == before
+    assert leaked(here.shadow) == []
+
+
+@pytest.mark.req("O3", "O4")
+def test_what_the_rules_of_the_target_ignore_stays_out_as_well(here: Scene) -> None:
+    write(here.tree, ".gitignore", "mine\n")
+    write(here.tree, "a", "1")
+    repository = here.open()
+    repository.snapshot("0")
+    write(here.tree, ".gitignore", "")
+    write(here.tree, "mine", SECRET)
+    before = state(here.tree)
+    repository.restore("0", hard=True)
+    repository.undo("undo")
+    assert state(here.tree) == before
+    assert leaked(here.shadow) == []
+
+
+@pytest.mark.req("O4")
+def test_what_a_restore_stopped_ignoring_is_no_change(here: Scene) -> None:
+    write(here.tree, "a", "1")
+    repository = here.open()
+    repository.snapshot("0")
+    write(here.tree, ".gitignore", "mine\nbuild/\n")
+    write(here.tree, "mine", SECRET)
+    write(here.tree, "build/x", SECRET)
+    repository.snapshot("1")
+    repository.restore("0", hard=True)
+    assert not (here.tree / ".gitignore").exists()
+    assert not here.open().has_changes()
+    taken = here.open().snapshot("2")
+    assert taken.changes == taken.changes.__class__()
+    assert [one.path for one in taken.left_out] == [b"build", b"mine"]
+    assert leaked(here.shadow) == []
+    write(here.tree, ".gitignore", "other\n")
+    assert b"mine" in here.open().snapshot("3").changes.added  # the user has made new rules since
+
+
+@pytest.mark.req("O3")
+def test_undo_removes_what_the_restore_put_there_and_only_if_it_is_the_same(here: Scene) -> None:
+    for name in ("gone/a", "gone/b", "mode", "twice"):
+        write(here.tree, name, "1")
+    write(here.tree, ".gitignore", "")
+    repository = here.open()
+    repository.snapshot("0")
+    for name in ("gone/a", "gone/b", "mode", "twice"):
+        (here.tree / name).unlink()
+    (here.tree / "gone").rmdir()
+    write(here.tree, ".gitignore", "ignored\ntwice\n")
+    write(here.tree, "twice", "1")  # ignored, and the same bytes as in the checkpoint
+    repository.snapshot("1")
+    repository.restore("0")
+    write(here.tree, "gone/b", "changed since")
+    (here.tree / "mode").chmod(0o600)
+    write(here.tree, "since", "made since")
+    repository.snapshot("2")
+    undone = repository.undo("undo")
+    assert {one.path for one in undone.kept} == {b"gone/b", b"mode"}
+    assert undone.changes.deleted == (b"gone/a",)
+    names = {str(path.relative_to(here.tree)) for path in here.tree.rglob("*") if path.is_file()}
+    assert names == {".gitignore", "gone/b", "mode", "twice", "since"}
+
+
+@pytest.mark.req("O3")
+def test_a_file_that_only_an_undo_snapshot_has_seen_is_not_removed_by_a_hard_restore(here: Scene) -> None:
+    write(here.tree, "a", "1")
+    repository = here.open()
+    repository.snapshot("0")
+    write(here.tree, "agents", "in a checkpoint")
+    repository.snapshot("1")
+    write(here.tree, "folder/mine", "the user's own")
+    (here.tree / "hollow").mkdir()
+    for _ in range(2):
+        repository.restore("1", hard=True)
+        repository.undo("undo")
+    assert repository.restore("0", hard=True).changes.deleted == (b"agents",)
+    assert (here.tree / "folder" / "mine").read_text() == "the user's own"
+    assert (here.tree / "hollow").is_dir()
+    repository.snapshot("2")
+    assert b"folder/mine" in repository.restore("0", hard=True).changes.deleted
+
+
+@pytest.mark.req("O3")
+@played
+async def test_restore_undo_and_hard_restore_leave_the_users_new_file(desk: Desk) -> None:
+    async with desk.started() as talk:
+        await talk.turn("one", {"agents": "1"})
+        desk.write(users="in no checkpoint")
+        await talk.checkpoints.restore("1")
+        await talk.checkpoints.undo_restore()
+        await talk.checkpoints.restore("1", hard=True)
+        assert desk.files["users"] == "in no checkpoint"
+        await talk.checkpoints.restore("0", hard=True)
+        assert desk.files["users"] == "in no checkpoint"
+        assert "agents" not in desk.files
+
+
+@pytest.mark.req("O3", "O4")
+@pytest.mark.parametrize("step", ["clear", "place", "set_modes", "sync"])
+@pytest.mark.parametrize("act", ["restore", "undo"])
+def test_a_restore_and_an_undo_that_were_cut_off_keep_ignored_files_out(
+    here: Scene, monkeypatch: pytest.MonkeyPatch, act: str, step: str
+) -> None:
+    write(here.tree, "mine", "{}")
+    write(here.tree, "gone", "1")
+    repository = here.open()
+    repository.snapshot("0")
+    write(here.tree, ".gitignore", "mine\n")
+    write(here.tree, "mine", SECRET)
+    (here.tree / "gone").unlink()
+    before = state(here.tree)
+    acts: dict[str, Callable[[ShadowRepository], Restored]] = {
+        "restore": lambda one: one.restore("0"),
+        "undo": lambda one: one.undo("undo", undo="again"),
+    }
+    if act == "undo":
+        repository.restore("0")
+    with monkeypatch.context() as failing:
+
+        def cut(_: object) -> None:
+            raise KeyboardInterrupt
+
+        failing.setattr(restoring._Work, step, cut)
+        with pytest.raises(KeyboardInterrupt):
+            acts[act](repository)
+    again = here.open()
+    assert again.recovered is not None
+    if act == "undo":
+        assert state(here.tree) == before
+        again.undo("again")
+        assert (here.tree / "gone").read_text() == "1"
+    again.undo("undo")
+    assert state(here.tree) == before
+    assert leaked(here.shadow) == []
+
+
+@pytest.mark.req("O3", "O4")
+@played
+async def test_an_undo_that_the_log_refuses_leaves_ignored_files_alone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast import Message
+    from holdfast.errors import Conflict
+
+    async with desk.started() as talk:
+        desk.write(mine="{}")
+        await talk.turn("one", {"agents": "1"})
+        (desk.tree / ".gitignore").write_text("mine\n")
+        desk.write(mine=SECRET.decode())
+        await talk.checkpoints.restore("1")
+        files = desk.files
+        really, overtaken = talk.checkpoints.repository.undo, list[bool]()
+
+        async def overtake() -> None:
+            await talk.session.append(Message.user("somebody else"))
+
+        def meanwhile(*arguments: object, **options: object) -> object:
+            if not overtaken:
+                overtaken.append(True)
+                asyncio.run_coroutine_threadsafe(overtake(), loop).result()
+            return really(*arguments, **options)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(talk.checkpoints.repository, "undo", meanwhile)
+        with pytest.raises(Conflict):
+            await talk.checkpoints.undo_restore()
+        assert desk.files == files
+        assert desk.files["mine"] == SECRET.decode()
+        assert leaked(talk.checkpoints.repository.folder) == []
