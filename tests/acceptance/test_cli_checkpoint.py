@@ -377,3 +377,22 @@ def kept_anywhere(home: Path, secret: bytes) -> list[str]:
         assert listed.count(b"\n") > 3
         found += [str(repository)] if secret in everything else []
     return found
+
+
+def test_what_is_ignored_now_can_be_removed_from_all_checkpoints(
+    session: str, tree: Path, tmp_path: Path
+) -> None:
+    (tree / "b").write_text("token-8f14e45f")
+    assert checkpoint("keep", session).code == 0
+    assert kept_anywhere(tmp_path / "home", b"token-8f14e45f") != []
+    (tree / ".gitignore").write_text("b\n")
+    code, _, err = checkpoint("clean", session, "--ignored")
+    assert code == 2
+    assert "ignored now: b\n" in err
+    code, _, err = checkpoint("clean", session, "--ignored", "--yes")
+    assert code == 0
+    assert "1 file removed from " in err
+    assert kept_anywhere(tmp_path / "home", b"token-8f14e45f") == []
+    assert checkpoint("restore", session, "1", "--files").code == 0
+    assert files(tree) == {".gitignore": "b\n", "a": "one\n", "b": "token-8f14e45f"}
+    assert "0 files removed from 0 snapshots" in checkpoint("clean", session, "--ignored").err

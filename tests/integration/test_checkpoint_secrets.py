@@ -275,3 +275,109 @@ async def test_an_undo_that_the_log_refuses_leaves_ignored_files_alone(
         assert desk.files == files
         assert desk.files["mine"] == SECRET.decode()
         assert leaked(talk.checkpoints.repository.folder) == []
+
+
+@pytest.mark.req("O2", "O4")
+def test_a_purge_leaves_no_byte_of_what_is_ignored_now_and_keeps_the_rest(
+    here: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "holdfast.checkpoints.committing.MANY", 3
+    )  # so that some packs are joined, with deltas
+    git(here.tree, "init", "--quiet")
+    (here.tree / "nested").mkdir()
+    git(here.tree / "nested", "init", "--quiet")
+    write(here.tree, ".gitignore", "logs/\n")
+    write(here.tree, "same", "kept " + SECRET.decode() * 0)
+    repository, commits = here.open(), list[str]()
+    for number in range(6):
+        word = SECRET + b" %d " % number * 200
+        for name in ("mine", "sub/deep/mine", "out/x", "only/mine", "linked/mine", "nested/hidden", "global"):
+            write(here.tree, name, word, 0o600)
+        write(here.tree, "a", f"{number}")
+        write(here.tree, "tracked", "t")
+        commits.append(repository.snapshot(f"{number}").commit)
+    repository.restore("3", hard=True)
+    repository.undo("undo", undo="again")
+    assert leaked(here.shadow)
+    git(here.tree, "add", "--force", "tracked")
+    write(here.tree, ".gitignore", "logs/\nmine\n/out/\ntracked\n")
+    write(here.tree, ".git/info/exclude", "global\n")
+    write(here.tree, "nested/.git/info/exclude", "/hidden\n")
+    (here.tree / "linked" / "mine").unlink()
+    (here.tree / "linked").rmdir()
+    (here.tree / "linked").symlink_to("/etc")
+    expected = {
+        b"mine",
+        b"sub/deep/mine",
+        b"out/x",
+        b"only/mine",
+        b"linked/mine",
+        b"nested/hidden",
+        b"global",
+    }
+    assert set(repository.ignored_now()) == expected
+    before = state(here.tree)
+    purged = repository.purge()
+    assert set(purged.paths) == expected
+    assert purged.snapshots >= 6
+    assert leaked(here.shadow, SECRET, b"deep/mine", b"hidden") == []
+    assert state(here.tree) == before
+    assert here.git("fsck", "--strict") == ""
+    for number, commit in enumerate(commits):
+        for name in (f"{number}", commit):
+            repository.restore(name, hard=True)
+            assert (here.tree / "a").read_text() == f"{number}"
+            assert (here.tree / "tracked").read_text() == "t"
+    assert here.kept("0") == {b".gitignore", b"a", b"same", b"tracked"}
+    write(here.tree, "b", "after")
+    repository.snapshot("7")
+    assert repository.purge().paths == ()
+    repository.restore(commits[2])
+    assert (here.tree / "a").read_text() == "2"
+
+
+@pytest.mark.req("O2", "O4")
+def test_a_purge_that_was_cut_off_can_be_done_again(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(here.tree, "mine", SECRET)
+    write(here.tree, "a", "1")
+    repository = here.open()
+    commit = repository.snapshot("0").commit
+    write(here.tree, ".gitignore", "mine\n")
+    for name in ("store", "point", "_repack"):
+        with monkeypatch.context() as failing:
+
+            def cut(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            failing.setattr(f"holdfast.checkpoints.purge.{name}", cut)
+            with pytest.raises(KeyboardInterrupt):
+                repository.purge()
+        (here.tree / "a").unlink()
+        repository.restore(commit)
+        assert (here.tree / "a").read_text() == "1"
+    repository.purge()
+    assert leaked(here.shadow) == []
+    (here.tree / "a").unlink()
+    repository.restore(commit)
+    assert (here.tree / "a").read_text() == "1"
+
+
+@pytest.mark.req("O2")
+@played
+async def test_the_log_finds_its_checkpoints_after_a_purge(desk: Desk) -> None:
+    async with desk.started() as talk:
+        desk.write(secret=SECRET.decode())
+        await talk.turn("one", {"a": "1\n"})
+        await talk.turn("two", {"a": "2\n"})
+        await talk.checkpoints.restore("1")
+        (desk.tree / ".gitignore").write_text("secret\n")
+        assert (await talk.checkpoints.purge()).paths == (b"secret",)
+        assert leaked(talk.checkpoints.repository.folder) == []
+    async with desk.started() as talk:
+        assert talk.labels == ["0", "1"]
+        await talk.checkpoints.undo_restore()
+        assert desk.files["a"] == "2\n"
+        assert talk.labels == ["0", "1", "2"]
+        await talk.checkpoints.restore("0")
+        assert (desk.files["a"], desk.files["secret"]) == ("one\n", SECRET.decode())

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .purge import Purged
 from .repository import ShadowRepository
 from .values import Changes, Diff, FileDiff, Kept, LeftOut, Limits, Restored, Snapshot, shown
 
@@ -15,6 +16,7 @@ __all__ = [
     "Kept",
     "LeftOut",
     "Limits",
+    "Purged",
     "Restored",
     "ShadowRepository",
     "Snapshot",

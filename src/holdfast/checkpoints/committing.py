@@ -12,17 +12,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import CheckpointError, UnknownCheckpoint
+from ..errors import CheckpointError, CheckpointsDamaged, UnknownCheckpoint
 from .git import Git
 from .keeping import sync
 from .listing import Reader
 from .objects import Pack
 
 __all__ = [
+    "HEADS",
     "RECORDS",
     "RULES",
     "SEEN",
     "TAGS",
+    "WAS",
     "Tagged",
     "check_tag",
     "join_packs",
@@ -30,6 +32,7 @@ __all__ = [
     "newest_checkpoint",
     "point",
     "references",
+    "remove_pack",
     "resolved",
     "store",
     "tagged",
@@ -39,11 +42,15 @@ SEEN = "refs/heads/seen"
 """The newest snapshot of any kind: a checkpoint, or one that was taken before or after a restore."""
 
 TAGS = "refs/tags/"
+HEADS = "refs/heads/"
 RECORDS = "refs/restores/"
 """What a restore put in place and took away, under the tag of the snapshot that was taken before it."""
 
 RULES = "refs/rules/"
 """Snapshots whose ignore rules still count after a restore replaced them, under the same tags."""
+
+WAS = "refs/was/"
+"""The commits that were written anew, under their old names, which the log of a conversation uses."""
 
 MANY = 40
 """Packs until they are joined: git looks into each for every object."""
@@ -109,16 +116,16 @@ def tagged(git: Git) -> list[Tagged]:
 
 
 def resolved(git: Git, name: str) -> str:
-    """Give the commit that a tag names, or that is named by itself."""
-    wanted = name if _COMMIT.fullmatch(name) else TAGS + name if _TAG.fullmatch(name) else ""
-    said = (
-        git.run("rev-parse", "--verify", "--quiet", f"{wanted}^{{commit}}", fine=(0, 1, 128))
-        if wanted
-        else b""
-    )
-    if not said.strip():
-        raise UnknownCheckpoint(f"there is no checkpoint {name!r:.80}")
-    return said.decode().strip()
+    """Return the commit that a tag names, or that is named by itself, also by its old name."""
+    if _COMMIT.fullmatch(name):
+        found = references(git, WAS).get(name, name)
+    else:
+        found = references(git, TAGS).get(name, "")
+    try:
+        with Reader.opened(git) as reader:
+            return reader.commit(found).id
+    except CheckpointsDamaged:
+        raise UnknownCheckpoint(f"there is no checkpoint {name!r:.80}") from None
 
 
 def join_packs(git: Git) -> None:
@@ -135,10 +142,10 @@ def join_packs(git: Git) -> None:
     sync(folder)
     for pack in small:
         if pack.stem != f"pack-{made.decode().strip()}":
-            _remove_pack(pack)
+            remove_pack(pack)
 
 
-def _remove_pack(pack: Path) -> None:
+def remove_pack(pack: Path) -> None:
     """Remove a pack, its index first: without one it is nothing, and is swept if the power goes now."""
     for suffix in (".idx", ".rev", ".pack"):
         pack.with_suffix(suffix).unlink(missing_ok=True)
@@ -146,9 +153,9 @@ def _remove_pack(pack: Path) -> None:
 
 def latest(git: Git) -> str:
     """Return the newest snapshot of any kind, or nothing."""
-    return references(git, "refs/heads").get("seen", "") or newest_checkpoint(git)
+    return references(git, HEADS).get("seen", "") or newest_checkpoint(git)
 
 
 def newest_checkpoint(git: Git) -> str:
     """Return the newest checkpoint, or nothing."""
-    return references(git, "refs/heads").get("history", "")
+    return references(git, HEADS).get("history", "")

@@ -90,8 +90,11 @@ class Rules:
         """Tell whether a file of the work tree holds rules."""
         return split(path)[1] == RULES or self._work_tree / os.fsdecode(path) == self._users
 
-    def also(self, files: Mapping[bytes, bytes]) -> None:
-        """Let the rules of another moment count, too, which were written in these files of the work tree."""
+    def also(self, files: Mapping[bytes, bytes], *, instead: bool = False) -> None:
+        """Let rules count, too, that were written in these files of the work tree at another moment.
+
+        With ``instead`` they count alone, and paths can be asked about that lead over links by now.
+        """
         scope, mirror = self._scopes[0], self._folder / str(len(os.listdir(self._folder)))
         inside = os.path.join(os.fsencode(mirror), scope.above)
         os.makedirs(inside)
@@ -107,21 +110,20 @@ class Rules:
                 with open(os.path.join(inside, path), "wb") as file:
                     file.write(data)
         users = next((files[one] for one in files if split(one)[1] != RULES), self._general)
-        self._scopes.append(
-            self._scope(mirror, b"", scope.above, rules=users + b"\n" + _own_rules(scope.root))
-        )
+        mirrored = self._scope(mirror, b"", scope.above, rules=users + b"\n" + _own_rules(scope.root))
+        self._scopes = [mirrored] if instead else [*self._scopes, mirrored]
 
     def enter(self, path: bytes) -> None:
         """Let the rules of a nested repository count below it."""
         root = self._work_tree / os.fsdecode(path)
         if root == self._scopes[0].root or not (own := _own_rules(root).strip()):
             return
-        rules = self._general + b"\n" + own
-        self._scopes.append(self._scope(root, path + b"/", b"", rules=rules))
-        for scope in [one for one in self._scopes if one.mirrored and not one.within]:
-            mirror = scope.root / os.fsdecode(scope.above + path)
-            mirror.mkdir(parents=True, exist_ok=True)
-            self._scopes.append(self._scope(mirror, path + b"/", b"", rules=rules))
+        for scope in [one for one in self._scopes if not one.within]:
+            inside = scope.root / os.fsdecode(scope.above + path)
+            if scope.mirrored:
+                inside.mkdir(parents=True, exist_ok=True)
+            rules = self._general + b"\n" + own
+            self._scopes.append(self._scope(inside, path + b"/", b"", rules=rules))
 
     def ignored(self, paths: Sequence[bytes], folders: Collection[bytes] = ()) -> set[bytes]:
         """Return those of the paths that are ignored; none may lead over a link.

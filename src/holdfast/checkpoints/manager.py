@@ -37,6 +37,7 @@ from .carrying import Carrier, Recovered, WentBack, new_tag
 from .keeping import read_about
 from .numbering import ASIDE, START, Numbers, Turn, description, numbers, since_start, turns
 from .places import folder_for, is_in_repository
+from .purge import Purged
 from .repository import ShadowRepository
 from .values import Diff, LeftOut, Limits, Snapshot
 
@@ -245,6 +246,10 @@ class CheckpointManager:
         """Remove the snapshots of all checkpoints; say how many bytes they took. Files and log stay."""
         return await asyncio.to_thread(self.repository.clean)
 
+    async def purge(self) -> Purged:
+        """Remove from all snapshots what the rules in the work tree ignore now."""
+        return await asyncio.to_thread(self.repository.purge)
+
     async def _keep(
         self, label: str, said: str, *, tool: str | None = None, call: CallId | None = None
     ) -> Checkpoint:
@@ -279,14 +284,7 @@ class CheckpointManager:
     async def _has_start(self) -> bool:
         """Tell whether the newest checkpoint's files are here: not cleaned away, and not elsewhere."""
         on_path = self._on_path()
-        if not on_path:
-            return False
-        kept = {
-            name
-            for one in await asyncio.to_thread(self.repository.snapshots)
-            for name in (one.commit, one.tag)
-        }
-        return on_path[-1].commit in kept
+        return bool(on_path) and await asyncio.to_thread(self.repository.holds, on_path[-1].commit)
 
     def _note_run(self, tool: str, call: CallId | None) -> None:
         """Remember which of the calls that are under way have been run; unnamed, all of that tool."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import CheckpointError, RestoreFailed, WorkTreeRefused
+from ..errors import CheckpointError, RestoreFailed, UnknownCheckpoint, WorkTreeRefused
 from . import journal as journals
 from . import keeping
 from .belongings import Belongings, Owned
@@ -34,6 +34,7 @@ from .ignoring import replaces_rules
 from .journal import Journal, Record
 from .listing import tree_of
 from .planning import Plan
+from .purge import Purged, ignored_now, purge
 from .restoring import perform
 from .snapshotting import Place, live, look, other_rules, take
 from .targeting import planned, planned_undo, without_what_is_there
@@ -160,6 +161,22 @@ class ShadowRepository:
         """Tell whether a restore, which kept the moment before it under a tag, changed files."""
         with self._at_work() as git:
             return tag in references(git, RECORDS)
+
+    def ignored_now(self) -> tuple[bytes, ...]:
+        """Return the files in snapshots that the rules in the work tree ignore now."""
+        with self._at_work() as git:
+            return ignored_now(self._place, git)
+
+    def purge(self) -> Purged:
+        """Remove from all snapshots what is ignored now; their names and all other files stay."""
+        with self._at_work() as git:
+            return purge(self._place, git)
+
+    def holds(self, name: str) -> bool:
+        """Tell whether there is a snapshot of that tag or commit."""
+        with self._at_work() as git, suppress(UnknownCheckpoint):
+            return bool(resolved(git, name))
+        return False
 
     def clean(self) -> int:
         """Remove all checkpoints; say how many bytes they took. The files in the work tree stay."""

@@ -38,9 +38,10 @@ from .remembering import Memory
 from .values import Changes, Diff, Limits, Snapshot
 from .walking import walk
 
-__all__ = ["Place", "live", "look", "other_rules", "take"]
+__all__ = ["STAMPS", "Place", "live", "look", "other_rules", "take"]
 
-_STAMPS = "stamps"
+STAMPS = "stamps"
+"""The file in which the last snapshot is remembered."""
 
 
 class Place(NamedTuple):
@@ -85,7 +86,7 @@ def take(
         stale = [under + tag for under in (RECORDS, RULES) if tag in references(git, under)]
         changed |= dict.fromkeys(stale, "") | {TAGS + tag: made}
     point(git, changed)
-    captured.memory(made).save(place.folder / _STAMPS)
+    captured.memory(made).save(place.folder / STAMPS)
     with suppress(GitFailed, OSError):  # the snapshot is there; tidying can wait
         join_packs(git)
     changes = Changes() if same else _changes(git, base, captured)
@@ -116,7 +117,7 @@ def look(
 
     Objects that the repository lacks go into the pack. The rules of the snapshots ``beside`` count, too.
     """
-    memory = Memory.load(place.folder / _STAMPS)
+    memory = Memory.load(place.folder / STAMPS)
     owned = place.belongings.now()
     with Rules.opened(git, place.work_tree, force=place.force) as rules:
         for other in sorted(beside):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..checkpoints import Kept, LeftOut, Restored, shown
+from ..checkpoints import Kept, LeftOut, Purged, Restored, shown
 from ..checkpoints.manager import CheckpointManager, WentBack
 from ..entry import Checkpoint
 from . import document, screen
@@ -105,20 +105,41 @@ def keep(whose: Whose, description: str, as_json: bool) -> int:
 
 @click.command("clean", epilog=EXIT_CODES)
 @whose_options
+@click.option("--ignored", is_flag=True, help="Only remove files that are ignored now, from all snapshots.")
 @yes_option
-def clean(whose: Whose, yes: bool) -> int:
+def clean(whose: Whose, ignored: bool, yes: bool) -> int:
     """Remove all snapshots of a session's files. The files themselves and the conversation stay.
 
     There is no way back: nothing that was kept so far can be restored after it.
 
+    With --ignored the checkpoints stay, without the files that your ignore rules name now: no byte of
+    such a file is left in any snapshot.
+
     \b
     Example:
       holdfast checkpoint clean 0197a1
+      holdfast checkpoint clean 0197a1 --ignored
     """
+    if ignored:
+        return _purge(whose, yes=yes)
     count, folder = asyncio.run(_size(whose))
     if not agreed(f"Remove {screen.counted(count, 'checkpoint')} of {folder}?", yes=yes):
         return 1
     screen.say(f"the checkpoints are removed: {asyncio.run(_cleaned(whose)):,} bytes")
+    return 0
+
+
+def _purge(whose: Whose, *, yes: bool) -> int:
+    paths, folder = asyncio.run(_ignored(whose))
+    for path in paths[:MOST_TOLD]:
+        screen.say(f"ignored now: {shown(path)}")
+    if len(paths) > MOST_TOLD:
+        screen.say(f"and {len(paths) - MOST_TOLD:,} more")
+    count = screen.counted(len(paths), "file")
+    if paths and not agreed(f"Remove {count} from all snapshots of {folder}?", yes=yes):
+        return 1
+    done = asyncio.run(_purged(whose))
+    screen.say(f"{count} removed from {screen.counted(done.snapshots, 'snapshot')}: {done.freed:,} bytes")
     return 0
 
 
@@ -185,6 +206,19 @@ async def _size(whose: Whose) -> tuple[int, str]:
     async with whose.checkpoints() as checkpoints:
         count = sum(1 + len(turn.tools) for turn in checkpoints.turns())
         return count, str(checkpoints.repository.work_tree)
+
+
+async def _ignored(whose: Whose) -> tuple[tuple[bytes, ...], str]:
+    async with whose.checkpoints() as checkpoints:
+        repository = checkpoints.repository
+        with waiting("looking for ignored files"):
+            return await asyncio.to_thread(repository.ignored_now), str(repository.work_tree)
+
+
+async def _purged(whose: Whose) -> Purged:
+    async with whose.checkpoints() as checkpoints:
+        with waiting("writing the snapshots anew"):
+            return await checkpoints.purge()
 
 
 async def _cleaned(whose: Whose) -> int:
