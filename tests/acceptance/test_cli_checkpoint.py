@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -396,3 +398,121 @@ def test_what_is_ignored_now_can_be_removed_from_all_checkpoints(
     assert checkpoint("restore", session, "1", "--files").code == 0
     assert files(tree) == {".gitignore": "b\n", "a": "one\n", "b": "token-8f14e45f"}
     assert "0 files removed from 0 snapshots" in checkpoint("clean", session, "--ignored").err
+
+
+def shadow(tmp_path: Path) -> Path:
+    (found,) = (tmp_path / "home" / "checkpoints").iterdir()
+    return found
+
+
+def damage_first_pack(tmp_path: Path, text: bytes) -> Path:
+    """Damage, in the pack that holds it, the first bytes of a file that was kept."""
+    for pack in (shadow(tmp_path) / "repository" / "objects" / "pack").glob("*.pack"):
+        place = pack.read_bytes().find(zlib.compress(text, 1))
+        if place >= 0:
+            data = bytearray(pack.read_bytes())
+            data[place + 3] ^= 0xFF
+            pack.chmod(0o600)
+            pack.write_bytes(data)
+            return pack
+    raise AssertionError("it is not kept")
+
+
+def test_a_damaged_checkpoint_is_marked_refused_and_found_and_the_others_are_good(
+    session: str, tree: Path, tmp_path: Path
+) -> None:
+    damage_first_pack(tmp_path, b"two\n")
+    code, out, _ = holdfast("verify")
+    assert code == 1
+    assert 'checkpoint "second light"' in out
+    assert "a is damaged" in out
+    assert f"`holdfast checkpoint clean {session}` removes all of them" in out
+    code, out, err = checkpoint("list", session)
+    assert code == 0
+    assert [("damaged: a is damaged" in line) for line in out.splitlines()] == [False, False, False, True]
+    assert "1 checkpoint damaged" in err
+    *_, last = checkpoint("list", session, "--json").objects
+    assert "a is damaged" in last["damaged"]
+    for verb in ("restore", "diff"):
+        code, out, err = checkpoint(verb, session, "2")
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert "checkpoint 2 is damaged, and nothing was changed: a is damaged" in err
+    assert files(tree) == {"a": "three\n", "b": "new\n"}
+    assert checkpoint("restore", session, "1", "--files", "--hard").code == 0
+    assert files(tree) == {"a": "one\n"}
+    assert checkpoint("keep", session).code == 0
+    assert checkpoint("restore", session, "3", "--files").code == 0
+    (tree / "a").write_text("two\n")  # what is kept again heals the checkpoint that lacked it
+    assert checkpoint("keep", session).code == 0
+    assert checkpoint("restore", session, "2", "--files").code == 0
+    assert holdfast("verify", "--repair").code == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["HEAD", "config", "refs/heads/history", "refs/heads/seen", "info/exclude", "objects/pack"]
+)
+@pytest.mark.parametrize("how", ["gone", "garbage"])
+def test_the_frame_of_the_repository_is_written_anew(
+    session: str, tree: Path, tmp_path: Path, name: str, how: str
+) -> None:
+    path = shadow(tmp_path) / "repository" / name
+    lost = name == "objects/pack"
+    if lost:
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    if how == "garbage":
+        path.write_bytes(b"\0garbage")
+    assert checkpoint("list", session).out.count("damaged") == (3 if lost else 0)
+    assert checkpoint("keep", session).code == 0
+    assert checkpoint("restore", session, "3", "--files").code == 0
+    assert checkpoint("restore", session, "1", "--files").code == (1 if lost else 0)
+    assert files(tree)["a"] == ("three\n" if lost else "one\n")
+
+
+@pytest.mark.parametrize(
+    "how", ["no about", "garbage about", "a file", "garbage lock", "no repository", "an empty folder"]
+)
+def test_cleaning_works_whatever_the_condition_of_the_checkpoints(
+    session: str, tree: Path, tmp_path: Path, how: str
+) -> None:
+    folder = shadow(tmp_path)
+    match how:
+        case "no about":
+            (folder / "about.json").unlink()
+        case "garbage about":
+            (folder / "about.json").write_bytes(b"\xff{")
+        case "garbage lock":
+            (folder / "lock").unlink()
+            (folder / "lock").mkdir()
+        case "no repository":
+            shutil.rmtree(folder / "repository")
+        case "a file":
+            shutil.rmtree(folder)
+            folder.write_text("x")
+        case "an empty folder":
+            shutil.rmtree(folder)
+            folder.mkdir()
+    for verb, *arguments in (["list"], ["restore", "1"], ["undo"]):
+        code, out, err = checkpoint(verb, session, *arguments)
+        assert "Traceback" not in err
+        assert code in (0, 1)
+        assert out or "clean" in err or "`keep` makes the first" in err or "nothing was restored" in err
+    code, _, err = checkpoint("clean", session, "--yes")
+    assert code == 0
+    assert "the checkpoints are removed: " in err
+    assert not folder.exists()
+    assert checkpoint("keep", session).code == 0
+    assert files(tree)["a"] == "three\n"
+
+
+def test_checkpoints_that_do_not_say_of_what_they_are_can_be_told(
+    session: str, tree: Path, tmp_path: Path
+) -> None:
+    (shadow(tmp_path) / "about.json").write_text("{")
+    code, _, err = checkpoint("list", session)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "--work-tree DIR --force" in err
+    assert checkpoint("list", session, "--work-tree", tree, "--force").code == 0
+    assert checkpoint("restore", session, "1", "--files").code == 0
+    assert files(tree)["a"] == "one\n"

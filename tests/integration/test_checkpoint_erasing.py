@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from checkpoint_talk import Desk, played
@@ -77,3 +82,49 @@ async def test_damaged_checkpoints_are_erased_all_the_same(desk: Desk) -> None:
         (talk.checkpoints.repository.folder / "lock").unlink()
         assert (await sessions.erase(session=desk.id)).checkpoints == 1
         assert list(talk.checkpoints.repository.folder.parent.iterdir()) == []
+
+
+AS_SOMEBODY = """
+import os, sys
+from pathlib import Path
+from holdfast.checkpoints import ShadowRepository
+from holdfast.checkpoints.erasing import discard
+from holdfast.checkpoints.places import folder_for
+from holdfast.home import Home
+folder, user = sys.argv[1], int(sys.argv[2])
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+home, tree = Home(folder + "/home"), Path(folder, "work")
+shadow = folder_for(home, "", "x")
+
+def close():
+    for path in sorted(shadow.rglob("*"), reverse=True):
+        path.chmod(0)
+    shadow.chmod(0)
+
+ShadowRepository.open(shadow, tree).snapshot("0")
+close()
+(tree / "a").write_text("2")
+ShadowRepository.open(shadow, tree).restore("0")
+close()
+print((tree / "a").read_text(), discard(home, "", "x") > 0, shadow.exists())
+"""
+
+
+@pytest.mark.req("G9", "O4")
+def test_checkpoints_that_are_closed_to_their_owner_are_opened_and_removed() -> None:
+    user = 65534 if os.geteuid() == 0 else os.geteuid()
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "work").mkdir()
+        (Path(folder) / "work" / "a").write_text("1")
+        for path in (Path(folder) / "work" / "a", Path(folder) / "work", folder):
+            os.chown(path, user, -1)
+        command = [sys.executable, "-c", AS_SOMEBODY, folder, str(user)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd="/", env={**os.environ, "HOME": folder}
+        )
+    if "ModuleNotFoundError" in done.stderr:
+        pytest.skip(f"another user cannot run this Python: {done.stderr.splitlines()[-1]}")
+    assert done.stdout.split() == ["1", "True", "False"], done.stderr

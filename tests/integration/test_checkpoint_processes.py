@@ -13,7 +13,7 @@ from checkpoint_scene import Scene, scene, write
 
 from holdfast.checkpoints import ShadowRepository, keeping
 from holdfast.checkpoints.git import Git
-from holdfast.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed, RestoreFailed
+from holdfast.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed
 
 TAKE = """
 import sys
@@ -89,7 +89,7 @@ def test_damage_is_told_and_no_file_is_touched(here: Scene) -> None:
     repository.snapshot("1")
     blob = here.git("rev-parse", "0:files/a").strip()
     damage(here, blob)
-    with pytest.raises(RestoreFailed, match=f"no file was changed.*{blob}"):
+    with pytest.raises(CheckpointsDamaged, match=f"no file was changed: a is damaged .*{blob}"):
         repository.restore("0")
     assert {path.name: path.read_text() for path in here.tree.iterdir()} == {"a": "two" * 100, "b": "two"}
     assert here.open().recovered is None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .health import verify
 from .purge import Purged
 from .repository import ShadowRepository
 from .values import Changes, Diff, FileDiff, Kept, LeftOut, Limits, Restored, Snapshot, shown
@@ -21,4 +22,5 @@ __all__ = [
     "ShadowRepository",
     "Snapshot",
     "shown",
+    "verify",
 ]

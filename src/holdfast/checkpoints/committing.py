@@ -28,7 +28,9 @@ __all__ = [
     "Tagged",
     "check_tag",
     "join_packs",
+    "known",
     "latest",
+    "meant",
     "newest_checkpoint",
     "point",
     "references",
@@ -86,6 +88,10 @@ def store(git: Git, pack: Pack) -> None:
 
 def point(git: Git, names: Mapping[str, str]) -> None:
     """Let references name these objects; one that is to name nothing is removed."""
+    for name in names:
+        if (git.folder / name).is_file() and not _COMMIT.fullmatch(_text(git.folder / name)):
+            (git.folder / name).unlink()  # git would refuse to replace what it cannot read
+    names = {name: id for name, id in names.items() if id or (git.folder / name).exists()}
     lines = [f"update {name}\0{id}\0\0" if id else f"delete {name}\0\0" for name, id in names.items()]
     git.run("update-ref", "--stdin", "-z", input="".join(lines).encode())
     for folder in {name.rpartition("/")[0] for name in names} | {"refs"}:
@@ -97,9 +103,7 @@ def references(git: Git, under: str) -> dict[str, str]:
     """Return what the references below a name point to; nothing for one that cannot be read."""
     found = dict[str, str]()
     for path in sorted((git.folder / under).glob("*")):
-        with suppress(FileNotFoundError):
-            text = path.read_text(errors="replace").strip() if path.is_file() else ""
-            found[path.name] = text if _COMMIT.fullmatch(text) else ""
+        found[path.name] = text if _COMMIT.fullmatch(text := _text(path)) else ""
     return found
 
 
@@ -115,16 +119,30 @@ def tagged(git: Git) -> list[Tagged]:
     return sorted(found, key=lambda one: (order[one.commit], one.tag))
 
 
-def resolved(git: Git, name: str) -> str:
-    """Return the commit that a tag names, or that is named by itself, also by its old name."""
+def meant(git: Git, name: str) -> str:
+    """Return the commit that a tag or an old name stands for, or a commit that is named by itself."""
     if _COMMIT.fullmatch(name):
-        found = references(git, WAS).get(name, name)
-    else:
-        found = references(git, TAGS).get(name, "")
+        return references(git, WAS).get(name) or name
+    return references(git, TAGS).get(name, "")
+
+
+def known(git: Git, name: str) -> bool:
+    """Tell whether there is, or was, a snapshot of that name, whether or not it can be read."""
+    tags = references(git, TAGS)
+    if name in tags or name in tags.values() or name in references(git, WAS):
+        return True
+    with git.objects(only_ask=True) as objects:
+        return bool(_COMMIT.fullmatch(name)) and objects.has(name)
+
+
+def resolved(git: Git, name: str) -> str:
+    """Return the commit that a name stands for, if it can be read."""
     try:
         with Reader.opened(git) as reader:
-            return reader.commit(found).id
-    except CheckpointsDamaged:
+            return reader.commit(meant(git, name)).id
+    except CheckpointsDamaged as error:
+        if known(git, name):
+            raise CheckpointsDamaged(f"the snapshot {name:.80} cannot be read: {error}") from error
         raise UnknownCheckpoint(f"there is no checkpoint {name!r:.80}") from None
 
 
@@ -146,9 +164,16 @@ def join_packs(git: Git) -> None:
 
 
 def remove_pack(pack: Path) -> None:
-    """Remove a pack, its index first: without one it is nothing, and is swept if the power goes now."""
-    for suffix in (".idx", ".rev", ".pack"):
+    """Remove a pack, its index last: without a pack it is nothing, and is swept if the power goes now."""
+    for suffix in (".pack", ".rev", ".idx"):
         pack.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def latest(git: Git) -> str:

@@ -38,6 +38,9 @@ _SETTINGS = {
     "core.attributesFile": "/dev/null",
     "core.fsmonitor": "false",
     "gc.auto": "0",
+    "core.commitGraph": "false",  # we write none of these; one that is found is not ours
+    "core.multiPackIndex": "false",
+    "pack.writeReverseIndex": "false",
     "protocol.allow": "never",
 }
 _ENVIRONMENT = {
@@ -57,15 +60,22 @@ _NEEDED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 class Git:
     """Git on one bare repository."""
 
-    def __init__(self, folder: Path, *, held: Collection[int] = (), objects: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        held: Collection[int] = (),
+        objects: Path | None = None,
+        alone: bool = False,
+    ) -> None:
         self.folder = folder
         self._program = find_git(_safe_path())
         self._held = tuple(held)
-        self._objects = objects
+        self._objects, self._alone = objects, alone
 
-    def apart(self, objects: Path) -> Git:
-        """Write objects elsewhere from now on, and still read those of the repository."""
-        return Git(self.folder, held=self._held, objects=objects)
+    def apart(self, objects: Path, *, alone: bool = False) -> Git:
+        """Write objects elsewhere from now on, and read those of the repository, too, unless ``alone``."""
+        return Git(self.folder, held=self._held, objects=objects, alone=alone)
 
     @property
     def objects_folder(self) -> Path:
@@ -136,7 +146,8 @@ class Git:
             environment["GIT_WORK_TREE"] = str(work_tree)
         if self._objects is not None:
             environment["GIT_OBJECT_DIRECTORY"] = str(self._objects)
-            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(self.folder / "objects")
+            if not self._alone:
+                environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(self.folder / "objects")
         return environment
 
     def _failed(self, command: str, code: int, stderr: bytes) -> GitFailed:

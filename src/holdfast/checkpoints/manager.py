@@ -24,8 +24,10 @@ from ..conversation.tracking import LineTracking
 from ..entry import Checkpoint
 from ..errors import (
     CheckpointError,
+    CheckpointsDamaged,
     GitMissing,
     HomeUnusable,
+    NewerFormat,
     SessionError,
     UnknownCheckpoint,
     WorkTreeRefused,
@@ -34,6 +36,8 @@ from ..home import KEY_FILE, Home
 from ..ids import CallId
 from .acts import Back, Bring, Leave, Undo, newest_restore
 from .carrying import Carrier, Recovered, WentBack, new_tag
+from .erasing import discard
+from .health import WAY_OUT
 from .keeping import read_about
 from .numbering import ASIDE, START, Numbers, Turn, description, numbers, since_start, turns
 from .places import folder_for, is_in_repository
@@ -86,6 +90,8 @@ class CheckpointManager:
                 limits=limits or Limits(),
                 own=_own(home, session),
                 force=force,
+                tenant=session.row.tenant if session else "",
+                session=state.conversation_id,
             )
         )
         manager = cls(state, repository, session=session)
@@ -107,7 +113,7 @@ class CheckpointManager:
         """Open checkpoints that there are already, of the work tree that they were made of."""
         home = home or Home.from_environment()
         folder = _folder(home, state, session)
-        if not (folder / "about.json").exists():
+        if not _is_kept(folder):
             raise UnknownCheckpoint(
                 f"no checkpoints of {state.conversation_id} are kept in {home.path}; `keep` makes the first"
             )
@@ -171,6 +177,7 @@ class CheckpointManager:
         """Compare a checkpoint with another, or with the files as they are now."""
         before = self._commit(label)
         after = self._commit(other) if other is not None else None
+        await self._refuse_damaged({before: label} | ({after: other} if after and other else {}))
         return await asyncio.to_thread(self.repository.diff, before, after)
 
     async def restore(
@@ -185,6 +192,8 @@ class CheckpointManager:
             raise CheckpointError("say what to restore: files, the conversation, or both")
         number = self._number(label) if conversation else 0
         commit = self._commit(label)
+        if files:
+            await self._refuse_damaged({commit: label})
         act = Back(label=label, commit=commit, number=number, files=files, conversation=conversation)
         return await self._carrier.carry(act, files=commit if files else "", hard=hard)
 
@@ -194,6 +203,8 @@ class CheckpointManager:
         if newest is None:
             raise UnknownCheckpoint("nothing was restored on this path that could be undone")
         number, last = newest
+        if last.files:
+            await self._refuse_damaged({last.undo: f"{last.label}, which was restored,"})
         act = Undo(
             label=last.label,
             number=number,
@@ -242,9 +253,44 @@ class CheckpointManager:
         )
         return await self._carrier.carry(act, files=commit, hard=True)
 
+    async def damaged(self) -> dict[str, str]:
+        """Say which checkpoints of the path are damaged, by their commits, and by what."""
+        names = [one.commit for one in self._on_path()]
+        return await asyncio.to_thread(self.repository.damaged, names, every=True)
+
     async def clean(self) -> int:
         """Remove the snapshots of all checkpoints; say how many bytes they took. Files and log stay."""
         return await asyncio.to_thread(self.repository.clean)
+
+    @staticmethod
+    def count(
+        state: ConversationState, *, session: Session | None = None, home: Home | None = None
+    ) -> tuple[int, str]:
+        """Count the checkpoints of a path without opening them, and name their work tree, if it is known."""
+        home = home or Home.from_environment()
+        folder = _folder(home, state, session)
+        if not os.path.lexists(folder):
+            raise UnknownCheckpoint(f"no checkpoints of {state.conversation_id} are kept in {home.path}")
+        try:
+            name = os.fsdecode(read_about(folder).work_tree)
+        except (CheckpointsDamaged, NewerFormat):
+            name = state.conversation_id
+        return len(since_start(state.head.checkpoints)), name
+
+    @staticmethod
+    async def discard(
+        state: ConversationState, *, session: Session | None = None, home: Home | None = None
+    ) -> int:
+        """Remove the snapshots of all checkpoints without opening them, whatever their condition.
+
+        Return how many bytes they took.
+        """
+        home = home or Home.from_environment()
+        tenant = session.row.tenant if session else ""
+        size = await asyncio.to_thread(discard, home, tenant, state.conversation_id)
+        if size is None:
+            raise UnknownCheckpoint(f"no checkpoints of {state.conversation_id} are kept in {home.path}")
+        return size
 
     async def purge(self) -> Purged:
         """Remove from all snapshots what the rules in the work tree ignore now."""
@@ -283,8 +329,15 @@ class CheckpointManager:
 
     async def _has_start(self) -> bool:
         """Tell whether the newest checkpoint's files are here: not cleaned away, and not elsewhere."""
-        on_path = self._on_path()
-        return bool(on_path) and await asyncio.to_thread(self.repository.holds, on_path[-1].commit)
+        names = [one.commit for one in reversed(self._on_path())]  # the newest may have been damaged
+        return await asyncio.to_thread(self.repository.began, names)
+
+    async def _refuse_damaged(self, labels: dict[str, str]) -> None:
+        """Refuse snapshots that are damaged, by the labels of their checkpoints."""
+        for name, problem in (await asyncio.to_thread(self.repository.damaged, [*labels])).items():
+            raise CheckpointsDamaged(
+                f"checkpoint {labels[name]} is damaged, and nothing was changed: {problem}; {WAY_OUT}"
+            )
 
     def _note_run(self, tool: str, call: CallId | None) -> None:
         """Remember which of the calls that are under way have been run; unnamed, all of that tool."""
@@ -319,6 +372,16 @@ class CheckpointManager:
 
     def _on_path(self) -> list[Checkpoint]:
         return [one for _, one in since_start(self.state.head.checkpoints)]
+
+
+def _is_kept(folder: Path) -> bool:
+    """Tell whether anything is kept at a place, damaged or not."""
+    try:
+        return any(folder.iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def _folder(home: Home, state: ConversationState, session: Session | None) -> Path:

@@ -21,7 +21,7 @@ from .git import Git
 from .ignoring import RULES as IGNORE
 from .ignoring import Rules
 from .journal import Record
-from .keeping import sync
+from .keeping import ASIDE, sync
 from .listing import Commit, Reader
 from .modes import Modes, parents
 from .objects import BLOB, COMMIT, FOLDER, TREE, Leaf, Pack, tree
@@ -71,6 +71,7 @@ def purge(place: Place, git: Git) -> Purged:
     point(git, names | records)
     _repack(git)
     (place.folder / STAMPS).unlink(missing_ok=True)  # it names objects that may be gone
+    shutil.rmtree(place.folder / ASIDE, ignore_errors=True)
     sync(place.folder)
     return Purged(paths=tuple(sorted(files)), snapshots=len(moved), freed=max(0, before - _size(git.folder)))
 

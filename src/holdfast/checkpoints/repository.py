@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import CheckpointError, RestoreFailed, UnknownCheckpoint, WorkTreeRefused
+from ..errors import CheckpointError, CheckpointsDamaged, GitFailed, RestoreFailed, WorkTreeRefused
+from ..stores.values import Finding
 from . import journal as journals
-from . import keeping
+from . import keeping, packs
 from .belongings import Belongings, Owned
 from .capturing import Captured
 from .committing import (
     RECORDS,
     RULES,
+    TAGS,
     check_tag,
+    known,
     latest,
+    meant,
     newest_checkpoint,
     references,
     resolved,
@@ -30,13 +34,14 @@ from .committing import (
 )
 from .differing import diff
 from .git import Git
+from .health import WAY_OUT, Survey, mend_heads, verify_folder
 from .ignoring import replaces_rules
 from .journal import Journal, Record
 from .listing import tree_of
 from .planning import Plan
 from .purge import Purged, ignored_now, purge
 from .restoring import perform
-from .snapshotting import Place, live, look, other_rules, take
+from .snapshotting import STAMPS, Place, live, look, other_rules, take
 from .targeting import planned, planned_undo, without_what_is_there
 from .values import Diff, Kept, LeftOut, Limits, Restored, Snapshot
 from .work_tree import checked_work_tree
@@ -52,6 +57,7 @@ class ShadowRepository:
     def __init__(self, place: Place) -> None:
         self.recovered: Restored | None = None
         self._place = place
+        self._suspect = False
 
     @classmethod
     def open(
@@ -62,6 +68,8 @@ class ShadowRepository:
         limits: Limits = Limits(),  # noqa: B008
         own: Iterable[str | os.PathLike[str]] = (),
         force: bool = False,
+        tenant: str = "",
+        session: str = "",
         clock: Callable[[], float] = time.time,
     ) -> ShadowRepository:
         """Open the checkpoints in a folder, made if there are none, and finish a restore that was cut off.
@@ -69,15 +77,24 @@ class ShadowRepository:
         What stands in the work tree at a path of ``own`` is never kept nor touched, and neither is what
         shows by its content that it belongs to Holdfast. A restore that was
         finished is in ``recovered``. With ``force`` a home folder is taken, too, and a tree that moved.
+        Whose checkpoints they are, ``tenant`` and ``session``, is written down for people who look.
         """
         kept = Path(os.path.abspath(folder))
         real = checked_work_tree(Path(work_tree), kept, force=force)
-        if not (kept / "about.json").exists():
-            keeping.make(kept, real)
-        about = keeping.read_about(kept)
-        if about.work_tree != os.fsencode(real) and not force:
+        keeping.open_up(kept)
+        about = keeping.About(work_tree=os.fsencode(real), tenant=tenant, session=session)
+        if not (kept / "about.json").exists() and not (kept / "repository").exists():
+            keeping.make(kept, about)
+        try:
+            written = keeping.read_about(kept)
+        except CheckpointsDamaged:
+            if not force:
+                raise
+            keeping.write_about(kept, about)
+            written = about
+        if written.work_tree != about.work_tree and not force:
             raise WorkTreeRefused(
-                f"the checkpoints in {kept} are of {os.fsdecode(about.work_tree)}, not of {real}; "
+                f"the checkpoints in {kept} are of {os.fsdecode(written.work_tree)}, not of {real}; "
                 "force it if the folder was moved"
             )
         place = Place(kept, real, limits, Belongings(real, [kept, *own]), force=force, clock=clock)
@@ -103,7 +120,7 @@ class ShadowRepository:
             return take(self._place, git, tag=tag, message=message, checkpoint=True)[0]
 
     def snapshots(self) -> list[Snapshot]:
-        """List the snapshots that have a tag, the oldest first."""
+        """List the snapshots that have a tag and can be read, the oldest first."""
         with self._at_work() as git:
             return [
                 Snapshot(commit=one.commit, tag=one.tag, message=one.message, seconds=one.seconds)
@@ -149,11 +166,14 @@ class ShadowRepository:
         files stay. The moment before the undo is kept under the tag ``undo``, so this can be undone, too.
         """
         with self._at_work() as git:
-            record = self._record(git, name)
+            record, lost = self._record(git, name)
 
             def plan(git: Git, now: Captured, owned: Owned, target: str) -> tuple[Plan, tuple[Kept, ...]]:
                 most = self._place.limits.file_bytes
-                return planned_undo(git, self.work_tree, now, owned, target=target, record=record, most=most)
+                steps, kept = planned_undo(
+                    git, self.work_tree, now, owned, target=target, record=record, most=most
+                )
+                return steps, (*kept, *lost)
 
             return self._carry(git, name, plan, undo=undo, undoes=name)
 
@@ -172,16 +192,38 @@ class ShadowRepository:
         with self._at_work() as git:
             return purge(self._place, git)
 
-    def holds(self, name: str) -> bool:
-        """Tell whether there is a snapshot of that tag or commit."""
-        with self._at_work() as git, suppress(UnknownCheckpoint):
-            return bool(resolved(git, name))
-        return False
+    def began(self, names: Sequence[str]) -> bool:
+        """Tell whether any of these snapshots was kept here, or may have been before it was damaged."""
+        with self._at_work() as git:
+            return bool(names) and (any(known(git, name) for name in names) or self._suspect)
+
+    def damaged(self, names: Collection[str], *, every: bool = False) -> dict[str, str]:
+        """Say which of these snapshots, by tag or commit, are damaged, and by what.
+
+        It looks only if anything was found to be wrong with the repository; `verify` looks in any case.
+        If they are ``every`` snapshot that matters, and sound, the repository counts as sound again.
+        """
+        with self._at_work() as git:
+            found = self._damaged(git, names)
+            if every and self._suspect and not found:
+                self._suspect = bool(self._damaged(git, references(git, TAGS)))
+            return found
+
+    def verify(self) -> list[Finding]:
+        """Check every byte of the repository; change nothing."""
+        return list(verify_folder(self.folder))
 
     def clean(self) -> int:
         """Remove all checkpoints; say how many bytes they took. The files in the work tree stay."""
-        with self._at_work():
+        with keeping.locked(self.folder):
             return keeping.remove(self.folder)
+
+    def _damaged(self, git: Git, names: Collection[str]) -> dict[str, str]:
+        if not self._suspect:
+            return {}
+        with Survey.opened(git) as survey:
+            found = {name: survey.problem(meant(git, name)) for name in names}
+        return {name: problem for name, problem in found.items() if problem}
 
     def _carry(
         self, git: Git, name: str, plan: _Planning, *, undo: str, undoes: str = "", hard: bool = False
@@ -189,6 +231,8 @@ class ShadowRepository:
         """Keep the moment before, plan from there, and do it, with a journal."""
         check_tag(undo)
         target = resolved(git, name)
+        if problem := self._damaged(git, [target]).get(target):
+            raise CheckpointsDamaged(f"{name} was not restored, and no file was changed: {problem}")
         done = f"the restore {name} was undone" if undoes else f"{name} was restored"
         before, captured = take(self._place, git, tag=undo, message=f"before {done}", beside=target)
         owned, most = self._owned(), self._place.limits.file_bytes
@@ -226,47 +270,84 @@ class ShadowRepository:
         elif journal.rules and journal.tag and not journal.undoes:
             names[RULES + journal.tag] = journal.undo
         done = f"the restore {journal.name} was undone" if journal.undoes else f"{journal.name} was restored"
-        after, _ = take(
-            self._place,
-            git,
-            tag="",
-            message=f"after {done}",
-            beside=journal.undo,
-            names=names,
-            record=(RECORDS + journal.tag, Record.of(journal, kept).encoded()) if journal.tag else None,
-        )
+        try:
+            after, _ = take(
+                self._place,
+                git,
+                tag="",
+                message=f"after {done}",
+                beside=journal.undo,
+                names=names,
+                record=(RECORDS + journal.tag, Record.of(journal, kept).encoded()) if journal.tag else None,
+            )
+        except CheckpointsDamaged:
+            if not again:
+                raise
+            after = Snapshot(commit=journal.undo)  # the files are in place; the next snapshot has them
         journals.remove(self.folder)
         return _restored(journal, after, kept)
 
-    def _record(self, git: Git, tag: str) -> Record:
+    def _record(self, git: Git, tag: str) -> tuple[Record, tuple[Kept, ...]]:
         """Read what a restore did; nothing if it changed no file."""
-        blob = references(git, RECORDS).get(tag, "")
-        if not blob:
-            return Record()
-        with git.objects() as objects:
-            return Record.decoded(objects.read(blob))
+        records = references(git, RECORDS)
+        if tag not in records:
+            return Record(), ()
+        try:
+            with git.objects() as objects:
+                return Record.decoded(objects.read(records[tag])), ()
+        except CheckpointsDamaged:
+            return Record(), (Kept(b".", "the record of the restore is damaged; what it put there stays"),)
 
     def _look(self, git: Git) -> tuple[Captured, bool]:
         base = latest(git)
-        return look(self._place, git, base, pack=None, beside=other_rules(self._place, git, base).values())
+        return look(self._place, git, base, pack=None, others=other_rules(self._place, git, base).values())
 
     def _owned(self) -> Owned:
         return self._place.belongings.now()
 
     @contextmanager
     def _at_work(self) -> Iterator[Git]:
-        """Be alone with the repository, what a killed process left swept, and its restore finished."""
+        """Be alone with the repository, damage contained, and what a killed process left settled."""
         with keeping.locked(self.folder) as lock:
+            git = Git(self.folder / "repository", held=(lock,))
             try:
-                keeping.sweep(self.folder)
-                git = Git(self.folder / "repository", held=(lock,))
+                self._contain(git)
                 if (journal := journals.read(self.folder)) is not None:
                     self.recovered = self._finish(git, journal, again=True)
                 yield git
+                packs.note(git, self.folder, suspect=self._suspect)
             except OSError as error:
                 raise CheckpointError(
-                    f"the checkpoints of {self.work_tree} cannot be used: {error}"
+                    f"the checkpoints of {self.work_tree} cannot be used: {error}; {WAY_OUT}"
                 ) from error
+            except RestoreFailed as error:
+                if isinstance(error.__cause__, CheckpointsDamaged):
+                    self._look_deeper(git)
+                raise
+            except (GitFailed, CheckpointsDamaged) as error:
+                found, text = self._look_deeper(git), f"{error}; {WAY_OUT}"
+                if isinstance(error, GitFailed) and not found:
+                    raise GitFailed(text, stderr=error.stderr) from error
+                raise CheckpointsDamaged(text) from error
+
+    def _contain(self, git: Git) -> None:
+        """Write anew what can be, and let nothing that is damaged be taken for sound."""
+        keeping.sweep(self.folder)
+        keeping.lay_out(self.folder)
+        checked = packs.check(git, self.folder)
+        self._suspect = checked.suspect
+        if checked.found:
+            (self.folder / STAMPS).unlink(missing_ok=True)  # it names objects that may be missing
+        if checked.changed:
+            mend_heads(git)
+
+    def _look_deeper(self, git: Git) -> bool:
+        """Check every pack after a failure, so that damage is contained from now on; tell if there is any."""
+        with suppress(CheckpointError, OSError):
+            if not packs.check(git, self.folder, deep=True).found:
+                return False
+            (self.folder / STAMPS).unlink(missing_ok=True)
+        return True
 
 
 def _restored(journal: Journal, after: Snapshot, kept: tuple[Kept, ...]) -> Restored:

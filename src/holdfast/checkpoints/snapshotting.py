@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from ..errors import GitFailed
+from ..errors import CheckpointsDamaged, GitFailed
 from .belongings import Belongings
 from .capturing import Captured, capture, read_regular
 from .committing import (
@@ -75,7 +75,7 @@ def take(
     others = other_rules(place, git, base, trusted=names is not None)
     changed = {RULES + name: "" for name in references(git, RULES) if name not in others}
     with Pack(place.folder) as pack:
-        captured, same = look(place, git, base, pack=pack, beside={*others.values(), beside} - {""})
+        captured, same = look(place, git, base, pack=pack, others=others.values(), beside=beside)
         above = dict.fromkeys(one for one in ((history, base) if checkpoint else (base,)) if one)
         made = pack.add(COMMIT, commit(captured.tree, parents=above, seconds=seconds, message=message))
         if record is not None:
@@ -111,17 +111,27 @@ def _changes(git: Git, base: str, captured: Captured) -> Changes:
 
 
 def look(
-    place: Place, git: Git, base: str, *, pack: Pack | None, beside: Collection[str]
+    place: Place,
+    git: Git,
+    base: str,
+    *,
+    pack: Pack | None,
+    others: Collection[str],
+    beside: str = "",
 ) -> tuple[Captured, bool]:
     """Read what changed in the work tree, and tell whether it is the same as in the last snapshot.
 
-    Objects that the repository lacks go into the pack. The rules of the snapshots ``beside`` count, too.
+    Objects that the repository lacks go into the pack. The rules of other snapshots count, too, as far as
+    they can be read, and those of the one ``beside`` this one in any case.
     """
     memory = Memory.load(place.folder / STAMPS)
     owned = place.belongings.now()
     with Rules.opened(git, place.work_tree, force=place.force) as rules:
-        for other in sorted(beside):
-            rules.also(_rules_of(git, other, rules))
+        if beside:
+            rules.also(_rules_of(git, beside, rules))
+        for other in sorted({*others} - {beside}):
+            with suppress(CheckpointsDamaged):
+                rules.also(_rules_of(git, other, rules))
         scan = walk(place.work_tree, rules, limits=place.limits, owned=owned)
     with _knowledge(git, base, memory) as known:
         captured = capture(place.work_tree, scan, memory, known=known, pack=pack, limits=place.limits)
@@ -139,7 +149,10 @@ def other_rules(place: Place, git: Git, base: str, *, trusted: bool = False) -> 
     found = {name: commit for name, commit in references(git, RULES).items() if commit}
     if not found or trusted:
         return found
-    then = listing(git, base)
+    try:
+        then = listing(git, base)
+    except CheckpointsDamaged:
+        return found
     top = os.fsencode(place.work_tree)
     for folder in (b"", *then.folders):
         path = os.path.join(folder, IGNORE)
@@ -190,6 +203,6 @@ def live(place: Place, git: Git) -> Iterator[tuple[Git, str]]:
         (Path(folder) / "pack").mkdir()
         apart = git.apart(Path(folder))
         base = latest(git)
-        captured, _ = look(place, git, base, pack=pack, beside=other_rules(place, git, base).values())
+        captured, _ = look(place, git, base, pack=pack, others=other_rules(place, git, base).values())
         store(apart, pack)
         yield apart, captured.tree

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from ..checkpoints.manager import CheckpointManager
+from ..conversation import ConversationState
+from ..session import Session
 from . import lookup, screen
 from .access import managed, tenant_option, user_option
 from .waiting import waiting
@@ -30,12 +32,17 @@ class Whose:
         self.work_tree, self.force = work_tree, force
 
     @asynccontextmanager
-    async def checkpoints(self, *, make: bool = False) -> AsyncIterator[CheckpointManager]:
-        """Open the checkpoints of the session; where there are none, only `make` begins with some."""
+    async def conversation(self) -> AsyncIterator[tuple[Session, ConversationState]]:
+        """Open the session and its conversation, and nothing of its checkpoints."""
         async with managed(self.store, self.tenant) as sessions:
             row = await lookup.session(sessions, self.session, user=self.user)
             session = await sessions.open(row.id, user=self.user)
-            state = await session.conversation()
+            yield session, await session.conversation()
+
+    @asynccontextmanager
+    async def checkpoints(self, *, make: bool = False) -> AsyncIterator[CheckpointManager]:
+        """Open the checkpoints of the session; where there are none, only `make` begins with some."""
+        async with self.conversation() as (session, state):
             with waiting("looking at the files"):
                 if make:
                     folder = self.work_tree or Path.cwd()

@@ -110,7 +110,8 @@ def keep(whose: Whose, description: str, as_json: bool) -> int:
 def clean(whose: Whose, ignored: bool, yes: bool) -> int:
     """Remove all snapshots of a session's files. The files themselves and the conversation stay.
 
-    There is no way back: nothing that was kept so far can be restored after it.
+    There is no way back: nothing that was kept so far can be restored after it. It works also if the
+    checkpoints are damaged.
 
     With --ignored the checkpoints stay, without the files that your ignore rules name now: no byte of
     such a file is left in any snapshot.
@@ -122,8 +123,8 @@ def clean(whose: Whose, ignored: bool, yes: bool) -> int:
     """
     if ignored:
         return _purge(whose, yes=yes)
-    count, folder = asyncio.run(_size(whose))
-    if not agreed(f"Remove {screen.counted(count, 'checkpoint')} of {folder}?", yes=yes):
+    count, name = asyncio.run(_size(whose))
+    if not agreed(f"Remove {screen.counted(count, 'checkpoint')} of {name}?", yes=yes):
         return 1
     screen.say(f"the checkpoints are removed: {asyncio.run(_cleaned(whose)):,} bytes")
     return 0
@@ -203,9 +204,8 @@ async def _kept(whose: Whose, description: str) -> tuple[Checkpoint, list[tuple[
 
 
 async def _size(whose: Whose) -> tuple[int, str]:
-    async with whose.checkpoints() as checkpoints:
-        count = sum(1 + len(turn.tools) for turn in checkpoints.turns())
-        return count, str(checkpoints.repository.work_tree)
+    async with whose.conversation() as (session, state):
+        return CheckpointManager.count(state, session=session)
 
 
 async def _ignored(whose: Whose) -> tuple[tuple[bytes, ...], str]:
@@ -222,8 +222,8 @@ async def _purged(whose: Whose) -> Purged:
 
 
 async def _cleaned(whose: Whose) -> int:
-    async with whose.checkpoints() as checkpoints:
-        return await checkpoints.clean()
+    async with whose.conversation() as (session, state):
+        return await CheckpointManager.discard(state, session=session)
 
 
 VERBS = {"restore": restore, "undo": undo, "keep": keep, "clean": clean}

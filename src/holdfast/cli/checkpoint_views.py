@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..checkpoints import Diff, shown
+from ..checkpoints.health import WAY_OUT
 from ..checkpoints.numbering import Turn
 from ..entry import Checkpoint
 from . import document, screen
@@ -32,18 +33,19 @@ def list_(whose: Whose, as_json: bool) -> int:
     """List the checkpoints of a session by turns, the start first.
 
     A turn that changed no files has none. The last one may be in progress. Files are those added (+),
-    modified (~) and deleted (-).
+    modified (~) and deleted (-). A checkpoint whose files cannot be restored is marked as damaged.
 
     \b
     Example:
       holdfast checkpoint list 0197a1
     """
-    turns = asyncio.run(_turns(whose))
+    turns, damaged = asyncio.run(_turns(whose))
     if as_json:
         for turn in turns:
-            screen.show(document.compact(_fields(turn)))
+            screen.show(document.compact(_fields(turn, damaged)))
     else:
-        screen.display(table(COLUMNS, map(_row, turns)))
+        screen.display(table(COLUMNS, [_row(turn, damaged) for turn in turns]))
+    _tell(damaged)
     return 0
 
 
@@ -58,11 +60,14 @@ def expand(whose: Whose, turn: str, as_json: bool) -> int:
     Example:
       holdfast checkpoint expand 0197a1 2
     """
-    found = asyncio.run(_expanded(whose, turn))
+    found, damaged = asyncio.run(_expanded(whose, turn))
     if as_json:
-        screen.show(document.compact({**_fields(found), "tools": [_fields(one) for one in found.tools]}))
+        inside = [_fields(one, damaged) for one in found.tools]
+        screen.show(document.compact({**_fields(found, damaged), "tools": inside}))
     else:
-        screen.display(table(COLUMNS, [_row(found), *map(_row, found.tools)]))
+        tools = [_row(one, damaged) for one in found.tools]
+        screen.display(table(COLUMNS, [_row(found, damaged), *tools]))
+    _tell(damaged)
     return 0
 
 
@@ -92,14 +97,19 @@ def diff(whose: Whose, checkpoint: str, other: str | None, stat: bool, as_json: 
     return 0
 
 
-async def _turns(whose: Whose) -> list[Turn]:
+async def _turns(whose: Whose) -> tuple[list[Turn], dict[str, str]]:
     async with whose.checkpoints() as checkpoints:
-        return checkpoints.turns()
+        return checkpoints.turns(), await checkpoints.damaged()
 
 
-async def _expanded(whose: Whose, label: str) -> Turn:
+async def _expanded(whose: Whose, label: str) -> tuple[Turn, dict[str, str]]:
     async with whose.checkpoints() as checkpoints:
-        return checkpoints.expand(label)
+        return checkpoints.expand(label), await checkpoints.damaged()
+
+
+def _tell(damaged: dict[str, str]) -> None:
+    if damaged:
+        screen.say(f"{screen.counted(len(damaged), 'checkpoint')} damaged: {WAY_OUT}")
 
 
 async def _compared(whose: Whose, label: str, other: str | None) -> Diff:
@@ -108,8 +118,9 @@ async def _compared(whose: Whose, label: str, other: str | None) -> Diff:
             return await checkpoints.diff(label, other)
 
 
-def _row(one: Turn | Checkpoint) -> Sequence[str]:
-    return one.label, ago(one.at), changes(one.added, one.modified, one.deleted), one.description
+def _row(one: Turn | Checkpoint, damaged: dict[str, str]) -> Sequence[str]:
+    told = f"{one.description} (damaged: {damaged[one.commit]})" if one.commit in damaged else one.description
+    return one.label, ago(one.at), changes(one.added, one.modified, one.deleted), told
 
 
 def changes(added: int, modified: int, deleted: int) -> str:
@@ -118,7 +129,7 @@ def changes(added: int, modified: int, deleted: int) -> str:
     return " ".join(f"{sign}{count:,}" for count, sign in signs if count) or "none"
 
 
-def _fields(one: Turn | Checkpoint) -> dict[str, Any]:
+def _fields(one: Turn | Checkpoint, damaged: dict[str, str]) -> dict[str, Any]:
     known = {
         "checkpoint": one.label,
         "description": one.description,
@@ -127,6 +138,7 @@ def _fields(one: Turn | Checkpoint) -> dict[str, Any]:
         "added": one.added,
         "modified": one.modified,
         "deleted": one.deleted,
+        "damaged": damaged.get(one.commit, ""),
     }
     if isinstance(one, Turn):
         return known | {"done": one.done, "tools": len(one.tools)}

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from ..errors import StoreDamaged
+from ..home import Home
 from ..session.records import recount, sampled_recount
 from ..stores.values import Finding
 from . import document, screen
@@ -35,6 +36,9 @@ Exit codes:
 def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
     """Check a whole store, all tenants: order, checksums, branches, token counts, and the search index.
 
+    Then the checkpoints of this installation: every byte of their repositories, and which of them
+    can be restored.
+
     Without --repair nothing is changed. What is set aside is kept beside the log and can be
     looked at. Make a copy of the store's files first.
 
@@ -56,7 +60,7 @@ def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
 async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
     found = undone = 0
     with metered("findings") as step:
-        async for finding in _findings(url, repair=repair, deep=deep):
+        async for finding in _everything(url, repair=repair, deep=deep):
             found += 1
             undone += not finding.done
             _show(finding, as_json=as_json)
@@ -68,6 +72,16 @@ async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
     else:
         screen.say(f"{screen.counted(found, 'finding')}, {undone:,} not repaired")
     return 1 if found else 0
+
+
+async def _everything(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
+    """Check a store, and then all checkpoints."""
+    async for finding in _findings(url, repair=repair, deep=deep):
+        yield finding
+    from ..checkpoints import verify  # only now: help does not need it
+
+    for finding in verify(Home.from_environment(), repair=repair):
+        yield finding
 
 
 async def _findings(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:

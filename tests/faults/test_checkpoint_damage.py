@@ -1,0 +1,298 @@
+"""Each file of a shadow repository damaged in turn: right results, or one typed error with a way out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from thoroughness import LONG, rng, tell
+
+from holdfast import Message
+from holdfast.checkpoints import verify
+from holdfast.checkpoints.manager import CheckpointManager
+from holdfast.errors import CheckpointError, CheckpointsDamaged
+from holdfast.home import Home
+from holdfast.session import SessionManager
+
+QUICK = 14  # cases that the quick version takes at random
+Files = dict[str, str]
+
+pytestmark = pytest.mark.req("O2", "O3")
+
+
+class Desk:
+    """A session with three turns, one restore and its undo, as often as it is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.template, self.run = folder / "template", folder / "run"
+        self.tree, self.home = self.run / "tree", Home(self.run / "home")
+        self.moments = dict[str, Files]()
+        (self.tree / "sub").mkdir(parents=True)
+        asyncio.run(self._prepare())
+        os.rename(self.run, self.template)
+        self.begin()
+
+    def begin(self) -> None:
+        shutil.rmtree(self.run, ignore_errors=True)
+        shutil.copytree(self.template, self.run, symlinks=True)
+
+    @property
+    def shadow(self) -> Path:
+        (found,) = (self.home.path / "checkpoints").iterdir()
+        return found
+
+    @property
+    def files(self) -> Files:
+        return {
+            str(one.relative_to(self.tree)): one.read_text() for one in self.tree.rglob("*") if one.is_file()
+        }
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[CheckpointManager]:
+        async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
+            (row,) = await sessions.list() or [(await sessions.create(system="s")).row]
+            session = await sessions.open(row.id)
+            state = await session.conversation()
+            yield await CheckpointManager.open(state, self.tree, session=session, home=self.home)
+
+    async def discard(self) -> int:
+        async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
+            session = await sessions.open((await sessions.list())[0].id)
+            state = await session.conversation()
+            return await CheckpointManager.discard(state, session=session, home=self.home)
+
+    async def _prepare(self) -> None:
+        self._write({"same": "same\n" * 400, "a": "0", "sub/b": "0", ".gitignore": "*.log\n"})
+        async with self.opened() as checkpoints:
+            self.moments["0"] = self.files
+            for number in (1, 2, 3):
+                checkpoints.state.set_next_user_message(f"turn {number}")
+                self._write({"a": f"{number} " * 300, "sub/b": f"{number}", f"new{number}": f"{number}"})
+                await checkpoints.tool_finished("write")
+                checkpoints.state.push_assistant_message(Message.assistant("done"))
+                await checkpoints.turn_finished(f"turn {number}")
+                self.moments[f"{number}"] = self.files
+            await checkpoints.restore("1")
+            await checkpoints.undo_restore()
+
+    def _write(self, files: Files) -> None:
+        for name, text in files.items():
+            (self.tree / name).write_text(text)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    memory = Path("/dev/shm")
+    if LONG or not memory.is_dir():
+        yield Desk(tmp_path_factory.mktemp("desk"))
+        return
+    with TemporaryDirectory(prefix="holdfast-", dir=memory, ignore_cleanup_errors=True) as path:
+        yield Desk(Path(path))
+
+
+def flipped(path: Path, place: float) -> None:
+    data = bytearray(path.read_bytes())
+    if data:
+        data[min(len(data) - 1, int(len(data) * place))] ^= 0x55
+    replaced(path, bytes(data))
+
+
+def replaced(path: Path, data: bytes) -> None:
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+def no_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "deleted": lambda path: path.unlink(),
+    "emptied": lambda path: replaced(path, b""),
+    "cut": lambda path: replaced(path, path.read_bytes()[: path.stat().st_size // 2]),
+    "one byte short": lambda path: replaced(path, path.read_bytes()[:-1]),
+    "longer": lambda path: replaced(path, path.read_bytes() + b"x"),
+    "garbage": lambda path: replaced(path, b"\0garbage\xff" * 20),
+    "flipped first": lambda path: flipped(path, 0),
+    "flipped middle": lambda path: flipped(path, 0.5),
+    "flipped late": lambda path: flipped(path, 0.9),
+    "flipped last": lambda path: flipped(path, 1),
+    "a folder": no_folder,
+}
+BIG = {
+    "the repository is a file": lambda shadow: (
+        shutil.rmtree(shadow / "repository"),
+        write(shadow / "repository"),
+    ),
+    "the repository is gone": lambda shadow: shutil.rmtree(shadow / "repository"),
+    "the repository is empty": lambda shadow: (
+        shutil.rmtree(shadow / "repository"),
+        (shadow / "repository").mkdir(),
+    ),
+    "no packs": lambda shadow: shutil.rmtree(shadow / "repository" / "objects"),
+    "no references": lambda shadow: shutil.rmtree(shadow / "repository" / "refs"),
+    "the folder is a file": lambda shadow: (shutil.rmtree(shadow), write(shadow)),
+    "the folder is empty": lambda shadow: (shutil.rmtree(shadow), shadow.mkdir()),
+    "nothing may be entered": lambda shadow: [
+        one.chmod(0) for one in [*shadow.rglob("*"), shadow] if one.is_dir()
+    ],
+    "a garbage index": lambda shadow: write(shadow / "repository" / "index"),
+    "garbage packed references": lambda shadow: write(shadow / "repository" / "packed-refs"),
+    "all indexes gone": lambda shadow: [one.unlink() for one in shadow.rglob("*.idx")],
+}
+
+
+def write(path: Path) -> None:
+    path.write_bytes(b"\0garbage\xff")
+
+
+class Outcome(Counter[str]):
+    """What happened in the commands on one damaged repository, and what was wrong with it."""
+
+    def __init__(self, desk: Desk, *, history: bool = True) -> None:
+        super().__init__()
+        self.desk, self.history, self.broken = desk, history, list[str]()
+
+    def refused(self, what: str, error: CheckpointError) -> None:
+        self["refused"] += 1
+        if "checkpoint clean" not in str(error) and "remove it" not in str(error):
+            self.broken.append(f"{what}: no way out: {error}")
+
+    async def play(self) -> None:
+        before = shadow_state(self.desk.shadow)
+        findings = list(verify(self.desk.home))
+        if shadow_state(self.desk.shadow) != before:
+            self.broken.append("verify changed something")
+        try:
+            async with self.desk.opened() as checkpoints:
+                damaged = await self._restores(checkpoints)
+                if damaged and not findings:
+                    self.broken.append("verify found nothing")
+                await self._keeps(checkpoints)
+        except CheckpointError as error:
+            self.refused("open", error)
+            if not findings and not empty(self.desk.shadow):
+                self.broken.append(f"verify found nothing of: {error}")
+        await self.desk.discard()
+        async with self.desk.opened() as checkpoints:
+            await checkpoints.keep("after cleaning")
+            await checkpoints.restore("1", conversation=False)
+
+    async def _restores(self, checkpoints: CheckpointManager) -> bool:
+        damaged = await checkpoints.damaged()
+        on_path = {turn.label: turn.commit for turn in checkpoints.turns()}
+        for label in [*on_path, *on_path]:
+            if label not in self.desk.moments or len(on_path) < len(self.desk.moments):
+                continue  # nothing was left, and a new history has begun
+            files = self.desk.files
+            try:
+                await checkpoints.diff(label)
+                await checkpoints.restore(label, conversation=False, hard=True)
+            except CheckpointError as error:
+                self.refused(f"restore {label}", error)
+                if not isinstance(error, CheckpointsDamaged) or on_path[label] not in damaged:
+                    self.broken.append(f"{label} is not marked as damaged: {error!r}")
+                if self.desk.files != files:
+                    self.broken.append(f"the refused restore of {label} changed files")
+            else:
+                self["restored"] += 1
+                if on_path[label] in damaged:
+                    self.broken.append(f"{label} is marked as damaged and can be restored")
+                if not self._is_right(self.desk.files, self.desk.moments[label]):
+                    self.broken.append(f"{label} came back wrong")
+        return bool(damaged)
+
+    def _is_right(self, files: Files, expected: Files) -> bool:
+        """Tell whether a hard restore led there; without references, it may not know which newer files go."""
+        if self.history:
+            return files == expected
+        return expected.items() <= files.items() and files.keys() <= self.desk.moments["3"].keys()
+
+    async def _keeps(self, checkpoints: CheckpointManager) -> None:
+        (self.desk.tree / "a").write_text("kept since")
+        files = self.desk.files
+        kept = await checkpoints.keep("since")
+        self["kept"] += 1
+        (self.desk.tree / "a").write_text("changed")
+        (self.desk.tree / "same").unlink()
+        await checkpoints.restore(kept.label, conversation=False)
+        if self.desk.files != files:
+            self.broken.append("what was kept after the damage came back wrong")
+        await checkpoints.undo_restore()
+        if self.desk.files.get("a") != "changed" or "same" in self.desk.files:
+            self.broken.append("the undo after the damage went elsewhere")
+
+
+def empty(shadow: Path) -> bool:
+    return shadow.is_dir() and not any(shadow.iterdir())
+
+
+def shadow_state(shadow: Path) -> dict[str, bytes]:
+    passing = {"lock"}
+    if not shadow.is_dir():
+        return {}
+    return {
+        str(one): one.read_bytes() for one in shadow.rglob("*") if one.is_file() and one.name not in passing
+    }
+
+
+def files_of(shadow: Path) -> list[Path]:
+    """List the files of a shadow repository, of references of one kind only the first and the last."""
+    every = sorted(one.relative_to(shadow) for one in shadow.rglob("*") if one.is_file())
+    folders = Counter(one.parent for one in every)
+    many = [one for one in folders if one.parts[-2:] in (("refs", "tags"), ("refs", "restores"))]
+    tags = {parent: [one for one in every if one.parent == parent] for parent in many}
+    return [
+        one for one in every if one.parent not in tags or one in (tags[one.parent][0], tags[one.parent][-1])
+    ]
+
+
+def test_each_file_damaged_in_turn_gives_a_right_result_or_one_typed_error_with_a_way_out(
+    desk: Desk, record_property: Callable[[str, object], None]
+) -> None:
+    desk.begin()
+    cases = [(path, how) for path in files_of(desk.shadow) for how in DAMAGES]
+    counts, broken = Counter[str](), list[str]()
+    for path, how in cases if LONG else rng("checkpoint damage").sample(cases, QUICK):
+        desk.begin()
+        DAMAGES[how](desk.shadow / path)
+        outcome = Outcome(desk)
+        asyncio.run(outcome.play())
+        counts += outcome
+        broken += [f"{path} {how}: {what}" for what in outcome.broken]
+    tell(record_property, "damaged files of a shadow repository", cases=len(cases), **counts)
+    assert broken == []
+    assert counts["restored"] > 0
+
+
+@pytest.mark.parametrize("how", BIG)
+def test_large_damage_leaves_a_way_out(how: str, desk: Desk) -> None:
+    desk.begin()
+    BIG[how](desk.shadow)
+    outcome = Outcome(desk, history=how != "no references")
+    asyncio.run(outcome.play())
+    assert outcome.broken == []
+
+
+@pytest.mark.parametrize("plant", ["the check of packs", "the check of names"])
+def test_a_planted_bug_is_caught(plant: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.checkpoints import packs
+
+    if plant == "the check of packs":
+        monkeypatch.setattr(packs, "check", lambda *_, **__: packs.Checked((), suspect=False, changed=False))
+    else:
+        monkeypatch.setattr("holdfast.checkpoints.health.Survey.problem", lambda *_: "")
+    desk.begin()
+    for pack in desk.shadow.rglob("*.pack"):
+        replaced(pack, pack.read_bytes()[:-1])
+    outcome = Outcome(desk)
+    asyncio.run(outcome.play())
+    assert outcome.broken != []
