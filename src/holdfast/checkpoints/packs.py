@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import GitFailed
-from .committing import remove_pack, store
+from .committing import store
 from .git import Git
 from .keeping import set_aside, sync
 from .objects import BLOB, COMMIT, TREE, Pack, object_id
@@ -116,10 +116,9 @@ def _checked(git: Git, folder: Path, stem: str, *, was_whole: bool) -> Iterator[
             if was_whole:
                 yield f"{listed.name} was damaged, and was written anew from the pack"
             return
-    if not was_whole and index is None:  # left by a process that was killed; no snapshot needs it
-        remove_pack(pack)
-        return
     saved = _save_objects(git, folder, pack, index)
+    if not saved and not was_whole and index is None:
+        return  # left by a process that was killed; no snapshot needs it
     expected = f" of {len(index.offsets):,}" if index is not None else ""
     yield f"{stem}.pack is damaged: {saved:,}{expected} objects in it could be saved"
 
