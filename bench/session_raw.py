@@ -139,7 +139,7 @@ class Bare:
         self._db.execute(query("add_entry"), columns)
         place = self._db.last_insert_rowid()
         self._db.execute(query("add_words"), {"key": place, "words": " ".join(record.words)})
-        self._db.execute(query("advance_session"), advance_columns(key, row))
+        self._db.execute(query("advance_session"), advance_columns(key, row, marks=0))
 
 
 def recorder() -> Callable[[Message], Record]:

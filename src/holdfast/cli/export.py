@@ -27,6 +27,7 @@ from ..errors import HoldfastError, NotFound
 from ..formats.markdown import markdown
 from ..formats.port import Format
 from ..session import SessionManager
+from ..session.damage import Damage, Watched
 from ..stores.values import Address, Filter, SessionRow
 from . import destination, document, lookup, screen
 from .access import managed, tenant_option, user_option
@@ -203,9 +204,13 @@ async def _render(
     one: bool,
     quiet: bool,
 ) -> int:
-    done = 0
+    done, lost = 0, False
     async for row in _present(sessions, chosen):
-        found = await conversation(sessions.store, row)
+        damage = Damage()
+        found = await conversation(Watched(sessions.store, damage), row)
+        for notice in damage.notices():
+            screen.say(f"session {row.id}: {notice}")
+        lost |= bool(damage.lost)
         try:
             if isinstance(target, str):
                 text = markdown(found.told).rstrip("\n")
@@ -218,7 +223,7 @@ async def _render(
             raise
         done += 1
         step(done * WHOLE, done)
-    return 0
+    return 1 if lost else 0
 
 
 def _payload(row: SessionRow, window: Window, target: Format, *, quiet: bool) -> Any:

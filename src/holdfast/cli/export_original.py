@@ -68,7 +68,10 @@ async def _export(
         row = await lookup.session(sessions, id, user=user)
         if is_half_made(row):
             raise Busy(f"session {row.id} is being imported; wait for it, or import it again")
-        state = await (await sessions.open(row.id)).conversation()
+        session = await sessions.open(row.id)
+        state = await session.conversation()
+        for notice in session.notices:
+            screen.say(f"session {row.id}: {notice}")
         with destination.opened(output, force=force, end="") as write:
             write(original.row(state) if as_row else original.saved(state))
     if not quiet:

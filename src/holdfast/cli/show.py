@@ -7,8 +7,9 @@ import re
 
 import click
 
+from ..session.damage import Damage, Watched
 from ..stores.values import SessionRow
-from . import lookup
+from . import lookup, screen
 from .access import as_json, managed, tenant_option, user_option
 from .showing import ALL, Lines, Showing
 from .store_option import EXIT_CODES
@@ -89,8 +90,11 @@ async def _show(
             found = await lookup.session_or_entry(sessions, id, user=user)
         else:
             found = await lookup.entry(sessions, await lookup.session(sessions, within, user=user), id)
-        if isinstance(found, SessionRow):
-            await showing.session(sessions.store, found)
-        else:
+        if not isinstance(found, SessionRow):
             showing.entry(*found, id)
-    return 0
+            return 0
+        damage = Damage()
+        await showing.session(Watched(sessions.store, damage), found)
+    for notice in damage.notices():
+        screen.say(notice)
+    return 1 if damage.lost else 0

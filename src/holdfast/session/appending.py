@@ -104,7 +104,7 @@ class Appender:
 
     async def _look_back(self, loaded: Loaded, exchange: Exchange, messages: Sequence[Message]) -> None:
         earlier = between(loaded.path, 1, loaded.first - 1)
-        async for row in rows_backwards(self._scribe.store, self._scribe.at, earlier):
+        async for row in rows_backwards(self._scribe.log, self._scribe.at, earlier):
             for message in await messages_of([row]):
                 exchange.recall(message)
                 if message.tool_calls and not unknown_calls(exchange, messages):

@@ -45,8 +45,8 @@ class Conversations:
     async def load(self, *, os: Os | None, policy: Policy) -> ConversationState:
         """Load the conversation as it is now, with its tangents."""
         row = await self._scribe.refresh()
-        branches = await self._scribe.store.branches(self._scribe.at)
-        strands = Strands(self._scribe.store, self._scribe.at, branches)
+        branches = await self._scribe.log.branches(self._scribe.at)
+        strands = Strands(self._scribe.log, self._scribe.at, branches)
         state = ConversationState(row.id, os=os, policy=policy)
         state.head = await strands.load(row.head)
         await strands.load_kept()

@@ -173,16 +173,26 @@ class SessionManager:
             page = await self.list(user=user, tag=tag, after=page[-1])
 
     async def search(self, text: str, *, user: str | None = None, limit: int = PAGE) -> AsyncIterator[Found]:
-        """Find messages that hold all the words, in all sessions, the newest first."""
+        """Find messages that hold all the words, in all sessions, the newest first.
+
+        If some of them are damaged, `StoreDamaged` is raised behind the last one that is not.
+        """
         words, mark, user = query(text), None, _asked(user, "a user")
+        lost = 0
         while limit > 0:
             hits = await self.store.search(self.tenant, words, user=user, before=mark, limit=min(limit, PAGE))
             for hit in hits:
                 if found := await off_loop(partial(_found, hit), large=len(hit.row.body) > INLINE):
                     yield found
+                else:
+                    lost += 1
             if len(hits) < min(limit, PAGE):
-                return
+                break
             limit, mark = limit - len(hits), hits[-1].mark
+        if lost:
+            raise StoreDamaged(
+                f"{lost} messages that hold these words are damaged and left out; run `holdfast verify`"
+            )
 
     async def expire(self, *, limit: int = PAGE) -> Sequence[str]:
         """End sessions that were left idle for too long; of many sweepers one ends each.

@@ -15,6 +15,7 @@ from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..stores.port import Store
 from ..stores.values import MESSAGE, Change, Fork, Key, Lease, Parcel, Position, Receipt, Record, SessionRow
 from .clock import Clock, ClockWatch, check_store_time
+from .damage import Damage, Watched
 from .loading import path_to
 from .parcels import Ending
 from .records import Recorder
@@ -33,7 +34,8 @@ class Scribe:
         self._watch = watch
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
-        self.setbacks = Setbacks()
+        self.setbacks, self.damage = Setbacks(), Damage()
+        self.log = Watched(store, self.damage)
 
     async def refresh(self) -> SessionRow:
         """Read the session as it is now; raise `EpochEnded` if another epoch runs.
@@ -118,8 +120,8 @@ class Scribe:
     async def ending(self, reason: str) -> list[Parcel]:
         """Give the parcel for an epoch that ends at the head; none where nothing was said since it began."""
         row, now = self.row, self.clock()
-        path = await path_to(self.store, self.at, row.head)
-        said = await self.store.newest(self.at, path, [MESSAGE])
+        path = await path_to(self.log, self.at, row.head)
+        said = await self.log.newest(self.at, path, [MESSAGE])
         if not said or row.ended is not None:
             return []
         ending = Ending(
@@ -136,7 +138,7 @@ class Scribe:
 
     async def _started(self, root: int) -> int:
         """Tell when an epoch began: with its root branch."""
-        branches = await self.store.branches(self.at)
+        branches = await self.log.branches(self.at)
         return next(branch.created for branch in branches if branch.id == root)
 
     def _seen(self, receipt: Receipt, change: Change) -> None:

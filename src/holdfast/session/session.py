@@ -83,7 +83,7 @@ class Session:
         """What the user should be told: damage, losses, a model that is left alone, a disk that refuses."""
         model = self._summaries.failures.notice if self._summaries else ""
         disk = self._keeper.failure if self._keeper else ""
-        told = (self._windows.damage, self._scribe.setbacks.notice, model, disk)
+        told = (*self._windows.damage, self._scribe.setbacks.notice, model, disk)
         return tuple(notice for notice in told if notice)
 
     async def append(
@@ -98,11 +98,11 @@ class Session:
     async def messages(self, *, last: int | None = None) -> list[Message]:
         """Give the messages on the path to the head, or the last ones; nothing that was cut is missing."""
         row = await self._scribe.refresh()
-        path = await path_to(self._scribe.store, self._scribe.at, row.head)
+        path = await path_to(self._scribe.log, self._scribe.at, row.head)
         if last is not None:
             return await self._last_messages(path, last)
         rows = [
-            one for span in reversed(path) for one in await self._scribe.store.read(self._scribe.at, span)
+            one for span in reversed(path) for one in await self._scribe.log.read(self._scribe.at, span)
         ]
         return await messages_of(rows)
 
@@ -188,7 +188,7 @@ class Session:
     async def branches(self) -> list[Branch]:
         """Return all branches in the order in which they were made."""
         await self._scribe.refresh()
-        return await self._scribe.store.branches(self._scribe.at)
+        return await self._scribe.log.branches(self._scribe.at)
 
     async def reset(self, *, system: str | None = None) -> Session:
         """End this conversation and return the handle of the next, which begins under the same id.
@@ -279,7 +279,7 @@ class Session:
             raise InputError(f"last={count}: a number of messages is not negative")
         newest = list[Message]()
         if count:
-            async for row in rows_backwards(self._scribe.store, self._scribe.at, path):
+            async for row in rows_backwards(self._scribe.log, self._scribe.at, path):
                 newest += await messages_of([row])
                 if len(newest) == count:
                     break
@@ -288,7 +288,7 @@ class Session:
     async def _branch(self, operation: str, id: str | None, name: str) -> Branch:
         while True:
             row = await self._scribe.refresh()
-            place = row.head if id is None else await end_of(self._scribe.store, self._scribe.at, id)
+            place = row.head if id is None else await end_of(self._scribe.log, self._scribe.at, id)
             fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=operation)
             try:
                 receipt = await self._scribe.commit(fork=fork, expected_head=row.head)

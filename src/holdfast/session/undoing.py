@@ -48,7 +48,7 @@ async def undo_restore(scribe: Scribe, windows: Windows, restored: int) -> None:
 
 
 async def _branch(scribe: Scribe, id: int) -> Branch:
-    return next(branch for branch in await scribe.store.branches(scribe.at) if branch.id == id)
+    return next(branch for branch in await scribe.log.branches(scribe.at) if branch.id == id)
 
 
 async def _undo_entry(scribe: Scribe, row: SessionRow, branch: Branch) -> str | None:
@@ -70,13 +70,13 @@ async def _undo_entry(scribe: Scribe, row: SessionRow, branch: Branch) -> str | 
 
 
 async def _newest(scribe: Scribe, span: Span) -> Row | None:
-    rows = await scribe.store.newest(scribe.at, [span], _KINDS)
+    rows = await scribe.log.newest(scribe.at, [span], _KINDS)
     return max(rows.values(), key=lambda row: row.seq, default=None)
 
 
 async def _revert(scribe: Scribe, row: SessionRow, found: Row, cut: Cut) -> str:
-    path = await path_to(scribe.store, scribe.at, row.head)
-    former = await standing_cut(scribe.store, scribe.at, between(path, 1, found.seq - 1))
+    path = await path_to(scribe.log, scribe.at, row.head)
+    former = await standing_cut(scribe.log, scribe.at, between(path, 1, found.seq - 1))
     revert = Revert(cut=cut.id, at=found.seq, former=former.seq if former else 0)
     await scribe.commit(records=await scribe.records([revert]), expected_head=row.head)
     return str(cut.asked.get("operation", "compact"))
@@ -84,7 +84,7 @@ async def _revert(scribe: Scribe, row: SessionRow, found: Row, cut: Cut) -> str:
 
 async def _tangent(scribe: Scribe, left: Tangent) -> Branch | None:
     """Give the branch that a tangent was left on."""
-    branches = await scribe.store.branches(scribe.at)
+    branches = await scribe.log.branches(scribe.at)
     named = [one for one in branches if one.id == left.branch or (not left.branch and one.name == left.name)]
     return named[0] if named else None
 

@@ -58,10 +58,9 @@ class Windows:
         return self._loaded
 
     @property
-    def damage(self) -> str:
-        """What is to be told of entries that could not be read."""
-        count = len(self._loaded.damaged) if self._loaded else 0
-        return f"{count} damaged entries were left out; run `holdfast verify`" if count else ""
+    def damage(self) -> list[str]:
+        """What is to be told of entries that could not be read, or only by a scan."""
+        return self._scribe.damage.notices(self._loaded.damaged if self._loaded else ())
 
     async def make(
         self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
@@ -120,11 +119,11 @@ class Windows:
         """Give the path as it is now: for a budget, or for whoever needs no window."""
         row = await self._scribe.refresh()
         known, settings = self._loaded, self._settings(budget)
-        if known is not None and _serves(known, settings) and await refreshed(self._scribe.store, row, known):
+        if known is not None and _serves(known, settings) and await refreshed(self._scribe.log, row, known):
             return known
         if known is not None and known.written_over:
             self._scribe.setbacks.happened(known.head, row.head)
-        self._loaded = await load(self._scribe.store, row, settings)
+        self._loaded = await load(self._scribe.log, row, settings)
         return self._loaded
 
     def grow(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:

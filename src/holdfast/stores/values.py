@@ -88,7 +88,8 @@ class Record(Struct, frozen=True, kw_only=True):
 class Row(Struct, frozen=True, kw_only=True):
     """An entry that was written. ``total`` is the running sum of tokens on the path up to here.
 
-    A row whose bytes no longer match their checksum is given as ``damaged``, with what is left of it.
+    A row whose bytes no longer match their checksum is given as ``damaged``, with what is left of it. One
+    that an index should lead to and only a scan of the table found is ``recovered``.
     """
 
     branch: int
@@ -99,6 +100,7 @@ class Row(Struct, frozen=True, kw_only=True):
     tokens: int
     total: int
     damaged: bool = False
+    recovered: bool = False
 
 
 class Branch(Struct, frozen=True, kw_only=True):

@@ -162,7 +162,7 @@ async def test_what_stands_around_a_damaged_entry_is_served_and_the_damage_is_to
     assert window.tokens <= NARROW.limit
     assert sum(message.kind == "summary" for message in window.messages) == 1
     assert hit not in {message.id for message in window.messages}
-    assert bool(session.notices) == (which != "a message before the cut")
+    assert session.notices
     await session.append(Message.user("go on"))
     fresh = await (await stage.manager()).open("s1")
     assert (await texts(fresh))[-1] == "go on"

@@ -8,13 +8,14 @@ from typing import Any
 import apsw
 from msgspec import structs
 
-from ...errors import AlreadyExists
+from ...errors import AlreadyExists, NotFound
 from ..values import Address, Filter, Position, Record, Removed, SessionRow
 from .log import add_entries
-from .queries import query
+from .queries import query, scanning
 from .readers import Readers
 from .removal import remove
-from .rows import session_columns, session_row, sessions
+from .rows import marks, session_columns, session_place, session_row, sessions
+from .soundness import expiry_is_indexed, list_is_indexed
 from .writer import Writer
 
 __all__ = ["SqliteDirectory"]
@@ -40,8 +41,8 @@ class SqliteDirectory:
         """Give a page of sessions, newest first by creation, from behind the last one of a page on."""
         columns = structs.asdict(which) | {"tenant": tenant, "limit": limit}
         behind = {"created": after and after.created, "id": after and after.id}
-        sql = query("page" if which.user is None else "page_of_user")
-        return await self._readers.run(lambda db: sessions(db.execute(sql, columns | behind)))
+        name = "page" if which.user is None else "page_of_user"
+        return await self._readers.run(lambda db: _page(db, name, columns | behind))
 
     async def update(
         self,
@@ -65,7 +66,7 @@ class SqliteDirectory:
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
         """Return sessions that were left idle for too long: without a message and without a lease."""
         which = {"tenant": tenant, "now": now, "limit": limit}
-        return await self._readers.run(lambda db: sessions(db.execute(query("due_sessions"), which)))
+        return await self._readers.run(lambda db: _due(db, which))
 
     async def remove(self, at: Address) -> Removed:
         """Delete a session with everything that hangs on it: no query finds it any more."""
@@ -75,15 +76,34 @@ class SqliteDirectory:
 def _create(db: apsw.Connection, row: SessionRow, records: Sequence[Record]) -> SessionRow:
     total = sum(record.tokens for record in records)
     made = structs.replace(row, tags=tuple(sorted(set(row.tags))), branch=1, seq=len(records), total=total)
-    try:
-        ((key,),) = db.execute(query("add_session"), session_columns(made))
-    except apsw.ConstraintError:
-        raise AlreadyExists(f"there is a session {row.id} already") from None
+    if _is_there(db, row.address):
+        raise AlreadyExists(f"there is a session {row.id} already")
+    ((key,),) = db.execute(query("add_session"), session_columns(made) | {"marks": marks(records, behind=0)})
     root = {"key": key, "id": 1, "parent": None, "fork_seq": 0, "created": row.created}
     db.execute(query("add_branch"), root | {"name": "", "operation": "create", "former": None})
     _set_tags(db, key, made.tags)
     add_entries(db, key, Position(1, 0), 0, records)
     return made
+
+
+def _is_there(db: apsw.Connection, at: Address) -> bool:
+    try:
+        session_place(db, at)
+    except NotFound:
+        return False
+    return True
+
+
+def _page(db: apsw.Connection, name: str, which: dict[str, Any]) -> list[SessionRow]:
+    """Return a page of sessions, by their index or, if that is damaged, by a scan of their table."""
+    sql = query(name) if list_is_indexed(db) else scanning(name, "session")
+    return sessions(db.execute(sql, which))
+
+
+def _due(db: apsw.Connection, which: dict[str, Any]) -> list[SessionRow]:
+    """Return sessions that are overdue, by their index or, if that is damaged, by a scan of their table."""
+    name = "due_sessions"
+    return sessions(db.execute(query(name) if expiry_is_indexed(db) else scanning(name, "session"), which))
 
 
 def _update(db: apsw.Connection, at: Address, given: dict[str, Any]) -> SessionRow:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 from msgspec import structs
 
 from ...errors import NotFound
 from ..values import Parcel
-from .queries import query
+from .queries import query, scanning
 from .readers import Readers
 from .rows import parcel
+from .soundness import parcels_are_indexed
 from .writer import Writer
 
 __all__ = ["SqliteOutbox"]
+
+_BY_ITSELF = "INDEXED BY sqlite_autoindex_outbox_1"
+"""The table itself: it has no numbers of rows, and NOT INDEXED would leave the choice of a tree to SQLite."""
 
 
 class SqliteOutbox:
@@ -39,9 +45,7 @@ class SqliteOutbox:
     ) -> list[Parcel]:
         """Show what waits, the oldest due first."""
         which = {"tenant": tenant, "parked": parked, "limit": limit}
-        return await self._readers.run(
-            lambda db: [parcel(row) for row in db.execute(query("parcels"), which)]
-        )
+        return await self._readers.run(lambda db: _parcels(db, "parcels", which))
 
     async def revive(self, id: str, *, due: int) -> None:
         """Try a parked parcel again, as if it were new; `NotFound` where there is none."""
@@ -50,10 +54,16 @@ class SqliteOutbox:
 
 def _take(db: apsw.Connection, now: int, until: int, limit: int, tenant: str | None) -> list[Parcel]:
     which = {"now": now, "tenant": tenant, "limit": limit}
-    due = [parcel(row) for row in db.execute(query("due_parcels"), which)]
+    due = _parcels(db, "due_parcels", which)
     for one in due:
         db.execute(query("claim_parcel"), {"id": one.id, "until": until})
     return [structs.replace(one, due=until, tries=one.tries + 1) for one in due]
+
+
+def _parcels(db: apsw.Connection, name: str, which: dict[str, Any]) -> list[Parcel]:
+    """Return parcels, by their index or, if that is damaged, by a scan of the outbox."""
+    sql = query(name) if parcels_are_indexed(db) else scanning(name, "outbox", _BY_ITSELF)
+    return [parcel(row) for row in db.execute(sql, which)]
 
 
 def _revive(db: apsw.Connection, id: str, due: int) -> None:

@@ -9,7 +9,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["migrations", "query"]
+__all__ = ["migrations", "query", "scanning"]
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
@@ -29,6 +29,12 @@ def _queries() -> dict[str, str]:
 def query(name: str) -> str:
     """Give a query by its name."""
     return _queries()[name]
+
+
+@cache
+def scanning(name: str, table: str, how: str = "NOT INDEXED") -> str:
+    """Return a query that reads a table whole, and none of its indexes."""
+    return query(name).replace(f"FROM {table} ", f"FROM {table} {how} ", 1)
 
 
 @cache

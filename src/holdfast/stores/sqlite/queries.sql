@@ -6,24 +6,39 @@ FROM session NOT INDEXED
 WHERE key = (SELECT key FROM session WHERE tenant = :tenant AND id = :session)
   AND tenant = :tenant AND id = :session;
 
--- name: session_key
-SELECT key
+-- name: session_place
+SELECT key, branch, seq
 FROM session NOT INDEXED
 WHERE key = (SELECT key FROM session WHERE tenant = :tenant AND id = :session)
   AND tenant = :tenant AND id = :session;
 
+-- name: indexed_key
+SELECT key FROM session INDEXED BY sqlite_autoindex_session_1 WHERE tenant = :tenant AND id = :session;
+
+-- name: scanned_key
+SELECT key FROM session NOT INDEXED WHERE tenant = :tenant AND id = :session;
+
+-- name: session_at
+SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
+       version, fence, lease_until, holder, ended, reason
+FROM session NOT INDEXED
+WHERE key = :key;
+
+-- name: place_at
+SELECT key, branch, seq FROM session NOT INDEXED WHERE key = :key;
+
 -- name: add_session
 INSERT INTO session (tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq,
-                     total, version, fence, lease_until, holder, ended, reason, expires)
+                     total, version, fence, lease_until, holder, ended, reason, expires, marks)
 VALUES (:tenant, :id, :user, :title, :tags, :counter, :meta, :created, :active, :idle, :epoch, :branch, :seq,
-        :total, :version, :fence, :lease_until, :holder, :ended, :reason, :expires)
+        :total, :version, :fence, :lease_until, :holder, :ended, :reason, :expires, :marks)
 RETURNING key;
 
 -- name: advance_session
 UPDATE session
 SET epoch = :epoch, branch = :branch, seq = :seq, total = :total, version = :version, active = :active,
     ended = :ended, reason = :reason, expires = :expires, fence = :fence, lease_until = :lease_until,
-    holder = :holder
+    holder = :holder, marks = marks + :marks
 WHERE key = :key;
 
 -- name: describe_session
@@ -43,7 +58,7 @@ WHERE tenant = :tenant
   AND (:since IS NULL OR active >= :since)
   AND (:until IS NULL OR active < :until)
   AND (:live IS NULL OR (ended IS NULL) = :live)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM tag WHERE tag.session = session.key AND tag.name = :tag))
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(CAST(tags AS TEXT)) WHERE value = :tag))
 ORDER BY created DESC, id DESC
 LIMIT :limit;
 
@@ -57,7 +72,7 @@ WHERE tenant = :tenant
   AND (:since IS NULL OR active >= :since)
   AND (:until IS NULL OR active < :until)
   AND (:live IS NULL OR (ended IS NULL) = :live)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM tag WHERE tag.session = session.key AND tag.name = :tag))
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(CAST(tags AS TEXT)) WHERE value = :tag))
 ORDER BY created DESC, id DESC
 LIMIT :limit;
 
@@ -76,23 +91,40 @@ DELETE FROM tag WHERE session = :key;
 INSERT INTO tag (session, name) VALUES (:key, :name);
 
 -- name: branches
-SELECT id, parent, fork_seq, created, name, operation, former FROM branch WHERE session = :key ORDER BY id;
+SELECT id, parent, fork_seq, created, name, operation, former, tip FROM branch WHERE session = :key ORDER BY id;
+
+-- name: first_entry
+SELECT min(seq) FROM entry WHERE session = :key AND branch = :branch;
 
 -- name: branch
-SELECT id, parent, fork_seq FROM branch WHERE session = :key AND id = :branch;
+SELECT parent, fork_seq, tip FROM branch WHERE session = :key AND id = :branch;
 
 -- name: last_branch
 SELECT max(id) FROM branch WHERE session = :key;
 
--- name: add_branch
-INSERT INTO branch (session, id, parent, fork_seq, created, name, operation, former)
-VALUES (:key, :id, :parent, :fork_seq, :created, :name, :operation, :former);
+-- name: last_spoken_on
+SELECT max(branch) FROM entry WHERE session = :key;
 
--- name: tip
-SELECT max(seq) FROM entry WHERE session = :key AND branch = :branch;
+-- name: add_branch
+INSERT INTO branch (session, id, parent, fork_seq, created, name, operation, former, tip)
+VALUES (:key, :id, :parent, :fork_seq, :created, :name, :operation, :former, :fork_seq);
+
+-- name: leave_branch
+UPDATE branch SET tip = :seq WHERE session = :key AND id = :branch;
+
+-- name: goes_beyond
+SELECT EXISTS (SELECT 1 FROM entry WHERE session = :key AND branch = :branch AND seq > :seq);
 
 -- name: total
 SELECT total FROM entry WHERE session = :key AND branch = :branch AND seq = :seq;
+
+-- Whether the index of kinds leads to all entries that it should.
+-- name: marks
+SELECT marks = (SELECT coalesce(sum(seq), 0)
+                FROM entry INDEXED BY entry_by_kind
+                WHERE session = :key AND kind <> 'message')
+FROM session
+WHERE key = :key;
 
 -- name: add_entry
 -- RETURNING would make it a savepoint, and at each of those the index writes out the words it has gathered.
@@ -123,10 +155,10 @@ WHERE session = :key AND branch = :branch AND kind = :kind AND kind <> 'message'
 ORDER BY seq DESC
 LIMIT 1;
 
--- name: newest_message
-SELECT session, branch, seq, id, kind, body, tokens, total, checksum
-FROM entry
-WHERE session = :key AND branch = :branch AND kind = 'message' AND seq BETWEEN :first AND :last
+-- name: newest_place
+SELECT seq
+FROM entry INDEXED BY entry_by_kind
+WHERE session = :key AND branch = :branch AND kind = :kind AND kind <> 'message' AND seq BETWEEN :first AND :last
 ORDER BY seq DESC
 LIMIT 1;
 
@@ -179,16 +211,16 @@ SELECT (SELECT count(*) FROM entry WHERE session = :key), (SELECT count(*) FROM 
 -- name: add_words
 INSERT INTO word (rowid, words) VALUES (:key, :words);
 
+-- A message whose row is lost is found all the same: the index for search knows that it was there.
 -- name: search
-SELECT entry.key, session.id, entry.session, entry.branch, entry.seq, entry.id, entry.kind, entry.body,
+SELECT word.rowid, session.id, entry.session, entry.branch, entry.seq, entry.id, entry.kind, entry.body,
        entry.tokens, entry.total, entry.checksum
 FROM word
-JOIN entry ON entry.key = word.rowid
-JOIN session ON session.key = entry.session
+LEFT JOIN entry ON entry.key = word.rowid
+LEFT JOIN session ON session.key = entry.session
 WHERE word MATCH :words
   AND (:before IS NULL OR word.rowid < :before)
-  AND session.tenant = :tenant
-  AND (:user IS NULL OR session.user = :user)
+  AND (session.key IS NULL OR (session.tenant = :tenant AND (:user IS NULL OR session.user = :user)))
 ORDER BY word.rowid DESC
 LIMIT :limit;
 

@@ -13,9 +13,10 @@ import time
 
 import apsw
 
+from ...errors import StoreDamaged
 from ..values import Address, Removed
 from .queries import query
-from .rows import session_key
+from .rows import session_place
 
 __all__ = ["remove", "scrub"]
 
@@ -27,8 +28,14 @@ _DROPS = ("words", "entries", "damaged", "branches", "keys", "tags", "parcels", 
 
 def remove(db: apsw.Connection, at: Address) -> Removed:
     """Delete a session with everything that hangs on it."""
-    which = {"key": session_key(db, at), **at._asdict()}
+    which = {"key": session_place(db, at).key, **at._asdict()}
     ((entries, branches, keys, parcels),) = db.execute(query("counts"), which)
+    ((promised, indexed),) = db.execute(query("entry_counts"), which)
+    if indexed != entries or promised > entries:
+        raise StoreDamaged(
+            f"an index leads to {min(indexed, entries)} of {max(promised, indexed, entries)} entries of "
+            f"session {at.session}, and the others would stay; run `holdfast verify --repair`, then delete it"
+        )
     for name in _DROPS:
         db.execute(query(f"drop_{name}"), which)
     return Removed(entries=entries, branches=branches, keys=keys, parcels=parcels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
@@ -12,16 +12,19 @@ import msgspec
 from ...errors import NotFound, StoreDamaged
 from ..values import MESSAGE, Address, Branch, Parcel, Record, Row, SessionRow
 from .queries import query
+from .soundness import ids_are_indexed
 
 __all__ = [
+    "Place",
     "advance_columns",
     "branch_row",
     "checksum",
     "entry_columns",
     "entry_row",
+    "marks",
     "parcel",
     "session_columns",
-    "session_key",
+    "session_place",
     "session_row",
     "sessions",
     "unreadable_row",
@@ -36,18 +39,46 @@ _SESSION_FIELDS = (
 """The columns of a session in the order of the queries that read it, behind its key."""
 
 
+class Place(NamedTuple):
+    """A session by its number, and its head: the entries that it promises to have."""
+
+    key: int
+    branch: int
+    seq: int
+
+
 def session_row(db: apsw.Connection, at: Address) -> tuple[int, SessionRow]:
-    """Give a session with its integer key, or raise `NotFound`."""
+    """Return a session with its integer key, or raise `NotFound`."""
     for found in db.execute(query("session"), at._asdict()):
+        return found[0], _session(found)
+    for found in db.execute(query("session_at"), {"key": _scanned(db, at)}):
         return found[0], _session(found)
     raise NotFound(f"there is no session {at.session}")
 
 
-def session_key(db: apsw.Connection, at: Address) -> int:
-    """Give the integer key of a session, or raise `NotFound`."""
-    for (key,) in db.execute(query("session_key"), at._asdict()):
-        return int(key)
+def session_place(db: apsw.Connection, at: Address) -> Place:
+    """Return the integer key of a session and its head, or raise `NotFound`."""
+    for found in db.execute(query("session_place"), at._asdict()):
+        return Place(*found)
+    for found in db.execute(query("place_at"), {"key": _scanned(db, at)}):
+        return Place(*found)
     raise NotFound(f"there is no session {at.session}")
+
+
+def _scanned(db: apsw.Connection, at: Address) -> int | None:
+    """Look for a session that the index of ids does not lead to, and return its key.
+
+    The table is scanned only if that index is known to be damaged. A session that the index knows and
+    the table does not is lost, which is not the same as one that never was.
+    """
+    known = list(db.execute(query("indexed_key"), at._asdict()))
+    if not known and ids_are_indexed(db):
+        return None
+    for (key,) in db.execute(query("scanned_key"), at._asdict()):
+        return int(key)
+    if known:
+        raise StoreDamaged(f"the row of session {at.session} cannot be read; run `holdfast verify`")
+    return None
 
 
 def sessions(found: apsw.Cursor) -> list[SessionRow]:
@@ -62,10 +93,16 @@ def session_columns(row: SessionRow) -> dict[str, Any]:
     return {**columns, **lists, "expires": row.expires}
 
 
-def advance_columns(key: int, row: SessionRow) -> dict[str, Any]:
-    """Give the columns of a session that an append changes."""
+def marks(records: Sequence[Record], *, behind: int) -> int:
+    """Sum up the numbers of the records that are no messages, when they are written behind an entry."""
+    return sum(seq for seq, record in enumerate(records, behind + 1) if record.kind != MESSAGE)
+
+
+def advance_columns(key: int, row: SessionRow, marks: int) -> dict[str, Any]:
+    """Return the columns of a session that an append changes."""
     return {
         "key": key,
+        "marks": marks,
         "epoch": row.epoch,
         "branch": row.branch,
         "seq": row.seq,

@@ -103,6 +103,7 @@ def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
         for columns in _parcels(source):
             _add(target, "parcel", columns)
     _remake_sessions(source, target)
+    target.execute(query("set_promises"), {"key": None})
 
 
 def _add(target: apsw.Connection, table: str, columns: tuple[Any, ...]) -> None:

@@ -16,15 +16,16 @@ from functools import partial
 import apsw
 from msgspec import structs
 
-from ...errors import StoreError
+from ...errors import StoreDamaged, StoreError
 from ..values import Address, Finding, Recount, Span
-from .careful import each_row
+from .careful import rows_around
 from .checks.description import address_of
 from .checks.structure import inspect_structure
 from .checks.walk import Walk, session_keys
 from .faults import UNREADABLE, telling
 from .queries import query
 from .readers import Readers
+from .rows import Place
 from .salvage import Salvaged, publish, salvage, salvage_path
 from .writer import Writer
 
@@ -74,8 +75,14 @@ def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
         branches = [id for id, *_ in db.execute(query("branch_rows"), {"key": session})]
     except UNREADABLE as error:
         return [Finding(tenant=at.tenant, session=at.session, fault=f"its branches cannot be read: {error}")]
+    ((head, last, _),) = db.execute(query("head"), {"key": session})
     for branch in branches:
-        lost = [row.seq for row in each_row(db, session, Span(branch, 1, _END)) if row.damaged]
+        try:
+            rows = rows_around(db, Place(session, head, last), Span(branch, 1, _END))
+        except StoreDamaged as error:
+            found.append(Finding(tenant=at.tenant, session=at.session, branch=branch, fault=str(error)))
+            continue
+        lost = [row.seq for row in rows if row.damaged]
         if lost:
             fault, seq = f"{len(lost)} entries cannot be read, the first is {min(lost)}", min(lost)
             found.append(Finding(tenant=at.tenant, session=at.session, branch=branch, seq=seq, fault=fault))

@@ -1,10 +1,90 @@
--- name: places
-SELECT seq FROM entry WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last ORDER BY seq;
-
+-- Entries as they stand in their table, whatever indexes say; from its end, where its beginning is broken.
 -- name: scan
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum
 FROM entry NOT INDEXED
-WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last;
+WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last
+ORDER BY key;
+
+-- name: scan_backwards
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry NOT INDEXED
+WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last
+ORDER BY key DESC;
+
+-- Whose an entry is that the index of places leads to, as its own row says.
+-- name: own_place
+SELECT session, branch, seq
+FROM entry NOT INDEXED
+WHERE key = (SELECT key FROM entry WHERE session = :key AND branch = :branch AND seq = :seq);
+
+-- name: scan_for_id
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry NOT INDEXED
+WHERE session = :key AND id = :id;
+
+-- name: scan_for_first
+SELECT min(seq) FROM entry NOT INDEXED WHERE session = :key AND branch = :branch;
+
+-- How many entries a session has, as its rows say, and as the index of ids does.
+-- name: entry_counts
+SELECT (SELECT sum(iif(branch.id = session.branch, session.seq, branch.tip) - fork_seq)
+        FROM branch
+        WHERE branch.session = session.key),
+       (SELECT count(*) FROM entry INDEXED BY sqlite_autoindex_entry_2 WHERE entry.session = session.key)
+FROM session
+WHERE key = :key;
+
+-- name: ids_are_indexed
+SELECT (SELECT sum(iif(branch.id = session.branch, session.seq, branch.tip) - fork_seq)
+        FROM branch
+        WHERE branch.session = session.key)
+       = (SELECT count(*) FROM entry INDEXED BY sqlite_autoindex_entry_2 WHERE entry.session = session.key)
+FROM session
+WHERE key = :key;
+
+-- SQLite counts the rows of whichever tree is the smallest, whatever INDEXED BY says; it does not so with sum.
+-- name: session_counts
+SELECT (SELECT count(*) FROM session NOT INDEXED),
+       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY sqlite_autoindex_session_1),
+       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_creation),
+       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_user);
+
+-- name: expiry_counts
+SELECT (SELECT count(*) FROM session NOT INDEXED WHERE expires IS NOT NULL),
+       (SELECT coalesce(sum(1), 0) FROM session INDEXED BY session_by_expiry WHERE expires IS NOT NULL);
+
+-- name: outbox_counts
+SELECT (SELECT coalesce(sum(1), 0) FROM outbox INDEXED BY sqlite_autoindex_outbox_1),
+       (SELECT coalesce(sum(1), 0) FROM outbox INDEXED BY outbox_by_due),
+       (SELECT coalesce(sum(1), 0) FROM outbox INDEXED BY outbox_by_session);
+
+-- name: promises
+SELECT 0, marks, coalesce((SELECT sum(seq) FROM entry WHERE entry.session = :key AND kind <> 'message'), 0)
+FROM session
+WHERE key = :key
+UNION ALL
+SELECT id, tip,
+       coalesce((SELECT max(seq) FROM entry WHERE entry.session = :key AND entry.branch = branch.id), fork_seq)
+FROM branch
+WHERE session = :key AND id <> (SELECT branch FROM session WHERE key = :key);
+
+-- name: set_promises
+UPDATE session
+SET marks = coalesce((SELECT sum(seq) FROM entry WHERE entry.session = session.key AND kind <> 'message'), 0)
+WHERE :key IS NULL OR key = :key;
+UPDATE branch
+SET tip = coalesce((SELECT max(seq) FROM entry WHERE entry.session = branch.session AND entry.branch = branch.id),
+                   fork_seq)
+WHERE (:key IS NULL OR session = :key) AND id <> (SELECT branch FROM session WHERE key = branch.session);
+
+-- name: structure_of_words
+SELECT block FROM word_data WHERE id = 10;
+
+-- name: pages_of_words
+SELECT segid, pgno >> 1 FROM word_idx;
+
+-- name: page_of_words
+SELECT block FROM word_data WHERE id = :id;
 
 -- name: schema
 SELECT type, name, tbl_name, sql FROM sqlite_schema;
@@ -242,7 +322,8 @@ WHERE key BETWEEN ? AND ?
 ORDER BY key;
 
 -- name: restore_session
-INSERT OR IGNORE INTO session
+INSERT OR IGNORE INTO session (key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch,
+                               seq, total, version, fence, lease_until, holder, ended, reason, expires)
 VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?,
         ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?);
 
@@ -291,8 +372,8 @@ WHERE session BETWEEN ? AND ?
 ORDER BY session;
 
 -- name: restore_branch
-INSERT OR IGNORE INTO branch
-VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?);
+INSERT OR IGNORE INTO branch (session, id, parent, fork_seq, created, name, operation, former, tip)
+VALUES (?1, ?2, ?3, ?4, ?5, CAST(?6 AS TEXT), CAST(?7 AS TEXT), ?8, ?4);
 
 -- name: first_of_tag
 SELECT min(session) FROM tag;

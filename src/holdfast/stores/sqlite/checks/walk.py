@@ -24,7 +24,7 @@ from ..rows import checksum
 from ..writer import Writer
 from . import index
 from .description import address_of, inspect_description
-from .leftovers import inspect_logs, inspect_parcel_texts
+from .leftovers import inspect_logs, inspect_parcel_texts, inspect_promises
 
 __all__ = ["Walk", "session_keys"]
 
@@ -50,6 +50,7 @@ class Walk:
     ) -> None:
         self._readers, self._writer, self._repair, self._recount = readers, writer, repair, recount
         self._found = list[Finding]()
+        self._count = 0
         self._entries_are_sound = True
 
     async def findings(self, *, index_is_broken: bool = False) -> AsyncIterator[Finding]:
@@ -86,7 +87,8 @@ class Walk:
             return
 
     async def _looks(self, session: int, at: Address) -> AsyncIterator[None]:
-        """Look at a session closely, bit by bit."""
+        """Look at a session closely, bit by bit; what it promises follows from what was found before."""
+        before = self._count
 
         async def inspect(check: Callable[[Inspection], Check[T]]) -> T:
             return await self._inspect(partial(_only_if_there, check=check, session=session, at=at), at)
@@ -101,6 +103,10 @@ class Walk:
                 yield
         await inspect(partial(inspect_head, session=session))
         await inspect(partial(inspect_keys, session=session))
+        if self._count == before:
+            await inspect(partial(inspect_promises, session=session))
+        if self._count > before and self._repair:
+            await self._writer.run(lambda db: db.execute(query("set_promises"), {"key": session}) and None)
         yield
 
     async def _inspect(self, check: Callable[[Inspection], Check[T]], at: Address | None = None) -> T:
@@ -114,6 +120,7 @@ class Walk:
         if found and self._repair:
             result, found = await self._writer.run(partial(run, mends=True))
         self._found += found
+        self._count += len(found)
         return result
 
     def _told(self) -> Iterator[Finding]:
@@ -176,6 +183,7 @@ def _is_short_and_sound(session: int, recount: Recount | None) -> Check[bool]:
         yield from inspect_entries(case, stretch)
     yield from inspect_head(case, session)
     yield from inspect_keys(case, session)
+    yield from inspect_promises(case, session)
     return not case.findings
 
 
