@@ -6,11 +6,14 @@ A check never raises, changes nothing that is kept, and asks no network.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,6 +38,7 @@ MEANINGS: dict[str, tuple[Result, str]] = {
     "best_effort": ("warning", "a power cut may lose what was acknowledged last"),
     "memory": ("warning", "everything is gone when the process ends"),
 }
+MOST_NAMED = 5  # files that are named; the others are counted
 WANTED = {"journal_mode": "wal", "synchronous": "FULL"}
 FOREIGN = "can run with the rights of whoever uses the store; drop what you do not know"
 
@@ -59,6 +63,8 @@ async def checks(store: str) -> AsyncIterator[Check]:
         yield check
     yield _git()
     yield _home()
+    for check in _home_permissions():
+        yield check
 
 
 def _python() -> Check:
@@ -87,6 +93,8 @@ async def _store(url: str) -> AsyncIterator[Check]:
     if path is not None and not os.path.exists(path):
         yield _missing(path, shown)
         return
+    if path is not None:
+        yield _permissions("store.permissions", _files_of(path))
     try:
         async with opened(url) as store:
             durability, facts = store.durability, await store.facts()
@@ -99,6 +107,22 @@ async def _store(url: str) -> AsyncIterator[Check]:
     for name, text in facts.items():
         if name != "store":  # the URL says so
             yield _fact(name, text)
+
+
+def _files_of(path: str) -> list[str]:
+    """Name the files of an SQLite store that exist."""
+    names = [path, *(f"{path}{suffix}" for suffix in ("-wal", "-shm", "-journal", ".salvaged"))]
+    return [name for name in names if os.path.exists(name)]
+
+
+def _permissions(name: str, paths: Sequence[str | Path]) -> Check:
+    """Name the files and folders that every user of this machine may read or write."""
+    wide = [str(path) for path in paths if os.stat(path).st_mode & stat.S_IRWXO]
+    if not wide:
+        return Check(name, "ok", "other users are kept out")
+    shown = " ".join(map(shlex.quote, wide[:MOST_NAMED]))
+    more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
+    return Check(name, "warning", f"open to every user of this machine: run chmod o-rwx {shown}{more}")
 
 
 def _fact(name: str, text: str) -> Check:
@@ -156,3 +180,11 @@ def _home() -> Check:
             return Check("home", "ok", str(path))
     except OSError as error:
         return Check("home", "failed", f"{path}: {error.strerror or error}; set HOLDFAST_HOME")
+
+
+def _home_permissions() -> Iterator[Check]:
+    """Look at the home folder and what stands in it; what is deeper is kept by the folders above it."""
+    with suppress(HoldfastError, OSError):
+        path = Home.from_environment().path
+        if path.is_dir():
+            yield _permissions("home.permissions", [path, *sorted(path.iterdir())])

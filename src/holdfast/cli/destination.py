@@ -1,8 +1,8 @@
 """Where results go: standard output, or a file that appears whole or not at all.
 
 A new file is written beside its place and moved there when it is complete and on the disk; when
-the work fails, what stood there before still stands. A device or a pipe cannot be replaced and
-is written to as it is.
+the work fails, what stood there before still stands. It is private to its owner; one that it
+replaces keeps its mode. A device or a pipe cannot be replaced and is written to as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+from ..durable import FILE_MODE
 from ..errors import InputError
 from . import screen
 
@@ -55,18 +56,21 @@ def _file(place: str, *, force: bool) -> Iterator[TextIO]:
 def _replacement(place: str, mode: int | None, *, force: bool) -> Iterator[TextIO]:
     folder = os.path.dirname(place)
     draft = os.path.join(folder, f".holdfast-{secrets.token_hex(8)}")
-    with open(draft, "x", encoding="utf-8") as file:
+    with open(draft, "x", encoding="utf-8", opener=_private) as file:
         try:
             yield file
             file.flush()
-            if mode is not None:
-                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            os.fchmod(file.fileno(), FILE_MODE if mode is None else stat.S_IMODE(mode))
             os.fsync(file.fileno())
             _move(draft, place, force=force)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
     _sync(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _move(draft: str, place: str, *, force: bool) -> None:

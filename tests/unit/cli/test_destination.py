@@ -40,11 +40,11 @@ def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: p
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_new_file_has_the_rights_that_the_user_gives_new_files(tmp_path: Path) -> None:
-    (tmp_path / "usual").touch()
+def test_a_new_file_is_private_to_its_owner(tmp_path: Path) -> None:
     with destination.opened(str(tmp_path / "out")) as write:
-        write("text")
-    assert (tmp_path / "out").stat().st_mode == (tmp_path / "usual").stat().st_mode
+        assert [one.stat().st_mode & 0o777 for one in tmp_path.iterdir()] == [0o600]
+        write("done")
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:

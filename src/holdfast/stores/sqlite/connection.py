@@ -8,12 +8,16 @@ not ours, and what a newer version wrote, is left untouched.
 
 from __future__ import annotations
 
+import os
 import random
+import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import apsw
 
+from ...durable import FILE_MODE
 from ...errors import NewerFormat, StoreDamaged, StoreUnavailable
 from .broken_log import lost_commits, note_lost_commits, read_log
 from .queries import migrations
@@ -50,8 +54,9 @@ def connect(path: str, *, write: bool) -> apsw.Connection:
     return db
 
 
-def migrate(path: str) -> None:
+def migrate(path: str, mode: int = FILE_MODE) -> None:
     """Make the file and its schema, or bring it up to date, or refuse it untouched."""
+    _create(path, mode)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -64,8 +69,22 @@ def migrate(path: str) -> None:
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
 
 
+def _create(path: str, mode: int) -> None:
+    """Make an empty file with a mode of its own, unless there is one: SQLite would make it for everybody.
+
+    SQLite gives its mode to the files beside it. It is made without being opened: to close a file ends all
+    locks that this process has on it.
+    """
+    with suppress(OSError):  # it is there, or SQLite says why it cannot be opened
+        try:
+            os.mknod(path, stat.S_IFREG | mode)
+        except PermissionError:  # not everywhere may everybody do that
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
+        os.chmod(path, mode)  # whatever was masked
+
+
 def _migrate(path: str) -> None:
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    flags = apsw.SQLITE_OPEN_READWRITE
     log = read_log(path)
     db = apsw.Connection(path, flags=flags)
     try:

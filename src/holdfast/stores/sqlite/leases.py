@@ -58,7 +58,7 @@ def _release(db: apsw.Connection, at: Address, lease: Lease, now: int) -> None:
     if row.fence == lease.fence:
         active = max(row.active, min(row.lease_until, now))
         released = structs.replace(row, lease_until=0, holder="", active=active)
-        db.execute(query("advance_session"), advance_columns(key, released))
+        db.execute(query("advance_session"), advance_columns(key, released, marks=0))
 
 
 def _set(db: apsw.Connection, key: int, lease: Lease, holder: str) -> None:

@@ -10,6 +10,7 @@ everything that uses it stopped.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
+from ...durable import FILE_MODE
 from ...errors import StoreDamaged
 from .connection import connect, migrate, with_lock
 from .faults import UNREADABLE
@@ -58,8 +60,7 @@ def salvage(path: str) -> Salvaged:
     part = f"{salvage_path(path)}.part"
     _remove(part)
     try:
-        migrate(part)
-        os.chmod(part, os.stat(path).st_mode & 0o777)
+        migrate(part, _mode(path))
         with closing(connect(path, write=False)) as source, closing(connect(part, write=True)) as target:
             source.pragma("writable_schema", "ON")  # opens what was cut off, and leaves a broken table out
             source.execute("BEGIN")
@@ -69,6 +70,12 @@ def salvage(path: str) -> Salvaged:
         _remove(part)
         raise
     return Salvaged(part, sessions, entries)
+
+
+def _mode(path: str) -> int:
+    """Return the mode of a copy: that of the damaged file, or a private one if that was open to everybody."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    return FILE_MODE if mode & stat.S_IRWXO else FILE_MODE | mode & 0o060
 
 
 def publish(path: str, part: str) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import apsw
 
+from ...durable import FILE_MODE
 from ...errors import InputError, StoreError
 from .connection import LEAST_SQLITE, migrate
 from .directory import SqliteDirectory
@@ -21,15 +22,18 @@ from .writer import Writer
 
 __all__ = ["SqliteStore", "connect"]
 
+_MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
+"""Modes that a new file may have."""
+
 
 class SqliteStore(SqliteLog, SqliteDirectory, SqliteOutbox, SqliteLeases, SqliteHealth):
-    """Sessions in one file."""
+    """Sessions in one file, which is made with a mode that keeps others out."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, mode: int = FILE_MODE) -> None:
         _check_version()
         self.path, self.files = path, (Path(path).absolute(),)
         with telling(path):
-            migrate(path)
+            migrate(path, mode)
             self._writer = Writer(path)
         self._readers = Readers(path)
 
@@ -50,8 +54,26 @@ _NO_FILE = (
 
 
 async def connect(url: str) -> SqliteStore:
-    """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is made where it is missing."""
-    return await asyncio.to_thread(SqliteStore, _path(url))
+    """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is made where it is missing.
+
+    ``?mode=0660`` makes it for a group; a file that exists keeps its mode.
+    """
+    return await asyncio.to_thread(SqliteStore, _path(url), mode=_mode(url))
+
+
+def _mode(url: str) -> int:
+    """Return the mode that a new file gets."""
+    query = urlsplit(url).query
+    if not query:
+        return FILE_MODE
+    name, _, value = query.partition("=")
+    if name != "mode" or value not in _MODES:
+        raise InputError(
+            f"?{query:.40} in the URL of an SQLite store is not understood; write "
+            f"?mode={' or ?mode='.join(_MODES)}, "
+            "the mode of a new file, which never lets everybody read it"
+        )
+    return _MODES[value]
 
 
 def _path(url: str) -> str:
@@ -60,7 +82,7 @@ def _path(url: str) -> str:
     except ValueError:
         raise InputError(_NO_FILE) from None
     path = unquote(parts.path).removeprefix("/")
-    if parts.netloc or parts.query or parts.fragment or not path or set(unquote(url)) & set("\0\t\r\n"):
+    if parts.netloc or parts.fragment or not path or set(unquote(url)) & set("\0\t\r\n"):
         raise InputError(_NO_FILE)
     folder = Path(path).parent
     if not folder.is_dir():
