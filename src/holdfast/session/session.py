@@ -101,9 +101,7 @@ class Session:
         path = await path_to(self._scribe.log, self._scribe.at, row.head)
         if last is not None:
             return await self._last_messages(path, last)
-        rows = [
-            one for span in reversed(path) for one in await self._scribe.log.read(self._scribe.at, span)
-        ]
+        rows = [one for span in reversed(path) for one in await self._scribe.log.read(self._scribe.at, span)]
         return await messages_of(rows)
 
     async def window(
