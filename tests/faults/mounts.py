@@ -113,6 +113,18 @@ class SmallDisk(Mount):
         self._ballast.unlink()
 
 
+class ReadOnlyView(Mount):
+    """A folder that is mounted again at another place, where nothing can be written."""
+
+    def __init__(self, point: Path, folder: Path) -> None:
+        super().__init__(point, "--bind", str(folder))
+
+    def mount(self) -> None:
+        super().mount()
+        problem = _run("mount", "-o", "remount,ro,bind", str(self.path))
+        assert not problem, problem
+
+
 class Disk(Mount):
     """An ext4 file system in a file, written late, whose power can be cut."""
 

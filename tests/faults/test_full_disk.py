@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -12,6 +14,9 @@ from mounts import SmallDisk
 from nursery import Nursery, Worker
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
+
+from holdfast import Message, SessionManager
+from holdfast.errors import StoreUnavailable
 
 ROOM = 64 << 20
 PAGE = 4096
@@ -84,3 +89,38 @@ def test_a_store_that_cannot_be_made_on_a_full_disk_can_be_made_later(nursery: N
 def test_a_store_that_hides_a_full_disk_is_caught(nursery: Nursery, home: Path) -> None:
     _, broken = full_disks(nursery, home, 1, plant="hides errors")
     assert losses(broken)
+
+
+async def fill_sessions(path: Path) -> None:
+    """Write a session of a few megabytes and a short one; what is in the log goes into the file."""
+    async with await SessionManager.open(f"sqlite:///{path}") as sessions:
+        long = await sessions.create(id="long")
+        for number in range(60):
+            await long.append(Message.user(f"{number} " + "all work and no play " * 2_000))
+        await (await sessions.create(id="short")).append(Message.user("hello"))
+
+
+def needed(text: str) -> int:
+    """Return the bytes that an error asks for."""
+    (amount,) = re.findall(r"takes about ([0-9.,]+) MB", text)
+    return int(float(amount.replace(",", "")) * 1e6)
+
+
+@pytest.mark.req("G9")
+def test_a_session_that_cannot_be_deleted_on_a_full_disk_says_how_much_room_that_takes(home: Path) -> None:
+    async def destroy(disk: SmallDisk) -> None:
+        async with await SessionManager.open(f"sqlite:///{disk.path}/agent.db") as sessions:
+            disk.fill()
+            with pytest.raises(StoreUnavailable, match="nothing is deleted") as refused:
+                await sessions.destroy("long")
+            assert len(await (await sessions.open("long")).messages()) == 60
+            disk.free()
+            disk.fill(leave=needed(str(refused.value)))
+            assert (await sessions.destroy("long")).entries == 60
+            assert [row.id for row in await sessions.list()] == ["short"]
+            disk.free()
+            assert [finding async for finding in sessions.store.verify(repair=False)] == []
+
+    with SmallDisk(home / "small", size=ROOM) as disk:
+        asyncio.run(fill_sessions(disk.path / "agent.db"))
+        asyncio.run(destroy(disk))

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 import apsw
 
@@ -22,7 +24,15 @@ from ...errors import NewerFormat, StoreDamaged, StoreUnavailable
 from .broken_log import lost_commits, note_lost_commits, read_log
 from .queries import migrations
 
-__all__ = ["APPLICATION", "LEAST_SQLITE", "PATIENCE", "connect", "migrate"]
+__all__ = [
+    "APPLICATION",
+    "LEAST_SQLITE",
+    "PATIENCE",
+    "check_readable",
+    "connect",
+    "foreign_objects",
+    "migrate",
+]
 
 APPLICATION = 0x486F6C64
 """What SQLite's header says of whose file it is: "Hold"."""
@@ -33,6 +43,12 @@ LEAST_SQLITE = (3, 51, 3)
 PATIENCE = 30.0
 """Seconds to wait for another process before giving up."""
 
+MOST_NAMED = 3
+"""Foreign objects that an error names."""
+
+_MADE = re.compile(r"\bCREATE (VIRTUAL )?(TABLE|INDEX) (\w+)")
+_PARTS_OF_INDEX = ("data", "idx", "docsize", "config")
+
 _MARKS = """
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 FROM pragma_application_id, pragma_user_version
@@ -40,11 +56,12 @@ FROM pragma_application_id, pragma_user_version
 """Asked in one statement, so that all is of one moment: another process may be migrating."""
 
 
-def connect(path: str, *, write: bool) -> apsw.Connection:
+def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None) -> apsw.Connection:
     """Open a connection to a file that has its schema."""
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
-    db = apsw.Connection(path, flags=flags)
+    db = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
     try:
+        _distrust_schema(db)
         db.set_busy_handler(_patient())
         if write:
             _prepare_writer(db)
@@ -88,6 +105,7 @@ def _migrate(path: str) -> None:
     log = read_log(path)
     db = apsw.Connection(path, flags=flags)
     try:
+        _distrust_schema(db)
         if log:  # whose file it is, is not known yet: closing must not move the log of writes into it
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.set_busy_handler(_patient())
@@ -96,10 +114,57 @@ def _migrate(path: str) -> None:
         if version < len(migrations()) or db.pragma("journal_mode") != "wal":
             _prepare_writer(db)
             with_lock(db, lambda: _step_up(db, path))
+        _refuse_foreign(db, path)
         if log and lost:
             note_lost_commits(db, log, lost)
     finally:
         db.close()
+
+
+def check_readable(db: apsw.Connection, path: str) -> None:
+    """Raise an error if a file cannot be read as it is, since nothing can be written to it."""
+    version = _version(db, path)
+    if version < len(migrations()):
+        raise StoreUnavailable(
+            f"{path} has schema {version} and cannot be brought up to date, since it cannot be written; "
+            "open it once where it can be, or copy it"
+        )
+    _refuse_foreign(db, path)
+
+
+def _distrust_schema(db: apsw.Connection) -> None:
+    """Let no trigger or view run, whoever put it into the file: we make none."""
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+    db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+
+
+def _refuse_foreign(db: apsw.Connection, path: str) -> None:
+    """Raise `StoreDamaged` if the schema has something that we did not make."""
+    if found := foreign_objects(db):
+        raise StoreDamaged(
+            f"{path} has {', '.join(found[:MOST_NAMED])}, which Holdfast did not make and which could read "
+            "or change what is written; find out who did, then drop it, or run `holdfast verify --repair` "
+            "for a copy without it"
+        )
+
+
+def foreign_objects(db: apsw.Connection) -> list[str]:
+    """Name triggers, views, tables and indexes that are not of our schema."""
+    known = _own_objects(migrations())
+    return [
+        f"the {kind} `{name}`"
+        for kind, name in db.execute("SELECT type, name FROM sqlite_schema")
+        if (kind, name) not in known and not (kind in ("table", "index") and name.startswith("sqlite_"))
+    ]
+
+
+@cache
+def _own_objects(steps: tuple[str, ...]) -> frozenset[tuple[str, str]]:
+    """Return kind and name of everything that migrations make; SQLite's own have names of their own."""
+    made = {(kind.lower(), name) for step in steps for _, kind, name in _MADE.findall(step)}
+    indexes = [name for step in steps for virtual, _, name in _MADE.findall(step) if virtual]
+    return frozenset(made | {("table", f"{name}_{part}") for name in indexes for part in _PARTS_OF_INDEX})
 
 
 def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:

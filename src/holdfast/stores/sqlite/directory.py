@@ -8,12 +8,12 @@ from typing import Any
 import apsw
 from msgspec import structs
 
-from ...errors import AlreadyExists, NotFound
+from ...errors import AlreadyExists, NotFound, StoreUnavailable
 from ..values import Address, Filter, Position, Record, Removed, SessionRow
 from .log import add_entries
 from .queries import query, scanning
 from .readers import Readers
-from .removal import remove
+from .removal import remove, room
 from .rows import marks, session_columns, session_place, session_row, sessions
 from .soundness import expiry_is_indexed, list_is_indexed
 from .writer import Writer
@@ -70,7 +70,12 @@ class SqliteDirectory:
 
     async def remove(self, at: Address) -> Removed:
         """Delete a session with everything that hangs on it: no query finds it any more."""
-        return await self._writer.run(lambda db: remove(db, at))
+        try:
+            return await self._writer.run(lambda db: remove(db, at))
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, apsw.FullError):
+                raise
+            raise StoreUnavailable(await self._readers.run(lambda db: room(db, at))) from error.__cause__
 
 
 def _create(db: apsw.Connection, row: SessionRow, records: Sequence[Record]) -> SessionRow:

@@ -20,6 +20,7 @@ UNREADABLE = (apsw.CorruptError, apsw.TooBigError, apsw.NoMemError, MemoryError,
 An error of the disk is not among them: the disk may come back.
 """
 
+
 _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
     (
         apsw.NotADBError,
@@ -51,7 +52,13 @@ _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
 
 
 def fault(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
-    """Give the error that a user sees."""
+    """Return the error that a user sees, with what SQLite said as its cause."""
+    meant = _meant(error, path)
+    meant.__cause__ = error
+    return meant
+
+
+def _meant(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     if isinstance(error, UnicodeDecodeError):
         return StoreDamaged(f"{path} is damaged: a text in it is none; run `holdfast verify` on it")
     for kind, meaning, text in _MEANINGS:

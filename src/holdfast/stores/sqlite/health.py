@@ -24,6 +24,7 @@ class SqliteHealth:
 
     durability: Durability = "fsync"
     path: str
+    read_only: bool
     _writer: Writer
     _readers: Readers
 
@@ -33,6 +34,8 @@ class SqliteHealth:
 
     async def facts(self) -> dict[str, str]:
         """Tell versions, settings and sizes, for people."""
+        if self.read_only:
+            return await self._readers.run(self._facts)
         return await self._writer.run_alone(self._facts)
 
     async def scrub(self) -> bool:
@@ -47,13 +50,16 @@ class SqliteHealth:
 
     def _facts(self, db: apsw.Connection) -> dict[str, str]:
         sizes = [os.path.getsize(name) for name in (self.path, f"{self.path}-wal") if os.path.exists(name)]
+        writing = {
+            "journal_mode": str(db.pragma("journal_mode")),
+            "synchronous": _SYNC[int(db.pragma("synchronous"))],
+            "secure_delete": "ON" if db.pragma("secure_delete") == 1 else "OFF",
+        }
         return {
             "store": "sqlite",
             "path": os.path.abspath(self.path),
             "sqlite": apsw.sqlite_lib_version(),
-            "journal_mode": str(db.pragma("journal_mode")),
-            "synchronous": _SYNC[int(db.pragma("synchronous"))],
-            "secure_delete": "ON" if db.pragma("secure_delete") == 1 else "OFF",
+            **({"access": "read-only"} if self.read_only else writing),
             "schema": str(db.pragma("user_version")),
             "bytes": f"{sum(sizes):,}",
         }

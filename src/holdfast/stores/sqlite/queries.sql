@@ -224,6 +224,9 @@ WHERE word MATCH :words
 ORDER BY word.rowid DESC
 LIMIT :limit;
 
+-- name: size
+SELECT coalesce(sum(length(body) + length(id) + 150), 0) FROM entry WHERE session = :key;
+
 -- name: drop_words
 DELETE FROM word WHERE rowid IN (SELECT key FROM entry WHERE session = :key);
 

@@ -18,7 +18,10 @@ from ..values import Address, Removed
 from .queries import query
 from .rows import session_place
 
-__all__ = ["remove", "scrub"]
+__all__ = ["remove", "room", "scrub"]
+
+SPARE = 256_000
+"""Bytes for the pages of indexes that even a short session changes."""
 
 _TRIES = 100
 _PAUSE = 0.02
@@ -39,6 +42,15 @@ def remove(db: apsw.Connection, at: Address) -> Removed:
     for name in _DROPS:
         db.execute(query(f"drop_{name}"), which)
     return Removed(entries=entries, branches=branches, keys=keys, parcels=parcels)
+
+
+def room(db: apsw.Connection, at: Address) -> str:
+    """Say how much room a deletion needs: every page that it changes stands in the log of writes first."""
+    ((size,),) = db.execute(query("size"), session_place(db, at)._asdict())
+    return (
+        f"the disk of {db.filename} is full, and nothing is deleted: session {at.session} takes about "
+        f"{(size * 2 + SPARE) / 1e6:,.1f} MB in the log of writes to delete; free that much and try again"
+    )
 
 
 def scrub(db: apsw.Connection) -> bool:

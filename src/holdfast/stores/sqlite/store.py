@@ -17,7 +17,7 @@ from .health import SqliteHealth
 from .leases import SqliteLeases
 from .log import SqliteLog
 from .outbox import SqliteOutbox
-from .readers import Readers
+from .read_only import NoWriter, is_read_only, readers_of
 from .writer import Writer
 
 __all__ = ["SqliteStore", "connect"]
@@ -32,10 +32,12 @@ class SqliteStore(SqliteLog, SqliteDirectory, SqliteOutbox, SqliteLeases, Sqlite
     def __init__(self, path: str, *, mode: int = FILE_MODE) -> None:
         _check_version()
         self.path, self.files = path, (Path(path).absolute(),)
+        self.read_only = is_read_only(path)
         with telling(path):
-            migrate(path, mode)
-            self._writer = Writer(path)
-        self._readers = Readers(path)
+            if not self.read_only:
+                migrate(path, mode)
+            self._readers = readers_of(path)
+            self._writer = NoWriter(path) if self.read_only else Writer(path)
 
     async def close(self) -> None:
         """Finish what was begun and let go of the file."""

@@ -24,6 +24,7 @@ from .checks.structure import inspect_structure
 from .checks.walk import Walk, session_keys
 from .faults import UNREADABLE, telling
 from .queries import query
+from .read_only import readers_of
 from .readers import Readers
 from .rows import Place
 from .salvage import Salvaged, publish, salvage, salvage_path
@@ -38,7 +39,7 @@ async def findings(
     path: str, writer: Writer, *, repair: bool, recount: Recount | None = None
 ) -> AsyncGenerator[Finding, None]:
     """Check a store's file and everything in it."""
-    readers = Readers(path)
+    readers = readers_of(path)
     try:
         structure = await readers.run(inspect_structure)
         for fault in structure.faults:

@@ -11,6 +11,7 @@ from functools import cache
 import apsw
 from msgspec import Struct
 
+from ..connection import foreign_objects
 from ..faults import UNREADABLE
 from ..queries import migrations, query
 
@@ -59,7 +60,8 @@ def _wrong_schema(db: apsw.Connection) -> list[str]:
     except UNREADABLE as error:
         return [f"the schema cannot be read: {error}"]
     wanted = _schema(migrations())
-    return [f"the schema of `{name}` was changed" for name in wanted if there.get(name) != wanted[name]]
+    changed = [f"the schema of `{name}` was changed" for name in wanted if there.get(name) != wanted[name]]
+    return [*changed, *(f"{one} is not of Holdfast's making" for one in foreign_objects(db))]
 
 
 @cache
