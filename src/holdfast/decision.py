@@ -11,10 +11,34 @@ from typing import Any
 
 import msgspec
 
+from . import ids
 from .ids import CallId, MessageId
+from .message import Message, ToolCallResult
 from .value import Value
 
-__all__ = ["Answer", "Cut", "Decision", "Mask", "Revert", "Summary", "effective"]
+__all__ = [
+    "ABANDONED",
+    "CANCELLED",
+    "INTERRUPTED",
+    "LEFT",
+    "RAN",
+    "UNDONE",
+    "Answer",
+    "Cut",
+    "Decision",
+    "Mask",
+    "Revert",
+    "Summary",
+    "effective",
+]
+
+# The results that the core gives for calls that have none.
+ABANDONED = "[No result: the conversation went on without it.]"
+CANCELLED = "Tool use was cancelled by the user"
+INTERRUPTED = "[No result: the process ended while the tool was running.]"
+LEFT = "The tangent was left before the tool answered"
+RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
+UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
 
 
 class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
@@ -67,10 +91,33 @@ class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind")
 
 
 class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):
-    """The visible error that answers a call which never got a result."""
+    """A result that the core gave for a call; the first real result of that call is a late one.
+
+    An answer with an ``id`` is shown at its own place in the log, as the tool message of that id. An
+    answer without one records what a window shows before the words of a user who did not wait.
+    """
 
     call: CallId
     text: str
+    is_error: bool = True
+    id: MessageId | None = None
+    timestamp: str = ids.UNKNOWN_TIME
+
+    def __post_init__(self) -> None:
+        _ = self.message  # raises InvalidMessage if no message can be made of it
+
+    @classmethod
+    def give(cls, call: CallId, text: str, *, is_error: bool = True) -> Answer:
+        """Answer a call here and now."""
+        return cls(call=call, text=text, is_error=is_error, id=ids.message_id(), timestamp=ids.now())
+
+    @property
+    def message(self) -> Message | None:
+        """The tool message that the answer is shown as; None if it is not shown at its own place."""
+        if self.id is None:
+            return None
+        result = ToolCallResult(tool_call_id=self.call, result=self.text, is_error=self.is_error)
+        return Message.tool([result], id=self.id, timestamp=self.timestamp)
 
 
 class Revert(Value, frozen=True, kw_only=True, tag="revert", tag_field="kind"):

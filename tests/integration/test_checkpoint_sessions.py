@@ -104,8 +104,8 @@ def check_answers(talk: Talk, went: object, seen: dict[str, Any], files: dict[st
     assert went is not None
     assert talk.desk.files == files
     told = talk.seen
-    *_, answers = told.pop("next_message")
-    assert [(one["result"][:10], one.get("is_error", False)) for one in answers["tool_results"]] == [
+    answers = [one for message in told.pop("next_message") for one in message["tool_results"]]
+    assert [(one["result"][:10], one.get("is_error", False)) for one in answers] == [
         ("[The tool ", False),
         ("[The tool ", False),
         ("[No result", True),

@@ -10,10 +10,11 @@ from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.policy import Policy, Reduction
+from ..context.rounds import answered
 from ..context.window import Window
 from ..entry import Bootstrap, Prompt
 from ..message import Message
-from ..session.loading import entry_of, message_of, path_to
+from ..session.loading import entry_of, path_to, shown_of
 from ..stores.port import Log
 from ..stores.values import Row, SessionRow, Span
 
@@ -33,8 +34,8 @@ class Conversation(Struct, frozen=True):
 
     @property
     def told(self) -> list[Message]:
-        """Prompt, bootstrap and messages, as they stand in the log."""
-        return [*(message for _, message in self.head.system_messages()), *self.messages]
+        """Prompt, bootstrap and messages, as they stand in the log; calls left behind are answered."""
+        return [*(message for _, message in self.head.system_messages()), *answered(self.messages)]
 
     def sound(self) -> list[Message]:
         """Return the messages such that every provider takes them: nothing left out, calls answered."""
@@ -54,7 +55,7 @@ async def conversation(log: Log, row: SessionRow) -> Conversation:
     prompt, bootstrap = None, None
     messages, tokens = list[Message](), list[int]()
     async for one in rows_of(log, row):
-        if message := message_of(one):
+        if message := shown_of(one):
             messages.append(message)
             tokens.append(one.tokens)
             continue

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from ..conversation import ConversationState
+from ..decision import RAN, UNDONE, Answer
 from ..entry import Checkpoint, Restore
-from ..message import Message, ToolCallResult
 
 if TYPE_CHECKING:
     from ..session import Session
 
 __all__ = ["Act", "Back", "Bring", "Leave", "Undo", "newest_restore"]
-
-RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
-UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
 
 Bring = Literal["nothing", "tail", "summary"]
 
@@ -54,8 +51,8 @@ class Back(Struct, frozen=True, kw_only=True, tag="restore", tag_field="act"):
         """Show that moment, and tell the calls that were under way then what became of them."""
         if self.conversation:
             state.restore_moment(self.number - state.head.first + 1)
-            if answers := _answers(state, state.head.checkpoints[-1][1]):
-                state.add(answers)
+            for answer in _answers(state, state.head.checkpoints[-1][1]):
+                state.add(answer)
         state.add(
             Restore(
                 label=self.label,
@@ -180,11 +177,11 @@ def _ends_with_files(state: ConversationState, name: str) -> bool:
     return isinstance(last, Checkpoint) and last.commit == name
 
 
-def _answers(state: ConversationState, checkpoint: Checkpoint) -> Message | None:
-    results = [
-        ToolCallResult(tool_call_id=call.id, result=RAN)
+def _answers(state: ConversationState, checkpoint: Checkpoint) -> list[Answer]:
+    """Answer the calls that were under way at a checkpoint: some had run by then."""
+    return [
+        Answer.give(call.id, RAN, is_error=False)
         if call.id in checkpoint.ran
-        else ToolCallResult(tool_call_id=call.id, result=UNDONE, is_error=True)
+        else Answer.give(call.id, UNDONE)
         for call in state.head.open_calls
     ]
-    return Message.tool(results) if results else None

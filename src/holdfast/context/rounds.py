@@ -10,18 +10,27 @@ that were sent stay.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from .. import sent
-from ..decision import Answer
+from ..decision import ABANDONED, Answer
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
 
-__all__ = ["ABANDONED", "PENDING", "Repair", "Round", "derived", "in_call_order", "note"]
+__all__ = [
+    "PENDING",
+    "Repair",
+    "Round",
+    "answered",
+    "derived",
+    "in_call_order",
+    "is_shown_as",
+    "note",
+    "open_calls",
+]
 
-ABANDONED = "[No result: the conversation went on without it.]"
 PENDING = "[Still running.]"
 
 
@@ -49,6 +58,40 @@ def note(message: Message, result: ToolCallResult, number: int) -> Message:
     return Message.user(text, id=derived("note", message.id, str(number)), timestamp=message.timestamp)
 
 
+def is_shown_as(message: Message, id: str) -> bool:
+    """Tell whether a window shows a message under an id: its own, or that of a late result in it."""
+    results = enumerate(message.tool_results)
+    return message.id == id or any(note(message, result, number).id == id for number, result in results)
+
+
+def open_calls(messages: Sequence[Message]) -> list[ToolCallRequest]:
+    """Return the calls of the last round that await a result, in their order."""
+    answered, found, asked = set[CallId](), list[ToolCallRequest](), False
+    for message in reversed(messages):
+        if message.role == "user" or (asked and message.role == "tool"):
+            break
+        asked = asked or message.role == "assistant"
+        answered.update(result.tool_call_id for result in message.tool_results)
+        found += reversed(message.tool_calls)
+    return [call for call in reversed(found) if call.id not in answered]
+
+
+def answered(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield the messages with a visible error for each call that was left behind, at the end of its round."""
+    asked, known, replied = list[Message](), set[CallId](), False
+    for message in messages:
+        if message.role == "user" or (replied and message.role == "assistant"):
+            for asking in asked:
+                if lacking := [call for call in asking.tool_calls if call.id not in known]:
+                    yield _synthetic(asking, lacking, ABANDONED)
+            asked, known, replied = [], set(), False
+        yield message
+        if message.role == "assistant":
+            asked.append(message)
+        known.update(result.tool_call_id for result in message.tool_results)
+        replied = replied or message.role == "tool"
+
+
 class Round:
     """One round under way. `items` gives it as it would be sent now; `close` as it stays.
 
@@ -63,7 +106,7 @@ class Round:
         self._owner: dict[CallId, int] = {}
         self._results: dict[CallId, ToolCallResult] = {}
         self._answers: list[list[Message]] = []
-        self._notes: list[Message] = []
+        self.notes: list[Message] = []
 
     def __bool__(self) -> bool:
         return bool(self.assistants)
@@ -82,7 +125,7 @@ class Round:
 
     def notice(self, message: Message) -> None:
         """Add what was said while the calls were under way; it stands behind their answers."""
-        self._notes.append(message)
+        self.notes.append(message)
 
     def answer(self, message: Message) -> Iterator[Repair]:
         """Add a tool message; what fits no open call becomes text behind the answers."""
@@ -96,7 +139,7 @@ class Round:
             elif before is not None and (before.result, before.is_error) == (result.result, result.is_error):
                 yield Repair(call, "the same result stood twice and is sent once")
             else:
-                self._notes.append(noted := note(message, result, number))
+                self.notes.append(noted := note(message, result, number))
                 self._sources[noted.id] = (message, number)
                 yield Repair(call, "a result that no open call awaits is sent as text")
         for owner, results in taken.items():
@@ -114,7 +157,7 @@ class Round:
             lacking = [call for call in message.tool_calls if call.id not in self._results]
             if lacking:
                 view.append(_synthetic(message, lacking, missing))
-        return view + self._notes
+        return view + self.notes
 
     def close(self) -> tuple[list[Message], list[Answer]]:
         """Give the round as it stays, and the answers that had to be given for calls left behind."""

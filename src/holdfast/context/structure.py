@@ -184,7 +184,14 @@ class Structure:
             )
             message = message.replace(tool_results=tuple(results))
         if self._round:
+            complete, known = not self._round.open_calls, len(self._round.notes)
             self.repairs.extend(self._round.answer(message))
+            if complete and (
+                late := self._round.notes[known:]
+            ):  # a group of its own: it may come after a cut
+                del self._round.notes[known:]
+                self._close()
+                self._append(late)
             return
         notes = [note(message, result, number) for number, result in enumerate(message.tool_results)]
         self.sources.update((one.id, (message, number)) for number, one in enumerate(notes))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ..entry import Settings
-from ..message import Message, ToolCallRequest
+from ..message import Message
 from .history import HistoryEntry
 from .line import Line
 from .tracker import FileLineTracker
@@ -19,12 +19,11 @@ __all__ = ["Clearing", "Moment"]
 
 
 class Clearing(Struct, frozen=True):
-    """What a clearing took out of sight: a part of the history, what was to be sent, and the last calls."""
+    """What a clearing took out of sight: a part of the history, and what was to be sent."""
 
     shown_from: int
     until: int
     pending: tuple[Message, ...]
-    batch: tuple[ToolCallRequest, ...]
 
 
 class Moment(Struct, frozen=True, gc=False):
@@ -39,7 +38,6 @@ class Moment(Struct, frozen=True, gc=False):
     decisions: int
     checkpoints: int
     pending: tuple[Message, ...]
-    batch: tuple[ToolCallRequest, ...]
     settings: Settings | None
     trackers: Mapping[str, FileLineTracker]
     prompt: str | None

@@ -21,11 +21,11 @@ from ..context.compaction import Planned, Strategy, cleared, planned
 from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..context.window import Window
-from ..decision import Cut, Decision, Revert, Summary, effective
+from ..decision import CANCELLED, Answer, Cut, Decision, Revert, Summary, effective
 from ..entry import Entry, FileLines, Note, Prompt, Settings
 from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
-from ..message import Message, ToolCallRequest, ToolCallResult
+from ..message import Message, ToolCallResult
 from ..part import Part
 from ..sticky import ContextManager
 from ..stores.values import Position
@@ -40,13 +40,10 @@ from .tools import ToolOrigin, Tools, specs
 from .tracker import FileLineTracker, tracker_to_json
 from .transcript import MAX_TRANSCRIPT_LEN
 
-__all__ = ["CANCELLED", "ConversationState", "Doubt"]
+__all__ = ["ConversationState", "Doubt"]
 
 DEFAULT_BUDGET = Budget(200_000, 4_096)
 """For a conversation whose model nobody has named."""
-
-CANCELLED = "Tool use was cancelled by the user"
-"""The result of a call that the user did not wait for."""
 
 
 class Doubt(Struct, frozen=True, kw_only=True):
@@ -166,16 +163,16 @@ class ConversationState(Tangents):
         self.add(message)
         return message
 
-    def add_tool_results(self, results: Sequence[ToolCallResult]) -> Message:
-        """Answer calls of the last message, however late; a result that nobody asked for is refused."""
-        awaited = {call.id: call for call in self.head.unanswered}
-        by_provider = {call.provider_id: call for call in awaited.values() if call.provider_id}
-        known = [_resolved(result, awaited, by_provider) for result in results]
-        if len({result.tool_call_id for result in known}) < len(known):
-            raise InvalidMessage("two results answer the same call")
-        message = Message.tool(known)
-        self.add(message)
-        return message
+    def add_tool_results(self, results: Sequence[ToolCallResult]) -> Message | None:
+        """Answer calls, however late, and return the message that was added; None if all of it was there.
+
+        A late result is shown as text. A result of an unknown call, or a second one that differs from the
+        first, is refused with `InvalidMessage`.
+        """
+        taken = self.head.fresh(Message.tool(results))
+        if taken is not None:
+            self.add(taken)
+        return taken
 
     def push_assistant_message(
         self, message: Message, request_metadata: RequestMetadata | None = None
@@ -308,12 +305,8 @@ class ConversationState(Tangents):
         self.file_line_tracker = dict(self.head.trackers)
 
     def _cancel_open_calls(self) -> None:
-        if calls := self.head.open_calls:
-            self.add(
-                Message.tool(
-                    ToolCallResult(tool_call_id=call.id, result=CANCELLED, is_error=True) for call in calls
-                )
-            )
+        for call in self.head.open_calls:
+            self.add(Answer.give(call.id, CANCELLED))
 
     def _revert(self, cut: Cut, place: int) -> None:
         """Take a cut back; what held before it holds again, by the number of its entry."""
@@ -325,14 +318,3 @@ class ConversationState(Tangents):
             places = (at for at, one in enumerate(strand.entries, start=strand.first) if one is former)
             number = next(places, strand.recalled_at.get(former.id, 0))
         self.add(Revert(cut=cut.id, at=strand.first + place - 1, former=number))
-
-
-def _resolved(
-    result: ToolCallResult,
-    awaited: Mapping[Any, ToolCallRequest],
-    by_provider: Mapping[str, ToolCallRequest],
-) -> ToolCallResult:
-    call = awaited.get(result.tool_call_id) or by_provider.get(result.tool_call_id)
-    if call is None:
-        raise InvalidMessage(f"no call {result.tool_call_id} of the last message waits for a result")
-    return ToolCallResult(tool_call_id=call.id, result=result.result, is_error=result.is_error)

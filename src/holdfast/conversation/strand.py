@@ -20,6 +20,8 @@ from typing import Any
 
 from msgspec import structs
 
+from ..context.answering import Exchange, fresh, unknown_calls
+from ..context.rounds import is_shown_as, open_calls
 from ..decision import Answer, Cut, Decision, Mask, Revert, Summary, effective
 from ..entry import (
     Bootstrap,
@@ -71,7 +73,6 @@ class Strand:
         self.shared = 0
         self.leavings = dict[int, Strand]()
         self.pending: tuple[Message, ...] = parent.pending if parent else ()
-        self.batch: tuple[ToolCallRequest, ...] = parent.batch if parent else ()
         self.settings: Settings | None = parent.settings if parent else None
         self.trackers: Mapping[str, FileLineTracker] = parent.trackers if parent else {}
         self.prompt: str | None = parent.prompt if parent else None
@@ -125,7 +126,7 @@ class Strand:
         base.history = moment.history.fork(moment.exchanges)
         if moment.last is not None and moment.last is not base.history[-1]:  # its usage was reported later
             base.history.replace_last(moment.last)
-        base.pending, base.batch, base._clearings = moment.pending, moment.batch, moment.clearings
+        base.pending, base._clearings = moment.pending, moment.clearings
         base.settings, base.trackers = moment.settings, moment.trackers
         base.prompt, base.bootstrap, base._shown_from = moment.prompt, moment.bootstrap, moment.shown_from
         return base
@@ -143,7 +144,6 @@ class Strand:
                 decisions=len(self.decisions),
                 checkpoints=len(self.checkpoints),
                 pending=self.pending,
-                batch=self.batch,
                 settings=self.settings,
                 trackers=self.trackers,
                 prompt=self.prompt,
@@ -210,8 +210,12 @@ class Strand:
                 self._add_note(text, lines)
             case Prompt() | Bootstrap() | Settings():
                 self._take(entry)
-            case Cut() | Mask() | Summary() | Answer() | Revert():
+            case Cut() | Mask() | Summary() | Revert():
                 self._decide(entry)
+            case Answer():
+                self.decisions.append(entry)
+                if shown := entry.message:
+                    self._add_message(shown)
             case FileLines(path=path, record=record):
                 self._track(path, record)
             case Tangent(started=started) if started:
@@ -252,15 +256,22 @@ class Strand:
         return (by_model[-1].text, cut, by_model[-1]) if by_model else (cut.summary, cut, None)
 
     @property
-    def unanswered(self) -> list[ToolCallRequest]:
-        """The calls of the last answer that nothing has come back for."""
-        answered = {result.tool_call_id for message in self.pending for result in message.tool_results}
-        return [call for call in self.batch if call.id not in answered]
-
-    @property
     def open_calls(self) -> list[ToolCallRequest]:
         """The calls that are under way; none once the user has spoken instead."""
-        return [] if any(message.role == "user" for message in self.pending) else self.unanswered
+        return open_calls(self.messages)
+
+    def fresh(self, message: Message) -> Message | None:
+        """Return what is new in a tool message, under the core's ids; None if nothing is.
+
+        Raise `InvalidMessage` for a result of an unknown call, or a second, different one.
+        """
+        exchange = Exchange()
+        for entry in reversed(self.entries):
+            if isinstance(entry, Message):
+                exchange.recall(entry)
+                if entry.tool_calls and not unknown_calls(exchange, [message]):
+                    break
+        return next(iter(fresh(exchange, [message])), None)
 
     def kept_before(self, cut: Cut) -> MessageId:
         """Give the first message that was shown when a cut was made: what the cut before it kept first."""
@@ -280,7 +291,7 @@ class Strand:
         if cut.kept_from is None:
             last = self.place_of(cut.covers[1])
             return 0 if last is None else last + 1
-        if any(message.id == cut.kept_from for message in self.pending):
+        if any(is_shown_as(message, cut.kept_from) for message in self.pending):
             return len(self.history)
         return self.place_of(cut.kept_from) or 0
 
@@ -288,7 +299,7 @@ class Strand:
         """Give the exchange that a message stands in, looking from the newest on."""
         for place in range(len(self.history) - 1, -1, -1):
             entry = self.history[place]
-            if entry.assistant.id == id or any(message.id == id for message in entry.user.messages):
+            if entry.assistant.id == id or any(is_shown_as(message, id) for message in entry.user.messages):
                 return place
         return None
 
@@ -332,7 +343,7 @@ class Strand:
             self.lines.append(line)
         if message.role == "assistant":
             self.history.append(HistoryEntry(UserMessage(self.pending), message))
-            self.pending, self.batch = (), message.tool_calls
+            self.pending = ()
         elif message.role != "system":
             self.pending += (message,)
 
@@ -353,9 +364,9 @@ class Strand:
     def _decide(self, decision: Decision) -> None:
         self.decisions.append(decision)
         if isinstance(decision, Cut) and decision.asked.get("operation") == "clear":
-            hidden = Clearing(self._shown_from, len(self.history), self.pending, self.batch)
+            hidden = Clearing(self._shown_from, len(self.history), self.pending)
             self._clearings = {**self._clearings, decision.id: hidden}
-            self._shown_from, self.pending, self.batch = len(self.history), (), ()
+            self._shown_from, self.pending = len(self.history), ()
         elif isinstance(decision, Revert) and decision.cut in self._clearings:
             self._uncover(self._clearings[decision.cut])
             self._clearings = {id: one for id, one in self._clearings.items() if id != decision.cut}
@@ -364,7 +375,7 @@ class Strand:
         """Show again what a clearing hid; what waited waits again, or belongs to the first answer since."""
         self._shown_from = hidden.shown_from
         if len(self.history) == hidden.until:
-            self.pending, self.batch = hidden.pending + self.pending, hidden.batch
+            self.pending = hidden.pending + self.pending
         elif hidden.pending:
             first, *rest = self.history[hidden.until :]
             user = UserMessage(hidden.pending + first.user.messages)

@@ -5,24 +5,24 @@ It is the one copy there is: new messages that name their origins, in a form tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import UNSET
 
 from .. import ids
+from ..context.rounds import open_calls
+from ..decision import LEFT, Answer
 from ..ids import CallId, MessageId
-from ..message import Message, ToolCallRequest, ToolCallResult
+from ..message import Message
 from ..value import Extra
 from .history import HistoryEntry
 from .strand import Strand
 
 __all__ = ["tail"]
 
-BROUGHT_BACK = "The tangent was left before the tool answered"
 
-
-def tail(strand: Strand, back_to: Strand) -> list[Message]:
+def tail(strand: Strand, back_to: Strand) -> list[Message | Answer]:
     """Give the last exchange in a form that stands by itself, as new messages that name their origins.
 
     Where it answers tool results, their calls come along, and the question that opened the turn; but not
@@ -36,9 +36,8 @@ def tail(strand: Strand, back_to: Strand) -> list[Message]:
     if not answered.issubset(call.id for call in back_to.open_calls) and len(strand.history) > 1:
         calls = strand.history[-2].assistant
         messages = [*_beyond(_question(strand), there), calls, *_answers(last, calls), last.assistant]
-    if last.assistant.tool_calls:
-        messages.append(_unanswered(last.assistant))
-    return _copied(messages)
+    given = {one.id for one in strand.decisions if isinstance(one, Answer)}
+    return list(_copied(messages, given))
 
 
 def _beyond(messages: Iterable[Message], there: Container[MessageId]) -> list[Message]:
@@ -55,30 +54,37 @@ def _question(strand: Strand) -> list[Message]:
 
 
 def _answers(last: HistoryEntry, calls: Message) -> list[Message]:
-    """Give the user's side with the results of these calls alone, each of them answered."""
+    """Give the user's side with the results of these calls alone."""
     known = {call.id for call in calls.tool_calls}
-    results = [result for result in last.user.tool_use_results if result.tool_call_id in known]
-    missing = known - {result.tool_call_id for result in results}
-    results += [_broken_off(call) for call in calls.tool_calls if call.id in missing]
-    words = [message for message in last.user.messages if message.role == "user"]
-    return [*([Message.tool(results)] if results else []), *words]
+    found = list[Message]()
+    for message in last.user.messages:
+        results = tuple(result for result in message.tool_results if result.tool_call_id in known)
+        if message.role == "user" or results:
+            found.append(message.replace(tool_results=results) if results else message)
+    return found
 
 
-def _unanswered(message: Message) -> Message:
-    return Message.tool(map(_broken_off, message.tool_calls))
-
-
-def _broken_off(call: ToolCallRequest) -> ToolCallResult:
-    return ToolCallResult(tool_call_id=call.id, result=BROUGHT_BACK, is_error=True)
-
-
-def _copied(messages: list[Message]) -> list[Message]:
-    """Copy messages under new ids, each with a note of where it comes from."""
+def _copied(messages: list[Message], given: Container[MessageId | None]) -> Iterator[Message | Answer]:
+    """Copy messages under new ids, each with a note of its origin, and answer calls that have no result."""
     calls = {call.id: ids.call_id() for message in messages for call in message.tool_calls}
-    return [_copy(message, calls) for message in messages]
+    left = set[CallId]()
+    for place, message in enumerate([*messages, None]):
+        if message is None or message.role != "tool":
+            lacking = [call.id for call in open_calls(messages[:place]) if call.id not in left]
+            yield from (Answer.give(calls[call], LEFT) for call in lacking)
+            left.update(lacking)
+        if message is None:
+            return
+        if message.id in given:
+            yield from (
+                Answer.give(calls.get(one.tool_call_id, one.tool_call_id), one.result, is_error=one.is_error)
+                for one in message.tool_results
+            )
+        else:
+            yield _copy(message, calls)
 
 
-def _copy(message: Message, calls: dict[CallId, CallId]) -> Message:
+def _copy(message: Message, calls: Mapping[CallId, CallId]) -> Message:
     extra = dict(message.extra) if message.extra is not UNSET else {}
     return msgspec.structs.replace(
         message,

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from .. import ids
 from ..context.digest import digest, text
+from ..decision import Answer
 from ..entry import Entry, Tangent
 from ..errors import InputError, NotFound
 from ..ids import CallId
@@ -91,10 +92,10 @@ class Tangents:
     def exit_tangent_mode_with_tail(self) -> None:
         """Go back, and bring the last exchange of the tangent along."""
         if self.head.parent is not None:
-            messages = tail(self.head, self.head.parent)
+            entries = tail(self.head, self.head.parent)
             self._leave(self.head.parent)
-            for message in messages:
-                self.add(message)
+            for entry in entries:
+                self.add(entry)
 
     def exit_tangent_mode_with_summary(self, summary: str | None = None) -> None:
         """Go back, and bring a summary along: a given one, or a digest of what the tangent said."""
@@ -221,6 +222,8 @@ def _before_open_calls(entries: Sequence[Entry], end: int) -> int:
     answered = set[CallId]()
     for place in range(end - 1, -1, -1):
         entry = entries[place]
+        if isinstance(entry, Answer):
+            answered.add(entry.call)
         if not isinstance(entry, Message):
             continue
         answered.update(result.tool_call_id for result in entry.tool_results)

@@ -1,6 +1,7 @@
 """Handover: a parcel names a place in the log; here the log is read and becomes what an engine takes.
 
-Only messages are handed over: a prompt is the program's, and a bootstrap came from the engine itself.
+Only messages are handed over, with the answers that the core gave for calls: a prompt is the program's,
+and a bootstrap came from the engine itself.
 They come as they were said, so outputs that a window shows shortened are whole. An entry that is
 damaged is left out and told; one that a newer version wrote stops the delivery, since it is not lost.
 """
@@ -10,8 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 
-from .. import codec
-from ..decision import Cut, Summary
+from ..decision import Answer, Cut, Summary
 from ..entry import decode
 from ..errors import HoldfastError, NewerFormat
 from ..message import Message
@@ -74,18 +74,23 @@ class _Messages:
             while first <= span.last:
                 rows = await self._log.read(self._at, Span(span.branch, first, span.last), limit=PAGE)
                 for row in rows:
-                    if row.kind == MESSAGE and (message := self._read(row)):
+                    if message := self._read(row):
                         yield message
                 first = rows[-1].seq + 1 if rows else span.last + 1
 
     def _read(self, row: Row) -> Message | None:
+        if row.kind not in (MESSAGE, "answer"):
+            return None
         if not row.damaged:
             try:
-                return codec.decode(row.body)
+                entry = decode(row.kind, row.body)
             except NewerFormat:
                 raise
             except HoldfastError as error:
                 reason = str(error)
+            else:
+                shown = entry.message if isinstance(entry, Answer) else entry
+                return shown if isinstance(shown, Message) else None
         else:
             reason = "its bytes do not match their checksum"
         _log.warning("session %s: message %s is left out: %s", self._at.session, row.id, reason)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..context.answering import Exchange, fresh, unknown_calls
 from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
 from ..message import Message
 from ..stores.values import Key, Position, Receipt
 from ..tokens.background import is_large, off_loop
-from .answering import Exchange, fresh, unknown_calls
 from .loaded import Loaded
 from .loading import messages_of, rows_backwards
 from .names import checked

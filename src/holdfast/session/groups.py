@@ -6,7 +6,7 @@ from ..errors import NotFound
 from ..ids import CallId
 from ..stores.port import Log
 from ..stores.values import Address, Position, Row
-from .loading import message_of, path_to, rows_backwards
+from .loading import path_to, rows_backwards, shown_of
 
 __all__ = ["end_of", "found"]
 
@@ -28,7 +28,7 @@ async def end_of(log: Log, at: Address, id: str) -> Position:
     calls, answered = set[CallId](), set[CallId]()
     spoken = False
     async for earlier in rows_backwards(log, at, await path_to(log, at, place)):
-        message = message_of(earlier)
+        message = shown_of(earlier)
         if message is None:
             continue
         if message.role == "user" or (message.role == "tool" and spoken):

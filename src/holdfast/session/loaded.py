@@ -9,7 +9,6 @@ stands around it is served.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 from msgspec import Struct
 
@@ -17,6 +16,7 @@ from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.reduce import Limits
+from ..context.rounds import is_shown_as, open_calls
 from ..context.tally import Tally
 from ..decision import Answer, Cut, Decision, Summary, effective
 from ..entry import Bootstrap, Entry, Prompt
@@ -50,7 +50,6 @@ class Loaded:
         self.damaged = list[Row]()
         self.calls = dict[CallId, ToolCallRequest]()
         self.results = dict[CallId, ToolCallResult]()
-        self.given_up = set[CallId]()
         self.batch: tuple[ToolCallRequest, ...] = ()
         self._counts = list[tuple[int, int]]()
         self._bytes = 0
@@ -70,11 +69,17 @@ class Loaded:
     def kept_place(self, cut: Cut) -> int:
         """Give the place of the first message that a cut kept; 0 where it is the first that is loaded."""
         if cut.kept_from is not None:
-            return self.places.get(cut.kept_from, 0)
+            known = self.places.get(cut.kept_from)
+            late = (at for at, one in enumerate(self.messages) if is_shown_as(one, cut.kept_from))
+            return known if known is not None else next(late, 0)
         last = self.places.get(cut.covers[1])
-        rest = self.messages[last + 1 :] if last is not None else []
-        results = takewhile(lambda message: message.role == "tool", rest)  # they belong to what was covered
-        return 0 if last is None else last + 1 + sum(1 for _ in results)
+        if last is None:
+            return 0
+        place, awaited = last + 1, {call.id for call in open_calls(self.messages[: last + 1])}
+        while awaited and place < len(self.messages) and self.messages[place].role == "tool":
+            awaited.difference_update(one.tool_call_id for one in self.messages[place].tool_results)
+            place += 1  # an answer belongs to what was covered, a late result does not
+        return place
 
     def summary_of(self, cut: Cut | None) -> str:
         """Give the text that stands for what a cut covers: a model's where there is one, else the digest."""
@@ -139,17 +144,15 @@ class Loaded:
                 self.prompt = text
             case Bootstrap(text=text):
                 self.bootstrap = text
-            case Answer(call=call):
-                self.given_up.add(call)
+            case Answer():  # it is no result: the first real one is taken, however late
                 self.decisions.append(entry)
+                if shown := entry.message:
+                    self._show(shown, tokens, size)
             case _ if isinstance(entry, Decision):
                 self.decisions.append(entry)
 
     def _fold_message(self, message: Message, tokens: int, size: int) -> None:
-        self.places[message.id] = len(self.messages)
-        self.messages.append(message)
-        self._counts.append((tokens, size))
-        self._bytes += size
+        self._show(message, tokens, size)
         if message.tool_calls:
             self.batch = message.tool_calls
             self.calls.update((call.id, call) for call in message.tool_calls)
@@ -157,6 +160,12 @@ class Loaded:
                 self.results.pop(call.id, None)
         for result in message.tool_results:
             self.results.setdefault(result.tool_call_id, result)
+
+    def _show(self, message: Message, tokens: int, size: int) -> None:
+        self.places[message.id] = len(self.messages)
+        self.messages.append(message)
+        self._counts.append((tokens, size))
+        self._bytes += size
 
 
 class Growth(Struct, frozen=True):

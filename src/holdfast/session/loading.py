@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..context.rounds import note
-from ..decision import Cut, Revert
+from ..context.rounds import is_shown_as
+from ..decision import Answer, Cut, Revert
 from ..entry import Entry, decode
 from ..errors import HoldfastError, NewerFormat
 from ..message import Message
@@ -27,6 +27,8 @@ __all__ = [
     "path_to",
     "refreshed",
     "rows_backwards",
+    "shown_messages",
+    "shown_of",
     "standing_cut",
 ]
 
@@ -34,6 +36,7 @@ PAGE = 1_000
 FEW = 4
 _CUTS = ("cut", "compaction", "revert")
 _HEADS = ("prompt", "bootstrap")
+_SHOWN = (MESSAGE, "answer")
 
 
 class Settings(Struct, frozen=True):
@@ -154,10 +157,23 @@ async def messages_of(rows: Sequence[Row]) -> list[Message]:
     return [entry for entry in await entries_of(said) if isinstance(entry, Message)]
 
 
+async def shown_messages(rows: Sequence[Row]) -> list[Message]:
+    """Return the messages among rows, and those that answers of the core are shown as."""
+    entries = await entries_of([row for row in rows if row.kind in _SHOWN])
+    found = (entry.message if isinstance(entry, Answer) else entry for entry in entries)
+    return [message for message in found if isinstance(message, Message)]
+
+
 def message_of(row: Row) -> Message | None:
     """Give the message of a row; none where it is something else, or damaged."""
     entry = entry_of(row) if row.kind == MESSAGE else None
     return entry if isinstance(entry, Message) else None
+
+
+def shown_of(row: Row) -> Message | None:
+    """Return the message of a row, or the one that an answer of the core is shown as."""
+    entry = entry_of(row) if row.kind in _SHOWN else None
+    return entry.message if isinstance(entry, Answer) else entry if isinstance(entry, Message) else None
 
 
 async def _beginning(
@@ -181,7 +197,7 @@ async def _late(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | 
     """Give the late results that a cut kept first: they are shown as a note, which has an id of its own."""
     async for row in rows_backwards(log, at, path):
         message = message_of(row)
-        if message and message.tool_results and note(message, message.tool_results[0], 0).id == cut.kept_from:
+        if message and cut.kept_from and is_shown_as(message, cut.kept_from):
             return row
     return None
 

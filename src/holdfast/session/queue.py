@@ -1,7 +1,8 @@
 """The live queue: head, summary and kept messages, as a snapshot holds them, and the way back.
 
 A snapshot is for a restart without the store: what it says goes into a new log under the same session
-id. The summary becomes a cut whose messages are not there any more.
+id. The summary becomes a cut whose messages are not there any more. An answer that the core gave for a
+call is shown as the result that it stands for, and comes back as an answer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from msgspec import structs
 
 from ..context.head import Head
 from ..context.manager import StateManager
+from ..context.rounds import answered
 from ..context.snapshot import ContextSnapshot, snapshot
 from ..context.summary import rendered
 from ..context.template import bare
-from ..decision import Cut, Summary
+from ..decision import Answer, Cut, Summary
 from ..entry import Bootstrap, Entry, Prompt
 from ..ids import MessageId
 from ..message import Message
@@ -36,19 +38,29 @@ def live_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: i
     if summary:
         lead.append(rendered(summary, manager.policy.summary_template))
     kept = list(_kept(loaded, cut))
-    tokens = manager.count(lead).tokens + sum(loaded.tokens_of(message.id) for message in kept)
+    shown = list(answered(kept))
+    known = {message.id for message in kept}
+    filled = [message for message in shown if message.id not in known]
+    tokens = manager.count([*lead, *filled]).tokens + sum(loaded.tokens_of(id) for id in known)
     place = {"session": row.id, "epoch": row.epoch, "branch": row.branch, "seq": row.seq}
     described: dict[str, Any] = {"user": row.user, "title": row.title, "tags": list(row.tags)}
     made = {} if cut is None else {"limit": cut.limit, "policy": cut.policy, "counter": cut.counter}
-    extension = {"holdfast": {**place, **described, "created": row.created, "cut": made}}
-    taken = snapshot([*lead, *kept], tokens=tokens, timestamp=now)
+    given = {one.id for one in loaded.decisions if isinstance(one, Answer)}
+    answers = [message.id for message in kept if message.id in given]
+    marks = {"answers": answers, "filled": [message.id for message in filled]}
+    extension = {"holdfast": {**place, **described, "created": row.created, "cut": made, **marks}}
+    taken = snapshot([*lead, *shown], tokens=tokens, timestamp=now)
     return structs.replace(taken, extension=extension)
 
 
 def entries_of(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
     """Give the entries that bring a snapshot back into a log."""
     first: MessageId | None = None
-    for message in taken.messages:
+    answers = _marked(taken, "answers")
+    for message in _said(taken):
+        if message.id in answers and (answer := _answer(message)):
+            yield answer
+            continue
         match message.kind:
             case "prompt":
                 yield Prompt(message.text)
@@ -59,7 +71,7 @@ def entries_of(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
             case _:
                 first = first or message.id
                 yield message
-    if taken.summary is not None and first is not None:
+    if taken.summary is not None:
         cut = _cut(taken, first)
         yield cut
         yield Summary(cut=cut.id, text=bare(template, taken.summary), source={"restored": True})
@@ -76,14 +88,45 @@ def _kept(loaded: Loaded, cut: Cut | None) -> Iterator[Message]:
             yield message
 
 
-def _cut(taken: ContextSnapshot, first: MessageId) -> Cut:
+def _known(taken: ContextSnapshot) -> dict[str, Any]:
     known = taken.extension.get("holdfast", {})
-    made = known.get("cut", {}) if isinstance(known, dict) else {}
+    return known if isinstance(known, dict) else {}
+
+
+def _marked(taken: ContextSnapshot, name: str) -> frozenset[str]:
+    """Return the ids that the extension has under a name."""
+    marks = _known(taken).get(name)
+    return frozenset(id for id in marks if isinstance(id, str)) if isinstance(marks, list) else frozenset()
+
+
+def _said(taken: ContextSnapshot) -> tuple[Message, ...]:
+    """Return the messages without those that only fill gaps: a window fills them with the same bytes."""
+    filled = _marked(taken, "filled")
+    said = tuple(message for message in taken.messages if message.id not in filled)
+    return said if tuple(answered(said)) == taken.messages else taken.messages
+
+
+def _answer(message: Message) -> Answer | None:
+    """Return the answer that is shown as a tool message; None if it cannot be one."""
+    if len(message.tool_results) != 1 or not isinstance(message.tool_results[0].result, str):
+        return None
+    (result,) = message.tool_results
+    return Answer(
+        call=result.tool_call_id,
+        text=result.result,
+        is_error=result.is_error,
+        id=message.id,
+        timestamp=message.timestamp,
+    )
+
+
+def _cut(taken: ContextSnapshot, first: MessageId | None) -> Cut:
+    made = _known(taken).get("cut", {})
     settings = made if isinstance(made, dict) else {}
     limit = settings.get("limit")
     gone = MessageId("")  # what the summary covers is in no log
     return Cut(
-        id=f"restored-{first}",
+        id=f"restored-{first or taken.timestamp}",
         kept_from=first,
         summary="",
         covers=(gone, gone),

@@ -18,6 +18,7 @@ from .. import codec, ids
 from ..context.budget import Budget
 from ..context.policy import Policy
 from ..context.reduce import Limits, output_id, reduced
+from ..decision import Answer
 from ..entry import Entry, decode, encode, kind_of
 from ..errors import HoldfastError
 from ..message import Message
@@ -50,6 +51,9 @@ class Recorder:
 
     def _record(self, entry: Entry) -> Record:
         body = encode(entry)
+        if isinstance(entry, Answer) and (shown := entry.message):
+            tokens = message_cost(shown, self._counter).tokens
+            return Record(id=shown.id, kind=kind_of(entry), body=body, tokens=tokens)
         if not isinstance(entry, Message):
             return Record(id=ids.message_id(), kind=kind_of(entry), body=body)
         cost = message_cost(self._as_sent(entry, len(body)), self._counter)
@@ -65,19 +69,20 @@ class Recorder:
 def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
     """Return the token count of an entry if the stored one is wrong.
 
-    Only messages are judged: windows do not use the counts of other entries. A long tool message is not
-    judged either: its stored count depends on how it was reduced, and no window relies on it. Entries that
-    cannot be read and unknown counters are reported by other checks.
+    Only messages, and answers that are shown as one, are judged: windows do not use other counts. A long
+    tool message is not judged either: its stored count depends on how it was reduced, and no window relies
+    on it. Entries that cannot be read and unknown counters are reported by other checks.
     """
     try:
         entry = decode(kind, body)
     except HoldfastError:
         return None
-    if not isinstance(entry, Message) or name not in counter_names():
+    shown = entry.message if isinstance(entry, Answer) else entry
+    if not isinstance(shown, Message) or name not in counter_names():
         return None
-    if entry.role == "tool" and len(body) > COUNTED_WHOLE:
+    if shown.role == "tool" and len(body) > COUNTED_WHOLE:
         return None
-    right = message_cost(entry, counter(name)).tokens
+    right = message_cost(shown, counter(name)).tokens
     return right if right != tokens else None
 
 

@@ -2,7 +2,7 @@
 
 The log is the truth: where the store has the session, nothing else is looked at. Where it has not, the
 newest snapshot that can be trusted begins a new log under the same id. A call that was under way when
-the process ended gets a visible error as its result, which is saved like any other.
+the process ended is answered with a visible error, which is saved; its real result may still come.
 """
 
 from __future__ import annotations
@@ -11,29 +11,18 @@ from typing import Any
 
 from msgspec import structs
 
-from ..message import Message, ToolCallResult
+from ..context.rounds import open_calls
+from ..decision import INTERRUPTED, Answer
 from ..snapshots import Restored
 from ..stores.values import SessionRow
 from .loaded import Loaded
 
-__all__ = ["INTERRUPTED", "described", "interrupted"]
-
-INTERRUPTED = "[No result: the process ended while the tool was running.]"
+__all__ = ["described", "interrupted"]
 
 
-def interrupted(loaded: Loaded) -> Message | None:
-    """Give the message that answers the calls which were under way; none where there are none."""
-    last = loaded.messages[-1] if loaded.messages else None
-    if last is None or last.role == "user" or last.role == "system":
-        return None
-    open_calls = [
-        call for call in loaded.batch if call.id not in loaded.results and call.id not in loaded.given_up
-    ]
-    if not open_calls:
-        return None
-    return Message.tool(
-        ToolCallResult(tool_call_id=call.id, result=INTERRUPTED, is_error=True) for call in open_calls
-    )
+def interrupted(loaded: Loaded) -> list[Answer]:
+    """Answer the calls that were under way when the process ended."""
+    return [Answer.give(call.id, INTERRUPTED) for call in open_calls(loaded.messages)]
 
 
 def described(row: SessionRow, restored: Restored) -> SessionRow:

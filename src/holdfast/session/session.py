@@ -9,7 +9,7 @@ reset, by whomever, it raises `EpochEnded`, and the handle that `reset` returned
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from .compacting import Compaction, Compactor
 from .conversations import Conversations
 from .groups import end_of
 from .keeping import Keeper
-from .loading import messages_of, path_to, rows_backwards
+from .loading import path_to, rows_backwards, shown_messages
 from .names import checked, checked_meta, checked_prompt
 from .queue import live_snapshot
 from .restoring import interrupted
@@ -96,13 +96,16 @@ class Session:
         return receipt
 
     async def messages(self, *, last: int | None = None) -> list[Message]:
-        """Give the messages on the path to the head, or the last ones; nothing that was cut is missing."""
+        """Return the messages on the path to the head, or the last ones; nothing that was cut is missing.
+
+        An answer that the core gave for a call is the tool message that a window shows for it.
+        """
         row = await self._scribe.refresh()
         path = await path_to(self._scribe.log, self._scribe.at, row.head)
         if last is not None:
             return await self._last_messages(path, last)
         rows = [one for span in reversed(path) for one in await self._scribe.log.read(self._scribe.at, span)]
-        return await messages_of(rows)
+        return await shown_messages(rows)
 
     async def window(
         self,
@@ -238,9 +241,15 @@ class Session:
                 continue
 
     async def give_up_calls(self) -> None:
-        """Answer calls that were under way when a process ended, with an error that everybody sees."""
-        if answers := interrupted(await self._windows.loaded()):
-            await self._appender.append([answers], expected_version=None, key=None)
+        """Answer calls that were under way when a process ended; their real results may still come."""
+        while True:
+            loaded = await self._windows.loaded()
+            answers, head = interrupted(loaded), loaded.head
+            if not answers:
+                return
+            with suppress(Conflict):  # somebody answered them meanwhile, or went on
+                await self._appender.write(answers, expected_head=head)
+                return
 
     async def rename(self, title: str) -> None:
         """Give the session another title."""
@@ -278,7 +287,7 @@ class Session:
         newest = list[Message]()
         if count:
             async for row in rows_backwards(self._scribe.log, self._scribe.at, path):
-                newest += await messages_of([row])
+                newest += await shown_messages([row])
                 if len(newest) == count:
                     break
         return newest[::-1]

@@ -7,8 +7,8 @@ from scripts import Letters, shown, talk
 
 from holdfast import Message, ToolCallRequest, ToolCallResult
 from holdfast.context import Budget, StateManager
-from holdfast.context.rounds import ABANDONED, PENDING
-from holdfast.decision import Answer
+from holdfast.context.rounds import PENDING
+from holdfast.decision import ABANDONED, Answer
 from holdfast.ids import CallId
 
 MANAGER = StateManager(Letters())

@@ -18,7 +18,7 @@ from holdfast.conversation import (
     from_json,
     to_json,
 )
-from holdfast.conversation.state import CANCELLED
+from holdfast.decision import CANCELLED
 from holdfast.errors import InvalidMessage
 
 

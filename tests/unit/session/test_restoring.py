@@ -12,10 +12,10 @@ import pytest
 
 from holdfast import Budget, Message, ToolCallRequest, ToolCallResult
 from holdfast.context.snapshot import ContextSnapshot
+from holdfast.decision import INTERRUPTED
 from holdfast.errors import HomeUnusable, NotFound, SnapshotFailed
 from holdfast.home import Home
 from holdfast.session import SessionManager
-from holdfast.session.restoring import INTERRUPTED
 from holdfast.snapshots import ForeignSnapshot, Snapshots
 from holdfast.stores.memory import MemoryStore
 

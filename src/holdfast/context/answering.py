@@ -2,33 +2,45 @@
 
 A result belongs to a call by the core's id, or by the provider's id within the newest batch. The same
 result twice is taken once. One for a call that nobody made, or that has another result already, is
-refused. One that comes late, for a call that was given up or has left the window, is taken and shown
-in its own place.
+refused. One that comes late, for a call that the core answered or that has left the window, is taken and
+shown in its own place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
+from typing import Protocol
 
 import msgspec
 
 from ..errors import InvalidMessage
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
-from .loaded import Loaded
 
-__all__ = ["Exchange", "fresh", "unknown_calls"]
+__all__ = ["Exchange", "Known", "fresh", "unknown_calls"]
+
+
+class Known(Protocol):
+    """What a part of a path knows: its calls, their real results, and the newest batch of calls."""
+
+    @property
+    def calls(self) -> Container[CallId]: ...  # noqa: D102
+    @property
+    def results(self) -> Mapping[CallId, ToolCallResult]: ...  # noqa: D102
+    @property
+    def batch(self) -> tuple[ToolCallRequest, ...]: ...  # noqa: D102
 
 
 class Exchange:
     """The calls and results that are known when a message comes: those of a path, and a few beside."""
 
-    def __init__(self, loaded: Loaded) -> None:
-        self._loaded = loaded
+    def __init__(self, path: Known | None = None) -> None:
+        self._path = path
         self._calls = set[CallId]()
         self._results = dict[CallId, ToolCallResult]()
         self._used_again = set[CallId]()
-        self._providers, self._has_batch = _by_provider(loaded.batch), bool(loaded.batch)
+        batch = path.batch if path else ()
+        self._providers, self._has_batch = _by_provider(batch), bool(batch)
 
     def learn(self, message: Message) -> None:
         """Take a message into account that is about to be written."""
@@ -64,13 +76,13 @@ class Exchange:
 
     def knows(self, call: CallId) -> bool:
         """Tell whether somebody made that call."""
-        return call in self._calls or call in self._loaded.calls
+        return call in self._calls or (self._path is not None and call in self._path.calls)
 
     def answer(self, call: CallId) -> ToolCallResult | None:
         """Give the result that a call has already."""
         if call in self._results or call in self._used_again:
             return self._results.get(call)
-        return self._loaded.results.get(call)
+        return self._path.results.get(call) if self._path else None
 
 
 def unknown_calls(exchange: Exchange, messages: Iterable[Message]) -> set[CallId]:
@@ -112,7 +124,9 @@ def _is_known(exchange: Exchange, result: ToolCallResult) -> bool:
     if before is not None:
         if _said(before) == _said(result):
             return True
-        raise InvalidMessage(f"the call {result.tool_call_id} is answered already, with another result")
+        raise InvalidMessage(
+            f"the call {result.tool_call_id} is answered already, with another result; the first one stays"
+        )
     if not exchange.knows(result.tool_call_id):
         raise InvalidMessage(
             f"no call {result.tool_call_id} awaits a result; append the assistant's message first"

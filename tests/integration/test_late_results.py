@@ -1,0 +1,393 @@
+"""A call that the core answered may still get its real result: on every store, however late it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import pytest
+from postgres_server import fresh_url
+from valkey_server import fresh_server
+
+from holdfast import Budget, Message, SessionManager, StateManager, ToolCallRequest, ToolCallResult, formats
+from holdfast.archive import archived, conversation, written
+from holdfast.checkpoints.manager import CheckpointManager
+from holdfast.context.mend import accepted
+from holdfast.context.window import Window
+from holdfast.conversation import original
+from holdfast.decision import ABANDONED, CANCELLED, INTERRUPTED, LEFT, Answer
+from holdfast.entry import kind_of
+from holdfast.errors import InvalidMessage
+from holdfast.formats.markdown import markdown
+from holdfast.home import Home
+from holdfast.session import Session
+from holdfast.session.loading import entry_of, path_to
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.port import Store
+
+pytestmark = pytest.mark.req("A5", "C3", "H3")
+
+WIDE, NARROW = Budget(100_000), Budget(900)
+
+
+class Stores:
+    """One store, and as many processes on it as a test wants."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._memory = url, MemoryStore()
+
+    @asynccontextmanager
+    async def process(self) -> AsyncIterator[SessionManager]:
+        """Open the store as a new process does."""
+        if self._url == "memory:":
+            yield SessionManager(self._memory)
+            return
+        async with await SessionManager.open(self._url) as sessions:
+            yield sessions
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "valkey"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    match request.param:
+        case "postgres":
+            with fresh_url() as url:
+                yield Stores(url)
+        case "valkey":
+            yield Stores(fresh_server())
+        case kind:
+            yield Stores("memory:" if kind == "memory" else f"sqlite:///{tmp_path}/agent.db")
+
+
+def played(test: Callable[[Stores], Awaitable[None]]) -> Callable[[Stores], None]:
+    @functools.wraps(test)
+    def play(stores: Stores) -> None:
+        async def bounded() -> None:
+            await asyncio.wait_for(test(stores), 60)
+
+        asyncio.run(bounded())
+
+    return play
+
+
+def call(name: str = "ls") -> ToolCallRequest:
+    return ToolCallRequest(name=name, args={}, provider_id=f"theirs_{name}")
+
+
+def result(of: ToolCallRequest, value: Any) -> Message:
+    return Message.tool([ToolCallResult(tool_call_id=of.id, result=value)])
+
+
+def plain(window: Window) -> bytes:
+    return msgspec.json.encode(window.messages)
+
+
+def shown(window: Window) -> list[str]:
+    """Name each message by its role; a result that is shown as text is a note."""
+    note = "[Tool result that no open call awaits"
+    return ["note" if message.text.startswith(note) else message.role for message in window.messages]
+
+
+async def checked(session: Session, stores: Stores, budget: Budget = WIDE) -> Window:
+    """Make a window that all providers accept and that a new process makes byte for byte."""
+    window = await session.window(budget)
+    for name in formats.names():
+        one = formats.get(name)
+        assert one.validate(one.render(window.messages)) == [], name
+    assert plain(await session.window(budget)) == plain(window)
+    async with stores.process() as sessions:
+        again = await (await sessions.open(session.id)).window(budget)
+        assert plain(again) == plain(window)
+        assert again.tokens == window.tokens
+    return window
+
+
+async def kinds(store: Store, session: Session) -> list[str]:
+    row = await store.get(session.row.address)
+    path = await path_to(store, row.address, row.head)
+    rows = [one for span in reversed(path) for one in await store.read(row.address, span)]
+    return [kind_of(entry) for one in rows if (entry := entry_of(one))]
+
+
+async def refused(session: Session, message: Message) -> None:
+    before = await session.messages()
+    with pytest.raises(InvalidMessage, match="answered already"):
+        await session.append(message)
+    assert await session.messages() == before
+
+
+async def begun(sessions: SessionManager, *calls: ToolCallRequest) -> Session:
+    session = await sessions.create(id="s", system="You keep a lighthouse.")
+    await session.append(Message.user("go"), Message.assistant("on it", tool_calls=calls))
+    return session
+
+
+async def talked(session: Session, turns: int = 30) -> None:
+    for turn in range(turns):
+        await session.append(
+            Message.user(f"question {turn} " + "word " * 30), Message.assistant(f"yes {turn}")
+        )
+
+
+@played
+async def test_the_real_result_of_an_interrupted_call_is_logged_and_shown_as_text(stores: Stores) -> None:
+    one, two = call("one"), call("two")
+    async with stores.process() as sessions:
+        session = await begun(sessions, one, two)
+        await session.append(result(one, "first"))
+    async with stores.process() as sessions:
+        session = await sessions.restore("s")
+        assert (await kinds(sessions.store, session))[-1] == "answer"
+        (last,) = await session.messages(last=1)
+        assert [(r.tool_call_id, r.result, r.is_error) for r in last.tool_results] == [
+            (two.id, INTERRUPTED, True)
+        ]
+        before = await checked(session, stores)
+        assert shown(before)[-3:] == ["assistant", "tool", "tool"]
+        await session.append(result(two, "the real one"))
+        after = await checked(session, stores)
+        assert plain(after).startswith(plain(before)[:-1])  # no byte that was sent changes
+        assert shown(after)[-4:] == ["assistant", "tool", "tool", "note"]
+        assert after.messages[-1].text.endswith("the real one")
+    async with stores.process() as sessions:
+        session = await sessions.restore("s")
+        count = len(await session.messages())
+        await session.append(result(two, "the real one"))
+        assert len(await session.messages()) == count
+        await refused(session, result(two, "another"))
+        await refused(session, result(one, "another"))
+
+
+@played
+async def test_a_late_result_is_known_by_the_providers_id(stores: Stores) -> None:
+    one = call("one")
+    async with stores.process() as sessions:
+        await begun(sessions, one)
+        session = await sessions.restore("s")
+        theirs = ToolCallResult(tool_call_id=one.provider_id, result="late")
+        await session.append(Message.tool([theirs]))
+        assert (await session.messages())[-1].tool_results[0].tool_call_id == one.id
+        await refused(session, result(one, "another"))
+
+
+@played
+async def test_a_restore_answers_each_call_once_however_many_processes_restore(stores: Stores) -> None:
+    calls = [call(name) for name in "abc"]
+    async with stores.process() as sessions:
+        await begun(sessions, *calls)
+    async with stores.process() as here, stores.process() as there:
+        await asyncio.gather(*(sessions.restore("s") for sessions in (here, there) * 3))
+        session = await here.restore("s")
+        assert (await kinds(here.store, session)).count("answer") == 3
+        await checked(session, stores)
+
+
+@played
+async def test_a_late_result_is_taken_across_a_cut_and_a_compaction(stores: Stores) -> None:
+    one, two = call("one"), call("two")
+    async with stores.process() as sessions:
+        await begun(sessions, one, two)
+    async with stores.process() as sessions:
+        session = await sessions.restore("s")
+        await checked(session, stores)
+        await session.append(result(one, "before the cut"))
+        await session.append(Message.assistant("I see."))
+        await talked(session)
+        assert "cut" in (await checked(session, stores, NARROW), await kinds(sessions.store, session))[1]
+    async with stores.process() as sessions:
+        session = await sessions.restore("s")
+        await refused(session, result(one, "another"))
+        before = await checked(session, stores, NARROW)
+        await session.append(result(two, "behind the cut"))
+        after = await checked(session, stores, NARROW)
+        assert shown(after)[-1] == "note"
+        assert plain(after).startswith(plain(before)[:-1])
+        await session.append(result(two, "behind the cut"))
+        await refused(session, result(two, "another"))
+        await session.append(Message.assistant("Now I know."))
+        await session.compact(NARROW, model=False)
+        await checked(session, stores, NARROW)
+    async with stores.process() as sessions:
+        session = await sessions.open("s")
+        await refused(session, result(two, "another"))
+        assert await session.undo() == "compact"
+        await checked(session, stores, NARROW)
+
+
+@played
+async def test_a_user_who_did_not_wait_still_gets_the_result(stores: Stores) -> None:
+    one, two = call("one"), call("two")
+    async with stores.process() as sessions:
+        session = await begun(sessions, one, two)
+        state = await session.conversation()
+        state.set_next_user_message("never mind")
+        given = state.next_message
+        assert given is not None
+        assert [(r.result, r.is_error) for r in given.tool_use_results] == [(CANCELLED, True)] * 2
+        before = state.window(WIDE)
+        await session.commit(state)
+        assert (await kinds(sessions.store, session)).count("answer") == 2
+        assert plain(await checked(session, stores)) == plain(before)
+        state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="late")])
+        after = state.window(WIDE)
+        assert shown(after)[-2:] == ["user", "note"]
+        assert plain(after).startswith(plain(before)[:-1])
+        await session.commit(state)
+        assert plain(await checked(session, stores)) == plain(after)
+    async with stores.process() as sessions:
+        session = await sessions.open("s")
+        state = await session.conversation()
+        assert state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="late")]) is None
+        with pytest.raises(InvalidMessage, match="answered already"):
+            state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="another")])
+        assert await session.commit(state) is None
+        await session.append(result(two, "through the session"))
+        await refused(session, result(two, "another"))
+        state = await session.conversation()
+        with pytest.raises(InvalidMessage, match="answered already"):
+            state.add_tool_results([ToolCallResult(tool_call_id=two.id, result="another")])
+        state.push_assistant_message(Message.assistant("thanks"))
+        await session.commit(state)
+        assert plain(await checked(session, stores)) == plain(state.window(WIDE))
+
+
+@played
+async def test_a_result_that_comes_after_a_clearing_is_shown_behind_it(stores: Stores) -> None:
+    one = call("one")
+    async with stores.process() as sessions:
+        session = await begun(sessions, one)
+        state = await session.conversation()
+        state.clear()
+        await session.commit(state)
+        state.add_tool_results([ToolCallResult(tool_call_id=one.id, result="late")])
+        await session.commit(state)
+        live = state.window(WIDE)
+        assert shown(live) == ["system", "note"]
+        assert plain(await checked(session, stores)) == plain(live)
+        snapshot = await session.snapshot()
+        assert [message.role for message in snapshot.messages] == ["system", "tool"]
+        async with stores.process() as others:
+            again = await (await others.open("s")).conversation()
+            assert plain(again.window(WIDE)) == plain(live)
+
+
+@played
+async def test_an_answer_of_the_core_has_an_id_that_one_can_go_back_to(stores: Stores) -> None:
+    async with stores.process() as sessions:
+        await begun(sessions, call("one"))
+        session = await sessions.restore("s")
+        (last,) = await session.messages(last=1)
+        await session.append(Message.assistant("too bad"))
+        await session.rewind(to=last.id)
+        assert (await session.messages())[-1] == last
+        await checked(session, stores)
+
+
+@pytest.mark.req("O3")
+@played
+async def test_a_call_that_a_checkpoint_restore_answered_still_gets_its_result(stores: Stores) -> None:
+    with TemporaryDirectory(prefix="holdfast-") as folder:
+        tree, home = Path(folder, "work"), Home(Path(folder, "home"))
+        tree.mkdir()
+        async with stores.process() as sessions:
+            session = await sessions.create(id="s", system="You work.")
+            state = await session.conversation()
+            checkpoints = await CheckpointManager.open(state, tree, session=session, home=home)
+            state.set_next_user_message("go")
+            ran, cut_off = calls = [call("write"), call("test")]
+            state.push_assistant_message(Message.assistant("on it", tool_calls=calls))
+            (tree / "a").write_text("one")
+            kept = await checkpoints.tool_finished("write", call=ran.id)
+            assert kept is not None
+            (tree / "a").write_text("two")
+            await checkpoints.restore(kept.label)
+            assert (await kinds(sessions.store, session)).count("answer") == 2
+            before = await checked(session, stores)
+            state.add_tool_results([ToolCallResult(tool_call_id=ran.id, result="wrote it")])
+            await session.commit(state)
+            await session.append(result(cut_off, "it works"))
+            after = await checked(session, stores)
+            assert shown(after)[-2:] == ["note", "note"]
+            assert plain(after).startswith(plain(before)[:-1])
+        async with stores.process() as sessions:
+            session = await sessions.restore("s")
+            await session.append(result(ran, "wrote it"), result(cut_off, "it works"))
+            await refused(session, result(ran, "another"))
+            await refused(session, result(cut_off, "another"))
+            assert plain(await checked(session, stores)) == plain(after)
+
+
+@played
+async def test_a_call_that_came_back_from_a_tangent_unanswered_still_gets_its_result(stores: Stores) -> None:
+    async with stores.process() as sessions:
+        session = await sessions.create(id="s")
+        state = await session.conversation()
+        state.set_next_user_message("hello")
+        state.push_assistant_message(Message.assistant("hi"))
+        state.enter_tangent_mode()
+        state.set_next_user_message("look")
+        state.push_assistant_message(Message.assistant("on it", tool_calls=[call("one"), call("two")]))
+        state.add_tool_results([ToolCallResult(tool_call_id="theirs_one", result="here")])
+        state.set_next_user_message("never mind")
+        state.push_assistant_message(Message.assistant("again", tool_calls=[call("three")]))
+        state.exit_tangent_mode_with_tail()
+        await session.commit(state)
+        before = await checked(session, stores)
+        given = [one.result for message in before.messages for one in message.tool_results]
+        assert given == ["here", CANCELLED, LEFT]
+        await session.append(Message.tool([ToolCallResult(tool_call_id="theirs_three", result="late")]))
+        after = await checked(session, stores)
+        assert shown(after)[-1] == "note"
+        assert plain(after).startswith(plain(before)[:-1])
+
+
+@played
+async def test_snapshots_archives_and_exports_show_the_answer_and_are_valid(stores: Stores) -> None:
+    one, two, three = call("one"), call("two"), call("three")
+    async with stores.process() as sessions:
+        session = await begun(sessions, one, two)
+        await session.append(result(one, "first"))
+        session = await sessions.restore("s")
+        await session.append(result(two, "late"))
+        await session.append(Message.assistant("again", tool_calls=[three]), Message.user("never mind"))
+        await session.append(result(three, "later"), Message.assistant("well"))
+        window = await checked(session, stores)
+        snapshot = await session.snapshot()
+        given = [one.result for message in snapshot.messages for one in message.tool_results]
+        assert given == ["first", INTERRUPTED, "late", ABANDONED, "later"]
+        assert snapshot.token_count == StateManager().count(snapshot.messages).tokens
+        again = StateManager().window(snapshot.messages, WIDE)
+        assert plain(again) == plain(window)
+
+        found = await conversation(sessions.store, session.row)
+        assert INTERRUPTED in markdown(found.told)
+        assert ABANDONED in markdown(found.told)
+        for name in formats.names():
+            target = formats.get(name)
+            payload, _ = accepted(found.sound(), target)
+            assert target.validate(payload) == []
+            assert INTERRUPTED in str(payload)
+
+        lines = [written(line) async for line in archived(sessions.store, session.row.address)]
+        assert any('"answer"' in line and INTERRUPTED in line for line in lines)
+
+        document = original.write(await session.conversation())
+        uses = list[str]()
+        for entry in document["history"]:
+            content = next(iter(entry["user"]["content"].values()))
+            answered = [one["tool_use_id"] for one in content.get("tool_use_results", [])]
+            assert sorted(answered) == sorted(uses)
+            ((kind, body),) = entry["assistant"].items()
+            uses = [one["id"] for one in body["tool_uses"]] if kind == "ToolUse" else []
+        for word in (INTERRUPTED, "late", ABANDONED, "later"):
+            assert word in str(document["history"])
+
+
+def test_an_answer_without_a_sound_message_is_refused() -> None:
+    with pytest.raises(InvalidMessage):
+        Answer(call=call().id, text="x", id="m", timestamp="yesterday")  # type: ignore[arg-type]
