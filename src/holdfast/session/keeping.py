@@ -2,6 +2,10 @@
 
 A keeper belongs to one epoch of a session. A reset removes the snapshots of the epoch that it ends; one that
 was taken before and is written after is withdrawn, so that an ended conversation does not come back.
+
+Any write makes the last snapshot stale; only the end of a turn or of a round of tools has the next one
+written. What no snapshot holds yet when the process ends, such as a prompt that waits for its answer or calls
+that are under way, is written then.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ..context.snapshot import ContextSnapshot
-from ..errors import EpochEnded, HoldfastError
+from ..errors import EpochEnded, HoldfastError, NotFound
 from ..message import Message
 from ..snapshots import SnapshotPace, Snapshots
 from .background import Background
@@ -23,7 +27,11 @@ EVERY = 5.0
 
 
 class Keeper:
-    """Writes the snapshots of one session; `take` and `check` raise `EpochEnded` after a reset."""
+    """Writes the snapshots of one session; `take` and `check` raise `EpochEnded` after a reset.
+
+    ``unsaved`` holds a keeper of each session whose last write is in no snapshot, so that it is there at the
+    end even if nobody has a handle of the session any more.
+    """
 
     def __init__(
         self,
@@ -32,16 +40,21 @@ class Keeper:
         take: Callable[[], Awaitable[ContextSnapshot]],
         check: Callable[[], Awaitable[object]],
         background: Background,
+        unsaved: dict[str, Keeper],
         *,
         every: float = EVERY,
     ) -> None:
         self._snapshots, self._session, self._background = snapshots, session, background
-        self._take, self._check = take, check
+        self._take, self._check, self._unsaved = take, check, unsaved
         self._pace = SnapshotPace(every)
         self._task: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
         self._over = False
         self.failure = ""
+
+    def changed(self) -> None:
+        """Take note of a write to the session."""
+        self._unsaved[self._session] = self
 
     def said(self, message: Message) -> None:
         """Take note of a message: a turn or a round of tools may end with it."""
@@ -64,8 +77,7 @@ class Keeper:
 
     async def finish(self) -> None:
         """Write what no snapshot has yet."""
-        if self._pace.pending:
-            await self._write()
+        await self._write()
 
     async def _write_when_due(self) -> None:
         while (seconds := self._pace.wait()) is not None:
@@ -78,13 +90,16 @@ class Keeper:
         try:
             async with self._writing:
                 if not self._over:
+                    self._unsaved.pop(self._session, None)
                     await self._write_checked()
-        except EpochEnded:
+        except (EpochEnded, NotFound):
             self._over, self.failure = True, ""
         except HoldfastError as error:
             self.failure = str(error)
+            self._unsaved.setdefault(self._session, self)
         except asyncio.CancelledError:
             self._pace.changed()
+            self._unsaved.setdefault(self._session, self)
             raise
         else:
             self.failure = ""
@@ -95,7 +110,7 @@ class Keeper:
         written = await _completed(asyncio.ensure_future(work))
         try:
             await self._check()
-        except EpochEnded:
+        except (EpochEnded, NotFound):
             await asyncio.to_thread(self._snapshots.withdraw, self._session, written)
             raise
 

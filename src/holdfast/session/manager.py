@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet
 
 from msgspec import Struct, structs
 
@@ -90,7 +89,7 @@ class SessionManager:
         self._background, self._snapshots, self._memory = Background(), snapshots, memory
         self._home = home
         self._files = _files(store, snapshots, memory, home)
-        self._keepers = WeakSet[Keeper]()
+        self._unsaved = dict[str, Keeper]()
 
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
@@ -114,7 +113,7 @@ class SessionManager:
     async def close(self) -> None:
         """Finish what was begun, and let the store go. Sessions stay as they are: this ends none."""
         await self._background.cancel()
-        for keeper in list(self._keepers):
+        for keeper in list(self._unsaved.values()):
             await keeper.finish()
         await self.store.close()
 
@@ -304,8 +303,7 @@ class SessionManager:
         session.files = self._files
         if self._snapshots is not None:
             name, check = snapshot_name(row.address), session._scribe.refresh
-            keeper = Keeper(self._snapshots, name, session.snapshot, check, self._background)
-            self._keepers.add(keeper)
+            keeper = Keeper(self._snapshots, name, session.snapshot, check, self._background, self._unsaved)
             session.keep_snapshots(keeper)
         return session
 

@@ -69,7 +69,7 @@ class Recorder:
 def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
     """Return the token count of an entry if the stored one is wrong.
 
-    Only messages, and answers that are shown as one, are judged: windows do not use other counts. A long
+    Only messages and answers that are shown as one are judged: windows do not use other counts. A long
     tool message is not judged either: its stored count depends on how it was reduced, and no window relies
     on it. Entries that cannot be read and unknown counters are reported by other checks.
     """

@@ -6,7 +6,7 @@ reset by somebody, closed, or left idle for longer than it may be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
@@ -36,6 +36,11 @@ class Scribe:
         self.lease: Lease | None = None
         self.setbacks, self.damage = Setbacks(), Damage()
         self.log = Watched(store, self.damage)
+        self._wrote: Callable[[], None] | None = None
+
+    def watch(self, wrote: Callable[[], None]) -> None:
+        """Have a function called after each write, but not after one that ends the conversation."""
+        self._wrote = wrote
 
     async def refresh(self) -> SessionRow:
         """Read the session as it is now; raise `EpochEnded` if another epoch runs.
@@ -88,6 +93,8 @@ class Scribe:
         receipt = await self.store.commit(change)
         self.setbacks.wrote(known, receipt)
         self._seen(receipt, change)
+        if self._wrote is not None and end is None and not next_epoch:
+            self._wrote()
         return receipt
 
     async def end_if_idle(self) -> bool:

@@ -135,8 +135,9 @@ class Session:
         return live_snapshot(loaded, self.row, self._manager, self._scribe.clock())
 
     def keep_snapshots(self, keeper: Keeper) -> None:
-        """Have a snapshot written after each turn and round of tools."""
+        """Have a snapshot written after each turn and round of tools, and of what is left at the end."""
         self._keeper = keeper
+        self._scribe.watch(keeper.changed)
 
     async def set_system(self, text: str) -> Receipt:
         """Set the system prompt from here on."""
@@ -176,7 +177,10 @@ class Session:
 
     async def commit(self, state: ConversationState) -> Receipt | None:
         """Write what a state has to say that the log does not hold yet."""
-        return await self._conversations.commit(state)
+        receipt = await self._conversations.commit(state)
+        if self._keeper and receipt and state.head.messages:
+            self._keeper.said(state.head.messages[-1])
+        return receipt
 
     async def undo(self) -> str:
         """Take back the newest compaction, fork, rewind, tangent or restore, and say which; files stay."""
