@@ -19,6 +19,7 @@ from .value import Value
 __all__ = [
     "ABANDONED",
     "CANCELLED",
+    "IMPORTED",
     "INTERRUPTED",
     "LEFT",
     "RAN",
@@ -31,6 +32,12 @@ __all__ = [
     "Summary",
     "effective",
 ]
+
+IMPORTED = (
+    "the summary was imported, and the messages that it covers are not in this log; "
+    "undoing would lose it and bring nothing back"
+)
+"""Why the compaction of an imported conversation cannot be undone."""
 
 # The results that the core gives for calls that have none.
 ABANDONED = "[No result: the conversation went on without it.]"
@@ -80,6 +87,11 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     counter: str
     asked: dict[str, Any] = msgspec.field(default_factory=dict)
     shares: tuple[Mask, ...] = ()
+
+    @property
+    def imported(self) -> bool:
+        """Whether the summary came from elsewhere: the messages that it covers are in no log."""
+        return not self.covers[1] and self.asked.get("operation") != "clear"
 
 
 class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind"):

@@ -21,7 +21,7 @@ from ..context.compaction import Planned, Strategy, cleared, planned
 from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..context.window import Window
-from ..decision import CANCELLED, Answer, Cut, Decision, Revert, Summary, effective
+from ..decision import CANCELLED, IMPORTED, Answer, Cut, Decision, Revert, Summary, effective
 from ..entry import Entry, FileLines, Note, Prompt, Settings
 from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
@@ -269,10 +269,13 @@ class ConversationState(Tangents):
         while end > self.head.forked_at:
             entry = entries[end - 1]
             if isinstance(entry, Cut) and entry.asked:
+                if entry.imported:
+                    raise InputError(f"conversation {self.conversation_id}: {IMPORTED}")
                 self._revert(entry, end)
                 return str(entry.asked.get("operation", "compact"))
             end = entry.at - self.head.first if isinstance(entry, Revert) else end - 1
-        raise InputError("there is nothing to undo")
+        reason = f"; {IMPORTED}" if self.head.cut is not None and self.head.cut.imported else ""
+        raise InputError(f"there is nothing to undo{reason}")
 
     # How it is kept.
 

@@ -55,26 +55,19 @@ def live_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: i
 
 def entries_of(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
     """Give the entries that bring a snapshot back into a log."""
-    first: MessageId | None = None
-    answers = _marked(taken, "answers")
-    for message in _said(taken):
-        if message.id in answers and (answer := _answer(message)):
-            yield answer
-            continue
-        match message.kind:
-            case "prompt":
-                yield Prompt(message.text)
-            case "bootstrap":
-                yield Bootstrap(message.text)
-            case "summary":
-                continue
-            case _:
-                first = first or message.id
-                yield message
-    if taken.summary is not None:
-        cut = _cut(taken, first)
+    said, answers = _said(taken), _marked(taken, "answers")
+    for message in said:
+        if message.kind == "prompt":
+            yield Prompt(message.text)
+        elif message.kind == "bootstrap":
+            yield Bootstrap(message.text)
+    if taken.summary is not None:  # before the messages, so that going back to one of them keeps it
+        cut = _cut(taken)
         yield cut
         yield Summary(cut=cut.id, text=bare(template, taken.summary), source={"restored": True})
+    for message in said:
+        if message.kind in (None, "foreign"):
+            yield (_answer(message) if message.id in answers else None) or message
 
 
 def _kept(loaded: Loaded, cut: Cut | None) -> Iterator[Message]:
@@ -120,14 +113,14 @@ def _answer(message: Message) -> Answer | None:
     )
 
 
-def _cut(taken: ContextSnapshot, first: MessageId | None) -> Cut:
+def _cut(taken: ContextSnapshot) -> Cut:
     made = _known(taken).get("cut", {})
     settings = made if isinstance(made, dict) else {}
     limit = settings.get("limit")
     gone = MessageId("")  # what the summary covers is in no log
     return Cut(
-        id=f"restored-{first or taken.timestamp}",
-        kept_from=first,
+        id=f"restored-{taken.timestamp}",
+        kept_from=None,
         summary="",
         covers=(gone, gone),
         limit=limit if isinstance(limit, int) else 0,

@@ -3,12 +3,13 @@
 What the user does is written down: a compaction or a clearing is an entry, a fork, rewind or tangent is
 a branch, and leaving a tangent is an entry where the conversation goes on. A compaction is taken back by
 an entry that says so; everything else by going back to the branch that was there before. Words that were
-said since stay where they are. What the collector did by itself is not undone.
+said since stay where they are. What the collector did by itself is not undone. A summary that was imported
+is not undone either: the messages that it covers are in no log, so nothing could take its place.
 """
 
 from __future__ import annotations
 
-from ..decision import Cut, Revert
+from ..decision import IMPORTED, Cut, Revert
 from ..entry import Tangent
 from ..errors import Conflict, SessionError
 from ..stores.values import Branch, Position, Row, SessionRow, Span
@@ -63,6 +64,8 @@ async def _undo_entry(scribe: Scribe, row: SessionRow, branch: Branch) -> str | 
             case Tangent(started=0) as left if tangent := await _tangent(scribe, left):
                 return await _take_up(scribe, row, found, tangent)
             case Cut() as cut:
+                if cut.imported:
+                    raise SessionError(f"session {row.id}: {IMPORTED}")
                 return await _revert(scribe, row, found, cut)
             case _:  # a tangent's beginning, which is the branch itself; something damaged, or not there
                 span = span._replace(last=found.seq - 1)
@@ -107,6 +110,10 @@ async def _take_up(scribe: Scribe, row: SessionRow, found: Row, tangent: Branch)
 
 async def _undo_branch(scribe: Scribe, row: SessionRow, branch: Branch) -> str:
     if branch.operation not in BRANCHING or branch.former is None:
-        raise SessionError(f"session {row.id}: there is nothing to undo")
+        path = await path_to(scribe.store, scribe.at, row.head)
+        standing = await standing_cut(scribe.store, scribe.at, path)
+        cut = entry_of(standing) if standing else None
+        reason = f"; {IMPORTED}" if isinstance(cut, Cut) and cut.imported else ""
+        raise SessionError(f"session {row.id}: there is nothing to undo{reason}")
     await scribe.commit(select=branch.former, expected_head=row.head)
     return branch.operation

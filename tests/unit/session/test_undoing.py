@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import AsyncIterator
+
 import msgspec
 import pytest
-from session_stage import Stage, cuts, decisions, grown, played
+from session_stage import Stage, cuts, decisions, everything, grown, played
 
 from holdfast import Budget, Message
-from holdfast.context.compaction import Strategy
+from holdfast.archive import archive, bundles, restore, written
+from holdfast.context.compaction import Strategy, carried
+from holdfast.conversation import ConversationState, from_json
 from holdfast.decision import Revert
-from holdfast.errors import SessionError
-from holdfast.session import Session
+from holdfast.errors import InputError, SessionError
+from holdfast.home import Home
+from holdfast.session import Session, SessionManager
+from holdfast.snapshots import Snapshots
+from holdfast.stores.values import Address
 from holdfast.testing import ScriptedModel
 
 pytestmark = pytest.mark.req("D5")
 
 BUDGET = Budget(3_000)
+KEY = "the key is under the mat"
 GOOD = "Goal: find the lost key.\nNext: look under the mat."
 
 
@@ -261,3 +270,125 @@ async def test_two_workers_that_undo_at_once_undo_two_things(stage: Stage) -> No
     await session.undo()
     await other.undo()
     assert await shown(session) == await shown(other) == before
+
+
+async def imported(stage: Stage) -> Session:
+    """Make a session of a conversation whose summary covers messages that no log of ours holds."""
+    state = from_json(
+        {
+            "conversation_id": "s1",
+            "history": [],
+            "valid_history_range": [0, 0],
+            "transcript": [],
+            "tools": {},
+            "latest_summary": [KEY, {}],
+        }
+    )
+    session = await (await stage.manager()).create(id="s1")
+    for question in ("one", "two", "three"):
+        state.set_next_user_message(question)
+        state.push_assistant_message(Message.assistant(f"answer to {question}"))
+    await session.commit(state)
+    return session
+
+
+async def kept_summary(session: Session, reason: str = "not in this log") -> None:
+    """See that undo refuses, says why, changes nothing, and that the summary is still shown."""
+    before, log = await shown(session), await everything(session)
+    with pytest.raises(SessionError, match=reason):
+        await session.undo()
+    assert await everything(session) == log
+    assert await shown(session) == before
+    assert KEY.encode() in before
+
+
+@played
+async def test_the_summary_of_an_imported_conversation_cannot_be_undone(stage: Stage) -> None:
+    session = await imported(stage)
+    await kept_summary(session)
+    await kept_summary(await elsewhere(stage, session))
+    state = await session.conversation()
+    with pytest.raises(InputError, match="not in this log"):
+        state.undo()
+    assert await session.commit(state) is None
+
+
+@pytest.mark.parametrize("operation", ["compact", "clear"])
+@pytest.mark.parametrize("by", ["session", "state"])
+@played
+async def test_undoing_what_was_done_on_top_of_an_imported_summary_brings_it_back(
+    stage: Stage, operation: str, by: str
+) -> None:
+    session = await imported(stage)
+    before = await shown(session)
+    state = await session.conversation()
+    if operation == "clear":
+        state.clear()
+        await session.commit(state)
+    else:
+        await session.compact(strategy=Strategy(keep=1), model=False)
+    assert await shown(session) != before
+    other = await elsewhere(stage, session)
+    if by == "session":
+        assert await other.undo() == operation
+    else:
+        state = await other.conversation()
+        assert state.undo() == operation
+        await other.commit(state)
+    assert await shown(other) == before
+    assert await shown(session) == before
+    assert await shown(await elsewhere(stage, session)) == before
+    assert (await session.conversation()).latest_summary is not None
+    await kept_summary(session)
+
+
+@played
+async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(stage: Stage) -> None:
+    state = ConversationState("s1")
+    state.add(carried(KEY))
+    session = await (await stage.manager()).create(id="s1")
+    await session.commit(state)
+    before = await shown(session)
+    state.clear()
+    await session.commit(state)
+    assert KEY.encode() not in await shown(session)
+    assert await session.undo() == "clear"
+    assert await shown(session) == before
+    await kept_summary(await elsewhere(stage, session))
+
+
+@played
+async def test_the_summary_of_an_imported_archive_cannot_be_undone(stage: Stage) -> None:
+    session = await imported(stage)
+    store = session._scribe.store
+    lines = [written(line) async for line in archive(store, _each(session.row.address))]
+    async with await SessionManager.open("memory:") as sessions:
+        for bundle in bundles(io.BytesIO("\n".join(lines).encode())):
+            await restore(sessions.store, "default", bundle, now=1)
+        other = await sessions.open("s1")
+        assert await shown(other) == await shown(session)
+        await kept_summary(other)
+
+
+async def _each(at: Address) -> AsyncIterator[Address]:
+    yield at
+
+
+@played
+async def test_a_summary_from_a_snapshot_stays_and_undo_says_why(stage: Stage) -> None:
+    snapshots = Snapshots(home=Home(stage.folder / "home"), workspace=stage.folder)
+    async with await SessionManager.open("memory:", snapshots=snapshots) as sessions:
+        session = await sessions.create(id="s1")
+        await session.append(Message.user(KEY), Message.assistant("I see"))
+        await grown(session, 3)
+        await session.compact(strategy=Strategy(keep=1), model=False)
+    async with await SessionManager.open("memory:", snapshots=snapshots) as sessions:
+        session = await sessions.restore("s1")
+        await kept_summary(session, "nothing to undo.*not in this log")
+        await session.append(Message.user("and now?"), Message.assistant("on we go"))
+        await session.rewind(to=(await session.messages())[0].id)
+        assert KEY.encode() in await shown(session)
+        assert await session.undo() == "rewind"
+        await session.compact(strategy=Strategy(keep=1), model=False)
+        assert await session.undo() == "compact"
+        await kept_summary(session, "nothing to undo.*not in this log")
