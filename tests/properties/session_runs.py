@@ -14,7 +14,7 @@ from holdfast.context.head import Head
 from holdfast.context.manager import StateManager
 from holdfast.context.policy import Policy
 from holdfast.context.window import Window
-from holdfast.decision import Cut, Decision
+from holdfast.decision import Answer, Cut, Decision
 from holdfast.entry import Entry, decode
 from holdfast.errors import ContextOverflow, InputError, SessionError
 from holdfast.message import ToolCallRequest, ToolCallResult
@@ -52,7 +52,8 @@ class Life:
     async def pure(self, session: Session, budget: Budget) -> Window | None:
         """Make the window of the whole list of messages, under all decisions that are recorded."""
         entries = await path(session)
-        messages = [entry for entry in entries if isinstance(entry, Message)]
+        shown = [entry.message if isinstance(entry, Answer) else entry for entry in entries]
+        messages = [one for one in shown if isinstance(one, Message)]
         prompts = [entry.text for entry in entries if type(entry).__name__ == "Prompt"]
         tally = self.manager.tally(messages, budget, stored=True)
         decisions = [entry for entry in entries if isinstance(entry, Decision)]

@@ -77,6 +77,8 @@ async def grow_and_reopen(life: Life, seed: int, size: int, *, parts: int, often
         for messages in [piece] if piece and rng.random() < 0.5 else [[one] for one in piece]:
             calls += [call for one in await appended(session, messages) for call in one.tool_calls]
         if rng.random() < 0.1:
+            await (await life.sessions()).restore(ID)  # the core answers what is open
+        if rng.random() < 0.1:
             await answered_late(session, rng, calls)
         if rng.random() < 0.03:
             await session.set_system(f"You are number {rng.random()}.")
