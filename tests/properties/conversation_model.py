@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast import Message
+from holdfast.decision import CANCELLED, LEFT
 
 
 @dataclass
@@ -79,6 +80,14 @@ class Line:
             if message.role == "assistant":
                 return [call.id for call in message.tool_calls if call.id not in answered]
         return []
+
+    @property
+    def given_up(self) -> list[str]:
+        """The calls that are not open any more and never got a real result."""
+        results = [one for message in self.messages for one in message.tool_results]
+        real = {one.tool_call_id for one in results if one.result not in (CANCELLED, LEFT)}
+        calls = [call.id for message in self.messages for call in message.tool_calls]
+        return [call for call in calls if call not in real and call not in self.open_calls]
 
     @property
     def tangent(self) -> Line | None:

@@ -32,7 +32,7 @@ from holdfast import Budget, Message, Policy, ToolCallRequest, ToolCallResult
 from holdfast.context.compaction import Strategy
 from holdfast.context.manager import StateManager
 from holdfast.conversation import ConversationState, fields
-from holdfast.errors import ContextOverflow, SessionError
+from holdfast.errors import ContextOverflow, InvalidMessage, SessionError
 from holdfast.session import Session, SessionManager
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import FixedClock
@@ -131,6 +131,25 @@ class Machine(RuleBasedStateMachine):
             self.do(self.session.append(message))
             self.model.said(message)
 
+    @precondition(lambda self: self.model.head.given_up)
+    @rule(data=st.data(), by_state=st.booleans())
+    def tools_answer_late(self, data: st.DataObject, by_state: bool) -> None:
+        call = data.draw(st.sampled_from(self.model.head.given_up))
+        late, other = (ToolCallResult(tool_call_id=call, result=text) for text in ("late", "another"))
+        if by_state:
+            before = len(self.model.head.messages)
+            state = self.do(self.changed(lambda state: state.add_tool_results([late])))
+            self.model.said(*self.added_since(state, before))
+        else:
+            message = Message.tool([late])
+            self.do(self.session.append(message))
+            self.model.said(message)
+        self.do(self.session.append(Message.tool([late])))
+        with pytest.raises(InvalidMessage):
+            self.do(self.session.append(Message.tool([other])))
+        with pytest.raises(InvalidMessage):
+            self.do(self.changed(lambda state: state.add_tool_results([other])))
+
     @rule(budget=st.sampled_from(BUDGETS))
     def take_window(self, budget: Budget) -> None:
         self.budget = budget
@@ -228,7 +247,9 @@ class Machine(RuleBasedStateMachine):
         brought = self.added_since(state, before)
         self.model.said(*brought)
         if how == "tail":
-            origins = {message.extra["origin"] for message in brought}  # type: ignore[index]
+            copies = [message for message in brought if message.extra is not msgspec.UNSET]
+            assert {message.role for message in brought if message not in copies} <= {"tool"}  # answers
+            origins = {message.extra["origin"] for message in copies}  # type: ignore[index]
             assert origins >= {message.id for message in said_in_it[-1:] if message.role == "assistant"}
             assert not {message.id for message in brought} & {message.id for message in said}
         elif how == "nothing":

@@ -27,6 +27,7 @@ __all__ = [
     "derived",
     "in_call_order",
     "is_shown_as",
+    "late_note",
     "note",
     "open_calls",
 ]
@@ -62,6 +63,16 @@ def is_shown_as(message: Message, id: str) -> bool:
     """Tell whether a window shows a message under an id: its own, or that of a late result in it."""
     results = enumerate(message.tool_results)
     return message.id == id or any(note(message, result, number).id == id for number, result in results)
+
+
+def late_note(messages: Sequence[Message]) -> Message | None:
+    """Return the note that shows a late result if the last message brought one."""
+    if not messages or messages[-1].role != "tool":
+        return None
+    awaited = {call.id for call in open_calls(messages[:-1])}
+    results = enumerate(messages[-1].tool_results)
+    late = [note(messages[-1], one, number) for number, one in results if one.tool_call_id not in awaited]
+    return late[-1] if late else None
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCallRequest]:

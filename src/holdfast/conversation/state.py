@@ -20,6 +20,7 @@ from ..context.budget import Budget
 from ..context.compaction import Planned, Strategy, cleared, planned
 from ..context.manager import StateManager
 from ..context.policy import Policy
+from ..context.rounds import late_note
 from ..context.window import Window
 from ..decision import CANCELLED, IMPORTED, Answer, Cut, Decision, Revert, Summary, effective
 from ..entry import Entry, FileLines, Note, Prompt, Settings
@@ -243,6 +244,8 @@ class ConversationState(Tangents):
             return
         self._cancel_open_calls()
         spoken = [one.id for one in self.head.messages if one.role in ("user", "assistant")]
+        if late := late_note(self.head.messages):
+            spoken.append(late.id)
         first, last = (spoken[0], spoken[-1]) if spoken else (MessageId(""), MessageId(""))
         self.add(cleared(first, last, len(self.head.entries)))
 

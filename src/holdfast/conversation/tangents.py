@@ -213,7 +213,7 @@ class Tangents:
         """Count the entries up to a message; within a group of calls and answers, up to the group."""
         entries = self.head.entries
         for back, entry in enumerate(reversed(entries)):
-            if isinstance(entry, Message) and entry.id == id:
+            if isinstance(entry, Message | Answer) and entry.id == id:
                 return _before_open_calls(entries, len(entries) - back)
         raise NotFound(f"there is no message {id} on this path")
 

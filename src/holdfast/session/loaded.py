@@ -16,7 +16,7 @@ from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.reduce import Limits
-from ..context.rounds import is_shown_as, open_calls
+from ..context.rounds import is_shown_as
 from ..context.tally import Tally
 from ..decision import Answer, Cut, Decision, Summary, effective
 from ..entry import Bootstrap, Entry, Prompt
@@ -53,6 +53,7 @@ class Loaded:
         self.batch: tuple[ToolCallRequest, ...] = ()
         self._counts = list[tuple[int, int]]()
         self._bytes = 0
+        self._cut_at = dict[str, int]()  # how many messages there were when a cut was made
         self._tally: Tally | None = None
         self._tallied = 0
 
@@ -73,13 +74,9 @@ class Loaded:
             late = (at for at, one in enumerate(self.messages) if is_shown_as(one, cut.kept_from))
             return known if known is not None else next(late, 0)
         last = self.places.get(cut.covers[1])
-        if last is None:
-            return 0
-        place, awaited = last + 1, {call.id for call in open_calls(self.messages[: last + 1])}
-        while awaited and place < len(self.messages) and self.messages[place].role == "tool":
-            awaited.difference_update(one.tool_call_id for one in self.messages[place].tool_results)
-            place += 1  # an answer belongs to what was covered, a late result does not
-        return place
+        if cut.asked.get("operation") == "clear" or (last is None and self.whole):
+            return self._cut_at.get(cut.id, 0)
+        return last + 1 if last is not None else 0
 
     def summary_of(self, cut: Cut | None) -> str:
         """Give the text that stands for what a cut covers: a model's where there is one, else the digest."""
@@ -150,6 +147,8 @@ class Loaded:
                     self._show(shown, tokens, size)
             case _ if isinstance(entry, Decision):
                 self.decisions.append(entry)
+                if isinstance(entry, Cut):
+                    self._cut_at[entry.id] = len(self.messages)
 
     def _fold_message(self, message: Message, tokens: int, size: int) -> None:
         self._show(message, tokens, size)

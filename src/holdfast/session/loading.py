@@ -184,13 +184,21 @@ async def _beginning(
     if mark is None or not isinstance(cut, Cut) or (settings is not None and not settings.fit(cut)):
         return [], 1
     if cut.kept_from is None:
-        return [], mark.seq
+        return [], await _behind(log, at, mark, cut)
     found = await log.find(at, [cut.kept_from, *cut.pinned])
     rows = {row.id: row for row in found if message_of(row)}
     if any(id not in rows for id in cut.pinned):
         return [], 1
     kept = rows.pop(cut.kept_from, None) or await _late(log, at, between(path, 1, mark.seq), cut)
     return (sorted(rows.values(), key=lambda row: row.seq), kept.seq) if kept else ([], 1)
+
+
+async def _behind(log: Log, at: Address, mark: Row, cut: Cut) -> int:
+    """Return where to begin after a cut that kept nothing; words before it may not be covered by it."""
+    if cut.asked.get("operation") != "clear" and cut.covers[1]:
+        for row in await log.find(at, [cut.covers[1]]):
+            return row.seq + 1
+    return mark.seq
 
 
 async def _late(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:

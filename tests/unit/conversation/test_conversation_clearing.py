@@ -263,3 +263,30 @@ def test_what_was_not_answered_yet_is_never_compacted(
 def test_a_strategy_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Strategy(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.req("A5", "I8")
+def test_a_clearing_hides_a_late_result_that_came_before_it() -> None:
+    state = spoken()
+    state.set_next_user_message("go")
+    late = call("slow")
+    state.push_assistant_message(Message.assistant(tool_calls=[late]))
+    state.clear()
+    state.add_tool_results([result(late, "late")])
+    assert state.preview().messages[-1].text.endswith("late")
+    before = seen(state)
+    state.clear()
+    assert [message.text for message in state.preview().messages] == ["You keep a lighthouse."]
+    assert state.undo() == "clear"
+    assert seen(state) == before
+
+
+@pytest.mark.req("A5")
+def test_a_tangent_begins_behind_an_answer_of_the_core() -> None:
+    state = spoken()
+    state.set_next_user_message("go")
+    state.push_assistant_message(Message.assistant(tool_calls=[call("slow")]))
+    state.set_next_user_message("never mind")
+    answer = state.messages[-2]
+    state.begin_tangent(at=answer.id)
+    assert state.messages[-1] == answer

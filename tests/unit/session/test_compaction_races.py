@@ -220,3 +220,19 @@ async def test_an_error_and_then_words_that_do_not_do_are_one_failure(stage: Sta
     assert "says nothing" in done.refused
     await grown(session, 12)
     assert (await session.compact(BUDGET)).source == "model"
+
+
+@pytest.mark.req("D5", "C9")
+@played
+async def test_words_said_while_everything_is_compacted_are_shown_in_a_new_process(stage: Stage) -> None:
+    scene = await gated(stage)
+    compaction = await scene.begin(keep=0)
+    await scene.session.append(Message.user("meanwhile"))
+    scene.gate.set()
+    await compaction
+    live = await shown(scene.session)
+    assert live[-1] == "meanwhile"
+    other = await (await stage.manager()).open(scene.session.id)
+    assert await shown(other) == live
+    snapshot = await other.snapshot()
+    assert [message.text for message in snapshot.messages][-1] == "meanwhile"

@@ -71,7 +71,7 @@ def test_rows_are_folded_into_messages_prompts_and_decisions() -> None:
     assert (loaded.cut, loaded.head, loaded.damaged) == (CUT, Position(1, len(ENTRIES)), [])
     assert set(loaded.calls) == {ONE.id, TWO.id}
     assert set(loaded.results) == {ONE.id}
-    assert (loaded.batch, loaded.given_up) == ((ONE, TWO), {TWO.id})
+    assert loaded.batch == (ONE, TWO)
 
 
 def test_the_newest_batch_and_the_newest_cut_count() -> None:
