@@ -70,6 +70,8 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     is the text that stands for what left (empty where there is no room for any), ``digest`` what
     the next cut folds into its own. ``covers`` names the first and the last message that left.
 
+    ``cap`` is the number of tokens that its summary may take, a model's included; 0 where nobody said.
+
     A cut that the user ``asked`` for (what was wanted, and what it came to) holds under every budget and
     policy, until it is reverted. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
     ``shares`` are the masks with ``each`` that hold for what is kept.
@@ -85,6 +87,7 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     limit: int
     policy: str
     counter: str
+    cap: int = 0
     asked: dict[str, Any] = msgspec.field(default_factory=dict)
     shares: tuple[Mask, ...] = ()
 
@@ -95,11 +98,21 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
 
 
 class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind"):
-    """A model's text in place of the digest of one cut."""
+    """A model's text in place of the digest of one cut.
+
+    ``facts`` is what code knows of the same messages and tells beside the model's words; None if it was
+    not computed yet, in which case the window computes it from the cut's digest.
+    """
 
     cut: str
     text: str
+    facts: str | None = None
     source: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The whole text that stands in the window: the model's words, then the facts."""
+        return f"{self.text}\n{self.facts}" if self.facts else self.text
 
 
 class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):

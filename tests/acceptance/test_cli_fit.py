@@ -310,6 +310,12 @@ def test_the_summary_stands_in_the_template_that_was_given() -> None:
     assert summary.endswith("（以上）")
 
 
+@pytest.mark.parametrize(("language", "label"), [("ja", "前文の要約："), ("zh", "前文摘要：")])
+def test_the_digest_is_written_in_the_language_that_was_asked_for(language: str, label: str) -> None:
+    _, out, _ = holdfast("fit", "--budget", 1_000, "--language", language, stdin=long_talk())
+    assert json.loads(out)["messages"][0]["content"].startswith(f"[Memory Summary] {label}")
+
+
 def test_fitting_what_was_fitted_and_went_on_leaves_one_summary() -> None:
     document = json.loads(holdfast("fit", "--budget", 1_000, stdin=long_talk()).out)
     document["messages"] += long_talk()["messages"]

@@ -14,6 +14,7 @@ import click
 from .. import catalog, tokens
 from ..context import Budget, Policy, StateManager
 from ..context.fit import Fitted, fitted
+from ..context.wording import LANGUAGES, Language
 from ..errors import ContextOverflow, InvalidConversation
 from ..formats.port import Format
 from ..tokens import Counter
@@ -49,6 +50,7 @@ FILL = 1.0  # there is no next request for which to leave room
 )
 @click.option("--strict", is_flag=True, help="Fail where these turns do not fit, instead of cutting them.")
 @click.option("--summary-template", metavar="TEXT", help="What to say of the rest; holds {summary} once.")
+@click.option("--language", type=click.Choice(LANGUAGES), default="en", help="Language of the digest.")
 @click.option("--report", metavar="FILE", help="Write what was done, and why, to this file as JSON.")
 @click.option("--output", metavar="FILE", help="Write to this file, which appears complete or not at all.")
 @click.option("--force", is_flag=True, help="Replace the --output and --report files if they exist.")
@@ -64,6 +66,7 @@ def command(
     keep_turns: int | None,
     strict: bool,
     summary_template: str | None,
+    language: Language,
     report: str | None,
     output: str | None,
     force: bool,
@@ -104,7 +107,8 @@ def command(
     """
     limits = _budget(budget, model, output_reserve)
     _refuse_one_place(output, report)
-    manager = StateManager(_counter(counter, model), _policy(keep_turns, strict, summary_template))
+    policy = _policy(keep_turns, strict, summary_template, language)
+    manager = StateManager(_counter(counter, model), policy)
     with ExitStack() as files:
         write = files.enter_context(_opened(output, force=force))
         record = files.enter_context(_opened(report, force=force)) if report else None
@@ -130,13 +134,14 @@ def _counter(counter: str | None, model: str | None) -> Counter:
     return tokens.counter(counter or DEFAULT_COUNTER)
 
 
-def _policy(keep_turns: int | None, strict: bool, template: str | None) -> Policy:
+def _policy(keep_turns: int | None, strict: bool, template: str | None, language: Language) -> Policy:
     turns = keep_turns or Policy().lock_turns
     return Policy(
         low_water=FILL,
         strict=strict,
         lock_turns=turns,
         lock_turns_at_most=max(turns, Policy().lock_turns_at_most),
+        language=language,
         summary_template=Policy().summary_template if template is None else template,
     )
 

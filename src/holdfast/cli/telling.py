@@ -82,8 +82,8 @@ def _noted(entry: Entry) -> str:
             return f"— {outputs} shortened to {each:,} tokens each, {saved:,} tokens saved"
         case Mask(ids=ids, saved=saved):
             return f"— {screen.counted(len(ids), 'output')} hidden, {saved:,} tokens saved"
-        case Summary(text=text):
-            return f"— summary: {text}"
+        case Summary():
+            return f"— summary: {entry.shown}"
         case Answer(call=call, text=text):
             return f"— {call} never got a result: {text}"
         case Usage(input=0, output=0, model=model):

@@ -26,7 +26,7 @@ from .template import bare, filled
 
 __all__ = ["Reason", "Refusal", "accepted"]
 
-Reason = Literal["empty", "error", "longer", "over-cap", "late"]
+Reason = Literal["empty", "error", "longer", "over-cap", "late", "cut-off"]
 
 CUTTABLE = 2  # times the cap: what is longer than that did not follow the request at all
 
@@ -73,13 +73,15 @@ def accepted(
     counter: Counter,
     replaced_tokens: int,
     template: str,
+    facts: str = "",
     cap: int | None = None,
     covers: tuple[MessageId, MessageId] | None = None,
 ) -> str | Refusal:
     """Give a model's summary as it may stand, or say why not.
 
-    `replaced_tokens` is what the messages cost that it stands for; `cap` is the request's unless the
-    budget has changed since; `covers` is what the cut covers now, where that may have changed.
+    `replaced_tokens` is what the messages cost that it stands for; `facts` is what will stand beside the
+    text, within the same cap; `cap` is the request's unless the budget has changed since; `covers` is
+    what the cut covers now, where that may have changed.
     """
     if covers is not None and covers != request.covers:
         return Refusal("late", "the cut has moved on since the summary was asked for")
@@ -90,9 +92,9 @@ def accepted(
         return fault
 
     def tokens(some: str) -> int:
-        return counter.count(filled(template, some)).tokens
+        return counter.count(filled(template, f"{some}\n{facts}" if facts else some)).tokens
 
-    if (cost := tokens(words)) > replaced_tokens:
+    if (cost := counter.count(filled(template, words)).tokens) > replaced_tokens:
         return Refusal("longer", f"the summary has {cost:,} tokens, what it replaces {replaced_tokens:,}")
     return _fitted(words, request.cap if cap is None else cap, tokens)
 

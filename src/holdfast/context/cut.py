@@ -49,7 +49,9 @@ def cut_at(
     ids = tuple(tally.at(index).id for index in hidden)
     evicted = evicted_by(tally, view, plan)
     known = digest(evicted, _known(view))
-    summary = text(known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template)
+    summary = text(
+        known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template, language=policy.language
+    )
     if message_cost(rendered(summary, policy.summary_template), tally.counter).tokens > plan.cap:
         summary = ""
     kept_from = tally.at(plan.kept).id if plan.kept < tally.end else None
@@ -65,6 +67,7 @@ def cut_at(
         limit=limit,
         policy=policy.fingerprint,
         counter=tally.counter.name,
+        cap=plan.cap,
         asked=asked or {},
         shares=tuple(mask for mask in view.shares if (tally.place(mask.ids[0]) or 0) >= plan.kept),
     )
@@ -75,7 +78,7 @@ def _known(view: View) -> Digest | None:
     if view.cut is None:
         return None
     facts = Digest.from_json(view.cut.digest) if view.cut.digest else None
-    return carrying(view.summary, facts) if view.summary and view.summary != view.cut.summary else facts
+    return carrying(view.words, facts) if view.words and view.words != view.cut.summary else facts
 
 
 def evicted_by(tally: Tally, view: View, plan: Plan) -> list[Message]:

@@ -5,7 +5,8 @@
                               └──── the next cut folds ───┘
 
 It knows what the user asked for, in the user's words; which tools succeeded, which failed and why;
-which files and ids the calls named; and how much was cut. It is bounded whatever the history, and
+which files and ids the calls named; which tasks are open and what was decided, where that was written
+down as such; and how much was cut. It is bounded whatever the history, and
 folding the next cut into it gives what one digest of both would have given, as long as cuts fall
 between groups. A text from elsewhere, such as a model's summary, is carried along at its beginning.
 """
@@ -21,16 +22,17 @@ from . import evidence
 from .known import Digest
 from .mentions import Room, folded
 from .quote import line
-from .telling import text
+from .telling import facts, text
 
-__all__ = ["Digest", "carrying", "digest", "text"]
+__all__ = ["Digest", "carrying", "digest", "facts", "text"]
 
 CARRIED_CHARS = 2_000  # of a text from elsewhere: about 500 tokens, half of the usual cap
 NAME_CHARS = 64  # the longest tool name that a provider takes
 
 _TOPICS = Room(first=3, newest=7)
 _SUCCEEDED = Room(first=4, newest=8)
-_FAILED = Room(first=3, newest=5)
+_FAILED = Room(first=0, newest=8)
+_DECIDED = Room(first=2, newest=6)
 _FILES = Room(first=4, newest=12)
 _IDS = Room(first=4, newest=8)
 
@@ -40,7 +42,7 @@ _FIRST_READ, _NEWEST_READ = 16, 48  # of what the user said; some of it raises n
 def digest(messages: Iterable[Message], previous: Digest | None = None) -> Digest:
     """Fold messages that are cut now into what is known of those cut before."""
     known, cut = previous or Digest(), tuple(messages)
-    said, summaries, (calls, failed, answers) = evidence.read(cut)
+    said, summaries, (calls, failed, answers), spoken = evidence.read(cut)
     topics = [topic for message in _ends(said) if (topic := evidence.topic(message))]
     args = [call.args for call in calls]
     return Digest(
@@ -51,6 +53,8 @@ def digest(messages: Iterable[Message], previous: Digest | None = None) -> Diges
         failed=folded(known.failed, [_failure(call, result) for call, result in failed], _FAILED),
         files=folded(known.files, evidence.paths(args), _FILES),
         ids=folded(known.ids, evidence.ids(args + answers), _IDS),
+        decided=folded(known.decided, list(evidence.decisions(spoken)), _DECIDED),
+        tasks=evidence.open_tasks(spoken, known.tasks),
         carried=_carried(summaries, known.carried),
     )
 

@@ -22,11 +22,14 @@ from .policy import Policy
 from .rounds import derived
 from .tally import Tally
 from .template import bare, label
+from .wording import TEMPLATES, WORDINGS
 
 __all__ = ["parted", "recorded"]
 
 # How a summary begins that carries an earlier one; what it quotes has other quotation marks inside.
-_NESTED = re.compile(r"^Earlier summary: “([^”]*)”\. ")
+_NESTED = re.compile(
+    "|".join("^{}“([^”]*)”{} ?".format(*map(re.escape, one.earlier.split("{}"))) for one in WORDINGS.values())
+)
 
 
 def parted(messages: Sequence[Message], template: str) -> tuple[list[Message], str]:
@@ -60,10 +63,12 @@ def recorded(earlier: str, tally: Tally, policy: Policy, limit: int) -> tuple[Cu
 def _summary(message: Message, template: str) -> str:
     """Give the summary that a system message ends with, if it does."""
     last = message.parts[-1]
-    if not isinstance(last, TextPart) or not label(template):
+    if not isinstance(last, TextPart):
         return ""
-    text = bare(template, last.text)
-    return _NESTED.sub(r"\1 ", text) if text != last.text.strip() else ""
+    text = bare(template if label(template) else "", last.text)
+    if text == last.text.strip():
+        return ""
+    return _NESTED.sub(lambda found: f"{found[found.lastindex or 0]} ", text)
 
 
 def _without(message: Message, template: str) -> Message | None:
@@ -73,6 +78,7 @@ def _without(message: Message, template: str) -> Message | None:
         return None
     if native:
         # Marks on the other blocks stay; an edit that would write the summary back does not.
-        edits = tuple(edit for edit in native.edits if label(template) not in str(edit.to))
+        labels = [one for one in map(label, (template, *TEMPLATES.values())) if one]
+        edits = tuple(edit for edit in native.edits if not any(one in str(edit.to) for one in labels))
         native = structs.replace(native, edits=edits)
     return structs.replace(message, content=parts, native=native)

@@ -3,12 +3,15 @@
 A topic is how a user message begins, in the user's words. A result is a failure when it says so:
 by its flag, by an ``error`` in a structured one, or by the word that programs begin errors with (one
 widespread format has no flag). Paths and ids are the values of arguments that are named for them.
-Only beginnings are read, so the cost does not follow the length of a text.
+Tasks are the items of a list with states that a call wrote, or of a list with check boxes in a text;
+decisions are lines and arguments that are labeled so. Only beginnings are read, so the cost does not
+follow the length of a text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,12 +20,26 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
 from .quote import line
 
-__all__ = ["EARLIER", "Evidence", "Outcomes", "ids", "is_note", "paths", "read", "reason", "topic"]
+__all__ = [
+    "EARLIER",
+    "Evidence",
+    "Outcomes",
+    "decisions",
+    "ids",
+    "is_note",
+    "open_tasks",
+    "paths",
+    "read",
+    "reason",
+    "topic",
+]
 
 TOPIC_CHARS = 200  # a long sentence or two; the next words are mostly details
 WHY_CHARS = 100  # the line of an error that names the cause
 PATH_CHARS = 160  # longer values under these keys are contents, not names
 ID_CHARS = 64  # as long as a digest in hex
+TASK_CHARS = 160
+MOST_TASKS = 12  # of those that are open at once
 
 EARLIER = ToolCallRequest(id=CallId("call_earlier"), name="an earlier call", args={})
 """Stands for a call that had been cut before its result came."""
@@ -44,6 +61,17 @@ _REASON_KEYS = ("message", "error", "detail", "reason", "stderr", "text")
 
 _NOTE_STARTS = ("[Tool result that no open call awaits", "[Tool error that no open call awaits")
 
+_READ_CHARS = 20_000  # of a text in which check boxes and decisions are looked for
+_TASK_KEYS = frozenset("todos todo tasks task_list todo_list plan steps items".split())
+_TASK_TEXTS = ("content", "title", "text", "task", "step", "description", "subject", "name")
+_DONE = frozenset("done complete completed finished closed resolved cancelled canceled skipped".split())
+_BOX = re.compile(r"^[ \t]*[-*+][ \t]+\[(?P<done>[ xX])\][ \t]+(?P<task>\S.{0,400})", re.MULTILINE)
+_DECIDED = re.compile(
+    r"^[ \t>*#-]*(?:decisions?|decided|決定(?:事項)?|决定|決策)\**[ \t]*[:：]\**[ \t]*(?P<what>\S.{0,400})",
+    re.MULTILINE | re.IGNORECASE,
+)
+_DECISION_MARKS = ("ecision", "ecided", "ECISION", "ECIDED", "決定", "决定", "決策")
+
 _NO_TOPICS = frozenset(
     """ok|okay|yes|no|yep|nope|sure|thanks|thank you|thx|please|hi|hello|hey|go on|go ahead|continue|proceed
     do it|next|stop|again|yes please|no thanks|great|good|perfect|done|y|n|k
@@ -63,11 +91,15 @@ class Outcomes(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What messages show: what the user said, summaries that stand among them, what became of calls."""
+    """What messages show: what the user said, summaries that stand among them, what became of calls.
+
+    ``spoken`` is what user and assistant wrote and what calls that succeeded were given, in order.
+    """
 
     said: list[Message]
     summaries: list[str]
     outcomes: Outcomes
+    spoken: list[str | Mapping[str, Any]]
 
 
 def topic(message: Message) -> str:
@@ -93,20 +125,57 @@ def read(messages: Iterable[Message]) -> Evidence:
     summaries: list[str] = []
     calls: dict[CallId, ToolCallRequest] = {}
     results: dict[CallId, ToolCallResult] = {}
+    spoken: list[str | Mapping[str, Any]] = []
     for message in messages:
         role = message.role
         if role == "user":
             if not is_note(message):
                 said.append(message)
+                spoken.append(_first_words(message))
         elif role == "assistant":
+            spoken.append(_first_words(message))
             for call in message.tool_calls:
                 calls[call.id] = call
         elif role == "tool":
             for result in message.tool_results:
-                results.setdefault(result.tool_call_id, result)
+                if result.tool_call_id not in results:
+                    results[result.tool_call_id] = result
+                    asked = calls.get(result.tool_call_id)
+                    if asked is not None and not _fails(result):
+                        spoken.append(asked.args)
         elif message.kind == "summary":
             summaries.append(message.text)
-    return Evidence(said, summaries, _outcomes(calls, results))
+    return Evidence(said, summaries, _outcomes(calls, results), spoken)
+
+
+def open_tasks(spoken: Iterable[str | Mapping[str, Any]], before: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the tasks that are open after all this, given those that were open before.
+
+    A list that a call wrote replaces what was known; a check box adds a task, or closes it.
+    """
+    tasks = list(before)
+    for one in spoken:
+        if isinstance(one, str):
+            for box in _found(_BOX, one, ("[ ]", "[x]", "[X]")):
+                task = line(box["task"], TASK_CHARS)
+                tasks = [known for known in tasks if known != task]
+                tasks = [*tasks, task][-MOST_TASKS:] if box["done"] == " " else tasks
+        elif (listed := _listed(one)) is not None:
+            tasks = listed
+    return tuple(tasks)
+
+
+def decisions(spoken: Iterable[str | Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what was decided: lines and arguments that are labeled as decisions."""
+    for one in spoken:
+        if isinstance(one, str):
+            yield from (line(found["what"], TOPIC_CHARS) for found in _found(_DECIDED, one, _DECISION_MARKS))
+            continue
+        for key in ("decision", "decisions"):
+            if key in one:
+                yield from (
+                    line(what, TOPIC_CHARS) for what in _items(one[key]) if type(what) is str and what
+                )
 
 
 def paths(arguments: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -169,16 +238,54 @@ def _first_words(message: Message) -> str:
 def _outcomes(calls: Mapping[CallId, ToolCallRequest], results: Mapping[CallId, ToolCallResult]) -> Outcomes:
     succeeded, failed, answers = found = Outcomes([], [], [])
     for id, result in results.items():
-        call, value = calls.get(id, EARLIER), result.result
-        structured = type(value) is dict
-        fails = value.startswith(_ERROR_STARTS) if type(value) is str else structured and value.get("error")
-        if result.is_error or fails:
+        call = calls.get(id, EARLIER)
+        if _fails(result):
             failed.append((call, result))
         else:
             succeeded.append(call)
-            if structured:
-                answers.append(value)
+            if type(result.result) is dict:
+                answers.append(result.result)
     return found
+
+
+def _fails(result: ToolCallResult) -> bool:
+    value = result.result
+    if result.is_error:
+        return True
+    if type(value) is str:
+        return value.startswith(_ERROR_STARTS)
+    return type(value) is dict and bool(value.get("error"))
+
+
+def _found(pattern: re.Pattern[str], text: str, marks: Iterable[str]) -> Iterator[re.Match[str]]:
+    """Yield the matches in the beginning of a text; most texts hold no mark, which is cheap to tell."""
+    start = text[:_READ_CHARS]
+    if any(mark in start for mark in marks):
+        yield from pattern.finditer(start)
+
+
+def _listed(args: Mapping[str, Any]) -> list[str] | None:
+    """Return the open tasks of a list with states; None if the arguments hold no such list."""
+    for items in (args[key] for key in args if key in _TASK_KEYS):
+        if type(items) is list and items and all(type(item) is dict for item in items):
+            tasks = [(_task(item), _is_done(item)) for item in items]
+            if all(task and done is not None for task, done in tasks):
+                return [task for task, done in tasks if not done][:MOST_TASKS]
+    return None
+
+
+def _task(item: Mapping[str, Any]) -> str:
+    texts = (item[key] for key in _TASK_TEXTS if type(item.get(key)) is str)
+    return line(next(texts, ""), TASK_CHARS)
+
+
+def _is_done(item: Mapping[str, Any]) -> bool | None:
+    """Tell whether a task is done; None if it does not say."""
+    for key in ("status", "state"):
+        if type(item.get(key)) is str:
+            return item[key].strip().lower() in _DONE
+    flags = (item[key] for key in ("done", "completed", "complete") if type(item.get(key)) is bool)
+    return next(flags, None)
 
 
 def _items(value: Any) -> Sequence[Any]:

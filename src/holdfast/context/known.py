@@ -16,8 +16,9 @@ __all__ = ["Digest"]
 class Digest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much was cut, what the user asked for, what the tools did, and what was known before.
 
-    ``topics`` are the user's own words. ``carried`` is a summary that was written elsewhere, by a
-    model or in a list from outside; it covers what came before everything else here.
+    ``topics`` are the user's own words. ``tasks`` are those that were open at the end, in the order of
+    the list that named them. ``carried`` is a summary that was written elsewhere, by a model or in a
+    list from outside; it covers what came before everything else here.
     """
 
     messages: int = 0
@@ -27,6 +28,8 @@ class Digest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed: Mentions = Mentions()
     files: Mentions = Mentions()
     ids: Mentions = Mentions()
+    decided: Mentions = Mentions()
+    tasks: tuple[str, ...] = ()
     carried: str = ""
 
     def to_json(self) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class StateManager:
     ) -> View:
         if previous and previous.shows(tally, decisions, limit):
             return previous.view
-        return folded(decisions, tally, limit=limit, policy=self.policy.fingerprint)
+        return folded(decisions, tally, limit=limit, policy=self.policy)
 
     def _lead(self, preface: Preface, tally: Tally, view: View, previous: Window | None) -> Lead:
         if previous and previous.preface is preface and previous.leads_into(view):

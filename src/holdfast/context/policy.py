@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from ..errors import InputError
 from ..value import Value
+from .wording import TEMPLATES, Language
 
 __all__ = ["Policy", "Reduction"]
 
@@ -47,7 +49,8 @@ class Policy(Value, frozen=True, kw_only=True):
     mask_gain: float = 0.1  # masking old tool output must free this part of the budget to be worth a cache
     strict: bool = False  # raise instead of relaxing the turn lock
     reduction: Reduction = Reduction()
-    summary_template: str = "[Memory Summary] Previous conversation context: {summary}"
+    language: Language = "en"  # of digests, and of the template where it is ours: en, ja or zh
+    summary_template: str = TEMPLATES["en"]
     summary_tokens: int = 1_000
     summary_share: float = 0.1  # nor more than this part of the budget …
     summary_least: int = 40  # … but enough to say that something was cut
@@ -63,6 +66,8 @@ class Policy(Value, frozen=True, kw_only=True):
             raise InputError("a lock keeps at least one turn and one message")
         if self.summary_template.count("{summary}") != 1:
             raise InputError("the summary template holds {summary} once")
+        if self.summary_template in TEMPLATES.values():
+            force_setattr(self, "summary_template", TEMPLATES[self.language])
 
     @property
     def fingerprint(self) -> str:

@@ -7,6 +7,8 @@ kept, may bring the template along: it is taken off before it is put on, and nev
 
 from __future__ import annotations
 
+from .wording import TEMPLATES
+
 __all__ = ["bare", "filled", "label"]
 
 SLOT = "{summary}"
@@ -27,10 +29,18 @@ def label(template: str) -> str:
 
 
 def bare(template: str, text: str) -> str:
-    """Take the template off a text that has it already, however often."""
-    before, _, after = (piece.strip() for piece in template.partition(SLOT))
-    text = text.strip()
-    while before and text.startswith(before):
-        text = text[len(before) :].strip()
-        text = text.removesuffix(after).strip() if after else text
+    """Take the template, and any of ours, off a text that has it already, however often."""
+    text, before = text.strip(), None
+    while text != before:
+        before = text
+        for one in dict.fromkeys((template, *TEMPLATES.values())):
+            text = _without(one, text)
     return text
+
+
+def _without(template: str, text: str) -> str:
+    before, _, after = (piece.strip() for piece in template.partition(SLOT))
+    if not before or not text.startswith(before):
+        return text
+    text = text[len(before) :].strip()
+    return text.removesuffix(after).strip() if after else text

@@ -16,7 +16,9 @@ from itertools import accumulate
 from msgspec import Struct, field
 
 from ..decision import Cut, Decision, Mask, Summary
+from .policy import Policy
 from .reduce import step
+from .summary import with_facts
 from .tally import Tally
 
 __all__ = ["View", "folded"]
@@ -37,6 +39,7 @@ class View(Struct, frozen=True):
     saving_places: tuple[int, ...] = ()
     sums: tuple[int, ...] = (0,)
     summary: str | None = None
+    words: str | None = None  # the summary without the facts that stand beside a model's words
     cut: Cut | None = None
 
     @property
@@ -50,21 +53,25 @@ class View(Struct, frozen=True):
         return upto - self.sums[bisect_left(self.saving_places, start)]
 
 
-def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: str) -> View:
+def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: Policy) -> View:
     """Fold recorded decisions into the view that they leave."""
-    settings = (limit, policy, tally.counter.name)
+    settings = (limit, policy.fingerprint, tally.counter.name)
     cuts = [(place, one) for place, one in enumerate(decisions) if isinstance(one, Cut)]
     usable = [(place, cut) for place, cut in cuts if _is_usable(cut, tally, settings)]
     view = _of_cut(usable[-1][1], tally) if usable else View()
     later = decisions[(usable or cuts)[-1][0] + 1 :] if cuts else decisions
     masks = [one for one in later if isinstance(one, Mask)]
     ids = [id for mask in masks if not mask.each for id in mask.ids]
-    texts = [one.text for one in later if isinstance(one, Summary) and view.cut and one.cut == view.cut.id]
+    texts = [one for one in later if isinstance(one, Summary) and view.cut and one.cut == view.cut.id]
     hidden = frozenset(place for place in view.hidden | _places(ids, tally) if place >= view.kept)
     shared = [(mask, places) for mask, places in _shares(view, masks, tally, limit) if places[0] >= view.kept]
     short = {place: mask.each for mask, places in shared for place in places if place not in hidden}
     saves = {place: tally.saved(place) for place in hidden}
     saves |= {place: tally.cost(place) - tally.shortened(place, each)[1] for place, each in short.items()}
+    summary, words = view.summary, view.words
+    if texts and view.cut:
+        told = with_facts(texts[-1], view.cut, tally.counter, policy)
+        summary, words = told.shown, told.text
     return View(
         kept=view.kept,
         pinned=view.pinned,
@@ -73,7 +80,8 @@ def folded(decisions: Sequence[Decision], tally: Tally, *, limit: int, policy: s
         shares=tuple(mask for mask, _ in shared),
         saving_places=(places := tuple(sorted(saves))),
         sums=tuple(accumulate((saves[place] for place in places), initial=0)),
-        summary=texts[-1] if texts else view.summary,
+        summary=summary,
+        words=words,
         cut=view.cut,
     )
 
@@ -93,7 +101,12 @@ def _of_cut(cut: Cut, tally: Tally) -> View:
         return View()
     pinned = tuple(sorted(_places(cut.pinned, tally)))
     return View(
-        kept=kept or 0, pinned=pinned, hidden=_places(cut.masked, tally), summary=cut.summary, cut=cut
+        kept=kept or 0,
+        pinned=pinned,
+        hidden=_places(cut.masked, tally),
+        summary=cut.summary,
+        words=cut.summary,
+        cut=cut,
     )
 
 

@@ -21,6 +21,7 @@ from ..context.compaction import Planned, Strategy, cleared, planned
 from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..context.rounds import late_note
+from ..context.summary import with_facts
 from ..context.window import Window
 from ..decision import CANCELLED, IMPORTED, Answer, Cut, Decision, Revert, Summary, effective
 from ..entry import Entry, FileLines, Note, Prompt, Settings
@@ -263,7 +264,8 @@ class ConversationState(Tangents):
         """Carry a plan out, with a text that was accepted for it, or with the digest."""
         self.add(plan.cut)
         if summary is not None:
-            self.add(Summary(cut=plan.cut.id, text=summary, source=source or {}))
+            words = Summary(cut=plan.cut.id, text=summary, source=source or {})
+            self.add(with_facts(words, plan.cut, self.manager.counter, self.policy))
         return plan.cut
 
     def undo(self) -> str:

@@ -253,7 +253,7 @@ class Strand:
         if cut is None:
             return None
         by_model = [one for one in holding if isinstance(one, Summary) and one.cut == cut.id]
-        return (by_model[-1].text, cut, by_model[-1]) if by_model else (cut.summary, cut, None)
+        return (by_model[-1].shown, cut, by_model[-1]) if by_model else (cut.summary, cut, None)
 
     @property
     def open_calls(self) -> list[ToolCallRequest]:

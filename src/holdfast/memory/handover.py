@@ -103,7 +103,7 @@ async def _standing_summary(log: Log, at: Address, path: Sequence[Span]) -> str:
     summary = _entry((await log.newest(at, path, ("summary",))).get("summary"))
     if not isinstance(cut, Cut):
         return ""
-    return summary.text if isinstance(summary, Summary) and summary.cut == cut.id else cut.summary
+    return summary.shown if isinstance(summary, Summary) and summary.cut == cut.id else cut.summary
 
 
 def _entry(row: Row | None) -> object:

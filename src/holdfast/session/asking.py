@@ -17,11 +17,10 @@ from ..catalog import model as model_named
 from ..context.briefing import EXCERPT_CHARS
 from ..context.compaction import Strategy
 from ..context.manager import StateManager
-from ..context.summary import Refusal, SummaryRequest, accepted, request
+from ..context.summary import Refusal, SummaryRequest, accepted, facts_of, request, text_cap
 from ..decision import Cut, Summary
 from ..message import Message
 from ..models import Model, ModelRequest, complete
-from ..tokens.cost import MESSAGE_FRAME
 
 __all__ = ["PATIENCE", "Asked", "ask", "rooms"]
 
@@ -53,12 +52,16 @@ def rooms(model: Model) -> tuple[int, ...]:
 
 async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -> Summary | Refusal:
     """Ask for a summary once; whatever goes wrong comes back as the reason why there is none."""
-    cap = manager.policy.summary_cap(asked.cut.limit) - MESSAGE_FRAME
+    cap, facts = (
+        text_cap(asked.cut, manager.policy),
+        facts_of(asked.cut, manager.counter, manager.policy),
+    )
+    left = cap - manager.counter.count(facts).tokens
     longest = asked.strategy.longest if asked.strategy.truncate else room
     wanted = request(
         asked.evicted,
         asked.previous,
-        cap=cap,
+        cap=left,
         focus=asked.focus,
         facts=asked.cut.summary,
         room=room,
@@ -66,17 +69,21 @@ async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -
     )
     try:
         async with asyncio.timeout(PATIENCE):
-            answer = await complete(model, ModelRequest(messages=wanted.messages, max_output=2 * cap))
+            answer = await complete(model, ModelRequest(messages=wanted.messages, max_output=2 * left))
     except TimeoutError:
         return Refusal("late", f"the model gave no summary within {PATIENCE:.0f} seconds")
     except Exception as error:  # a model's adapter may raise anything; the session must go on
         return Refusal("error", f"{type(error).__name__}: {error}"[:200])
+    if answer.reason == "length":
+        return Refusal("cut-off", f"the summary was cut off by its length limit of {2 * left:,} tokens")
     text = accepted(
         answer.message.text,
         wanted,
         counter=manager.counter,
         replaced_tokens=manager.count(asked.evicted).tokens,
         template=manager.policy.summary_template,
+        facts=facts,
+        cap=cap,
     )
     if isinstance(text, Refusal):
         return text
@@ -85,7 +92,7 @@ async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -
         "prompt": _digest(wanted),
         **({"focus": asked.focus} if asked.focus else {}),
     }
-    return Summary(cut=asked.cut.id, text=text, source=source)
+    return Summary(cut=asked.cut.id, text=text, facts=facts, source=source)
 
 
 def _digest(request: SummaryRequest) -> str:

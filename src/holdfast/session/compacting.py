@@ -114,7 +114,7 @@ class Compactor:
         after = (await self._windows.showing(loaded, budget, decisions)).tokens
         return Compaction(
             cut=structs.replace(plan.cut, asked={**plan.cut.asked, "after": after}),
-            summary=summary.text if summary else plan.cut.summary,
+            summary=summary.shown if summary else plan.cut.summary,
             source="model" if summary else "digest",
             tokens_before=plan.before,
             tokens_after=after,

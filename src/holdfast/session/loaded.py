@@ -82,8 +82,13 @@ class Loaded:
         """Give the text that stands for what a cut covers: a model's where there is one, else the digest."""
         if cut is None:
             return ""
-        texts = [one.text for one in self.decisions if isinstance(one, Summary) and one.cut == cut.id]
-        return texts[-1] if texts else cut.summary
+        summary = self.model_summary(cut)
+        return summary.shown if summary else cut.summary
+
+    def model_summary(self, cut: Cut) -> Summary | None:
+        """Return the newest summary that a model wrote for a cut."""
+        written = (one for one in reversed(self.decisions) if isinstance(one, Summary))
+        return next((one for one in written if one.cut == cut.id), None)
 
     def add(self, row: Row, entry: Entry | None) -> None:
         """Fold the next row in, given its entry; none where it is damaged."""

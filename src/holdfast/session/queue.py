@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
+from ..context.digest import Digest
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.rounds import answered
@@ -20,6 +21,7 @@ from ..context.summary import rendered
 from ..context.template import bare
 from ..decision import Answer, Cut, Summary
 from ..entry import Bootstrap, Entry, Prompt
+from ..errors import InputError
 from ..ids import MessageId
 from ..message import Message
 from ..stores.values import SessionRow
@@ -44,7 +46,7 @@ def live_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: i
     tokens = manager.count([*lead, *filled]).tokens + sum(loaded.tokens_of(id) for id in known)
     place = {"session": row.id, "epoch": row.epoch, "branch": row.branch, "seq": row.seq}
     described: dict[str, Any] = {"user": row.user, "title": row.title, "tags": list(row.tags)}
-    made = {} if cut is None else {"limit": cut.limit, "policy": cut.policy, "counter": cut.counter}
+    made = {} if cut is None else _made(cut, loaded)
     given = {one.id for one in loaded.decisions if isinstance(one, Answer)}
     answers = [message.id for message in kept if message.id in given]
     marks = {"answers": answers, "filled": [message.id for message in filled]}
@@ -62,9 +64,10 @@ def entries_of(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
         elif message.kind == "bootstrap":
             yield Bootstrap(message.text)
     if taken.summary is not None:  # before the messages, so that going back to one of them keeps it
-        cut = _cut(taken)
+        settings = _settings(taken)
+        cut = _cut(taken, settings)
         yield cut
-        yield Summary(cut=cut.id, text=bare(template, taken.summary), source={"restored": True})
+        yield _summary(cut, bare(template, taken.summary), settings.get("facts"))
     for message in said:
         if message.kind in (None, "foreign"):
             yield (_answer(message) if message.id in answers else None) or message
@@ -113,15 +116,42 @@ def _answer(message: Message) -> Answer | None:
     )
 
 
-def _cut(taken: ContextSnapshot) -> Cut:
+def _made(cut: Cut, loaded: Loaded) -> dict[str, Any]:
+    """Return what a cut was made under and what is known of what it covers, so that the next folds it."""
+    summary = loaded.model_summary(cut)
+    facts = {"facts": summary.facts} if summary and summary.facts else {}
+    digest = {"digest": cut.digest} if cut.digest else {}
+    return {"limit": cut.limit, "policy": cut.policy, "counter": cut.counter, **digest, **facts}
+
+
+def _settings(taken: ContextSnapshot) -> dict[str, Any]:
     made = _known(taken).get("cut", {})
-    settings = made if isinstance(made, dict) else {}
+    return made if isinstance(made, dict) else {}
+
+
+def _summary(cut: Cut, text: str, facts: object) -> Summary:
+    """Return the summary of a snapshot; the facts stand at its end, if it says so."""
+    told = facts if isinstance(facts, str) and facts and text.endswith(f"\n{facts}") else ""
+    words = text.removesuffix(f"\n{told}") if told else text
+    return Summary(cut=cut.id, text=words, facts=told, source={"restored": True})
+
+
+def _digest(digest: object) -> dict[str, Any]:
+    """Return the digest of a snapshot; nothing if it is not one."""
+    try:
+        return Digest.from_json(digest).to_json() if isinstance(digest, dict) else {}
+    except InputError:
+        return {}
+
+
+def _cut(taken: ContextSnapshot, settings: dict[str, Any]) -> Cut:
     limit = settings.get("limit")
     gone = MessageId("")  # what the summary covers is in no log
     return Cut(
         id=f"restored-{taken.timestamp}",
         kept_from=None,
         summary="",
+        digest=_digest(settings.get("digest")),
         covers=(gone, gone),
         limit=limit if isinstance(limit, int) else 0,
         policy=str(settings.get("policy", "")),

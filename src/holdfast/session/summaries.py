@@ -59,7 +59,7 @@ class Summaries:
         if self._prepared and self._prepared.follows == follows:
             return
         coming = foreseen(window, self._manager.policy)
-        if coming is not None:
+        if coming is not None and self._has_room(coming.cut):
             self._task = self._spawn(self._prepare(coming, follows))
 
     def replace(
@@ -70,8 +70,12 @@ class Summaries:
         swap: Callable[[Summary], Awaitable[None]],
     ) -> None:
         """Begin with a summary that takes the place of a cut's digest; `swap` writes it if it still fits."""
-        if evicted and self._may_ask():
+        if evicted and self._may_ask() and self._has_room(cut):
             self._task = self._spawn(self._replace(cut, evicted, previous, swap))
+
+    def _has_room(self, cut: Cut) -> bool:
+        """Tell whether a cut leaves room for more than to say that something was cut."""
+        return cut.cap >= self._manager.policy.summary_least
 
     def _may_ask(self) -> bool:
         return self.failures.may_try and (self._task is None or self._task.done())

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.context import rounds
-from holdfast.context.digest import Digest, carrying, digest, text
+from holdfast.context.digest import Digest, carrying, digest, facts, text
 from holdfast.context.mentions import Mention, Mentions
 from holdfast.context.policy import Policy
 from holdfast.context.template import filled
@@ -61,7 +61,7 @@ def test_it_tells_what_the_user_said_what_worked_what_failed_and_which_files() -
 def test_a_file_that_could_not_be_touched_is_not_told_as_touched() -> None:
     known = digest(ran("write_file", {"path": "z.py"}, "permission denied", is_error=True))
     assert not known.files
-    assert known.failed.first == (Mention(("write_file", "z.py", "permission denied")),)
+    assert list(known.failed) == [Mention(("write_file", "z.py", "permission denied"))]
 
 
 def test_a_late_result_that_the_view_shows_as_text_is_no_topic_and_no_turn() -> None:
@@ -254,3 +254,81 @@ def test_long_texts_are_not_read_to_their_end() -> None:
     known = digest(messages)
     assert len(msgspec.json.encode(known)) < 1_000
     assert not known.files
+
+
+def listed(*tasks: tuple[str, str], key: str = "todos", name: str = "content") -> list[Message]:
+    return ran("todo_write", {key: [{name: task, "status": state} for task, state in tasks]})
+
+
+@pytest.mark.req("D6")
+def test_the_newest_list_of_tasks_says_which_are_open() -> None:
+    first = listed(("read", "in_progress"), ("write", "pending"), ("test", "pending"))
+    second = listed(("read", "completed"), ("write", "in_progress"), ("test", "pending"))
+    known = digest(second, digest(first))
+    assert known == digest([*first, *second])
+    assert known.tasks == ("write", "test")
+    assert "Open tasks: “write”; “test”." in told(known)
+    assert (
+        digest(listed(("write", "done"), ("test", "cancelled"), key="plan", name="step"), known).tasks == ()
+    )
+
+
+@pytest.mark.req("D6")
+def test_check_boxes_open_and_close_tasks() -> None:
+    plan = Message.assistant("The plan:\n- [ ] read\n- [ ] write\n  * [x] look around\n")
+    known = digest([plan])
+    assert known.tasks == ("read", "write")
+    assert digest([Message.assistant("- [x] read\n- [ ] test")], known).tasks == ("write", "test")
+
+
+@pytest.mark.req("D6")
+def test_what_is_no_list_of_tasks_opens_none() -> None:
+    nothing = [
+        *ran("order", {"items": [{"name": "lamp", "price": 3}]}),
+        *ran("todo_write", {"todos": ["read", "write"]}),
+        *ran("todo_write", {"todos": [{"content": "x", "status": "pending"}]}, "no disk", is_error=True),
+        Message.user("a[ ] = [x]; [ ] is no box"),
+    ]
+    assert digest(nothing).tasks == ()
+
+
+@pytest.mark.req("D6")
+def test_decisions_that_are_labeled_so_are_known() -> None:
+    messages = [
+        Message.user("Decision: keep CSV.\nAnd hurry."),
+        Message.assistant("I looked.\n**Decided:** no new dependency\n決定：二段階で移行する"),
+        *ran("record", {"decision": "ship on Monday"}),
+        Message.user("What is your decision?"),
+    ]
+    words = [mention.words for mention in digest(messages).decided]
+    assert words == ["keep CSV.", "no new dependency", "二段階で移行する", "ship on Monday"]
+    assert "Decided: “keep CSV.”; “no new dependency”" in told(digest(messages))
+
+
+@pytest.mark.req("D1", "D6")
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("ja", "以前の要約：“昔”。以前のメッセージ5件（1ターン）を省略。失敗：w（z）、“full” ×2。"),
+        ("zh", "更早的摘要：“昔”。省略了更早的5条消息（1轮）。失败：w（z），“full” ×2。"),
+    ],
+)
+def test_it_is_told_in_the_language_of_choice(language: Any, expected: str) -> None:
+    failed = [
+        *ran("w", {"path": "z"}, "full", is_error=True),
+        *ran("w", {"path": "z"}, "full", is_error=True),
+    ]
+    known = digest([Message.user("ok"), *failed], carrying("昔"))
+    assert text(known, 1_000, counter("o200k_base"), TEMPLATE, language=language) == expected
+
+
+@pytest.mark.parametrize("language", ["en", "ja", "zh"])
+def test_every_language_keeps_to_the_cap_and_the_template_is_its_own(language: Any) -> None:
+    exact, template = counter("o200k_base"), Policy(language=language).summary_template
+    assert (template == TEMPLATE) == (language == "en")
+    for messages in conversations.many(10, kind=lambda seed: conversations.valid(seed, turns=10)):
+        known = digest(messages)
+        for cap in (40, 100, 250, 700):
+            told = text(known, cap, exact, template, language=language)
+            assert exact.count(filled(template, told)).tokens <= cap
+            assert exact.count(facts(known, cap, exact, template, language=language)).tokens <= cap

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import Message, TextPart
@@ -73,3 +75,17 @@ def test_without_a_summary_or_a_message_nothing_is_recorded() -> None:
     some, none = manager.tally([HELLO], Budget(1_000)), manager.tally([], Budget(1_000))
     assert recorded("", some, manager.policy, 1_000) == ()
     assert recorded("They spoke of ships.", none, manager.policy, 1_000) == ()
+
+
+@pytest.mark.parametrize("language", ["en", "ja", "zh"])
+def test_a_summary_in_any_language_of_ours_is_found_under_any_other(language: Any) -> None:
+    written = Policy(language=language).summary_template.replace("{summary}", "They spoke of ships.")
+    for other in ("en", "ja", "zh"):
+        template = Policy(language=other).summary_template
+        assert parted([Message.system(written), HELLO], template) == ([HELLO], "They spoke of ships.")
+
+
+def test_what_a_summary_carried_is_not_nested_in_any_language() -> None:
+    text = "以前の要約：“船の話。”。以前のメッセージ4件を省略。"
+    _, found = parted([Message.system(TEMPLATE.replace("{summary}", text)), HELLO], TEMPLATE)
+    assert found == "船の話。 以前のメッセージ4件を省略。"

@@ -66,3 +66,10 @@ def test_policies_that_differ_in_anything_have_different_fingerprints() -> None:
 def test_a_summary_is_capped_by_tokens_by_share_and_from_below() -> None:
     policy = Policy(summary_tokens=1_000, summary_share=0.1, summary_least=40)
     assert [policy.summary_cap(limit) for limit in (100, 2_000, 200_000)] == [40, 200, 1_000]
+
+
+@pytest.mark.req("D1")
+def test_a_template_of_ours_follows_the_language_and_a_users_stays() -> None:
+    assert Policy(language="ja").summary_template == "[Memory Summary] 前文の要約：{summary}"
+    assert Policy(language="zh").summary_template == "[Memory Summary] 前文摘要：{summary}"
+    assert Policy(language="ja", summary_template="Before: {summary}").summary_template == "Before: {summary}"

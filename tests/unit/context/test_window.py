@@ -189,6 +189,28 @@ def test_a_models_summary_takes_the_place_of_the_digest_of_its_cut_only() -> Non
     assert stale.messages == first.messages
 
 
+@pytest.mark.req("D6", "C7")
+def test_computed_facts_stand_beside_a_models_summary_that_brings_none() -> None:
+    messages = [Message.user("Write it.")]
+    for number in range(40):
+        call = ToolCallRequest(name="write_file", args={"path": f"{number}.csv"})
+        result = ToolCallResult(tool_call_id=call.id, result=f"disk {number} is full", is_error=True)
+        messages += [Message.assistant("Again. " * 20, tool_calls=[call]), Message.tool([result])]
+    manager, budget = StateManager(), Budget(2_000)
+    first = manager.window(messages, budget)
+    (cut,) = (one for one in first.decisions if isinstance(one, Cut))
+    summary = Summary(cut=cut.id, text="Goal: fix it.")
+    told = manager.window(messages, budget, decisions=[cut, summary])
+    (text,) = (message.text for message in told.messages if message.kind == "summary")
+    assert text.startswith(f"{manager.policy.summary_template.partition('{')[0]}Goal: fix it.\n")
+    assert "is full" in text
+    assert told.report.usage["summary"] <= manager.policy.summary_cap(budget.limit)
+    assert manager.window(messages, budget, decisions=[cut, summary]).messages == told.messages
+    long = Summary(cut=cut.id, text="Goal: fix it. " * 33)
+    cap = manager.policy.summary_cap(budget.limit)
+    assert manager.window(messages, budget, decisions=[cut, long]).report.usage["summary"] <= cap
+
+
 @pytest.mark.req("D7")
 def test_the_summary_goes_where_a_provider_takes_system_messages() -> None:
     window = LETTERS.window(talk("S:prompt " + "U A " * 40, text="w" * 100), Budget(4_000))
