@@ -36,6 +36,10 @@ T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
 
 
+ENDING = 10.0
+"""Seconds that a loop may take to end; a model that ignores its cancellation would keep it for good."""
+
+
 class _Loop:
     """An event loop in a thread of its own."""
 
@@ -69,12 +73,12 @@ class _Loop:
             self.run(close())
 
     def stop(self) -> None:
-        """End the thread, and what still runs in it."""
+        """End the thread, and what still runs in it; what ignores its cancellation is left behind."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(self._stop.set)
             if threading.current_thread() is not self._thread:
-                self._thread.join()
+                self._thread.join(ENDING)
 
     def _run(self) -> None:
         asyncio.run(self._serve())

@@ -12,6 +12,8 @@ and only then: a stream that ends without it was broken off.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Any, Literal, Protocol
 
@@ -193,12 +195,32 @@ def _joined(pieces: list[str]) -> str:
 
 
 async def complete(
-    model: Model, request: ModelRequest, *, id: str | None = None, timestamp: str | None = None
+    model: Model,
+    request: ModelRequest,
+    *,
+    id: str | None = None,
+    timestamp: str | None = None,
+    patience: float | None = None,
 ) -> Completion:
-    """Wait for the whole answer; `ModelFailed` brings what there is of one that was broken off."""
-    reply = Reply()
-    async for event in model.stream(request):
-        reply.add(event)
+    """Wait for the whole answer, for at most `patience` seconds.
+
+    Raise `ModelFailed` with what there is of an answer that was broken off, and if the model raises
+    ``CancelledError`` by itself. Raise ``TimeoutError`` once the time is over, even if the model ignores
+    that its request is cancelled. A model that blocks the event loop itself cannot be interrupted.
+    """
+    loop = asyncio.get_running_loop()
+    until = math.inf if patience is None else loop.time() + patience
+    task = loop.create_task(_folded(model, request, until))
+    try:
+        await asyncio.wait([task], timeout=patience)
+    finally:
+        if not task.done():
+            _give_up(task)
+    if not task.done():
+        raise TimeoutError(f"{model.name} has not finished its answer in time")
+    if task.cancelled():
+        raise ModelFailed(f"the request to {model.name} was cancelled by the model; ask again")
+    reply = task.result()
     completion = reply.completion(id=id, timestamp=timestamp)
     if completion is None:
         partial = reply.message(id=id, timestamp=timestamp)
@@ -206,3 +228,29 @@ async def complete(
             f"the answer of {model.name} ended before it was finished; ask again", partial=partial
         )
     return completion
+
+
+async def _folded(model: Model, request: ModelRequest, until: float) -> Reply:
+    reply, loop = Reply(), asyncio.get_running_loop()
+    async for event in model.stream(request):
+        if loop.time() >= until:  # a stream that ignores its cancellation ends here
+            raise TimeoutError(f"{model.name} has not finished its answer in time")
+        reply.add(event)
+        await asyncio.sleep(0)  # a stream that never waits must not keep the loop from its timers
+    return reply
+
+
+_given_up = set[asyncio.Task[Reply]]()
+"""Requests that were cancelled and have not ended yet; nobody waits for them."""
+
+
+def _give_up(task: asyncio.Task[Reply]) -> None:
+    task.cancel()
+    _given_up.add(task)
+    task.add_done_callback(_ended)
+
+
+def _ended(task: asyncio.Task[Reply]) -> None:
+    _given_up.discard(task)
+    if not task.cancelled():
+        task.exception()  # seen, so that asyncio does not report it

@@ -7,7 +7,6 @@ back is held to the same rules however it was asked for.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
 
@@ -25,7 +24,7 @@ from ..models import Model, ModelRequest, complete
 __all__ = ["PATIENCE", "Asked", "ask", "rooms"]
 
 PATIENCE = 120.0
-"""Seconds that a model may take; by then the conversation has moved on."""
+"""Seconds that a model may take, all tries included; by then the conversation has moved on."""
 
 CHARS_PER_TOKEN = 2
 """Of the record: half of what English has, since code and other languages have less."""
@@ -50,12 +49,12 @@ def rooms(model: Model) -> tuple[int, ...]:
     return tuple(most // share for share in SHARES)
 
 
-async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -> Summary | Refusal:
+async def ask(
+    model: Model, asked: Asked, manager: StateManager, *, room: int, patience: float
+) -> Summary | Refusal:
     """Ask for a summary once; whatever goes wrong comes back as the reason why there is none."""
-    cap, facts = (
-        text_cap(asked.cut, manager.policy),
-        facts_of(asked.cut, manager.counter, manager.policy),
-    )
+    cap = text_cap(asked.cut, manager.policy)
+    facts = facts_of(asked.cut, manager.counter, manager.policy)
     left = cap - manager.counter.count(facts).tokens
     longest = asked.strategy.longest if asked.strategy.truncate else room
     wanted = request(
@@ -67,11 +66,11 @@ async def ask(model: Model, asked: Asked, manager: StateManager, *, room: int) -
         room=room,
         longest=longest,
     )
+    question = ModelRequest(messages=wanted.messages, max_output=2 * left)
     try:
-        async with asyncio.timeout(PATIENCE):
-            answer = await complete(model, ModelRequest(messages=wanted.messages, max_output=2 * left))
+        answer = await complete(model, question, patience=patience)
     except TimeoutError:
-        return Refusal("late", f"the model gave no summary within {PATIENCE:.0f} seconds")
+        return Refusal("late", "the model gave no summary in time")
     except Exception as error:  # a model's adapter may raise anything; the session must go on
         return Refusal("error", f"{type(error).__name__}: {error}"[:200])
     if answer.reason == "length":

@@ -54,14 +54,24 @@ class Compactor:
         return await self._outcome(loaded, budget, plan, None, "")
 
     async def compact(
-        self, budget: Budget | None, strategy: Strategy, focus: str | None, *, model: bool
+        self,
+        budget: Budget | None,
+        strategy: Strategy,
+        focus: str | None,
+        *,
+        model: bool,
+        patience: float | None,
     ) -> Compaction:
         """Compact, and say what it came to."""
         budget = await self._budget(budget)
         loaded, plan = await self._plan(budget, strategy, focus)
         base, summary, refused = loaded.cut, None, ""
         if model and self._summaries:
-            summary, refused = await self._summarised(self._summaries, plan, strategy, focus)
+            asked = Asked(
+                cut=plan.cut, evicted=plan.evicted, previous=plan.previous, focus=focus, strategy=strategy
+            )
+            answer = await self._summaries.ask(asked, tries=len(SHARES), patience=patience)
+            summary, refused = (None, answer.text) if isinstance(answer, Refusal) else (answer, "")
         while True:
             loaded = await self._windows.loaded(budget)  # a model takes its time, and others go on
             if loaded.cut != base or not _is_there(plan.cut, loaded):
@@ -97,15 +107,6 @@ class Compactor:
                 "exchanges that are to be kept"
             )
         return loaded, plan
-
-    async def _summarised(
-        self, summaries: Summaries, plan: Planned, strategy: Strategy, focus: str | None
-    ) -> tuple[Summary | None, str]:
-        asked = Asked(
-            cut=plan.cut, evicted=plan.evicted, previous=plan.previous, focus=focus, strategy=strategy
-        )
-        outcome = await summaries.ask(asked, tries=len(SHARES))
-        return (None, outcome.text) if isinstance(outcome, Refusal) else (outcome, "")
 
     async def _outcome(
         self, loaded: Loaded, budget: Budget, plan: Planned, summary: Summary | None, refused: str

@@ -158,12 +158,16 @@ class Session:
         focus: str | None = None,
         strategy: Strategy | None = None,
         model: bool = True,
+        patience: float | None = None,
     ) -> Compaction:
         """Put a summary in the place of all but the newest exchanges; `undo` takes it back.
 
-        The session's model writes it, if there is one and `model` is true; else a digest stands.
+        The session's model writes it, if there is one and `model` is true; else a digest stands. The model
+        has `patience` seconds, 120 by default; after that the digest stands, and `refused` says so.
         """
-        return await self._compactor.compact(budget, strategy or Strategy(), focus, model=model)
+        return await self._compactor.compact(
+            budget, strategy or Strategy(), focus, model=model, patience=patience
+        )
 
     async def preview_compact(
         self, budget: Budget | None = None, *, strategy: Strategy | None = None

@@ -8,6 +8,7 @@ is told; the digests stand meanwhile, and the history is never touched.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..context.window import Window
 from ..decision import Cut, Summary
 from ..message import Message
 from ..models import Model
-from .asking import Asked, ask, rooms
+from .asking import PATIENCE, Asked, ask, rooms
 
 __all__ = ["Prepared", "Summaries"]
 
@@ -97,19 +98,25 @@ class Summaries:
         if isinstance(summary, Summary):
             await swap(summary)
 
-    async def ask(self, asked: Asked, *, tries: int = 1) -> Summary | Refusal:
+    async def ask(self, asked: Asked, *, tries: int = 1, patience: float | None = None) -> Summary | Refusal:
         """Ask for a summary; after an error, which a long request may cause, again with less of the record.
 
-        A failure is counted once, however often it was tried.
+        All tries together take at most `patience` seconds. A failure is counted once, however often it
+        was tried.
         """
         outcome: Summary | Refusal = Refusal("error", self.failures.notice or "the model was not asked")
         if not self.failures.may_try:
             return outcome
+        patience = PATIENCE if patience is None else patience
+        until = time.monotonic() + patience
         for room in rooms(self._model)[:tries]:
-            outcome = await ask(self._model, asked, self._manager, room=room)
+            left = max(0.0, until - time.monotonic())
+            outcome = await ask(self._model, asked, self._manager, room=room, patience=left)
             if isinstance(outcome, Summary):
                 self.failures = self.failures.succeeded()
                 return outcome
+            if outcome.reason == "late":
+                outcome = Refusal("late", f"the model gave no summary within {patience:g} seconds")
             if outcome.reason != "error":
                 break
         if isinstance(outcome, Refusal):

@@ -185,13 +185,13 @@ async def test_facts_are_still_known_after_a_restore_from_a_snapshot(stage: Stag
     session = await manager.create(id="s1")
     await failed_writes(session, 10)
     done = await session.compact(Budget(20_000))
-    await session.append(Message.user("Go on."))
+    await session.append(Message.user("Go on."), Message.assistant("I do."))
     await manager.close()
     fresh = SessionManager(MemoryStore(), model=model, snapshots=kept)
     again = await fresh.restore("s1")
     assert summary_of(await again.window(Budget(20_000))).endswith(done.summary)
     for number in range(6):
-        await again.append(Message.assistant("Well. " * 40), Message.user(f"Talk {number}. " * 20))
+        await again.append(Message.user(f"Talk {number}. " * 20), Message.assistant("Well. " * 40))
     once_more = await again.compact(Budget(20_000))
     assert once_more.source == "model"
     assert knows_the_facts(once_more.summary)
