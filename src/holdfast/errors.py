@@ -10,6 +10,7 @@ Catch ``HoldfastError`` for all of them; the leaves for what you can act on.
     │   ├── TooLarge              more bytes, or deeper nesting, than a reader accepts
     │   ├── InvalidMessage        a message whose fields contradict its role
     │   ├── InvalidPayload        a document that is not of the provider's format
+    │   ├── InvalidSetting        a setting has a value that makes no sense
     │   ├── UnknownName           no format, counter, model or store goes by that name
     │   ├── NewerFormat           written by a newer Holdfast than this one
     │   ├── DuplicatePath         the sticky context holds that path already
@@ -74,6 +75,7 @@ __all__ = [
     "InvalidConversation",
     "InvalidMessage",
     "InvalidPayload",
+    "InvalidSetting",
     "KeyReused",
     "MalformedJSON",
     "ModelFailed",
@@ -136,6 +138,14 @@ class InvalidMessage(InputError):
 
 class InvalidPayload(InputError):
     """The document is not of the provider's format."""
+
+
+class InvalidSetting(InputError):
+    """A setting has a value that makes no sense; ``setting`` is its name."""
+
+    def __init__(self, text: str = "", *, path: str = "", setting: str = "") -> None:
+        super().__init__(text, path=path)
+        self.setting = setting
 
 
 class UnknownName(InputError):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..catalog import ModelInfo
-from ..errors import InputError
-from ..value import Value
+from ..value import TOKENS, Value, check_kind, check_whole, refuse
 
 __all__ = ["Budget"]
 
@@ -23,16 +22,16 @@ class Budget(Value, frozen=True):
     output: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.window, int) or not isinstance(self.output, int):
-            raise InputError("a budget is counted in whole tokens")
-        if self.output < 0 or self.window <= self.output:
-            raise InputError(
-                f"a window of {self.window} tokens leaves nothing beside {self.output} for the output"
-            )
+        check_whole("Budget.window", self.window, least=1, most=TOKENS)
+        check_whole("Budget.output", self.output, most=TOKENS)
+        if self.output >= self.window:
+            allowed = f"fewer than the window's {self.window:,} tokens; this leaves nothing for the request"
+            refuse("Budget.output", self.output, allowed)
 
     @classmethod
     def of(cls, model: ModelInfo) -> Budget:
         """Give the budget of a model, its whole output limit reserved (at most half of the window)."""
+        check_kind("Budget.of(model)", model, ModelInfo)
         return cls(model.context_window, min(model.output_limit, model.context_window // 2))
 
     @property
@@ -41,4 +40,4 @@ class Budget(Value, frozen=True):
         return self.window - self.output
 
 
-Budget.UNLIMITED = Budget(2**62)
+Budget.UNLIMITED = Budget(TOKENS)

@@ -15,10 +15,9 @@ from typing import Any
 from msgspec import Struct
 
 from ..decision import Cut
-from ..errors import InputError
 from ..ids import MessageId
 from ..message import Message
-from ..value import Value
+from ..value import Value, check_kind, check_whole
 from .collect import Plan
 from .cut import cut_at, evicted_by
 from .digest import carrying
@@ -43,10 +42,9 @@ class Strategy(Value, frozen=True, kw_only=True):
     longest: int = MOST_CHARS
 
     def __post_init__(self) -> None:
-        if type(self.keep) is not int or self.keep < 0:
-            raise InputError(f"keep={self.keep!r:.40}: a number of exchanges is not negative")
-        if type(self.longest) is not int or self.longest < 1:
-            raise InputError(f"longest={self.longest!r:.40}: a message is shown with at least one character")
+        check_whole("Strategy.keep", self.keep)
+        check_kind("Strategy.truncate", self.truncate, bool)
+        check_whole("Strategy.longest", self.longest, least=1)
 
 
 class Planned(Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Literal
 from ..ids import UNKNOWN_TIME
 from ..message import Message
 from ..toolspec import ToolSpec
-from ..value import Value
+from ..value import Value, check_kind
 from .rounds import derived
 
 __all__ = ["Category", "Head"]
@@ -28,6 +28,13 @@ class Head(Value, frozen=True, kw_only=True):
     context: str | None = None
     memory: str | None = None
     tools: tuple[ToolSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("system", "bootstrap", "context", "memory"):
+            check_kind(f"Head.{field}", getattr(self, field), str, optional=True)
+        check_kind("Head.tools", self.tools, tuple)
+        for tool in self.tools:
+            check_kind("Head.tools", tool, ToolSpec)
 
     def system_messages(self) -> Iterator[tuple[Category, Message]]:
         """Give what stands before the summary."""

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from ..decision import Answer, Cut, Decision, effective
 from ..errors import InputError
 from ..message import Message
-from ..tokens import Count, Counter, conversation_cost, counter, message_cost
+from ..tokens import Count, Counter, conversation_cost, counter_names, message_cost
+from ..tokens import counter as counter_named
 from ..toolspec import ToolSpec
+from ..value import check_kind, refuse
 from .append import appended
 from .budget import Budget
 from .check import check, check_fit
@@ -37,13 +39,11 @@ class StateManager:
     """Makes windows that fit, validate, and keep the prompt cache; keeps nothing itself."""
 
     def __init__(self, counter: str | Counter = "o200k_base", policy: Policy | None = None) -> None:
+        check_kind("StateManager(policy)", policy, Policy, optional=True)
         self.policy = policy or Policy()
-        self._counter = counter
-
-    @property
-    def counter(self) -> Counter:
-        """The counter, loaded when it is first needed."""
-        return counter(self._counter) if isinstance(self._counter, str) else self._counter
+        self.counter: Counter = counter_named(counter) if isinstance(counter, str) else counter
+        if not (isinstance(getattr(self.counter, "name", None), str) and hasattr(self.counter, "count")):
+            refuse("StateManager(counter)", counter, f"a counter, or one of {', '.join(counter_names())}")
 
     def count(self, messages: Iterable[Message], tools: Iterable[ToolSpec] = ()) -> Count:
         """Count what messages would cost if they were sent as they are."""
@@ -70,6 +70,7 @@ class StateManager:
 
     def limits(self, budget: Budget) -> Limits:
         """Give the limits beyond which a tool output is reduced under a budget."""
+        check_kind("budget", budget, Budget)
         return Limits.of(self.policy.reduction, budget.limit)
 
     def window(

@@ -11,11 +11,14 @@ import hashlib
 import msgspec
 from msgspec.structs import force_setattr
 
-from ..errors import InputError
-from ..value import Value
-from .wording import TEMPLATES, Language
+from ..value import TOKENS, Value, check_kind, check_number, check_string, check_whole, refuse
+from .template import SLOT
+from .wording import LANGUAGES, TEMPLATES, Language
 
 __all__ = ["Policy", "Reduction"]
+
+LONGEST_TEMPLATE = 1_000
+"""Characters; what is longer would take the room of the summary itself."""
 
 
 class Reduction(Value, frozen=True, kw_only=True):
@@ -28,12 +31,11 @@ class Reduction(Value, frozen=True, kw_only=True):
     share: float = 0.25  # neither limit is more than this part of the budget
 
     def __post_init__(self) -> None:
-        if self.head < 1 or self.tail < 1 or self.soft_tokens < 1 or self.hard_tokens < self.soft_tokens:
-            raise InputError(
-                "a reduction keeps at least a line at each end, and its hard limit is the higher one"
-            )
-        if not 0 < self.share <= 1:
-            raise InputError("a reduction's share of the budget lies between 0 and 1")
+        check_whole("Reduction.head", self.head, least=1)
+        check_whole("Reduction.tail", self.tail, least=1)
+        check_whole("Reduction.soft_tokens", self.soft_tokens, least=1, most=TOKENS)
+        check_whole("Reduction.hard_tokens", self.hard_tokens, least=self.soft_tokens, most=TOKENS)
+        check_number("Reduction.share", self.share, least=0, most=1, above=True)
 
 
 class Policy(Value, frozen=True, kw_only=True):
@@ -56,17 +58,31 @@ class Policy(Value, frozen=True, kw_only=True):
     summary_least: int = 40  # … but enough to say that something was cut
 
     def __post_init__(self) -> None:
-        if not 0 < self.low_water <= 1 or not 0 <= self.mask_gain <= 1 or not 0 < self.summary_share < 1:
-            raise InputError("low_water, mask_gain and summary_share are parts of the budget, from 0 to 1")
-        if not 0 < self.warn <= self.compact <= 1 or not 0 < self.mask <= 1:
-            raise InputError(
-                "warn, compact and mask are parts of the budget, from 0 to 1, warn before compact"
+        for field in ("lock_turns", "lock_turns_at_most", "hard_lock", "summary_tokens", "summary_least"):
+            check_whole(f"Policy.{field}", getattr(self, field), least=1)
+        check_whole("Policy.lock_turns_at_most", self.lock_turns_at_most, least=self.lock_turns)
+        check_whole("Policy.summary_least", self.summary_least, least=1, most=self.summary_tokens)
+        for field in ("compact", "mask", "low_water"):
+            check_number(f"Policy.{field}", getattr(self, field), least=0, most=1, above=True)
+        check_number("Policy.warn", self.warn, least=0, most=self.compact, above=True)
+        check_number("Policy.mask_gain", self.mask_gain, least=0, most=1)
+        check_number("Policy.summary_share", self.summary_share, least=0, most=1, above=True, below=True)
+        check_kind("Policy.strict", self.strict, bool)
+        check_kind("Policy.reduction", self.reduction, Reduction)
+        if self.language not in LANGUAGES:
+            refuse("Policy.language", self.language, f"one of {', '.join(LANGUAGES)}")
+        self._settle_template()
+
+    def _settle_template(self) -> None:
+        template = self.summary_template
+        check_string("Policy.summary_template", template)
+        if template.count(SLOT) != 1 or len(template) > LONGEST_TEMPLATE:
+            refuse(
+                "Policy.summary_template",
+                template,
+                f"at most {LONGEST_TEMPLATE:,} characters that hold {SLOT} once",
             )
-        if not 1 <= self.lock_turns <= self.lock_turns_at_most or self.hard_lock < 1:
-            raise InputError("a lock keeps at least one turn and one message")
-        if self.summary_template.count("{summary}") != 1:
-            raise InputError("the summary template holds {summary} once")
-        if self.summary_template in TEMPLATES.values():
+        if template in TEMPLATES.values():
             force_setattr(self, "summary_template", TEMPLATES[self.language])
 
     @property

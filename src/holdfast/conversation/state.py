@@ -32,6 +32,7 @@ from ..part import Part
 from ..sticky import ContextManager
 from ..stores.values import Position
 from ..toolspec import ToolSpec
+from ..value import check_kind
 from . import settings
 from .history import HistoryEntry, RequestMetadata, UserMessage
 from .ports import Agents, Os, System, ToolManager
@@ -74,6 +75,7 @@ class ConversationState(Tangents):
     ) -> None:
         super().__init__(os or System())
         self.conversation_id = conversation_id if conversation_id is not None else str(ids.message_id())
+        check_kind("ConversationState(policy)", policy, Policy, optional=True)
         self.policy = policy or Policy()
         self.tools: Tools = {}
         if tool_config:

@@ -22,6 +22,7 @@ from ..session.clock import Clock, wall_clock
 from ..session.parcels import Contents, Ending, contents
 from ..stores.port import Store
 from ..stores.values import Address, Parcel, SessionRow
+from ..value import check_number, check_whole
 from . import backoff, handover
 from .foreign import GRACE, failure
 from .port import MemoryEngine
@@ -67,6 +68,8 @@ class Worker:
         timeout: float = TIMEOUT,
         tell: Callable[[Delivery], None] = _untold,
     ) -> None:
+        check_whole("most_tries", most_tries, least=1)
+        check_number("timeout", timeout, least=0, most=86_400, above=True)
         self._store, self._engine, self._tenant = store, engine, tenant
         self._clock, self._random = clock, random or Random()  # noqa: S311
         self._most_tries, self._timeout, self._tell = most_tries, timeout, tell

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from ..errors import Busy, EpochEnded, Fenced, HoldfastError, InputError, SessionError
+from ..errors import Busy, EpochEnded, Fenced, HoldfastError, SessionError
 from ..stores.values import Lease
+from ..value import check_number
 from .clock import holder_name
 from .names import checked
 from .scribe import Scribe
@@ -95,8 +96,5 @@ async def _keep(scribe: Scribe, seconds: float) -> None:
 
 
 def _milliseconds(seconds: float) -> int:
-    if not 0 < seconds <= LONGEST:
-        raise InputError(
-            f"a lease of {seconds} seconds cannot be held; take more than 0, at most {LONGEST:,}"
-        )
+    check_number("seconds", seconds, least=0, most=LONGEST, above=True)
     return max(1, int(seconds * 1000))

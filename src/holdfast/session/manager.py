@@ -31,6 +31,7 @@ from ..stores.values import Address, Filter, Hit, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..tokens.background import INLINE, off_loop
+from ..value import TOKENS, check_kind, check_number, check_whole, refuse
 from ..words import query
 from .background import Background
 from .clock import Clock, ClockWatch, check_store_time, monotonic_clock, wall_clock
@@ -82,7 +83,19 @@ class SessionManager:
         clock: Clock = wall_clock,
         monotonic: Clock | None = None,
     ) -> None:
-        self.store, self.tenant, self.policy = store, checked(tenant, "a tenant"), policy or Policy()
+        _check(
+            tenant=tenant,
+            policy=policy,
+            counter=counter,
+            idle=idle,
+            model=model,
+            snapshots=snapshots,
+            memory=memory,
+            home=home,
+            clock=clock,
+            monotonic=monotonic,
+        )
+        self.store, self.tenant, self.policy = store, tenant, policy or Policy()
         self._counter, self._clock = counter_named(counter).name, clock
         self._watch = ClockWatch(clock, monotonic or (monotonic_clock if clock is wall_clock else clock))
         self._idle, self._model = _milliseconds(idle), model
@@ -94,6 +107,7 @@ class SessionManager:
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
         """Open the store behind a URL for one tenant; a folder for snapshots must be writable now."""
+        _check(**settings)  # before a store is made for nothing
         snapshots: Snapshots | None = settings.get("snapshots")
         if snapshots is not None:
             await asyncio.to_thread(snapshots.check)
@@ -134,11 +148,13 @@ class SessionManager:
         idle: float | None = None,
     ) -> Session:
         """Begin a conversation; `AlreadyExists` where the id is taken."""
+        if isinstance(tags, str):
+            refuse("tags", tags, "a sequence of tags, not one text")
         row = structs.replace(
             self._new_row(id if id is not None else str(ids.message_id()), user),
             title=checked(title, "a title", empty=True),
             tags=tuple(sorted({checked(tag, "a tag") for tag in tags})),
-            counter=counter_named(counter).name if counter else self._counter,
+            counter=counter_named(counter).name if counter is not None else self._counter,
             meta=checked_meta({} if meta is None else meta),
             idle=self._idle if idle is None else _milliseconds(idle),
         )
@@ -158,10 +174,16 @@ class SessionManager:
         limit: int = PAGE,
     ) -> Sequence[SessionRow]:
         """Give a page of sessions, the newest first; the last one of a page leads to the next."""
+        check_whole("limit", limit)
+        for setting, moment in (("since", since), ("until", until)):
+            if moment is not None:
+                check_whole(setting, moment, least=-TOKENS, most=TOKENS)
+        check_kind("live", live, bool, optional=True)
+        check_kind("after", after, SessionRow, optional=True)
         which = Filter(
             user=_asked(user, "a user"), tag=_asked(tag, "a tag"), since=since, until=until, live=live
         )
-        return await self.store.page(self.tenant, which, after=after, limit=_at_most(limit))
+        return await self.store.page(self.tenant, which, after=after, limit=limit)
 
     async def all(self, *, user: str | None = None, tag: str | None = None) -> AsyncIterator[SessionRow]:
         """Walk all sessions, the newest first."""
@@ -176,6 +198,8 @@ class SessionManager:
 
         If some of them are damaged, `StoreDamaged` is raised behind the last one that is not.
         """
+        check_kind("text", text, str)
+        check_whole("limit", limit)
         words, mark, user = query(text), None, _asked(user, "a user")
         lost = 0
         while limit > 0:
@@ -198,13 +222,14 @@ class SessionManager:
 
         Raise `ClockSkew`, and end none, while the clock of this machine cannot be trusted.
         """
+        check_whole("limit", limit)
         if not self._watch.trusts():
             raise ClockSkew(
                 "the clock of this machine jumped ahead; nothing was ended, try again in a minute"
             )
         await check_store_time(self.store, self._clock)
         ended = []
-        for row in await self.store.due(self.tenant, self._clock(), limit=_at_most(limit)):
+        for row in await self.store.due(self.tenant, self._clock(), limit=limit):
             try:
                 if await self._scribe(row).end_if_idle():
                     ended.append(row.id)
@@ -346,13 +371,42 @@ def _asked(name: str | None, what: str) -> str | None:
     return name
 
 
-def _at_most(limit: int) -> int:
-    if limit < 0:
-        raise InputError(f"limit={limit}: a number of sessions is not negative")
-    return limit
+def _check(
+    *,
+    tenant: str = "default",
+    policy: object = None,
+    counter: str = "o200k_base",
+    idle: float | None = None,
+    model: object = None,
+    snapshots: object = None,
+    memory: object = None,
+    home: object = None,
+    clock: object = wall_clock,
+    monotonic: object = None,
+) -> None:
+    """Refuse settings of a manager that make no sense."""
+    checked(tenant, "a tenant")
+    check_kind("policy", policy, Policy, optional=True)
+    counter_named(counter)
+    _milliseconds(idle)
+    if model is not None and not (isinstance(getattr(model, "name", None), str) and _has(model, "stream")):
+        refuse("model", model, "a model: a value with a name and a method stream")
+    check_kind("snapshots", snapshots, Snapshots, optional=True)
+    if memory is not None and not _has(memory, "archive", "ingest"):
+        refuse("memory", memory, "a memory engine: a value with methods archive, ingest, …")
+    check_kind("home", home, Home, optional=True)
+    for name, one in (("clock", clock), ("monotonic", monotonic or clock)):
+        if not callable(one):
+            refuse(name, one, "a function that returns milliseconds")
+
+
+def _has(value: object, *methods: str) -> bool:
+    return all(callable(getattr(value, method, None)) for method in methods)
 
 
 def _milliseconds(seconds: float | None) -> int:
-    if seconds is not None and not 0 <= seconds < 1e9:
-        raise InputError(f"an idle time of {seconds} seconds cannot be kept; 0 or none is never")
-    return round((seconds or 0) * 1000)
+    """Return an idle time in milliseconds; 0 or None is never."""
+    if seconds is None:
+        return 0
+    check_number("idle", seconds, least=0, most=1e9, below=True)
+    return round(seconds * 1000)

@@ -20,10 +20,11 @@ from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
 from ..entry import Prompt
-from ..errors import Busy, Conflict, InputError
+from ..errors import Busy, Conflict
 from ..message import Message
 from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
+from ..value import check_kind, check_number, check_whole
 from . import leasing
 from .appending import Appender
 from .compacting import Compaction, Compactor
@@ -116,6 +117,7 @@ class Session:
         memory: str | None = None,
     ) -> Window:
         """Make the window to send; what had to be decided for it is in the log afterwards."""
+        check_kind("budget", budget, Budget)
         return await self._windows.make(budget, tools=tools, context=context, memory=memory)
 
     async def preview(
@@ -127,6 +129,7 @@ class Session:
         memory: str | None = None,
     ) -> Window:
         """Make the window that `window` would make, and write nothing."""
+        check_kind("budget", budget, Budget)
         return await self._windows.preview(budget, tools=tools, context=context, memory=memory)
 
     async def snapshot(self) -> ContextSnapshot:
@@ -165,6 +168,11 @@ class Session:
         The session's model writes it, if there is one and `model` is true; else a digest stands. The model
         has `patience` seconds, 120 by default; after that the digest stands, and `refused` says so.
         """
+        check_kind("budget", budget, Budget, optional=True)
+        check_kind("strategy", strategy, Strategy, optional=True)
+        check_kind("focus", focus, str, optional=True)
+        if patience is not None:
+            check_number("patience", patience, least=0, most=86_400, above=True)
         return await self._compactor.compact(
             budget, strategy or Strategy(), focus, model=model, patience=patience
         )
@@ -173,6 +181,8 @@ class Session:
         self, budget: Budget | None = None, *, strategy: Strategy | None = None
     ) -> Compaction:
         """Say what `compact` would do without a model, and write nothing."""
+        check_kind("budget", budget, Budget, optional=True)
+        check_kind("strategy", strategy, Strategy, optional=True)
         return await self._compactor.preview(budget, strategy or Strategy())
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
@@ -290,8 +300,7 @@ class Session:
         await leasing.release(self._scribe)
 
     async def _last_messages(self, path: Sequence[Span], count: int) -> list[Message]:
-        if count < 0:
-            raise InputError(f"last={count}: a number of messages is not negative")
+        check_whole("last", count)
         newest = list[Message]()
         if count:
             async for row in rows_backwards(self._scribe.log, self._scribe.at, path):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..value import check_number
+
 __all__ = ["SnapshotPace"]
 
 
@@ -17,6 +19,7 @@ class SnapshotPace:
     """At most one snapshot in so many seconds, and none of the last changes forgotten."""
 
     def __init__(self, every: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        check_number("every", every, least=0, most=86_400)
         self._every = every
         self._clock = clock
         self._begun: float | None = None

@@ -42,7 +42,9 @@ def counter_names() -> list[str]:
 
 
 def counter(name: str) -> Counter:
-    """Find a counter by its name."""
+    """Find a counter by its name; the names of models are not counters, `counter_for` takes these."""
+    if not isinstance(name, str):
+        raise UnknownName(f"a counter's name is text, not {type(name).__name__}; there are {_names()}")
     if name in SIZES:
         return ExactCounter(name)
     if name == "estimate":
@@ -50,7 +52,15 @@ def counter(name: str) -> Counter:
     kind, _, family = name.partition(":")
     if kind == "estimate" and family in FACTORS:
         return estimator(family)
-    raise UnknownName(f"no counter is called {name!r:.60}; there are {', '.join(counter_names())}")
+    models = (one for one in catalog.models() if name.lower() in (one.id, *one.aliases))
+    if model := next(models, None):
+        told = f"{name!r:.60} is a model, not a counter; its counter is {model.counter!r}"
+        raise UnknownName(f"{told} (there are {_names()})")
+    raise UnknownName(f"no counter is called {name!r:.60}; there are {_names()}")
+
+
+def _names() -> str:
+    return ", ".join(counter_names())
 
 
 def counter_for(model: str) -> Counter:

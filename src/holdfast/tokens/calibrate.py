@@ -13,6 +13,7 @@ from math import ceil
 from msgspec import Struct
 
 from ..errors import InputError
+from ..value import TOKENS, check_number, check_whole
 from .counter import Count
 
 __all__ = ["Calibrated"]
@@ -35,10 +36,8 @@ class Calibrated(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         least, most = _FACTORS
-        if not least <= self.factor <= most:
-            raise InputError(f"a factor of {self.factor} is not between {least} and {most}")
-        if self.samples < 0:
-            raise InputError(f"{self.samples} samples are fewer than none")
+        check_number("Calibrated.factor", self.factor, least=least, most=most)
+        check_whole("Calibrated.samples", self.samples, most=TOKENS)
 
     def observe(self, counted: int, reported: int) -> Calibrated:
         """Learn from one request: what we counted for it, what the provider reported."""

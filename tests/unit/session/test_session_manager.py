@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from session_stage import Stage, answer, answers, asks, call, everything, grown, parcels, played, texts
 
-from holdfast import Message
+from holdfast import Message, blocking
 from holdfast.context.budget import Budget
 from holdfast.errors import AlreadyExists, HoldfastError, InputError, NotFound
 from holdfast.session import Session, SessionManager
@@ -318,3 +319,79 @@ def test_a_url_that_no_store_serves_is_refused() -> None:
 def test_a_setting_that_is_refused_leaves_no_store_open() -> None:
     with pytest.raises(HoldfastError):
         asyncio.run(SessionManager.open("memory:", tenant=""))
+
+
+BAD_SETTINGS: list[dict[str, Any]] = [
+    *({"tenant": value} for value in (None, 5, "", "x" * 501, "\0", "\ud800")),
+    *({"policy": value} for value in ({}, "default", 5, Budget(1_000))),
+    *({"counter": value} for value in (None, 5, "", "gpt-4o", "nobody")),
+    *({"idle": value} for value in ("60", True, -1, float("nan"), float("inf"), 1e9, [60])),
+    *({"model": value} for value in ("gpt-4o", 5, object())),
+    *({"snapshots": value} for value in ("folder", True, 5)),
+    *({"memory": value} for value in ("jsonl", True, object())),
+    *({"home": value} for value in ("/tmp", 5)),
+    *({"clock": value} for value in (None, 5, "now")),
+]
+
+
+@pytest.mark.parametrize("settings", BAD_SETTINGS, ids=repr)
+def test_settings_that_make_no_sense_are_refused_before_a_store_is_made(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError):
+        asyncio.run(SessionManager.open(f"sqlite:///{tmp_path / 'agent.db'}", **settings))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError):
+        blocking.SessionManager.open("memory:", **settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        *(("create", {"tags": value}) for value in ("urgent", [5])),
+        *(("create", {"counter": value}) for value in ("", "gpt-4o", 5)),
+        *(("create", {"idle": value}) for value in ("60", True, -1, float("nan"))),
+        *(("list", {"limit": value}) for value in (None, "5", True, -1, 1.5)),
+        *(("list", {"since": value}) for value in ("yesterday", 1.5, True)),
+        *(("list", {"until": value}) for value in ("today", 1.5)),
+        *(("list", {"live": value}) for value in ("yes", 1)),
+        *(("list", {"after": value}) for value in ("s1", 5)),
+        *(("expire", {"limit": value}) for value in (None, "5", -1)),
+    ],
+    ids=repr,
+)
+@played
+async def test_what_a_manager_is_asked_is_checked(
+    stage: Stage, method: str, settings: dict[str, Any]
+) -> None:
+    sessions = await stage.manager()
+    with pytest.raises(InputError):
+        await getattr(sessions, method)(**settings)
+    assert list(await sessions.list()) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        *(("window", {"budget": value}) for value in (None, 8_000, "8000")),
+        *(("preview", {"budget": value}) for value in (None, 8_000)),
+        *(("compact", {"budget": value}) for value in (8_000, "8000")),
+        *(("compact", {"strategy": value}) for value in (2, {"keep": 2})),
+        *(("compact", {"patience": value}) for value in (0, -1, "5", True, float("nan"), float("inf"))),
+        ("compact", {"focus": 5}),
+        *(("preview_compact", {"strategy": value}) for value in (2, {"keep": 2})),
+        *(("messages", {"last": value}) for value in ("5", True, -1, 1.5)),
+        *(("acquire", {"seconds": value}) for value in (0, -1, "5", True, float("nan"), float("inf"), None)),
+    ],
+    ids=repr,
+)
+@played
+async def test_what_a_session_is_asked_is_checked(
+    stage: Stage, method: str, settings: dict[str, Any]
+) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 8)
+    before = await everything(session)
+    with pytest.raises(InputError):
+        await getattr(session, method)(**settings)
+    assert await everything(session) == before
