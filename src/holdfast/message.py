@@ -86,6 +86,12 @@ class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
         """Take what a tool gave, whatever it is: the tool has run, so what JSON cannot hold becomes text."""
         return cls(tool_call_id=CallId(tool_call_id), result=reader.clean(output), is_error=is_error)
 
+    def says_same(self, other: ToolCallResult) -> bool:
+        """Tell whether two results are the same JSON; to Python, 0 and False would be equal."""
+        if self.is_error is not other.is_error or self.result != other.result:
+            return False
+        return type(self.result) is str or _canonical(self.result) == _canonical(other.result)
+
 
 class Message(Value, frozen=True, kw_only=True):
     """One immutable message. Use the constructors `user`, `assistant`, `tool` and `system`."""
@@ -182,6 +188,9 @@ class Message(Value, frozen=True, kw_only=True):
             kept = Native(format=native.format, envelope=native.envelope, mended=native.mended)
             changes.setdefault("native", kept)
         return msgspec.structs.replace(self, **changes)
+
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def _stamp(id: str | None, timestamp: str | None) -> dict[str, Any]:

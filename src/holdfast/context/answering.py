@@ -8,14 +8,13 @@ shown in its own place.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol
-
-import msgspec
 
 from ..errors import InvalidMessage
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
+from .append import by_provider
 
 __all__ = ["Exchange", "Known", "fresh", "unknown_calls"]
 
@@ -39,8 +38,7 @@ class Exchange:
         self._calls = set[CallId]()
         self._results = dict[CallId, ToolCallResult]()
         self._used_again = set[CallId]()
-        batch = path.batch if path else ()
-        self._providers, self._has_batch = _by_provider(batch), bool(batch)
+        self._batch: Sequence[ToolCallRequest] = path.batch if path else ()
 
     def learn(self, message: Message) -> None:
         """Take a message into account that is about to be written."""
@@ -49,7 +47,7 @@ class Exchange:
             self._used_again.add(call.id)  # an id that is used again names the newer call
             self._results.pop(call.id, None)
         if message.tool_calls:
-            self._providers = _by_provider(message.tool_calls)
+            self._batch = message.tool_calls
         for result in message.tool_results:
             self.take(result)
 
@@ -64,15 +62,13 @@ class Exchange:
             if not self.knows(result.tool_call_id):
                 self.take(result)
         self._calls.update(call.id for call in message.tool_calls)
-        if message.tool_calls and not self._has_batch:
-            self._providers, self._has_batch = _by_provider(message.tool_calls), True
+        self._batch = self._batch or message.tool_calls
 
     def resolved(self, result: ToolCallResult) -> ToolCallResult:
         """Give the result under the core's id of its call."""
         if self.knows(result.tool_call_id):
             return result
-        own = self._providers.get(result.tool_call_id)
-        return msgspec.structs.replace(result, tool_call_id=own) if own is not None else result
+        return by_provider(result, self._batch, self.answer)
 
     def knows(self, call: CallId) -> bool:
         """Tell whether somebody made that call."""
@@ -122,7 +118,7 @@ def _fresh(exchange: Exchange, message: Message) -> Message | None:
 def _is_known(exchange: Exchange, result: ToolCallResult) -> bool:
     before = exchange.answer(result.tool_call_id)
     if before is not None:
-        if _said(before) == _said(result):
+        if before.says_same(result):
             return True
         raise InvalidMessage(
             f"the call {result.tool_call_id} is answered already, with another result; the first one stays"
@@ -132,12 +128,3 @@ def _is_known(exchange: Exchange, result: ToolCallResult) -> bool:
             f"no call {result.tool_call_id} awaits a result; append the assistant's message first"
         )
     return False
-
-
-def _said(result: ToolCallResult) -> tuple[bytes, bool]:
-    """Give what tells one result from another: to Python, 1 and True would be the same."""
-    return msgspec.json.encode(result.result, order="sorted"), result.is_error
-
-
-def _by_provider(calls: Iterable[ToolCallRequest]) -> dict[str, CallId]:
-    return {call.provider_id: call.id for call in calls if call.provider_id}

@@ -274,3 +274,16 @@ def test_what_may_be_sent_is_valid_for_every_provider_whatever_the_budget() -> N
         for limit in (700, 1_500, 200_000):
             validate(state.preview(Budget(limit)), state)
         state.push_assistant_message(Message.assistant("that is all"))
+
+
+@pytest.mark.req("A5")
+def test_results_under_a_repeated_provider_id_go_to_the_calls_in_order() -> None:
+    state = ConversationState("c")
+    state.set_next_user_message("go")
+    calls = [ToolCallRequest(name="ls", args={}, provider_id="x") for _ in range(2)]
+    state.push_assistant_message(Message.assistant(tool_calls=calls))
+    results = [ToolCallResult(tool_call_id="x", result=number) for number in (1, 2)]
+    message = state.add_tool_results(results)
+    assert {one.tool_call_id: one.result for one in message.tool_results} == {calls[0].id: 1, calls[1].id: 2}
+    with pytest.raises(InvalidMessage):
+        state.add_tool_results([ToolCallResult(tool_call_id="x", result=3)])

@@ -289,3 +289,30 @@ async def test_an_id_that_is_used_again_names_the_newer_call(stage: Stage, answe
     assert (await session.messages())[-1].tool_results == (answer("lost", "late"), answer("call_0", "new"))
     window = await session.window(NARROW)
     assert accepted(window)
+
+
+@played
+async def test_results_under_a_repeated_provider_id_go_to_the_calls_in_order(stage: Stage) -> None:
+    calls = [call("ls", "call_0", number=number) for number in range(4)]
+    session = await asked(stage, *calls)
+    await session.append(answers(answer("call_0", "a"), answer("call_0", "b")))
+    other = await (await stage.manager()).open("s1")
+    await other.append(answers(answer("call_0", "a")))
+    await session.append(answers(answer("call_0", "d")))
+    given = [result for message in await session.messages() for result in message.tool_results]
+    assert [(one.tool_call_id, one.result) for one in given] == list(
+        zip([one.id for one in calls], "abad", strict=True)
+    )
+    assert accepted(await session.window(WIDE))
+    await refused(session, answers(answer("call_0", "e")), match="answered already")
+    await session.append(answers(answer("call_0", "d")))
+    assert len(await session.messages()) == 5
+
+
+@played
+async def test_a_batch_that_comes_with_its_results_resolves_repeated_ids_in_order(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    calls = [call("ls", "x"), call("ls", "x")]
+    await session.append(Message.user("go"), asks(*calls), answers(answer("x", 1), answer("x", 2)))
+    given = {one.tool_call_id: one.result for m in await session.messages() for one in m.tool_results}
+    assert given == {calls[0].id: 1, calls[1].id: 2}
