@@ -31,7 +31,7 @@ from window_checks import as_bytes, check_window
 from holdfast import Budget, Message, Policy, ToolCallRequest, ToolCallResult
 from holdfast.context.compaction import Strategy
 from holdfast.conversation import ConversationState, fields, from_json, to_json
-from holdfast.decision import Cut, Revert
+from holdfast.decision import Answer, Cut, Revert
 from holdfast.entry import Entry, Tangent
 from holdfast.errors import ContextOverflow, InputError
 from holdfast.session import Session, SessionManager
@@ -64,6 +64,11 @@ class Living(Conversation):
                 return one.what
             place = one.undoes if one.what == "revert" else place - 1
         return None
+
+
+def shown(entry: Entry) -> Entry:
+    """Return an entry, or the message that an answer of the core is shown as."""
+    return entry.message or entry if isinstance(entry, Answer) else entry
 
 
 def happens(entry: Entry) -> bool:
@@ -215,7 +220,8 @@ class Machine(RuleBasedStateMachine):
                 self.state.exit_tangent_mode_with_tail()
             case "summary":
                 self.state.exit_tangent_mode_with_summary()
-        new = list(filter(happens, self.state.head.entries))[happened:]
+        entries = [shown(entry) for entry in self.state.head.entries]
+        new = list(filter(happens, entries))[happened:]
         brought = self.state.messages[before:]
         if new and isinstance(new[0], Tangent):  # one in which nothing was said leaves no trace
             self.model.left[name] = left
