@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from holdfast import Budget, Message, ToolCallRequest, ToolCallResult, formats
-from holdfast.context.mend import accepted
+from holdfast.context.mend import rendered
 from holdfast.session import Session, SessionManager
 from holdfast.stores.values import Span
 from holdfast.testing import ScriptedModel, conversations
@@ -111,7 +111,7 @@ async def _sent(session: Session, budget: Budget) -> list[bytes]:
     """Give what each provider would be sent; to a session that has ended nothing more is written."""
     window = await (session.window(budget) if session.row.ended is None else session.preview(budget))
     return [
-        msgspec.json.encode(accepted(window.messages, formats.get(name))[0])
+        msgspec.json.encode(rendered(window.messages, formats.get(name)))
         for name in formats.names()
         if window.messages
     ]

@@ -326,9 +326,9 @@ BAD_SETTINGS: list[dict[str, Any]] = [
     *({"policy": value} for value in ({}, "default", 5, Budget(1_000))),
     *({"counter": value} for value in (None, 5, "", "gpt-4o", "nobody")),
     *({"idle": value} for value in ("60", True, -1, float("nan"), float("inf"), 1e9, [60])),
-    *({"model": value} for value in ("gpt-4o", 5, object())),
+    *({"model": value} for value in ("gpt-4o", 5, ...)),
     *({"snapshots": value} for value in ("folder", True, 5)),
-    *({"memory": value} for value in ("jsonl", True, object())),
+    *({"memory": value} for value in ("jsonl", True, ...)),
     *({"home": value} for value in ("/tmp", 5)),
     *({"clock": value} for value in (None, 5, "now")),
 ]
