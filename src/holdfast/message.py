@@ -10,7 +10,8 @@ message stands in ``native``, so that the same provider gets the same document b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args
+from copy import copy as copy_of
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -20,13 +21,15 @@ from . import ids, reader
 from .errors import InvalidMessage
 from .ids import CallId, MessageId
 from .native import Native
-from .part import Content, Part, TextPart
-from .value import Value, settle, settle_extra, settle_object
+from .part import Content, OpaquePart, Part, TextPart
+from .value import Extra, Value, settle, settle_extra, settle_object
 
 __all__ = ["Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 SystemKind = Literal["prompt", "bootstrap", "summary", "foreign"]
+
+V = TypeVar("V", bound=Value)
 
 _KINDS = get_args(SystemKind)
 
@@ -188,6 +191,51 @@ class Message(Value, frozen=True, kw_only=True):
             kept = Native(format=native.format, envelope=native.envelope, mended=native.mended)
             changes.setdefault("native", kept)
         return msgspec.structs.replace(self, **changes)
+
+    def owned(self) -> Message:
+        """Return a message that shares no dict or list with this one, so that nobody else can change it.
+
+        It is this message itself where it holds none. What was put into a dict or list since the message
+        was made is checked as if it were made now.
+        """
+        if (
+            not self.tool_calls
+            and self.native is None
+            and self.extra is UNSET
+            and all(map(_is_fixed, self.tool_results))
+            and (type(self.content) is not tuple or all(map(_is_fixed, self.content)))
+        ):
+            return self
+        message = _copy(self)
+        if self.tool_calls:
+            force_setattr(message, "tool_calls", tuple(_copy(call, "args") for call in self.tool_calls))
+        if self.tool_results:
+            force_setattr(message, "tool_results", tuple(_copy(one, "result") for one in self.tool_results))
+        if type(self.content) is tuple:
+            parts = (_copy(one, "body") if type(one) is OpaquePart else _copy(one) for one in self.content)
+            force_setattr(message, "content", tuple(parts))
+        if self.native is not None:
+            native = _copy(self.native, "envelope")
+            force_setattr(native, "edits", tuple(_copy(edit, "to") for edit in self.native.edits))
+            force_setattr(message, "native", native)
+        return message
+
+
+def _is_fixed(value: Part | ToolCallResult) -> bool:
+    """Tell whether a part or a result holds nothing that could be changed."""
+    if value.extra is not UNSET or type(value) is OpaquePart:
+        return False
+    return type(value) is not ToolCallResult or type(value.result) not in (dict, list)
+
+
+def _copy(value: V, field: str | None = None) -> V:
+    """Copy a value with the JSON in one of its fields, and with its unknown fields."""
+    copy = copy_of(value)
+    if value.extra is not UNSET:
+        force_setattr(copy, "extra", Extra(reader.copied(dict(value.extra), at="extra")))
+    if field is not None and (json := getattr(value, field)) is not UNSET:
+        force_setattr(copy, field, reader.copied(json, at=field))
+    return copy
 
 
 _canonical = msgspec.json.Encoder(order="sorted").encode

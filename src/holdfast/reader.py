@@ -28,6 +28,7 @@ __all__ = [
     "check",
     "check_text",
     "clean",
+    "copied",
     "plain",
     "read",
 ]
@@ -45,6 +46,7 @@ MAX_DIGITS = 4_300
 """Of an integer: CPython, in its default setting, neither reads nor prints longer ones."""
 
 _TOO_LONG = 10**MAX_DIGITS
+_SURE_BITS = 3 * MAX_DIGITS  # an integer with fewer has fewer digits
 _SHOWN = 40  # characters of a hostile key or number, and steps of a path, that an error repeats
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -112,6 +114,14 @@ def plain(value: Any, *, at: str = "$") -> Any:
         return copy
     check(value, max_depth=MAX_VALUE_DEPTH, at=at)
     return _plain(value)
+
+
+def copied(value: Any, *, at: str = "$") -> Any:
+    """Copy a value that was plain when it was made, and check what was put into it since."""
+    try:
+        return _copied(value, MAX_VALUE_DEPTH)
+    except ValueError:
+        return plain(value, at=at)
 
 
 def clean(value: Any) -> Any:
@@ -259,6 +269,28 @@ def _key_fault(key: Any) -> str | None:
     if not isinstance(key, str):
         return f"a key of type {type(key).__name__} is not a string"
     return None if _encodable(key) else "a key holds a lone surrogate"
+
+
+def _copied(value: Any, levels: int) -> Any:
+    """Copy dicts and lists; raise ValueError where something may not be faithful JSON."""
+    kind = type(value)
+    if kind is str:
+        if value.isascii() or _encodable(value):
+            return value
+    elif kind is dict:
+        if levels and all(type(key) is str for key in value):
+            return {key: _copied(item, levels - 1) for key, item in value.items()}
+    elif kind is list:
+        if levels:
+            return [_copied(item, levels - 1) for item in value]
+    elif (
+        kind is bool
+        or value is None
+        or (kind is int and value.bit_length() <= _SURE_BITS)
+        or (kind is float and math.isfinite(value))
+    ):
+        return value
+    raise ValueError("not plain JSON for sure")
 
 
 def _plain(value: Any) -> Any:

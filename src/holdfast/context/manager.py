@@ -139,7 +139,7 @@ class StateManager:
 
     def _tallied(self, messages: Sequence[Message] | Tally, budget: Budget) -> Tally:
         if not isinstance(messages, Tally):
-            return self.tally(messages, budget)
+            return Tally.of(messages, self.counter, self.limits(budget), shared=True)
         if messages.limits != self.limits(budget):
             raise InputError(
                 "the tally was made for another budget or policy; build it anew from the messages"

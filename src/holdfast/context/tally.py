@@ -9,6 +9,9 @@ outputs (``stored``), the frames of reduced ones say under which id.
 The outputs of a group share ``limits.batch``. While calls are open, a finished output gets an equal
 share at most. Once all calls are answered, what the short outputs do not use goes to the long ones,
 whatever the order of arrival.
+
+A tally keeps copies of its own of messages that hold a dict or a list, unless they come from a store,
+where nobody else has them, or it serves a single window of a list (``shared``).
 """
 
 from __future__ import annotations
@@ -37,8 +40,11 @@ Shown = tuple[Message, int]  # a message as it is sent, and its tokens
 class Tally(Structure):
     """A conversation as it would be sent, with its totals."""
 
-    def __init__(self, counter: Counter, limits: Limits, *, stored: bool = False) -> None:
+    def __init__(
+        self, counter: Counter, limits: Limits, *, stored: bool = False, shared: bool = False
+    ) -> None:
         super().__init__()
+        self._copies = not (stored or shared)
         self.counter = counter
         self.limits = limits
         self.stored = stored
@@ -62,16 +68,21 @@ class Tally(Structure):
         limits: Limits,
         *,
         stored: bool = False,
+        shared: bool = False,
         counts: Iterable[tuple[Message, int]] = (),
     ) -> Tally:
         """Build the tally of a whole conversation, counting nothing yet; some counts may be known."""
-        tally = cls(counter, limits, stored=stored)
+        tally = cls(counter, limits, stored=stored, shared=shared)
         for message, tokens in counts:
             tally.foresee(message, tokens)
-        tally.extend(messages)
+        tally.extend(map(Message.owned, messages) if tally._copies else messages)
         tally._ledger = Ledger(len(tally.items), tally._finished)
         tally._places = Places(tally.items, len(tally.items))
         return tally
+
+    def add(self, message: Message) -> None:
+        """Add the next message of the conversation."""
+        super().add(message.owned() if self._copies else message)
 
     def foresee(self, message: Message, tokens: int) -> None:
         """Take the count of a message that is about to be added and that needs no reduction."""

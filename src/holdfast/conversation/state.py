@@ -287,9 +287,9 @@ class ConversationState(Tangents):
     # How it is kept.
 
     def add(self, entry: Entry) -> None:
-        """Fold an entry in, behind the settings that have changed before it."""
+        """Fold an entry in, behind the settings that have changed before it; a message is copied."""
         self.note_settings()
-        self.head.add(entry)
+        self.head.add(entry.owned() if isinstance(entry, Message) else entry)
 
     def note_settings(self) -> None:
         """Write down what changed beside the messages, if anything did."""

@@ -38,6 +38,7 @@ class Appender:
     ) -> Receipt:
         """Add messages, all of them or none."""
         _check(messages)
+        messages = await _owned(messages)  # what is shown later is what is written now
         request = Key(checked(key, "a key"), await _digest(messages)) if key is not None else None
         if not any(message.role == "tool" for message in messages):
             return await self.write(messages, expected_version=expected_version, key=request)
@@ -133,6 +134,10 @@ class Appender:
 
 _NEVER = -1
 """A version that no session has: a request under it can only be a repetition."""
+
+
+async def _owned(messages: Sequence[Message]) -> Sequence[Message]:
+    return await off_loop(lambda: [message.owned() for message in messages], large=is_large(*messages))
 
 
 async def _digest(messages: Sequence[Message]) -> bytes:

@@ -25,6 +25,7 @@ from ..conversation.strand import Strand
 from ..decision import Cut
 from ..entry import Entry, Tangent
 from ..errors import Conflict, InputError, SessionError
+from ..message import Message
 from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow
 from .parcels import Eviction
 from .path import between
@@ -117,7 +118,8 @@ class Conversations:
         if strand.written >= until:
             return receipt
         moved = strand.branch if strand.branch != _seen(state).branch else None
-        entries = _undoubted(state, strand, strand.told(until))
+        told = _undoubted(state, strand, strand.told(until))
+        entries = [entry.owned() if isinstance(entry, Message) else entry for entry in told]
         parcels = [
             self._parcel(strand, one, place)
             for place, one in enumerate(entries, start=strand.written)
