@@ -52,7 +52,10 @@ async def alone(folder: Path) -> AsyncIterator[None]:
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, durable.FILE_MODE)
     except OSError as error:
-        raise CheckpointsDamaged(f"there are no checkpoints in {folder} any more: {error.strerror}") from None
+        raise CheckpointsDamaged(
+            f"there are no checkpoints in {folder} any more that could be locked: {error.strerror}; "
+            "`holdfast checkpoint clean SESSION` removes what is left of them"
+        ) from None
     try:
         deadline = time.monotonic() + _PATIENCE
         while not _taken(lock):

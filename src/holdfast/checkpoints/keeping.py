@@ -61,6 +61,7 @@ _OURS = {
     "info": {"attributes", "exclude"},
     "objects/info": set[str](),
 }
+_PLAIN = ("packs", "stamps", "intent.lock")  # files beside the repository that are made anew if missing
 _PASSING = ("rules-", "live-")  # how the names of folders begin that come and go
 _FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
 
@@ -124,6 +125,10 @@ def write_about(folder: Path, about: About) -> None:
 def lay_out(folder: Path) -> list[str]:
     """Write anew what is the same in every shadow repository, and say what was not there as it should be."""
     repository, found = folder / "repository", list[str]()
+    for path in (folder / name for name in _PLAIN):
+        if path.is_dir():
+            found.append(f"{path.name} is not a file")
+            set_aside(folder, path)
     for path in (repository, *(repository / name for name in _FOLDERS)):
         if path.is_dir():
             continue

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.checkpoints.belongings import Belongings, Owned, is_shadow_repository
 from holdfast.checkpoints.databases import InUse, Opened, is_in_use, kind_of, main_file
-from holdfast.checkpoints.keeping import make
+from holdfast.checkpoints.keeping import About, make
 from holdfast.checkpoints.values import Entry, Listing
 from holdfast.memory.lines import UserLine, written
 from holdfast.stores.sqlite.connection import APPLICATION
@@ -107,7 +107,7 @@ def test_a_listing_is_left_without_what_is_ours() -> None:
 
 
 def test_a_shadow_repository_is_told_from_a_folder_that_looks_like_one(tmp_path: Path) -> None:
-    make(tmp_path / "shadow", tmp_path)
+    make(tmp_path / "shadow", About(work_tree=os.fsencode(tmp_path)))
     names = {os.fsencode(name) for name in os.listdir(tmp_path / "shadow")}
     assert is_shadow_repository(os.fsencode(tmp_path / "shadow"), names)
     assert not is_shadow_repository(os.fsencode(tmp_path / "shadow"), names - {b"lock"})
