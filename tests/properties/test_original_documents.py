@@ -203,7 +203,9 @@ def test_every_tool_use_of_a_state_is_exported_with_its_result(seed: int, steps:
     state = ConversationState("c", os=Nowhere())
     for step in ["u", *steps]:
         calls = [ToolCallRequest(name="ls", args={}) for _ in range(rng.randrange(4))]
-        asked = [one.id for one in state.head.unanswered]
+        results = {one.tool_call_id for message in state.messages for one in message.tool_results}
+        last = [message for message in state.messages if message.role == "assistant"][-1:]
+        asked = [call.id for message in last for call in message.tool_calls if call.id not in results]
         match step:
             case "u":
                 state.set_next_user_message("go on")
