@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from itertools import takewhile
 
 import msgspec
 
@@ -59,9 +60,9 @@ async def _save(session: Session, number: int, message: Message) -> None:
 
 
 def _given_up(said: list[Message]) -> list[str]:
-    """Give the calls at the end that were answered with an error when the session was taken up again."""
-    results = said[-1].tool_results if said else ()
-    return [result.tool_call_id for result in results if result.is_error]
+    """Return the calls at the end that were answered with an error when the session was taken up again."""
+    answers = takewhile(lambda message: message.role == "tool", reversed(said))
+    return [one.tool_call_id for message in answers for one in message.tool_results if one.is_error]
 
 
 def _facts(window: Window) -> dict[str, object]:

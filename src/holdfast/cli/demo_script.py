@@ -1,6 +1,6 @@
 """What is said in the demo: a night of failing jobs, two tool calls at a time, and one enormous log.
 
-It is the same on every run: the messages differ in their ids and times only.
+It is the same on every run: the messages differ in their times only.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+from .. import ids
 from ..context import Budget
+from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
 
 __all__ = ["BUDGET", "LOG_JOB", "LOG_LINES", "SESSION", "SYSTEM", "messages", "output", "source"]
@@ -23,19 +25,36 @@ _JOBS = ("cleanup", "export", "billing", "search index", "backup", "mail digest"
 
 
 def messages(number: int) -> Iterator[Message]:
-    """Give the messages of one job: a question, two calls at once, their results, an answer."""
+    """Return the messages of one job: a question, two calls at once, their results, an answer.
+
+    Their ids follow from the job: windows name them, so the demo prints the same figures every time.
+    """
     job = _JOBS[number % len(_JOBS)]
     path = f"jobs/{job.replace(' ', '_')}_{number}.py"
-    read = ToolCallRequest(name="read_file", args={"path": path})
-    run = ToolCallRequest(name="run_command", args={"command": f"python {path} --dry-run"})
-    yield Message.user(f"The {job} job of night {number} failed. Why, and what do we change in {path}?")
-    yield Message.assistant("I read the job and run it dry at the same time.", tool_calls=[read, run])
-    yield Message.tool([ToolCallResult(tool_call_id=run.id, result=output(number), is_error=number % 3 == 0)])
-    yield Message.tool([ToolCallResult(tool_call_id=read.id, result=source(path))])
-    yield Message.assistant(
+    read = ToolCallRequest(id=_call(number, 1), name="read_file", args={"path": path})
+    command = {"command": f"python {path} --dry-run"}
+    run = ToolCallRequest(id=_call(number, 2), name="run_command", args=command)
+    printed = ToolCallResult(tool_call_id=run.id, result=output(number), is_error=number % 3 == 0)
+    text = ToolCallResult(tool_call_id=read.id, result=source(path))
+    asked = f"The {job} job of night {number} failed. Why, and what do we change in {path}?"
+    said = (
         f"The connection of the {job} job times out at row {number * 37}: the pool in {path} is never "
         "closed. I close it in a finally block and retry three times, with a pause that doubles."
     )
+    both = "I read the job and run it dry at the same time."
+    yield Message.user(asked, id=_id(number, 1))
+    yield Message.assistant(both, tool_calls=[read, run], id=_id(number, 2))
+    yield Message.tool([printed], id=_id(number, 3))
+    yield Message.tool([text], id=_id(number, 4))
+    yield Message.assistant(said, id=_id(number, 5))
+
+
+def _id(number: int, place: int) -> MessageId:
+    return ids.derived_id(place, b"%d" % number)
+
+
+def _call(number: int, place: int) -> CallId:
+    return ids.derived_call_id(place, b"%d" % number)
 
 
 @cache
