@@ -322,7 +322,7 @@ class SessionManager:
         )
 
     def _session(self, row: SessionRow) -> Session:
-        manager = StateManager(row.counter, self.policy)
+        manager = StateManager(_counter_of(row), self.policy)
         summaries = Summaries(self._model, manager, self._background.spawn) if self._model else None
         session = Session(self._scribe(row), manager, reopened=self._session, summaries=summaries)
         session.files = self._files

@@ -137,7 +137,7 @@ def test_calls_are_told_what_became_of_them() -> None:
     state.add(Checkpoint(label="1.1", commit="commit 1.1", tool="write", ran=(calls[0].id,)))
     state.set_next_user_message("never mind")  # which cancels them, here and not there
     do(back(6, label="1.1", commit="commit 1.1"), state, "c-1")
-    first, second = state.messages[-1].tool_results
+    first, second = (result for message in state.messages[-2:] for result in message.tool_results)
     assert (first.tool_call_id, first.is_error) == (calls[0].id, False)
     assert (second.tool_call_id, second.is_error) == (calls[1].id, True)
     assert state.head.open_calls == []

@@ -16,7 +16,7 @@ from holdfast.context.window import Window
 from holdfast.decision import Cut, Summary
 from holdfast.errors import Conflict, ContextOverflow, EpochEnded, ModelFailed, SessionError
 from holdfast.models import ModelRequest
-from holdfast.session import Session, asking
+from holdfast.session import Session
 from holdfast.testing import ScriptedModel
 
 BUDGET = Budget(20_000)
@@ -190,14 +190,11 @@ async def test_one_success_is_enough_to_trust_a_model_again(stage: Stage) -> Non
 
 @pytest.mark.req("D4")
 @played
-async def test_a_model_that_does_not_answer_in_time_costs_nothing_but_time(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asking, "PATIENCE", 0.01)
+async def test_a_model_that_does_not_answer_in_time_costs_nothing_but_time(stage: Stage) -> None:
     model = ScriptedModel(*[GOOD] * 3, hold=asyncio.Event())
     session = await (await stage.manager(model=model)).create()
     said = await grown(session, 10)
-    done = await session.compact(BUDGET)
+    done = await session.compact(BUDGET, patience=0.01)
     assert done.source == "digest"
     assert "no summary within" in done.refused
     assert await session.messages() == said

@@ -12,7 +12,7 @@ from holdfast import Budget, Message
 from holdfast.context.compaction import Strategy
 from holdfast.errors import Conflict, ModelFailed, SessionError
 from holdfast.models import ModelRequest
-from holdfast.session import Session, asking
+from holdfast.session import Session
 from holdfast.testing import ScriptedModel
 
 BUDGET = Budget(20_000)
@@ -148,12 +148,11 @@ async def test_a_model_whose_words_do_not_do_is_asked_once(stage: Stage, reply: 
 
 @pytest.mark.req("D4", "D5")
 @played
-async def test_a_model_that_is_late_is_waited_for_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "PATIENCE", 0.01)
+async def test_a_model_that_is_late_is_waited_for_once(stage: Stage) -> None:
     model = ScriptedModel(*[GOOD] * 3, hold=asyncio.Event())
     session = await (await stage.manager(model=model)).create()
     await grown(session, 12)
-    done = await session.compact(BUDGET)
+    done = await session.compact(BUDGET, patience=0.01)
     assert (done.source, len(model.requests)) == ("digest", 1)
     assert "no summary within" in done.refused
     assert session.notices == ()

@@ -22,6 +22,8 @@ GRAMMAR_CALLS = {
     "any",
     "as",
     "coalesce",
+    "least",
+    "select",
     "conflict",
     "exists",
     "from",

@@ -92,6 +92,7 @@ def _create(path: str, mode: int) -> None:
     SQLite gives its mode to the files beside it. It is made without being opened: to close a file ends all
     locks that this process has on it.
     """
+    path = os.path.realpath(path)  # a link may lead to a file that is to be made
     with suppress(OSError):  # it is there, or SQLite says why it cannot be opened
         try:
             os.mknod(path, stat.S_IFREG | mode)

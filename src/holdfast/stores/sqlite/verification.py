@@ -76,7 +76,7 @@ def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
         branches = [id for id, *_ in db.execute(query("branch_rows"), {"key": session})]
     except UNREADABLE as error:
         return [Finding(tenant=at.tenant, session=at.session, fault=f"its branches cannot be read: {error}")]
-    ((head, last, _),) = db.execute(query("head"), {"key": session})
+    ((head, last, *_),) = db.execute(query("head"), {"key": session})
     for branch in branches:
         try:
             rows = rows_around(db, Place(session, head, last), Span(branch, 1, _END))
