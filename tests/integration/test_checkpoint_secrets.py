@@ -381,3 +381,26 @@ async def test_the_log_finds_its_checkpoints_after_a_purge(desk: Desk) -> None:
         assert talk.labels == ["0", "1", "2"]
         await talk.checkpoints.restore("0")
         assert (desk.files["a"], desk.files["secret"]) == ("one\n", SECRET.decode())
+
+
+@pytest.mark.req("O3")
+@pytest.mark.parametrize("how", ["gone", "garbage"])
+def test_a_lost_history_is_not_continued_with_the_snapshot_of_an_undo(here: Scene, how: str) -> None:
+    write(here.tree, "a", "1")
+    repository = here.open(clock=lambda: 1_700_000_000.0)  # all in one second
+    for number in range(3):
+        write(here.tree, "agents", f"{number}")
+        repository.snapshot(f"{number}")
+    write(here.tree, "mine", "the user's own")
+    for number in range(4):
+        repository.restore("1", undo=f"u{number}")
+    history = here.shadow / "repository" / "refs" / "heads" / "history"
+    newest = history.read_text()
+    history.unlink()
+    if how == "garbage":
+        history.write_text("garbage")
+    again = here.open()
+    assert again.restore("0", hard=True).kept == ()
+    assert (here.tree / "mine").read_text() == "the user's own"
+    assert history.read_text() == newest
+    assert here.git("fsck", "--strict") == ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,7 @@ from ..stores.values import Finding
 from . import intent, keeping, packs
 from .committing import HEADS, TAGS, WAS, point, references
 from .git import Git
-from .listing import Reader
+from .listing import Commit, Reader
 from .modes import Modes
 from .objects import FOLDER
 from .values import shown
@@ -66,9 +66,12 @@ class Survey:
         except CheckpointsDamaged:
             return False
 
-    def seconds(self, commit: str) -> int:
-        """Return when a snapshot was taken."""
-        return self._reader.commit(commit).seconds
+    def newest_first(self, commits: Iterable[str]) -> list[Commit]:
+        """Read commits, the newest first; of one second, those that lead to another come after it."""
+        wanted = set(commits)
+        ordered = [one for id, one in self._reader.ordered(sorted(wanted)).items() if id in wanted]
+        ordered.reverse()
+        return sorted(ordered, key=lambda one: -one.seconds)
 
     def message(self, commit: str) -> str:
         """Return what a snapshot is called, if that can be read."""
@@ -110,15 +113,19 @@ class Survey:
 
 
 def mend_heads(git: Git) -> None:
-    """Let the history end with the newest snapshots that new ones can be compared with."""
+    """Let the history end with the newest snapshots that new ones can be compared with.
+
+    The history of checkpoints ends with a checkpoint: what only the snapshot of an undo has seen must not
+    count as kept.
+    """
     heads, changed = {"history": "", **references(git, HEADS)}, dict[str, str]()
     with Survey.opened(git) as survey:
-        known = {*references(git, TAGS).values(), *references(git, WAS).values()}
-        usable = [commit for commit in known if commit and survey.has_trees(commit)]
-        newest = max(usable, key=lambda one: (survey.seconds(one), one), default="")
+        known = {*references(git, TAGS).values(), *references(git, WAS).values()} - {""}
+        newest = survey.newest_first(one for one in sorted(known) if survey.has_trees(one))
         for name, commit in heads.items():
             if not commit or not survey.has_trees(commit):
-                changed[HEADS + name] = newest
+                usable = (one.id for one in newest if name != "history" or one.is_checkpoint)
+                changed[HEADS + name] = next(usable, "")
     point(git, {name: id for name, id in changed.items() if id or (git.folder / name).exists()})
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "ASIDE",
     "HISTORY",
     "About",
+    "copy_aside",
     "lay_out",
     "locked",
     "make",
@@ -154,6 +155,16 @@ def set_aside(folder: Path, path: Path) -> None:
     if os.path.lexists(path):
         durable.make_folder(folder / ASIDE)
         os.rename(path, folder / ASIDE / f"{path.name}.{secrets.token_hex(4)}")
+
+
+def copy_aside(folder: Path, path: Path) -> None:
+    """Keep a damaged file aside, by a second name, while it stays where it is."""
+    durable.make_folder(folder / ASIDE)
+    aside = folder / ASIDE / f"{path.name}.{secrets.token_hex(4)}"
+    try:
+        os.link(path, aside, follow_symlinks=False)
+    except OSError:  # a file system without second names
+        shutil.copy2(path, aside, follow_symlinks=False)
 
 
 def _unpack_references(repository: Path) -> None:

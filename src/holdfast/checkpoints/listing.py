@@ -14,7 +14,7 @@ from ..errors import CheckpointsDamaged
 from .capturing import FILES, LEFT, MODES
 from .git import Git, Objects
 from .modes import Modes, parents
-from .objects import EXECUTABLE, FOLDER, LINK, Leaf
+from .objects import AROUND, EXECUTABLE, FOLDER, LINK, Leaf
 from .values import Entry, Listing
 
 __all__ = ["Commit", "Reader", "left_databases", "listing", "tree_of"]
@@ -28,6 +28,7 @@ class Commit(NamedTuple):
     parents: tuple[str, ...]
     seconds: int
     message: str
+    is_checkpoint: bool
 
 
 class Reader:
@@ -54,7 +55,8 @@ class Reader:
             (seconds,) = (int(words[-2]) for words in fields if words[0] == "committer")
         except (ValueError, IndexError):
             raise CheckpointsDamaged(f"object {id} is not a commit") from None
-        return Commit(id, tree, above, seconds, message.rstrip("\n"))
+        is_checkpoint = AROUND not in head.split("\n")
+        return Commit(id, tree, above, seconds, message.rstrip("\n"), is_checkpoint)
 
     def tree(self, id: str) -> tuple[Leaf, ...]:
         """Read a tree."""

@@ -19,6 +19,7 @@ from typing import BinaryIO, Self
 from msgspec import Struct
 
 __all__ = [
+    "AROUND",
     "BLOB",
     "COMMIT",
     "EXECUTABLE",
@@ -35,6 +36,9 @@ __all__ = [
 
 COMMIT, TREE, BLOB = "commit", "tree", "blob"
 FILE, EXECUTABLE, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
+
+AROUND = "kind around"
+"""The header of a snapshot that was taken before or after a restore."""
 
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}
 _FAST = 1
@@ -63,11 +67,14 @@ def tree(leaves: Iterable[Leaf]) -> bytes:
     return b"".join(b"%b %b\0%b" % (leaf.mode, leaf.name, bytes.fromhex(leaf.id)) for leaf in in_order)
 
 
-def commit(root: str, *, parents: Iterable[str], seconds: int, message: str) -> bytes:
-    """Write a commit of a tree."""
+def commit(
+    root: str, *, parents: Iterable[str], seconds: int, message: str, checkpoint: bool = True
+) -> bytes:
+    """Write a commit of a tree; one that is no checkpoint says so in a header of its own."""
     when = f"{_AUTHOR} {seconds} +0000"
     lines = [f"tree {root}", *(f"parent {parent}" for parent in parents)]
-    text = "\n".join([*lines, f"author {when}", f"committer {when}", "", message.replace("\0", " ")])
+    lines += [f"author {when}", f"committer {when}", *([] if checkpoint else [AROUND])]
+    text = "\n".join([*lines, "", message.replace("\0", " ")])
     return text.encode("utf-8", "replace") + b"\n"
 
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 from ..errors import GitFailed
 from .committing import store
 from .git import Git
-from .keeping import set_aside, sync
+from .keeping import copy_aside, sync
 from .objects import BLOB, COMMIT, TREE, Pack, object_id
 
 __all__ = ["Checked", "check", "note", "object_names"]
@@ -124,16 +124,24 @@ def _checked(git: Git, folder: Path, stem: str, *, was_whole: bool) -> Iterator[
 
 
 def _save_objects(git: Git, folder: Path, pack: Path, index: _Index | None) -> int:
-    """Write what is sound in a pack to a new one, and set the damaged one aside; say how many there were."""
+    """Write what is sound in a pack to a new one, and set the damaged one aside; say how many there were.
+
+    If all could be saved the new pack may have the name of the old one, and then takes its place.
+    """
     with TemporaryDirectory(dir=git.folder, prefix="live-") as apart, Pack(folder) as sound:
         (Path(apart) / "pack").mkdir()
         for kind, data, id in _objects(pack, index):
             sound.add(kind, data, id)
         store(git.apart(Path(apart), alone=True), sound)
-        for made in sorted((Path(apart) / "pack").iterdir(), reverse=True):  # a pack, then its index
-            os.rename(made, pack.parent / made.name)
-    for path in (pack.with_suffix(".idx"), pack.with_suffix(".rev"), pack):
-        set_aside(folder, path)
+        made = sorted((Path(apart) / "pack").iterdir(), reverse=True)  # a pack, then its index
+        damaged = [one for one in map(pack.with_suffix, (".idx", ".rev", ".pack")) if os.path.lexists(one)]
+        for path in damaged:
+            copy_aside(folder, path)
+        for path in made:
+            os.replace(path, pack.parent / path.name)
+        for path in damaged:
+            if path.name not in {one.name for one in made}:
+                path.unlink()
     sync(pack.parent)
     return len(sound)
 

@@ -77,7 +77,10 @@ def take(
     with Pack(place.folder) as pack:
         captured, same = look(place, git, base, pack=pack, others=others.values(), beside=beside)
         above = dict.fromkeys(one for one in ((history, base) if checkpoint else (base,)) if one)
-        made = pack.add(COMMIT, commit(captured.tree, parents=above, seconds=seconds, message=message))
+        made = pack.add(
+            COMMIT,
+            commit(captured.tree, parents=above, seconds=seconds, message=message, checkpoint=checkpoint),
+        )
         if record is not None:
             changed[record[0]] = pack.add(BLOB, record[1])
         store(git, pack)

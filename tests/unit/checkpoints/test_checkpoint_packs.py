@@ -93,6 +93,25 @@ def test_damage_that_leaves_all_objects_whole_loses_none(how: str, shadow: Path)
     assert packs.check(Git(shadow / "repository"), shadow).found == ()
 
 
+@pytest.mark.parametrize("place", [0, 5, -1])
+def test_a_pack_that_can_be_saved_whole_takes_the_place_of_the_damaged_one(
+    place: int, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a").write_text("1")
+    ShadowRepository.open(tmp_path / "shadow", tmp_path / "work").snapshot("0")
+    before, pack = objects(tmp_path / "shadow" / "repository"), only_pack(tmp_path / "shadow")
+    sound = pack.read_bytes()
+    data = bytearray(sound)
+    data[place] ^= 0xFF
+    damaged(pack, bytes(data))
+    assert packs.check(Git(tmp_path / "shadow" / "repository"), tmp_path / "shadow").found
+    assert objects(tmp_path / "shadow" / "repository") == before
+    assert (only_pack(tmp_path / "shadow").name, pack.read_bytes()) == (pack.name, sound)
+    (aside,) = (tmp_path / "shadow" / "damaged").glob("*.pack.*")
+    assert aside.read_bytes() == bytes(data)
+
+
 def test_sound_packs_are_read_once(shadow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git, gone = Git(shadow / "repository"), missing(shadow)
     assert set(packs.check(git, shadow).found) == {f"{name}.pack is missing" for name in gone}
