@@ -262,6 +262,7 @@ def interrupted(folder: Path, **changes: str) -> Interrupted:
         stdout=slave,
         stderr=slave,
         env=environment(TMPDIR=str(folder), **changes),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
     )
     os.close(slave)
     seen, pressed = b"", False

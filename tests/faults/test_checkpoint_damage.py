@@ -270,7 +270,7 @@ def test_each_file_damaged_in_turn_gives_a_right_result_or_one_typed_error_with_
         DAMAGES[how](desk.shadow / path)
         outcome = Outcome(desk)
         asyncio.run(outcome.play())
-        if (path.suffix == ".pack" and how in HARMLESS or path.suffix == ".idx") and outcome["refused"]:
+        if ((path.suffix == ".pack" and how in HARMLESS) or path.suffix == ".idx") and outcome["refused"]:
             outcome.broken.append("objects that could be saved were lost")
         counts += outcome
         broken += [f"{path} {how}: {what}" for what in outcome.broken]

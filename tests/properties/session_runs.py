@@ -106,7 +106,7 @@ async def check_log(session: Session) -> None:
     """Assert that numbers have no gap, and that no cut was recorded that nothing made necessary."""
     written = await rows(session)
     assert [row.seq for row in written] == list(range(1, len(written) + 1))
-    kinds = [row.kind for row in written if row.kind in ("message", "prompt", "cut")]
+    kinds = [row.kind for row in written if row.kind in ("message", "answer", "prompt", "cut")]
     assert all(pair != ("cut", "cut") for pair in pairwise(kinds))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -207,12 +208,15 @@ def work_of(do: Callable[[], None]) -> tuple[int, int]:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    gc.collect()
+    gc.disable()  # what it would call back is not the work that is measured
     tracemalloc.start()
     sys.setprofile(count)
     try:
         do()
     finally:
         sys.setprofile(None)
+        gc.enable()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return calls, peak
