@@ -188,6 +188,7 @@ class Outcome(Counter[str]):
 
     async def _restores(self, checkpoints: CheckpointManager) -> bool:
         first = await checkpoints.damaged()
+        self.history = self.history and not first
         on_path = {turn.label: turn.commit for turn in checkpoints.turns()}
         for label in [*on_path, *on_path]:
             if label not in self.desk.moments or len(on_path) < len(self.desk.moments):
@@ -212,7 +213,10 @@ class Outcome(Counter[str]):
         return bool(first)
 
     def _is_right(self, files: Files, expected: Files) -> bool:
-        """Tell whether a hard restore led there; without references, it may not know which newer files go."""
+        """Tell whether a hard restore led there.
+
+        It leaves newer files that no sound checkpoint holds, or none that a reference leads to.
+        """
         if self.history:
             return files == expected
         return expected.items() <= files.items() and files.keys() <= self.desk.moments["3"].keys()

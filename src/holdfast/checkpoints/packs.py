@@ -24,7 +24,7 @@ from msgspec import Struct
 from ..errors import GitFailed
 from .committing import store
 from .git import Git
-from .keeping import copy_aside, sync
+from .keeping import copy_aside, set_aside, sync
 from .objects import BLOB, COMMIT, TREE, Pack, object_id
 
 __all__ = ["Checked", "check", "note", "object_names"]
@@ -101,6 +101,13 @@ def object_names(git: Git) -> set[str]:
 
 def _checked(git: Git, folder: Path, stem: str, *, was_whole: bool) -> Iterator[str]:
     pack, listed = _packs(git) / f"{stem}.pack", _packs(git) / f"{stem}.idx"
+    for path in (pack, listed):
+        if path.is_dir():
+            set_aside(folder, path)
+    if not pack.exists():
+        listed.unlink(missing_ok=True)
+        yield f"{pack.name} is missing"
+        return
     index, trailer = _index(listed), _trailer(pack)
     if trailer and index is not None and index.pack == trailer:
         return

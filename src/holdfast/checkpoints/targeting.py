@@ -20,6 +20,7 @@ from .. import durable
 from ..errors import CheckpointsDamaged
 from .belongings import Owned
 from .capturing import Captured
+from .committing import TAGS, references
 from .databases import IN_USE, OURS, SIDES, Kind, kind_of, main_file, side_files
 from .git import Git, Objects
 from .ground import Ground
@@ -180,27 +181,27 @@ class _Kinds:
 
 
 def _ever_kept(git: Git, base: str) -> set[bytes]:
-    """Name the files that a checkpoint up to a commit holds, as far as these can be read."""
+    """Name the files that any checkpoint holds, as far as they can be read.
+
+    Those before a damaged one are found by their tags.
+    """
     found, seen = set[bytes](), set[tuple[bytes, str]]()
     with Reader.opened(git) as reader:
-        while base:
-            try:
-                commit = reader.commit(base)
-                base = commit.parents[0] if commit.parents else ""
-                waiting = [(b"", reader.parts(commit.tree)[0])]
-            except CheckpointsDamaged:
-                break
-            while waiting:
-                before, tree = waiting.pop()
-                if (before, tree) in seen:
-                    continue
-                seen.add((before, tree))
-                with suppress(CheckpointsDamaged):
-                    for leaf in reader.tree(tree):
-                        if leaf.mode == FOLDER:
-                            waiting.append((before + leaf.name + b"/", leaf.id))
-                        else:
-                            found.add(before + leaf.name)
+        commits = reader.ordered([base, *references(git, TAGS).values()]).values()
+        for commit in commits:
+            with suppress(CheckpointsDamaged):
+                waiting = [(b"", reader.parts(commit.tree)[0])] if commit.is_checkpoint else []
+                while waiting:
+                    before, tree = waiting.pop()
+                    if (before, tree) in seen:
+                        continue
+                    seen.add((before, tree))
+                    with suppress(CheckpointsDamaged):
+                        for leaf in reader.tree(tree):
+                            if leaf.mode == FOLDER:
+                                waiting.append((before + leaf.name + b"/", leaf.id))
+                            else:
+                                found.add(before + leaf.name)
     return found
 
 
