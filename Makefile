@@ -12,14 +12,14 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or newer; set PYTHON=…" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Turnstate needs Python 3.11 or newer; set PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "cannot create $(VENV): on Debian, apt-get install python3-venv" >&2; exit 2; }
 	@echo "installing into $(VENV) …"
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 run: $(STAMP) ## see it work: a long conversation that survives everything
-	@$(BIN)/holdfast demo
+	@$(BIN)/turnstate demo
 
 test: $(STAMP) check ## everything: lint, types, and all tests
 	@$(BIN)/pytest
@@ -34,8 +34,8 @@ bench: $(STAMP) ## measure, beside peers and raw limits in the same run
 	@$(BIN)/python -m bench
 
 faults: $(STAMP) ## every fault at length, and the properties over many times the examples
-	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults
-	@HOLDFAST_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py $(addprefix tests/properties/, test_windows.py test_sessions.py test_session_paths.py test_archives.py)
+	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults
+	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py $(addprefix tests/properties/, test_windows.py test_sessions.py test_session_paths.py test_archives.py)
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.checkpoints import ShadowRepository
+from turnstate.checkpoints import ShadowRepository
 
 from .window_print import table, times
 
@@ -48,7 +48,7 @@ class Keeper(Protocol):
 class Ours:
     """The shadow repository."""
 
-    name = "Holdfast"
+    name = "Turnstate"
 
     def __init__(self, folder: Path, tree: Path) -> None:
         self.folder = folder

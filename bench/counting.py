@@ -20,7 +20,7 @@ from unittest import mock
 
 import tiktoken
 
-from holdfast.tokens import Estimator, ExactCounter, vocabulary
+from turnstate.tokens import Estimator, ExactCounter, vocabulary
 
 ROUNDS = 7
 CHARACTERS = 300_000

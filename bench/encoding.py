@@ -15,9 +15,9 @@ import msgspec
 import orjson
 import pydantic
 
-from holdfast import codec
-from holdfast.message import Message
-from holdfast.testing import conversations
+from turnstate import codec
+from turnstate.message import Message
+from turnstate.testing import conversations
 
 MESSAGES = 10_000
 ROUNDS = 9

@@ -15,7 +15,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, NamedTuple
 
-import holdfast
+import turnstate
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,7 +38,7 @@ class PeerProcess:
     def __init__(self, script: Script, *arguments: str) -> None:
         self._name = script.environment
         command = [python(script.environment, script.packages), "-m", f"bench.peers.{script.module}"]
-        path = os.pathsep.join((str(ROOT), str(Path(holdfast.__file__).parents[1])))
+        path = os.pathsep.join((str(ROOT), str(Path(turnstate.__file__).parents[1])))
         self._process = subprocess.Popen(
             [*command, *arguments],
             stdin=PIPE,

@@ -1,4 +1,4 @@
-"""Holdfast as a contestant on a server: one open store, as a worker has it, and sessions opened from it."""
+"""Turnstate as a contestant on a server: one open store, as a worker has it, and sessions opened from it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Sequence
 
-from holdfast import Budget, Session, SessionManager
-from holdfast.decision import Cut
+from turnstate import Budget, Session, SessionManager
+from turnstate.decision import Cut
 
 from .server_contest import session_name, told
 from .session_clock import timed, together
@@ -18,9 +18,9 @@ from .session_ours import filled
 
 
 class ServerOurs:
-    """Sessions of Holdfast on a server, all on one event loop."""
+    """Sessions of Turnstate on a server, all on one event loop."""
 
-    name = "Holdfast"
+    name = "Turnstate"
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()

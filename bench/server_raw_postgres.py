@@ -1,9 +1,9 @@
 """Raw PostgreSQL as a contestant: what the same bytes cost when nothing is done with them.
 
 `RawPostgres` inserts into a plain table and looks at nothing: the floor. `BarePostgres` writes the very
-rows and words that Holdfast writes, into its schema, by one statement without any check; the rows are
+rows and words that Turnstate writes, into its schema, by one statement without any check; the rows are
 ready, or made from messages on the way: encoded, counted, cut into words. Both have as many connections
-as Holdfast.
+as Turnstate.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 import asyncpg
 
-from holdfast import Message, SessionManager
-from holdfast.stores.postgres.connections import MOST_CONNECTIONS
-from holdfast.stores.postgres.rows import entry_columns
-from holdfast.stores.values import Record
+from turnstate import Message, SessionManager
+from turnstate.stores.postgres.connections import MOST_CONNECTIONS
+from turnstate.stores.postgres.rows import entry_columns
+from turnstate.stores.values import Record
 
 from .server_contest import POSTGRES_SETTINGS, session_name, told
 from .session_clock import timed, together
@@ -98,7 +98,7 @@ class RawPostgres:
 
 
 class BarePostgres:
-    """A loop that writes what Holdfast writes, in a schema of its own."""
+    """A loop that writes what Turnstate writes, in a schema of its own."""
 
     def __init__(self, url: str, *, makes: bool) -> None:
         self.name = "bare loop that makes the rows" if makes else "bare loop"
@@ -152,7 +152,7 @@ async def _pool(url: str) -> Any:
 
 
 async def _nothing(_connection: Any) -> None:
-    """Leave a connection as it is, as Holdfast does."""
+    """Leave a connection as it is, as Turnstate does."""
 
 
 async def _settings(pool: Any) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Raw Redis as a contestant: what the same bytes cost when nothing is done with them.
 
-`RawRedis` pushes bodies onto a list: the floor. `BareRedis` sets the very fields and members that Holdfast
+`RawRedis` pushes bodies onto a list: the floor. `BareRedis` sets the very fields and members that Turnstate
 sets, in one transaction without any check, from rows that are ready. Both use the client library that
-Holdfast uses, with a connection for each client.
+Turnstate uses, with a connection for each client.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from holdfast.stores.redis.layout import moment, named, session_keys
-from holdfast.stores.redis.rows import record_arguments
-from holdfast.stores.values import Address, Record
+from turnstate.stores.redis.layout import moment, named, session_keys
+from turnstate.stores.redis.rows import record_arguments
+from turnstate.stores.values import Address, Record
 
 from .server_contest import REDIS_SETTINGS, session_name, told
 from .server_start import plain
@@ -77,7 +77,7 @@ class RawRedis:
 
 
 class BareRedis:
-    """A loop that writes what Holdfast writes, under keys of its own."""
+    """A loop that writes what Turnstate writes, under keys of its own."""
 
     name = "bare loop"
 

@@ -90,7 +90,7 @@ def _started(module: str, name: str, options: Sequence[str] = ()) -> Any:
 
 @contextmanager
 def _database(url: str) -> Iterator[str]:
-    name = f"holdfast_bench_{os.getpid()}"
+    name = f"turnstate_bench_{os.getpid()}"
     asyncio.run(_execute(url, f"CREATE DATABASE {name}"))
     try:
         yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from holdfast.message import Message
+from turnstate.message import Message
 
 from .server_contest import Writer
 from .session_contest import Place, taking_turns

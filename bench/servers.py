@@ -107,7 +107,7 @@ def _peers(scripts: Mapping[str, Script], url: str) -> list[ServerPeer]:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """Give a folder for what the peers read."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="turnstate-bench-") as name:
         yield Path(name)
 
 

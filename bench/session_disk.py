@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from holdfast.message import Message
+from turnstate.message import Message
 
 from .session_contest import OnDisk, Place, disk_bytes
 from .session_messages import Book, agent, brief, realistic

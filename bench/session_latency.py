@@ -1,7 +1,7 @@
 """How long one client waits until a message is durable, by the kind of message.
 
 Beside ours stand a raw insert of the same bytes, and the bare rows and words that we write: the first
-ratio is what Holdfast costs in all, the second what is left of it when the tables and the index are
+ratio is what Turnstate costs in all, the second what is left of it when the tables and the index are
 paid for. A tool's results are looked at before they are taken: they must answer a call.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from holdfast.stores.values import Record
+from turnstate.stores.values import Record
 
 from .session_contest import Contestant, Place, taking_turns
 from .session_messages import Book, kinds

@@ -1,6 +1,6 @@
 """What is written in the session benches: the same messages, as the same bytes, for everybody.
 
-A `Book` is a list of messages in memory, for Holdfast and for raw SQLite, and the same as a file of
+A `Book` is a list of messages in memory, for Turnstate and for raw SQLite, and the same as a file of
 JSON lines, for peers. The agent's messages are turns of a question, calls, results and an answer,
 about 400 tokens a turn; a report is one message of about 400 tokens. `realistic` are the generated
 conversations that our tests use, `brief` ones of a few words a message.
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from holdfast import codec
-from holdfast.message import Message
-from holdfast.testing import conversations
-from holdfast.testing.stamps import stamp
+from turnstate import codec
+from turnstate.message import Message
+from turnstate.testing import conversations
+from turnstate.testing.stamps import stamp
 
 from .window_agent import MESSAGES_A_TURN, turn, turns
 

@@ -1,4 +1,4 @@
-"""Holdfast as a contestant: sessions in SQLite files, used as a program would use them."""
+"""Turnstate as a contestant: sessions in SQLite files, used as a program would use them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast import Budget, Message, Session, SessionManager
-from holdfast.decision import Cut
+from turnstate import Budget, Message, Session, SessionManager
+from turnstate.decision import Cut
 
 from .session_clock import timed, together
 from .session_contest import Place, Portion, Settings
@@ -19,9 +19,9 @@ FILLED_AT_ONCE = 1_000
 
 
 class Ours:
-    """Sessions of Holdfast, all on one event loop."""
+    """Sessions of Turnstate, all on one event loop."""
 
-    name = "Holdfast"
+    name = "Turnstate"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

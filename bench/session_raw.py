@@ -1,7 +1,7 @@
 """Raw SQLite as a contestant: what the same bytes cost when nothing is done with them.
 
 `Raw` is a plain table and one insert a transaction, with nothing looked at: the floor. `Bare` writes
-the very rows and words that Holdfast writes, into its schema, in a loop without checks, threads or
+the very rows and words that Turnstate writes, into its schema, in a loop without checks, threads or
 event loop; the rows are ready, or made from messages on the way: encoded, counted, cut into words.
 """
 
@@ -17,14 +17,14 @@ from typing import TypeVar
 import apsw
 from msgspec import structs
 
-from holdfast import Message, SessionManager
-from holdfast.context.policy import Policy
-from holdfast.session.records import Recorder
-from holdfast.stores.sqlite.connection import connect
-from holdfast.stores.sqlite.queries import query
-from holdfast.stores.sqlite.rows import advance_columns, entry_columns, session_row
-from holdfast.stores.values import Address, Record
-from holdfast.tokens import counter
+from turnstate import Message, SessionManager
+from turnstate.context.policy import Policy
+from turnstate.session.records import Recorder
+from turnstate.stores.sqlite.connection import connect
+from turnstate.stores.sqlite.queries import query
+from turnstate.stores.sqlite.rows import advance_columns, entry_columns, session_row
+from turnstate.stores.values import Address, Record
+from turnstate.tokens import counter
 
 from .session_contest import Place, Portion, Settings
 from .session_messages import Book
@@ -104,7 +104,7 @@ class Raw:
 
 
 class Bare:
-    """A loop that writes what Holdfast writes."""
+    """A loop that writes what Turnstate writes."""
 
     def __init__(self, folder: Path, file: str, sessions: Iterable[str]) -> None:
         names = sorted(set(sessions))

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from holdfast.message import Message
-from holdfast.stores.values import Record
+from turnstate.message import Message
+from turnstate.stores.values import Record
 
 from .session_contest import Place, taking_turns
 from .session_messages import Book, agent, reports, talk

@@ -1,4 +1,4 @@
-"""How long it takes until Holdfast is there, beside a bare interpreter."""
+"""How long it takes until Turnstate is there, beside a bare interpreter."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def main() -> None:
     bare = seconds(python, "-c", "pass")
     rows = {
         "python -c pass": bare,
-        "import holdfast": seconds(python, "-c", "import holdfast"),
+        "import turnstate": seconds(python, "-c", "import turnstate"),
         "import pydantic (a peer's values)": seconds(python, "-c", "import pydantic; pydantic.BaseModel"),
         "import tiktoken (what we load late)": seconds(python, "-c", "import tiktoken"),
-        "holdfast --help": seconds(python, "-m", "holdfast", "--help"),
+        "turnstate --help": seconds(python, "-m", "turnstate", "--help"),
     }
     for name, value in rows.items():
         print(f"{name:36} {value * 1000:7.1f} ms   {(value - bare) * 1000:+7.1f} ms beyond bare Python")

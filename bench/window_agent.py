@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from functools import cache
 from random import Random
 
-from holdfast.ids import CallId
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.testing.conversations import huge_output
-from holdfast.testing.stamps import Stamp, stamp
+from turnstate.ids import CallId
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.testing.conversations import huge_output
+from turnstate.testing.stamps import Stamp, stamp
 
 PROMPT = "You are a careful coding agent. Work in small steps, run the tests after each, and never guess."
 MESSAGES_A_TURN = 4

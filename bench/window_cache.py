@@ -12,15 +12,15 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from holdfast import codec
-from holdfast.context.budget import Budget
-from holdfast.context.manager import StateManager
-from holdfast.context.window import Window
-from holdfast.decision import Decision
-from holdfast.ids import UNKNOWN_TIME
-from holdfast.message import Message
-from holdfast.tokens import message_cost
-from holdfast.tokens.cost import REPLY_START
+from turnstate import codec
+from turnstate.context.budget import Budget
+from turnstate.context.manager import StateManager
+from turnstate.context.window import Window
+from turnstate.decision import Decision
+from turnstate.ids import UNKNOWN_TIME
+from turnstate.message import Message
+from turnstate.tokens import message_cost
+from turnstate.tokens.cost import REPLY_START
 
 from .window_agent import MESSAGES_A_TURN, PROMPT, turns
 from .window_print import goal, table
@@ -30,7 +30,7 @@ WINDOWS = (128_000, 16_000)
 GOAL, GOAL_WINDOW = 0.95, 128_000
 LOST = 0.5  # of a request: a cache of which less is reused was thrown away
 
-_HEAD = ("window", "full requests", "Holdfast", "as it reports", "caches lost", "sliding", "caches lost")
+_HEAD = ("window", "full requests", "Turnstate", "as it reports", "caches lost", "sliding", "caches lost")
 
 Request = Sequence[Message]
 

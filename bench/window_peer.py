@@ -2,7 +2,7 @@
 
 A conversation goes over as rows: a tool message with several results becomes several rows, since
 the peer has one message a result. Each row brings the texts that cost tokens and the rest of its
-cost, so that peer and Holdfast count the same.
+cost, so that peer and Turnstate count the same.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.message import Message
-from holdfast.tokens import Count, message_cost
-from holdfast.tokens.cost import MESSAGE_FRAME, REPLY_START
+from turnstate.message import Message
+from turnstate.tokens import Count, message_cost
+from turnstate.tokens.cost import MESSAGE_FRAME, REPLY_START
 
 from .peer_process import PeerMissing, PeerProcess, Script
 

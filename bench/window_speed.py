@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from holdfast.context.budget import Budget
-from holdfast.context.manager import StateManager
-from holdfast.context.policy import Policy
-from holdfast.context.window import Window
-from holdfast.decision import Decision
-from holdfast.message import Message
-from holdfast.tokens.vocabulary import encoding
+from turnstate.context.budget import Budget
+from turnstate.context.manager import StateManager
+from turnstate.context.policy import Policy
+from turnstate.context.window import Window
+from turnstate.decision import Decision
+from turnstate.message import Message
+from turnstate.tokens.vocabulary import encoding
 
 from . import window_peer
 
@@ -35,7 +35,7 @@ ENOUGH = 0.5  # seconds of rounds that make a steady median
 ADDED = 400  # messages added and timed at each size: a dozen cuts of the smaller window
 
 ONCE = Policy(low_water=1.0)
-"""For a window that nobody will extend: as full as can be, as `holdfast fit` makes it."""
+"""For a window that nobody will extend: as full as can be, as `turnstate fit` makes it."""
 
 
 class Times(Struct):

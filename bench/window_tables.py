@@ -29,7 +29,7 @@ def _cold(found: Sequence[Times]) -> None:
     print("Raw is tiktoken over the texts of the window: as sent, and whole, before old output was hidden.")
     head = (
         *_CASE,
-        "Holdfast",
+        "Turnstate",
         "raw, sent",
         "raw, whole",
         "ours / sent",

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from holdfast import formats
-from holdfast.context.budget import Budget
-from holdfast.context.manager import StateManager
-from holdfast.errors import ContextOverflow
-from holdfast.message import Message
-from holdfast.testing import conversations
-from holdfast.testing.conversations import Fault
-from holdfast.tokens.cost import REPLY_START
+from turnstate import formats
+from turnstate.context.budget import Budget
+from turnstate.context.manager import StateManager
+from turnstate.errors import ContextOverflow
+from turnstate.message import Message
+from turnstate.testing import conversations
+from turnstate.testing.conversations import Fault
+from turnstate.tokens.cost import REPLY_START
 
 from . import window_peer
 from .window_print import goal, table
@@ -114,7 +114,7 @@ def report(sets: dict[str, list[Case]], windows: dict[str, list[list[str]]], man
     start = 0
     for name, found in sets.items():
         end, faults = start + len(found), ours(found, manager)
-        rows.append([f"{name}: Holdfast", *_cells(faults, len(found))])
+        rows.append([f"{name}: Turnstate", *_cells(faults, len(found))])
         wrong.update({kind: faults[kind] for kind in KINDS})
         for mode, ids in windows.items():
             theirs = peers(found, ids[start:end], manager)

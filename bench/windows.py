@@ -11,8 +11,8 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from holdfast.context.manager import StateManager
-from holdfast.message import Message
+from turnstate.context.manager import StateManager
+from turnstate.message import Message
 
 from . import window_cache, window_peer, window_speed, window_tables, window_validity
 from .peer_process import PeerMissing

@@ -1,4 +1,4 @@
-"""Build the vocabulary files of `holdfast.tokens` from the tables in the bpe-openai wheel.
+"""Build the vocabulary files of `turnstate.tokens` from the tables in the bpe-openai wheel.
 
 The wheel holds the published rank files, gzipped. Each is checked against the SHA-256 of the
 original before it is packed, and `--check` turns what stands in the tree back into the original
@@ -16,8 +16,8 @@ from base64 import b64decode, b64encode
 from importlib import resources
 from pathlib import Path
 
-from holdfast.errors import HoldfastError
-from holdfast.tokens.vocabulary import SIZES, unpacked
+from turnstate.errors import TurnstateError
+from turnstate.tokens.vocabulary import SIZES, unpacked
 
 ORIGINALS = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -25,7 +25,7 @@ ORIGINALS = {
 }
 """SHA-256 of the rank files as they were published."""
 
-DATA = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "tokens" / "data"
+DATA = Path(__file__).resolve().parents[1] / "src" / "turnstate" / "tokens" / "data"
 
 # Four bits of context suit text; of the settings tried, these gave the smallest files.
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 2}]
@@ -37,7 +37,7 @@ def original(tokens: list[bytes]) -> bytes:
 
 
 def packed(tokens: list[bytes]) -> bytes:
-    """Pack tokens into the form that `holdfast.tokens.vocabulary` reads."""
+    """Pack tokens into the form that `turnstate.tokens.vocabulary` reads."""
     plain = bytes(map(len, tokens)) + b"".join(tokens)
     return lzma.compress(plain, format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, filters=FILTERS)
 
@@ -69,7 +69,7 @@ def check(folder: Path) -> list[str]:
     for name, digest in ORIGINALS.items():
         try:
             tokens = unpacked((folder / f"{name}.ranks.xz").read_bytes(), size=SIZES[name])
-        except (OSError, HoldfastError) as error:
+        except (OSError, TurnstateError) as error:
             faults.append(f"{name}: {error}")
             continue
         if hashlib.sha256(original(tokens)).hexdigest() != digest:

@@ -2,8 +2,8 @@
 
 Runs in the peer's environment. The first argument is a file with a long history and with cases to
 cut; then every line of input asks for a time or for all windows, and is answered by one line. Every
-row says what to count: its texts, with the vocabulary that Holdfast uses, and the fixed tokens of
-its frame. So the sum is Holdfast's own, and the peer need not even collect the texts. `exact` counts
+row says what to count: its texts, with the vocabulary that Turnstate uses, and the fixed tokens of
+its frame. So the sum is Turnstate's own, and the peer need not even collect the texts. `exact` counts
 them whenever the peer asks, `known` looks the number up.
 """
 
@@ -18,13 +18,13 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from holdfast.tokens.vocabulary import encoding
+from turnstate.tokens.vocabulary import encoding
 
 _messages = import_module("langchain_core.messages")  # here only, so there is nothing to type-check
 
 MODES: dict[str, dict[str, Any]] = {"defaults": {}, "human": {"start_on": "human", "include_system": True}}
 
-ENOUGH, MOST_ROUNDS = 0.5, 101  # seconds and rounds, as for Holdfast
+ENOUGH, MOST_ROUNDS = 0.5, 101  # seconds and rounds, as for Turnstate
 
 _Count = Callable[[Sequence[Any]], int]
 

@@ -1,7 +1,7 @@
 """LangGraph's PostgreSQL saver: a saver a conversation, and a pool that all of them share.
 
 A saver lets one conversation write at a time, so each has one here. The pool has ten connections, as many
-as Holdfast has.
+as Turnstate has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`SQLAlchemySession` of openai-agents on PostgreSQL: one row a message, and a pool that sessions share.
 
-It has ten connections, as many as Holdfast. A message of ours is an item as it stands.
+It has ten connections, as many as Turnstate. A message of ours is an item as it stands.
 """
 
 from __future__ import annotations

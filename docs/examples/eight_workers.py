@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from holdfast import Message, Session, SessionManager, errors
+from turnstate import Message, Session, SessionManager, errors
 
 WORKERS, VICTIM = 8, 3
 SESSIONS, REQUESTS = 16, 12

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from holdfast import cli
+from turnstate import cli
 
 SOURCE = Path(cli.__file__).parents[2]
 
@@ -30,13 +30,13 @@ class Outcome(NamedTuple):
 class _Program:
     """What CliRunner needs of a program."""
 
-    name = "holdfast"
+    name = "turnstate"
 
     def main(self, args: list[str], **_: Any) -> None:
         sys.exit(cli.run(args))
 
 
-def holdfast(*arguments: object, stdin: str | bytes | object = b"") -> Outcome:
+def turnstate(*arguments: object, stdin: str | bytes | object = b"") -> Outcome:
     """Run a command line in this process; what is neither text nor bytes is sent as JSON."""
     data = stdin if isinstance(stdin, str | bytes) else json.dumps(stdin)
     result = CliRunner().invoke(_Program(), [str(argument) for argument in arguments], input=data)  # type: ignore[arg-type]
@@ -52,10 +52,10 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def command_line(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "holdfast", *map(str, arguments)]
+    return [sys.executable, "-m", "turnstate", *map(str, arguments)]
 
 
-def real_holdfast(*arguments: object, stdin: bytes = b"", **settings: Any) -> Outcome:
+def real_turnstate(*arguments: object, stdin: bytes = b"", **settings: Any) -> Outcome:
     """Run the real program in a process of its own."""
     settings.setdefault("env", environment())
     done = subprocess.run(command_line(*arguments), input=stdin, capture_output=True, timeout=60, **settings)

@@ -12,6 +12,6 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Name a store that nobody else uses, and let the commands find it, as they find an empty home."""
     found = f"sqlite:///{tmp_path}/agent.db"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HOLDFAST_STORE", found)
+    monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TURNSTATE_STORE", found)
     return found

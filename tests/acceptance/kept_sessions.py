@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from cli_program import Outcome, _drained, command_line, environment
 
-from holdfast import Message, ToolCallRequest, ToolCallResult, blocking
-from holdfast.stores.values import SessionRow
+from turnstate import Message, ToolCallRequest, ToolCallResult, blocking
+from turnstate.stores.values import SessionRow
 
 LONG = "".join(f"line {number} of the log\n" for number in range(1, 8_101))
 

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from holdfast import Budget, Message, ToolCallRequest, ToolCallResult, formats
-from holdfast.context.mend import rendered
-from holdfast.session import Session, SessionManager
-from holdfast.stores.values import Span
-from holdfast.testing import ScriptedModel, conversations
+from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, formats
+from turnstate.context.mend import rendered
+from turnstate.session import Session, SessionManager
+from turnstate.stores.values import Span
+from turnstate.testing import ScriptedModel, conversations
 
 END = 2**31 - 1
 BUDGETS = (Budget(window=3_000), Budget(window=40_000))

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
-from cli_program import environment, holdfast
+from cli_program import environment, turnstate
 from postgres_server import GUARDED, PostgresServer, execute, fresh_url, local_server
 from valkey_server import Valkey, empty_server, free_port, fresh_cluster
 
 SECRET = "s3cr3t-p4ss"
 ARCHIVE = """\
-{"holdfast":"archive","version":1}
+{"turnstate":"archive","version":1}
 {"type":"session","id":"a","counter":"o200k_base","created":1,"active":1,"version":0}
 {"type":"branch","id":1,"created":1,"operation":"create","entries":0}
 {"type":"end","sessions":1}
@@ -61,7 +61,7 @@ def the_driver_is_missing(scheme: str, folder: Path) -> Iterator[Trouble]:
         f"raise ModuleNotFoundError('there is no {module}', name='{module}')"
     )
     path = os.pathsep.join([str(folder), environment()["PYTHONPATH"]])
-    yield Trouble(_tcp(scheme, 1), f"pip install 'holdfast[{extra}]'", variables=(("PYTHONPATH", path),))
+    yield Trouble(_tcp(scheme, 1), f"pip install 'turnstate[{extra}]'", variables=(("PYTHONPATH", path),))
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def postgres_is_a_replica(_folder: Path) -> Iterator[Trouble]:
 @contextmanager
 def postgres_has_a_newer_schema(_folder: Path) -> Iterator[Trouble]:
     with fresh_url(schema=SCHEMA) as url:
-        assert holdfast("sessions", "list", "--store", url).code == 0
+        assert turnstate("sessions", "list", "--store", url).code == 0
         execute(f"INSERT INTO {SCHEMA}.migration (number) VALUES (99)")
         try:
             yield Trouble(url, "has schema 99, newer than", lambda: execute(TABLES))
@@ -145,7 +145,7 @@ def valkey_is_a_replica(_folder: Path) -> Iterator[Trouble]:
 @contextmanager
 def valkey_has_a_newer_layout(_folder: Path) -> Iterator[Trouble]:
     server = empty_server()
-    server.ask("SET", "hf:version", "99")
+    server.ask("SET", "ts:version", "99")
     yield Trouble(server.url, "has layout 99, newer than", _keys(server))
 
 
@@ -163,7 +163,7 @@ def a_cluster_is_no_single_server(_folder: Path) -> Iterator[Trouble]:
 @contextmanager
 def a_file_has_a_newer_schema(folder: Path) -> Iterator[Trouble]:
     path = folder / "agent.db"
-    assert holdfast("import", "-", "--store", f"sqlite:///{path}", stdin=ARCHIVE).code == 0
+    assert turnstate("import", "-", "--store", f"sqlite:///{path}", stdin=ARCHIVE).code == 0
     db = apsw.Connection(str(path))
     db.pragma("user_version", 99)
     db.close()

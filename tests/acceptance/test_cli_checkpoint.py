@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cli_program import Outcome, environment, holdfast, on_a_terminal, real_holdfast
+from cli_program import Outcome, environment, on_a_terminal, real_turnstate, turnstate
 from kept_sessions import answering, make, opened
 
-from holdfast import Message
+from turnstate import Message
 
 pytestmark = pytest.mark.req("O2", "P3")
 
@@ -46,7 +46,7 @@ def session(url: str, tree: Path) -> str:
 
 
 def checkpoint(verb: str, *arguments: object) -> Outcome:
-    return holdfast("checkpoint", verb, *arguments)
+    return turnstate("checkpoint", verb, *arguments)
 
 
 def said(url: str, id: str) -> list[str]:
@@ -98,7 +98,7 @@ def test_a_diff_shows_what_changed_since_then_or_between_two(session: str) -> No
     ]
     (found,) = checkpoint("diff", session, "1", "2", "--json").objects
     assert [(one["path"], one["status"]) for one in found["files"]] == [("a", "modified"), ("b", "added")]
-    assert checkpoint("diff", session, "1", "1") == (0, "", "holdfast: nothing differs\n")
+    assert checkpoint("diff", session, "1", "1") == (0, "", "turnstate: nothing differs\n")
 
 
 def test_a_restore_brings_files_and_conversation_back_and_undo_takes_it_back(
@@ -107,19 +107,19 @@ def test_a_restore_brings_files_and_conversation_back_and_undo_takes_it_back(
     code, out, err = checkpoint("restore", session, "1", "--hard")
     assert (code, out) == (0, "")
     first, second = err.splitlines()
-    assert first == "holdfast: session lamp is back at 1: files ~1 -1 and the conversation"
-    assert second.startswith("holdfast: the files before are kept as ")
+    assert first == "turnstate: session lamp is back at 1: files ~1 -1 and the conversation"
+    assert second.startswith("turnstate: the files before are kept as ")
     assert (files(tree), said(url, session)) == ({"a": "one\n"}, ["hello"])
     code, _, err = checkpoint("undo", session)
     assert code == 0
     assert err.startswith(
-        "holdfast: session lamp is as it was before the restore of 1: files +1 ~1 and the conversation\n"
+        "turnstate: session lamp is as it was before the restore of 1: files +1 ~1 and the conversation\n"
     )
     assert (files(tree), said(url, session)) == ({"a": "three\n", "b": "new\n"}, ["hello", "hi"])
     assert checkpoint("undo", session) == (
         1,
         "",
-        "holdfast: nothing was restored on this path that could be undone\n",
+        "turnstate: nothing was restored on this path that could be undone\n",
     )
 
 
@@ -156,7 +156,7 @@ def test_what_could_not_be_restored_is_told(session: str, tree: Path) -> None:
     (tree / "a" / "ignored").write_text("mine")
     code, _, err = checkpoint("restore", session, "1", "--files")
     assert code == 1
-    assert "holdfast: left as it was: a: a folder with files that no snapshot holds stands there\n" in err
+    assert "turnstate: left as it was: a: a folder with files that no snapshot holds stands there\n" in err
     assert (tree / "a" / "ignored").read_text() == "mine"
 
 
@@ -178,7 +178,7 @@ def test_what_is_left_out_is_told(url: str, tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     code, out, err = checkpoint("keep", make(url), "--json")
     assert code == 0
-    assert "holdfast: left out: pipe: " in err
+    assert "turnstate: left out: pipe: " in err
     assert json.loads(out)["left_out"][0]["path"] == "pipe"
 
 
@@ -226,7 +226,7 @@ def test_cleaning_asks_first(session: str, tree: Path) -> None:
 )
 @pytest.mark.usefixtures("session")
 def test_what_cannot_be_done_is_told(arguments: list[str], code: int, complaint: str) -> None:
-    found = holdfast("checkpoint", *arguments)
+    found = turnstate("checkpoint", *arguments)
     assert (found.code, found.out) == (code, "")
     assert complaint in found.err
     assert found.err.count("\n") == 1
@@ -236,7 +236,7 @@ def test_without_git_it_says_so(session: str, tmp_path: Path) -> None:
     nothing = tmp_path / "no programs"
     nothing.mkdir()
     env = {**os.environ, "PATH": str(nothing)}
-    code, out, err = real_holdfast("checkpoint", "list", session, env=env)
+    code, out, err = real_turnstate("checkpoint", "list", session, env=env)
     assert (code, out) == (1, "")
     assert "git" in err
 
@@ -250,27 +250,27 @@ def test_somebody_at_a_terminal_sees_that_it_works(session: str) -> None:
 def test_a_session_shows_where_its_checkpoints_are(session: str) -> None:
     checkpoint("restore", session, "1", "--files")
     checkpoint("undo", session)
-    shown = holdfast("show", session).out
+    shown = turnstate("show", session).out
     assert "— checkpoint 1: first light\n" in shown
     assert "— files of checkpoint 1\n" in shown
     assert "— the files are as they were before checkpoint 1 was restored\n" in shown
     checkpoint("restore", session, "1")
-    assert "— back to checkpoint 1\n" in holdfast("show", session).out
+    assert "— back to checkpoint 1\n" in turnstate("show", session).out
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself(verb: str) -> None:
     code, out, _ = checkpoint(verb, "--help")
     assert code == 0
-    assert "\n    holdfast checkpoint" in out
+    assert "\n    turnstate checkpoint" in out
     assert "Exit codes:\n    0  good\n" in out
     assert max(map(len, out.splitlines())) <= 80
-    assert verb in holdfast("checkpoint", "--help").out
+    assert verb in turnstate("checkpoint", "--help").out
 
 
 AGENT = """
 import asyncio, sys
-from holdfast import Message, SessionManager
+from turnstate import Message, SessionManager
 async def main():
     async with await SessionManager.open("sqlite:///agent.db") as sessions:
         session = await sessions.create(id="talk")
@@ -286,9 +286,9 @@ asyncio.run(main())
 @pytest.mark.req("O3")
 def test_a_store_in_the_project_loses_nothing_beside_a_live_agent(tree: Path) -> None:
     store = "sqlite:///agent.db"
-    settings = {"env": environment(HOLDFAST_STORE=store), "cwd": tree}
+    settings = {"env": environment(TURNSTATE_STORE=store), "cwd": tree}
     make(f"sqlite:///{tree}/agent.db", "hello", id="lamp")
-    assert real_holdfast("checkpoint", "keep", "lamp", **settings).code == 0
+    assert real_turnstate("checkpoint", "keep", "lamp", **settings).code == 0
     with opened(f"sqlite:///{tree}/agent.db") as sessions:
         for number in range(10):
             sessions.open("lamp").append(Message.user(f"later {number}"))
@@ -307,10 +307,10 @@ def test_a_store_in_the_project_loses_nothing_beside_a_live_agent(tree: Path) ->
             agent.stdin.write("go on\n")
             agent.stdin.flush()
             (tree / "a").write_text(f"{number}\n")
-            done = real_holdfast("checkpoint", *command, **settings)
+            done = real_turnstate("checkpoint", *command, **settings)
             assert done.code == 0, done.err
             assert "agent.db" not in done.out + done.err
-            verified = holdfast("verify", "--store", store)
+            verified = turnstate("verify", "--store", store)
             assert (verified.code, "is sound" in verified.err) == (0, True), verified
         agent.stdin.write("go on\n" * 2)
         agent.stdin.flush()
@@ -422,11 +422,11 @@ def test_a_damaged_checkpoint_is_marked_refused_and_found_and_the_others_are_goo
     session: str, tree: Path, tmp_path: Path
 ) -> None:
     damage_first_pack(tmp_path, b"two\n")
-    code, out, _ = holdfast("verify")
+    code, out, _ = turnstate("verify")
     assert code == 1
     assert 'checkpoint "second light"' in out
     assert "a is damaged" in out
-    assert f"`holdfast checkpoint clean {session}` removes all of them" in out
+    assert f"`turnstate checkpoint clean {session}` removes all of them" in out
     code, out, err = checkpoint("list", session)
     assert code == 0
     assert [("damaged: a is damaged" in line) for line in out.splitlines()] == [False, False, False, True]
@@ -445,7 +445,7 @@ def test_a_damaged_checkpoint_is_marked_refused_and_found_and_the_others_are_goo
     (tree / "a").write_text("two\n")  # what is kept again heals the checkpoint that lacked it
     assert checkpoint("keep", session).code == 0
     assert checkpoint("restore", session, "2", "--files").code == 0
-    assert holdfast("verify", "--repair").code == 0
+    assert turnstate("verify", "--repair").code == 0
 
 
 @pytest.mark.parametrize(

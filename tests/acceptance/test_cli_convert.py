@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import broken, conversation, holdfast, jsonl
+from cli_program import broken, conversation, jsonl, turnstate
 
-from holdfast import formats
-from holdfast.formats.jsonl import read_jsonl
+from turnstate import formats
+from turnstate.formats.jsonl import read_jsonl
 
 pytestmark = pytest.mark.req("P3")
 
@@ -18,7 +18,7 @@ OTHERS = [name for name in formats.names() if name != "openai-chat"]
 
 
 def converted(payload: Any, source: str, target: str) -> Any:
-    code, out, _ = holdfast("convert", "--from", source, "--to", target, stdin=payload)
+    code, out, _ = turnstate("convert", "--from", source, "--to", target, stdin=payload)
     assert code == 0
     return json.loads(out)
 
@@ -41,14 +41,14 @@ def test_within_one_format_nothing_changes(name: str) -> None:
 
 def test_one_document_is_indented() -> None:
     document = [{"role": "user", "content": "héllo"}]
-    _, out, err = holdfast("convert", "--from", "openai-chat", "--to", "openai-chat", stdin=document)
+    _, out, err = turnstate("convert", "--from", "openai-chat", "--to", "openai-chat", stdin=document)
     assert out == json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     assert err == ""
 
 
 def test_jsonl_stays_jsonl_and_compact() -> None:
     lines = jsonl(conversation(id="a"), conversation()["messages"], conversation(id="c"))
-    code, out, _ = outcome = holdfast("convert", "--from", "openai-chat", "--to", "anthropic", stdin=lines)
+    code, out, _ = outcome = turnstate("convert", "--from", "openai-chat", "--to", "anthropic", stdin=lines)
     assert code == 0
     assert [one.get("id") for one in outcome.objects] == ["a", None, "c"]
     assert out.startswith('{"id":"a",')
@@ -73,36 +73,36 @@ def test_annotations_travel_there_and_back(name: str) -> None:
 
 
 def test_an_annotation_never_replaces_a_field_of_the_provider() -> None:
-    code, out, err = holdfast(
+    code, out, err = turnstate(
         "convert", "--from", "openai-chat", "--to", "anthropic", stdin=conversation(system="Another one.")
     )
     assert code == 0
     assert json.loads(out)["system"] == "You help."
-    assert err == "holdfast: stdin: note: the field `system` gives way to the provider's own\n"
+    assert err == "turnstate: stdin: note: the field `system` gives way to the provider's own\n"
 
 
 def test_what_is_left_out_is_told_on_stderr() -> None:
     document = conversation(model="gpt-4o", id="a")
     arguments = ["convert", "--from", "openai-chat", "--to", "anthropic"]
-    code, out, err = holdfast(*arguments, stdin=document)
+    code, out, err = turnstate(*arguments, stdin=document)
     assert code == 0
-    assert err == "holdfast: stdin: note: message 0: the request's field `model`\n"
-    assert holdfast(*arguments, "--quiet", stdin=document) == (0, out, "")
+    assert err == "turnstate: stdin: note: message 0: the request's field `model`\n"
+    assert turnstate(*arguments, "--quiet", stdin=document) == (0, out, "")
 
 
 def test_a_result_that_would_be_rejected_is_written_and_exits_with_1() -> None:
     document = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [
         {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}]}]  # fmt: skip
-    code, out, err = holdfast("convert", "--from", "openai-chat", "--to", "anthropic", stdin=document)
+    code, out, err = turnstate("convert", "--from", "openai-chat", "--to", "anthropic", stdin=document)
     assert code == 1
     assert json.loads(out)["messages"]
-    assert err.startswith("holdfast: stdin: anthropic would reject the result: message 1: ")
+    assert err.startswith("turnstate: stdin: anthropic would reject the result: message 1: ")
 
 
 def test_a_file_is_written_and_nothing_shown(tmp_path: Path) -> None:
     place = tmp_path / "out.json"
     arguments = ["convert", "--from", "openai-chat", "--to", "gemini", "--output", place]
-    assert holdfast(*arguments, stdin=conversation()) == (0, "", "")
+    assert turnstate(*arguments, stdin=conversation()) == (0, "", "")
     assert json.loads(place.read_text()) == converted(conversation(), "openai-chat", "gemini")
     assert os.listdir(tmp_path) == ["out.json"]
 
@@ -112,11 +112,11 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     place.write_text("precious")
     place.chmod(0o640)
     arguments = ["convert", "--from", "openai-chat", "--to", "gemini", "--output", place]
-    code, out, err = holdfast(*arguments, stdin=conversation())
+    code, out, err = turnstate(*arguments, stdin=conversation())
     assert (code, out) == (2, "")
-    assert err == f"holdfast: {place}: exists already; --force replaces it\n"
+    assert err == f"turnstate: {place}: exists already; --force replaces it\n"
     assert place.read_text() == "precious"
-    assert holdfast(*arguments, "--force", stdin=conversation()).code == 0
+    assert turnstate(*arguments, "--force", stdin=conversation()).code == 0
     assert "contents" in json.loads(place.read_text())
     assert stat.S_IMODE(place.stat().st_mode) == 0o640
 
@@ -125,7 +125,7 @@ def test_a_file_may_be_converted_in_place(tmp_path: Path) -> None:
     place = tmp_path / "conversations.jsonl"
     place.write_text(jsonl(*(conversation(id=number) for number in range(500))))
     arguments = ["convert", "--from", "openai-chat", "--to", "gemini", place, "--output", place, "--force"]
-    assert holdfast(*arguments).code == 0
+    assert turnstate(*arguments).code == 0
     assert [json.loads(line)["id"] for line in place.read_text().splitlines()] == list(range(500))
 
 
@@ -133,7 +133,7 @@ def test_a_link_is_followed_not_replaced(tmp_path: Path) -> None:
     link, place = tmp_path / "link", tmp_path / "out.json"
     link.symlink_to(place)
     assert (
-        holdfast(
+        turnstate(
             "convert", "--from", "openai-chat", "--to", "gemini", "--output", link, stdin=conversation()
         ).code
         == 0
@@ -148,9 +148,9 @@ def test_a_failure_leaves_what_was_there(force: list[str], tmp_path: Path) -> No
     if force:
         place.write_text("precious")
     arguments = ["convert", "--from", "openai-chat", "--to", "gemini", "--output", place, *force]
-    code, _, err = holdfast(*arguments, stdin=jsonl(conversation(), "broken"))
+    code, _, err = turnstate(*arguments, stdin=jsonl(conversation(), "broken"))
     assert code == 2
-    assert err.startswith("holdfast: stdin line 2: ")
+    assert err.startswith("turnstate: stdin line 2: ")
     assert os.listdir(tmp_path) == (["out.jsonl"] if force else [])
     assert not force or place.read_text() == "precious"
 
@@ -158,7 +158,7 @@ def test_a_failure_leaves_what_was_there(force: list[str], tmp_path: Path) -> No
 def test_keep_going_writes_the_good_ones(tmp_path: Path) -> None:
     place = tmp_path / "out.jsonl"
     lines = jsonl(conversation(id="a"), "bad", conversation(id="b"))
-    code, _, _ = holdfast(
+    code, _, _ = turnstate(
         "convert", "--from", "openai-chat", "--to", "gemini", "--output", place, "--keep-going", stdin=lines
     )
     assert code == 2
@@ -168,7 +168,7 @@ def test_keep_going_writes_the_good_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "reason"), [("no/such/out.json", "No such file"), (".", "Is a directory")])
 def test_a_place_that_cannot_be_written_is_one_line(name: str, reason: str, tmp_path: Path) -> None:
     place = os.path.join(tmp_path, name)
-    code, out, err = holdfast(
+    code, out, err = turnstate(
         "convert",
         "--from",
         "openai-chat",
@@ -185,7 +185,7 @@ def test_a_place_that_cannot_be_written_is_one_line(name: str, reason: str, tmp_
 
 
 def test_a_device_is_written_to_not_replaced() -> None:
-    code, _, _ = holdfast(
+    code, _, _ = turnstate(
         "convert", "--from", "openai-chat", "--to", "gemini", "--output", os.devnull, stdin=conversation()
     )
     assert code == 0
@@ -194,13 +194,13 @@ def test_a_device_is_written_to_not_replaced() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_broken_conversation_never_ends_in_a_traceback(name: str) -> None:
-    code, _, err = holdfast("convert", "--from", "openai-chat", "--to", name, stdin=broken(id="b"))
+    code, _, err = turnstate("convert", "--from", "openai-chat", "--to", name, stdin=broken(id="b"))
     assert code in (0, 1)
-    assert all(line.startswith("holdfast: stdin: ") for line in err.splitlines())
+    assert all(line.startswith("turnstate: stdin: ") for line in err.splitlines())
 
 
 def test_markdown_is_for_people() -> None:
-    code, out, err = holdfast("convert", "--from", "openai-chat", "--to", "markdown", stdin=conversation())
+    code, out, err = turnstate("convert", "--from", "openai-chat", "--to", "markdown", stdin=conversation())
     assert (code, err) == (0, "")
     assert out.startswith("## system (foreign)\n\nYou help.\n\n## user\n\nWhat is here?\n")
     assert "**result of** `ls`\n\n```\nnotes.txt\n```\n" in out
@@ -209,29 +209,29 @@ def test_markdown_is_for_people() -> None:
 
 def test_many_conversations_in_markdown_have_a_title_each() -> None:
     lines = jsonl(conversation(id="a"), conversation(id="b"))
-    _, out, _ = holdfast("convert", "--from", "openai-chat", "--to", "markdown", stdin=lines)
+    _, out, _ = turnstate("convert", "--from", "openai-chat", "--to", "markdown", stdin=lines)
     assert [line for line in out.splitlines() if line.startswith("# ")] == ["# line 1 (a)", "# line 2 (b)"]
 
 
 def test_markdown_spells_out_what_a_terminal_would_act_on() -> None:
     document = [{"role": "user", "content": "\x1b[31mred\x1b[0m\ta\rb \u202e"}]
-    _, out, _ = holdfast("convert", "--from", "openai-chat", "--to", "markdown", stdin=document)
+    _, out, _ = turnstate("convert", "--from", "openai-chat", "--to", "markdown", stdin=document)
     assert out == "## user\n\n\\x1b[31mred\\x1b[0m\ta\\rb \\u202e\n"
 
 
 def test_jsonl_holds_the_messages_of_one_conversation() -> None:
-    code, out, _ = holdfast("convert", "--from", "openai-chat", "--to", "jsonl", stdin=conversation(id="a"))
+    code, out, _ = turnstate("convert", "--from", "openai-chat", "--to", "jsonl", stdin=conversation(id="a"))
     assert code == 0
     chat = formats.get("openai-chat")
     assert chat.render(list(read_jsonl(out.splitlines()))) == conversation(id="a")
     lines = jsonl(conversation(), conversation())
-    code, out, err = holdfast("convert", "--from", "openai-chat", "--to", "jsonl", stdin=lines)
+    code, out, err = turnstate("convert", "--from", "openai-chat", "--to", "jsonl", stdin=lines)
     assert (code, out) == (2, "")
-    assert err.startswith("holdfast: stdin line 1: jsonl holds one conversation")
+    assert err.startswith("turnstate: stdin line 1: jsonl holds one conversation")
 
 
 @pytest.mark.parametrize("name", ["markdown", "jsonl"])
 def test_a_transcript_is_nothing_to_convert_from(name: str) -> None:
-    code, _, err = holdfast("convert", "--from", name, "--to", "gemini", stdin=conversation())
+    code, _, err = turnstate("convert", "--from", name, "--to", "gemini", stdin=conversation())
     assert code == 2
     assert name in err

@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 import pytest
-from cli_program import conversation, holdfast, jsonl
+from cli_program import conversation, jsonl, turnstate
 
-from holdfast import formats, tokens
+from turnstate import formats, tokens
 
 pytestmark = pytest.mark.req("P3")
 
@@ -21,23 +21,23 @@ def cost(payload: Any, counter: str = "o200k_base") -> int:
 
 def test_one_conversation_is_one_sentence() -> None:
     expected = f"{cost(conversation())} tokens in 5 messages (o200k_base, exact)\n"
-    assert holdfast("count", stdin=conversation()) == (0, expected, "")
-    assert holdfast("count", "-", stdin=conversation()["messages"]) == (0, expected, "")
+    assert turnstate("count", stdin=conversation()) == (0, expected, "")
+    assert turnstate("count", "-", stdin=conversation()["messages"]) == (0, expected, "")
 
 
 def test_one_message_is_not_plural() -> None:
-    assert " in 1 message (" in holdfast("count", stdin=[{"role": "user", "content": "hi"}]).out
+    assert " in 1 message (" in turnstate("count", stdin=[{"role": "user", "content": "hi"}]).out
 
 
 def test_tool_definitions_of_the_document_are_counted() -> None:
     tool = {"type": "function", "function": {"name": "ls", "description": "List files.", "parameters": {}}}
     with_tools = conversation(tools=[tool])
-    (counted,) = holdfast("count", "--json", stdin=with_tools).objects
+    (counted,) = turnstate("count", "--json", stdin=with_tools).objects
     assert counted["tokens"] == cost(with_tools) > cost(conversation())
 
 
 def test_json_of_one_conversation_is_one_object() -> None:
-    assert holdfast("count", "--json", stdin=conversation(id="a")).objects == [
+    assert turnstate("count", "--json", stdin=conversation(id="a")).objects == [
         {
             "id": "a",
             "line": None,
@@ -51,14 +51,14 @@ def test_json_of_one_conversation_is_one_object() -> None:
 
 def test_json_of_many_is_one_object_a_line() -> None:
     lines = jsonl(conversation(id="a"), conversation(), "", conversation(id=7)["messages"])
-    objects = holdfast("count", "--json", stdin=lines).objects
+    objects = turnstate("count", "--json", stdin=lines).objects
     assert [(one["id"], one["line"]) for one in objects] == [("a", 1), (None, 2), (None, 4)]
     assert {one["tokens"] for one in objects} == {cost(conversation())}
 
 
 def test_many_get_a_line_each_and_a_total() -> None:
     each = cost(conversation())
-    code, out, err = holdfast(
+    code, out, err = turnstate(
         "count", stdin=jsonl(conversation(id="a\x1b[31m"), conversation(), conversation(id=0))
     )
     rows = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
@@ -72,33 +72,33 @@ def test_many_get_a_line_each_and_a_total() -> None:
 
 
 def test_the_counter_can_be_chosen_by_name_or_by_model() -> None:
-    by_name = holdfast("count", "--json", "--counter", "cl100k_base", stdin=conversation()).objects[0]
-    by_model = holdfast("count", "--json", "--model", "gpt-4", stdin=conversation()).objects[0]
+    by_name = turnstate("count", "--json", "--counter", "cl100k_base", stdin=conversation()).objects[0]
+    by_model = turnstate("count", "--json", "--model", "gpt-4", stdin=conversation()).objects[0]
     assert by_name["counter"] == by_model["counter"] == "cl100k_base"
     assert by_name["tokens"] == by_model["tokens"] == cost(conversation(), "cl100k_base")
 
 
 def test_a_count_that_is_no_more_than_an_estimate_says_so() -> None:
-    (counted,) = holdfast("count", "--json", "--model", "claude-sonnet-4-5", stdin=conversation()).objects
+    (counted,) = turnstate("count", "--json", "--model", "claude-sonnet-4-5", stdin=conversation()).objects
     assert counted["quality"] == "estimated"
 
 
 @pytest.mark.parametrize("name", ["openai-responses", "anthropic", "bedrock", "gemini"])
 def test_every_format_is_counted(name: str) -> None:
-    converted = holdfast("convert", "--from", "openai-chat", "--to", name, stdin=conversation()).out
+    converted = turnstate("convert", "--from", "openai-chat", "--to", name, stdin=conversation()).out
     payload = json.loads(converted)
     form = formats.get(name)
     expected = tokens.conversation_cost(
         form.parse(payload), tokens.counter("o200k_base"), tools=form.tools(payload)
     )
-    (counted,) = holdfast("count", "--format", name, "--json", stdin=converted).objects
+    (counted,) = turnstate("count", "--format", name, "--json", stdin=converted).objects
     assert counted["tokens"] == expected.tokens
     assert counted["messages"] == len(payload if isinstance(payload, list) else payload[form.list_key])
 
 
 def test_a_model_that_nobody_knows_is_estimated_and_said_to_be() -> None:
-    code, out, err = holdfast("count", "--model", "frobnicator-9", stdin=conversation())
+    code, out, err = turnstate("count", "--model", "frobnicator-9", stdin=conversation())
     assert code == 0
     assert "estimated" in out
-    assert err.startswith("holdfast: the model 'frobnicator-9' is not in the catalog")
+    assert err.startswith("turnstate: the model 'frobnicator-9' is not in the catalog")
     assert err.count("\n") == 1

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli_program import Outcome, command_line, environment, holdfast
+from cli_program import Outcome, command_line, environment, turnstate
 
-import holdfast as package
-from holdfast import SessionManager, formats
-from holdfast.checkpoints.manager import CheckpointManager
-from holdfast.cli import demo_checkpoint, demo_compaction, demo_life, demo_script, demo_tangent
-from holdfast.cli.demo_claims import Claims
-from holdfast.conversation import ConversationState
-from holdfast.session import Session
+import turnstate as package
+from turnstate import SessionManager, formats
+from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.cli import demo_checkpoint, demo_compaction, demo_life, demo_script, demo_tangent
+from turnstate.cli.demo_claims import Claims
+from turnstate.conversation import ConversationState
+from turnstate.session import Session
 
 ROOT = Path(package.__file__).parent
 PROJECT = ROOT.parents[1]
@@ -28,7 +28,7 @@ PROJECT = ROOT.parents[1]
 
 def shown_commands(text: str) -> list[list[str]]:
     lines = text.replace(" \\\n", "").splitlines()
-    return [shlex.split(line.removeprefix("$ holdfast ")) for line in lines if line.startswith("$ ")]
+    return [shlex.split(line.removeprefix("$ turnstate ")) for line in lines if line.startswith("$ ")]
 
 
 def false_claims(text: str) -> list[str]:
@@ -46,10 +46,10 @@ def told(surroundings: dict[str, Path]) -> Outcome:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(PROJECT)
         patch.setenv("HOME", str(surroundings["home"]))
-        for name in ("HOLDFAST_HOME", "XDG_DATA_HOME"):
+        for name in ("TURNSTATE_HOME", "XDG_DATA_HOME"):
             patch.delenv(name, raising=False)
         patch.setattr(tempfile, "tempdir", str(surroundings["temporary"]))
-        return holdfast("demo")
+        return turnstate("demo")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def told_without_git(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         patch.setenv("PATH", str(tmp_path_factory.mktemp("no programs")))
-        return holdfast("demo")
+        return turnstate("demo")
 
 
 @pytest.mark.req("P3")
@@ -80,7 +80,7 @@ def test_what_the_demo_shows_is_what_the_commands_print(
         question, command, *shown = *block.replace(" \\\n", "").splitlines(), ""
         if command.startswith("$ "):
             (arguments,) = shown_commands(command)
-            outcome = holdfast(*arguments)
+            outcome = turnstate(*arguments)
             printed = " ".join(f"{outcome.out} {outcome.err}".split())
             seen = [line.rstrip("…").strip() for line in shown if not line.startswith(("…", "(exit code"))]
             assert question.startswith("# ")
@@ -92,12 +92,12 @@ def test_the_demo_fits_eighty_columns_and_ends_with_what_to_try_next(told: Outco
     lines = told.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[-5] == "What to try next:"
-    assert all(line.startswith("holdfast ") for line in lines[-4:])
+    assert all(line.startswith("turnstate ") for line in lines[-4:])
 
 
 @pytest.mark.req("P4")
 def test_the_demo_shows_what_fitting_leaves_and_what_it_tells(told: Outcome) -> None:
-    shown = " ".join(next(block for block in told.out.split("\n\n") if "$ holdfast fit" in block).split())
+    shown = " ".join(next(block for block in told.out.split("\n\n") if "$ turnstate fit" in block).split())
     assert "[Memory Summary] Previous conversation context: 8 earlier messages (1 turn) left out." in shown
     assert "2,306 tokens are now 696 of 800" in shown
 
@@ -155,8 +155,8 @@ def test_without_git_the_demo_says_so_in_a_line_and_goes_on(told_without_git: Ou
 
 LIAR = """
 import asyncio, sys
-from holdfast.cli import demo_agent
-from holdfast.session import Session
+from turnstate.cli import demo_agent
+from turnstate.session import Session
 
 append = Session.append
 
@@ -176,7 +176,7 @@ def test_the_demo_finds_a_message_that_was_acknowledged_and_not_kept(
     (tmp_path / "liar.py").write_text(LIAR)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT.parent)]))
     monkeypatch.setattr(demo_life, "AGENT", "liar")
-    code, out, _ = holdfast("demo")
+    code, out, _ = turnstate("demo")
     assert code == 1
     assert false_claims(out) == [
         "A new process: of 547 messages acknowledged before, 1 are missing.",
@@ -293,6 +293,6 @@ def test_the_demo_leaves_nothing_where_its_reader_goes_away(tmp_path: Path) -> N
         command_line("demo"), stdout=subprocess.PIPE, env=environment(TMPDIR=str(tmp_path))
     ) as demo:
         assert demo.stdout
-        assert demo.stdout.readline().startswith(b"Holdfast")
+        assert demo.stdout.readline().startswith(b"Turnstate")
         demo.stdout.close()
     assert (demo.returncode, os.listdir(tmp_path)) == (141, [])

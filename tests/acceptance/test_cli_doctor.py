@@ -5,26 +5,26 @@ from pathlib import Path
 
 import apsw
 import pytest
-from cli_program import holdfast, real_holdfast
+from cli_program import real_turnstate, turnstate
 from kept_sessions import make
 
-from holdfast._version import __version__
+from turnstate._version import __version__
 
 pytestmark = pytest.mark.req("P3")
 
 
 def results(*arguments: str) -> dict[str, tuple[str, str]]:
-    done = holdfast("doctor", *arguments, "--json")
+    done = turnstate("doctor", *arguments, "--json")
     return {check["name"]: (check["result"], check["text"]) for check in done.objects}
 
 
 def test_a_good_installation_is_told_line_by_line(url: str) -> None:
     make(url)
-    code, out, err = holdfast("doctor")
+    code, out, err = turnstate("doctor")
     assert (code, err) == (0, "")
     assert all(line.startswith("ok       ") for line in out.splitlines())
     found = results()
-    assert found["holdfast"] == ("ok", __version__)
+    assert found["turnstate"] == ("ok", __version__)
     assert found["sqlite"] == ("ok", apsw.sqlite_lib_version())
     assert found["store"] == ("ok", url)
     assert found["durability"][1].startswith("fsync: ")
@@ -41,7 +41,7 @@ def test_nothing_is_made_where_there_is_nothing(url: str, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("url")
 def test_what_is_kept_only_while_the_process_lives_is_a_warning() -> None:
-    done = holdfast("doctor", "--store", "memory:")
+    done = turnstate("doctor", "--store", "memory:")
     assert done.code == 0
     assert "warning  durability           memory: everything is gone when the process ends" in done.out
 
@@ -49,7 +49,7 @@ def test_what_is_kept_only_while_the_process_lives_is_a_warning() -> None:
 @pytest.mark.usefixtures("url")
 def test_a_linked_sqlite_that_can_damage_databases_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
-    code, out, _ = holdfast("doctor")
+    code, out, _ = turnstate("doctor")
     assert code == 1
     assert "failed   sqlite               3.51.2 can damage databases in WAL mode; install an apsw" in out
 
@@ -57,7 +57,7 @@ def test_a_linked_sqlite_that_can_damage_databases_fails(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("wrong", ["nowhere", "sqlite:///text.db"])
 def test_a_store_that_cannot_be_opened_fails(url: str, tmp_path: Path, wrong: str) -> None:
     (tmp_path / "text.db").write_text("these are not the bytes of a database " * 100)
-    code, out, err = holdfast("doctor", "--store", wrong)
+    code, out, err = turnstate("doctor", "--store", wrong)
     assert (code, err) == (1, "")
     assert f"failed   store                {wrong}: " in out
     assert url not in out
@@ -66,14 +66,14 @@ def test_a_store_that_cannot_be_opened_fails(url: str, tmp_path: Path, wrong: st
 @pytest.mark.usefixtures("url")
 def test_a_password_is_not_told() -> None:
     assert (
-        "hunter2" not in holdfast("doctor", "--store", "postgresql://me:hunter2@host/db").out.split(": ")[0]
+        "hunter2" not in turnstate("doctor", "--store", "postgresql://me:hunter2@host/db").out.split(": ")[0]
     )
 
 
 @pytest.mark.usefixtures("url")
 def test_a_missing_git_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = holdfast("doctor", "--json")
+    done = turnstate("doctor", "--json")
     assert done.code == 0
     assert {"name": "git", "result": "warning", "text": "not found; checkpoints need it"} in done.objects
 
@@ -81,8 +81,8 @@ def test_a_missing_git_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.usefixtures("url")
 def test_a_home_that_is_a_file_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "file"))
-    code, out, _ = holdfast("doctor")
+    monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "file"))
+    code, out, _ = turnstate("doctor")
     assert code == 1
     assert "failed   home" in out
 
@@ -92,10 +92,10 @@ def test_a_home_that_is_a_file_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_a_home_that_cannot_be_written_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o500)
-    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    monkeypatch.setenv("TURNSTATE_HOME", str(home))
     assert results()["home"][0] == "failed"
 
 
 def test_the_real_program_says_the_same(url: str) -> None:
     make(url)
-    assert real_holdfast("doctor").code == 0
+    assert real_turnstate("doctor").code == 0

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_program import broken, command_line, conversation, environment, holdfast, jsonl, on_a_terminal
+from cli_program import broken, command_line, conversation, environment, jsonl, on_a_terminal, turnstate
 from kept_sessions import make, opened, row, there
 
-from holdfast import Budget, Message
+from turnstate import Budget, Message
 
 pytestmark = pytest.mark.req("P3")
 
@@ -21,7 +21,7 @@ def other(tmp_path: Path) -> str:
 
 
 def exported(url: str) -> str:
-    code, out, _ = holdfast("export", "--all", "--store", url)
+    code, out, _ = turnstate("export", "--all", "--store", url)
     assert code == 0
     return out
 
@@ -48,12 +48,12 @@ def test_an_archive_moves_to_another_store_as_it_is(url: str, other: str, tmp_pa
     lived(url)
     make(url, "hello")
     (tmp_path / "a.jsonl").write_text(archive := exported(url))
-    code, out, err = holdfast("import", tmp_path / "a.jsonl", "--store", other)
+    code, out, err = turnstate("import", tmp_path / "a.jsonl", "--store", other)
     assert (code, out) == (0, "")
-    assert err.startswith("holdfast: 2 sessions imported (")
+    assert err.startswith("turnstate: 2 sessions imported (")
     assert exported(other) == archive
-    assert holdfast("import", "-", "--store", other, stdin=archive).err == (
-        "holdfast: 0 sessions imported, 2 sessions there already (0 entries)\n"
+    assert turnstate("import", "-", "--store", other, stdin=archive).err == (
+        "turnstate: 0 sessions imported, 2 sessions there already (0 entries)\n"
     )
     assert exported(other) == archive
 
@@ -61,14 +61,14 @@ def test_an_archive_moves_to_another_store_as_it_is(url: str, other: str, tmp_pa
 def test_json_says_what_became_of_each(url: str, other: str) -> None:
     id = make(url, "hello")
     archive = exported(url)
-    (found,) = holdfast("import", "-", "--store", other, "--json", stdin=archive).objects
+    (found,) = turnstate("import", "-", "--store", other, "--json", stdin=archive).objects
     assert found == {"id": id, "result": "imported", "entries": 1}
 
 
 @pytest.mark.req("G4")
 def test_sessions_go_to_the_tenant_that_is_named(url: str, other: str) -> None:
     id = make(url, "hello")
-    assert holdfast("import", "-", "--store", other, "--tenant", "acme", stdin=exported(url)).code == 0
+    assert turnstate("import", "-", "--store", other, "--tenant", "acme", stdin=exported(url)).code == 0
     assert there(other) == []
     assert there(other, "acme") == [id]
 
@@ -77,13 +77,13 @@ def test_another_session_of_the_same_id_is_an_error_or_passed_over(url: str, oth
     make(url, "ours", id="a")
     kept = make(url, "ours", id="b")
     make(other, "theirs", id="a")
-    code, _, err = holdfast("import", "-", "--store", other, stdin=exported(url))
+    code, _, err = turnstate("import", "-", "--store", other, stdin=exported(url))
     assert (code, err.count("\n")) == (1, 1)
     assert "stdin: there is another session a already; --skip-existing passes over it" in err
-    code, _, err = holdfast("import", "-", "--store", other, "--skip-existing", stdin=exported(url))
-    assert (code, err) == (0, "holdfast: 1 session imported, 1 session passed over (1 entry)\n")
+    code, _, err = turnstate("import", "-", "--store", other, "--skip-existing", stdin=exported(url))
+    assert (code, err) == (0, "turnstate: 1 session imported, 1 session passed over (1 entry)\n")
     assert sorted(there(other)) == ["a", kept]
-    assert "theirs" in holdfast("show", "a", "--store", other).out
+    assert "theirs" in turnstate("show", "a", "--store", other).out
 
 
 @pytest.mark.req("G6")
@@ -93,18 +93,18 @@ def test_a_damaged_line_is_named_and_its_session_is_not_there(url: str, other: s
     lived(url)
     lines = exported(url).splitlines(keepends=True)
     lines[line - 1] = lines[line - 1][:20] + "\n"
-    code, out, err = holdfast("import", "-", "--store", other, stdin="".join(lines))
+    code, out, err = turnstate("import", "-", "--store", other, stdin="".join(lines))
     assert (code, out) == (2, "")
-    assert f"holdfast: stdin: line {line}: " in err
+    assert f"turnstate: stdin: line {line}: " in err
     assert there(other) == ["before"]
 
 
 def test_what_is_no_archive_makes_no_store(url: str, other: str, tmp_path: Path) -> None:
     make(url)
     (tmp_path / "a.jsonl").write_text(jsonl(conversation(id="x")))
-    code, _, err = holdfast("import", tmp_path / "a.jsonl", "--store", other)
+    code, _, err = turnstate("import", tmp_path / "a.jsonl", "--store", other)
     assert code == 2
-    assert "a.jsonl: line 1: no archive of Holdfast; --from NAME reads conversations of a provider" in err
+    assert "a.jsonl: line 1: no archive of Turnstate; --from NAME reads conversations of a provider" in err
     assert not (tmp_path / "other.db").exists()
 
 
@@ -112,16 +112,16 @@ def test_an_archive_that_was_cut_off_is_told(url: str, other: str) -> None:
     make(url, "one", id="a")
     make(url, "two", id="b")
     lines = exported(url).splitlines(keepends=True)
-    code, _, err = holdfast("import", "-", "--store", other, stdin="".join(lines[:-2]))
+    code, _, err = turnstate("import", "-", "--store", other, stdin="".join(lines[:-2]))
     assert code == 2
-    assert "holdfast: 1 session imported (1 entry)\nholdfast: stdin: line 6: the file ends here" in err
+    assert "turnstate: 1 session imported (1 entry)\nturnstate: stdin: line 6: the file ends here" in err
     assert there(other) == ["a"]
 
 
 @pytest.mark.usefixtures("url")
 def test_a_file_that_is_not_there_is_one_line(other: str) -> None:
-    code, _, err = holdfast("import", "nowhere.jsonl", "--store", other)
-    assert (code, err) == (2, "holdfast: nowhere.jsonl: cannot be read: No such file or directory\n")
+    code, _, err = turnstate("import", "nowhere.jsonl", "--store", other)
+    assert (code, err) == (2, "turnstate: nowhere.jsonl: cannot be read: No such file or directory\n")
 
 
 @pytest.mark.req("G6")
@@ -140,46 +140,46 @@ def test_after_a_kill_the_same_command_completes_the_import(url: str, other: str
             assert process.poll() is None
             time.sleep(0.01)
         process.kill()
-    states = {one["id"]: one["state"] for one in holdfast("sessions", "--json", "--store", other).objects}
+    states = {one["id"]: one["state"] for one in turnstate("sessions", "--json", "--store", other).objects}
     assert states == {first: "live", second: "importing"}
-    assert holdfast("export", second, "--store", other).err.endswith("its import has not ended\n")
-    code, _, err = holdfast("import", "-", "--store", other, stdin=archive)
+    assert turnstate("export", second, "--store", other).err.endswith("its import has not ended\n")
+    code, _, err = turnstate("import", "-", "--store", other, stdin=archive)
     assert code == 0
-    assert err.startswith("holdfast: 1 session imported, 1 session there already (")
+    assert err.startswith("turnstate: 1 session imported, 1 session there already (")
     assert exported(other) == archive
 
 
 @pytest.mark.req("A8")
 def test_conversations_of_a_provider_become_sessions(url: str) -> None:
     lines = jsonl(conversation(id="one", title="First", team="blue"), conversation(id=2), conversation())
-    code, out, _ = holdfast("import", "-", "--from", "openai-chat", "--user", "anna", "--json", stdin=lines)
+    code, out, _ = turnstate("import", "-", "--from", "openai-chat", "--user", "anna", "--json", stdin=lines)
     results = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [one["result"] for one in results] == ["imported"] * 3
     assert [one["id"] for one in results[:2]] == ["one", "2"]
     found = row(url, "one")
     assert (found.user, found.title, found.meta) == ("anna", "First", {"team": "blue"})
-    again = json.loads(holdfast("export", "one", "--format", "openai-chat").out)
+    again = json.loads(turnstate("export", "one", "--format", "openai-chat").out)
     assert again == {"id": "one", "messages": conversation()["messages"]}
     assert there(url)[0] == results[2]["id"]
 
 
 def test_the_same_conversations_are_not_imported_twice(url: str) -> None:
     lines = jsonl(conversation(id="one"), conversation(), conversation())
-    assert holdfast("import", "-", "--from", "openai-chat", stdin=lines).code == 0
-    code, _, err = holdfast("import", "-", "--from", "openai-chat", stdin=lines)
-    assert (code, err) == (0, "holdfast: 0 sessions imported, 3 sessions there already (0 entries)\n")
+    assert turnstate("import", "-", "--from", "openai-chat", stdin=lines).code == 0
+    code, _, err = turnstate("import", "-", "--from", "openai-chat", stdin=lines)
+    assert (code, err) == (0, "turnstate: 0 sessions imported, 3 sessions there already (0 entries)\n")
     assert len(there(url)) == 3
 
 
 def test_one_document_is_one_session(url: str) -> None:
-    code, _, err = holdfast("import", "-", "--from", "openai-chat", stdin=conversation()["messages"])
-    assert (code, err) == (0, "holdfast: 1 session imported (5 entries)\n")
+    code, _, err = turnstate("import", "-", "--from", "openai-chat", stdin=conversation()["messages"])
+    assert (code, err) == (0, "turnstate: 1 session imported (5 entries)\n")
     assert len(there(url)) == 1
 
 
 def test_a_broken_conversation_is_kept_as_it_is(url: str) -> None:
-    assert holdfast("import", "-", "--from", "openai-chat", stdin=broken(id="x")).code == 0
+    assert turnstate("import", "-", "--from", "openai-chat", stdin=broken(id="x")).code == 0
     with opened(url) as sessions:
         session = sessions.open("x")
         assert [message.role for message in session.messages()] == ["user", "tool"]
@@ -188,20 +188,20 @@ def test_a_broken_conversation_is_kept_as_it_is(url: str) -> None:
 
 def test_a_bad_line_is_named_and_the_others_can_be_taken(url: str) -> None:
     lines = jsonl(conversation(id="a"), "{broken", conversation(id="c"))
-    code, _, err = holdfast("import", "-", "--from", "openai-chat", stdin=lines)
+    code, _, err = turnstate("import", "-", "--from", "openai-chat", stdin=lines)
     assert code == 2
-    assert "holdfast: stdin line 2: not JSON" in err
+    assert "turnstate: stdin line 2: not JSON" in err
     assert there(url) == ["a"]
-    code, _, err = holdfast("import", "-", "--from", "openai-chat", "--keep-going", stdin=lines)
+    code, _, err = turnstate("import", "-", "--from", "openai-chat", "--keep-going", stdin=lines)
     assert code == 2
-    assert err.endswith("holdfast: 1 session imported, 1 session there already (5 entries)\n")
+    assert err.endswith("turnstate: 1 session imported, 1 session there already (5 entries)\n")
     assert sorted(there(url)) == ["a", "c"]
 
 
 @pytest.mark.usefixtures("url")
 @pytest.mark.parametrize("option", [["--user", "anna"], ["--keep-going"]])
 def test_options_of_conversations_are_bad_usage_for_archives(option: list[str]) -> None:
-    code, out, err = holdfast("import", "-", *option)
+    code, out, err = turnstate("import", "-", *option)
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_program import conversation, holdfast, jsonl, real_holdfast
+from cli_program import conversation, jsonl, real_turnstate, turnstate
 
 COMMANDS = {
     "count": ["count"],
@@ -45,9 +45,9 @@ HOSTILE = {
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
 @pytest.mark.parametrize(("data", "reason"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_input_is_one_line_and_exit_code_2(arguments: list[str], data: bytes, reason: str) -> None:
-    code, out, err = holdfast(*arguments, stdin=data)
+    code, out, err = turnstate(*arguments, stdin=data)
     assert (code, out) == (2, "")
-    assert err.startswith("holdfast: stdin: ")
+    assert err.startswith("turnstate: stdin: ")
     assert reason in err
     assert err.count("\n") == 1
     assert len(err) < 300
@@ -72,21 +72,21 @@ NO_CONVERSATION = {
 @pytest.mark.parametrize("command", ["count", "convert"])
 @pytest.mark.parametrize("text", NO_CONVERSATION.values(), ids=NO_CONVERSATION.keys())
 def test_json_that_is_no_conversation_is_one_line_and_exit_code_2(command: str, text: str) -> None:
-    code, out, err = holdfast(*COMMANDS[command], stdin=text)
+    code, out, err = turnstate(*COMMANDS[command], stdin=text)
     assert (code, out) == (2, "")
-    assert err.startswith("holdfast: stdin: ")
+    assert err.startswith("turnstate: stdin: ")
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", NO_CONVERSATION.values(), ids=NO_CONVERSATION.keys())
 def test_json_that_is_no_conversation_is_not_valid(text: str) -> None:
-    code, out, err = holdfast("validate", stdin=text)
+    code, out, err = turnstate("validate", stdin=text)
     assert (code, err) == (1, "")
     assert "not valid for openai-chat" in out
 
 
 def test_a_string_of_ten_megabytes_is_taken() -> None:
-    code, out, _ = holdfast("validate", stdin=[{"role": "user", "content": "x" * 10_000_000}])
+    code, out, _ = turnstate("validate", stdin=[{"role": "user", "content": "x" * 10_000_000}])
     assert (code, out) == (0, "valid for openai-chat: 1 message\n")
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_read_is_one_line_and_exit_code_2(
 ) -> None:
     (tmp_path / "plain.json").write_text("[]")
     monkeypatch.chdir(tmp_path)
-    code, out, err = holdfast("count", name)
+    code, out, err = turnstate("count", name)
     assert (code, out) == (2, "")
     assert reason in err
     assert err.count("\n") == 1
@@ -118,21 +118,21 @@ def test_a_forbidden_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "secret.json"
     path.write_text("[]")
     path.chmod(0)
-    assert holdfast("count", path) == (2, "", f"holdfast: {path}: cannot be read: Permission denied\n")
+    assert turnstate("count", path) == (2, "", f"turnstate: {path}: cannot be read: Permission denied\n")
 
 
 def test_a_file_with_a_hostile_name_is_read(tmp_path: Path) -> None:
     name = os.path.join(os.fsencode(tmp_path), b"caf\xe9 \x1b[31m.jsonl")
     with open(name, "wb") as file:
         file.write(jsonl(conversation(), "broken").encode())
-    done = real_holdfast("count", os.fsdecode(name))
+    done = real_turnstate("count", os.fsdecode(name))
     assert done.code == 2
     assert done.err.endswith("caf\\xe9 \\x1b[31m.jsonl line 2: not JSON: Expecting value, line 1 column 1\n")
 
 
 @pytest.mark.parametrize("arguments", [["-"], []])
 def test_standard_input_is_the_default_and_has_a_name(arguments: list[str]) -> None:
-    assert holdfast("validate", *arguments, stdin=conversation()).code == 0
+    assert turnstate("validate", *arguments, stdin=conversation()).code == 0
 
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
@@ -140,9 +140,9 @@ def test_a_bad_line_ends_the_walk_after_what_came_before(arguments: list[str], t
     twice = '{"id": "c", "messages": [{}, {}, {"a": 1, "a": 2}]}'
     path = tmp_path / "conversations.jsonl"
     path.write_text(jsonl(conversation(id="a"), conversation(id="b"), twice, conversation(id="d")))
-    code, out, err = holdfast(*arguments, path)
+    code, out, err = turnstate(*arguments, path)
     assert code == 2
-    assert err == (f"holdfast: {path} line 3: the key 'a' stands twice in one object (at $.messages[2])\n")
+    assert err == (f"turnstate: {path} line 3: the key 'a' stands twice in one object (at $.messages[2])\n")
     assert "total" not in out
     if arguments[0] != "validate":
         assert len(out.splitlines()) == 2
@@ -152,12 +152,12 @@ def test_a_bad_line_ends_the_walk_after_what_came_before(arguments: list[str], t
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
 def test_keep_going_reports_every_bad_line_and_takes_the_others(arguments: list[str]) -> None:
     lines = jsonl("broken", conversation(id="a"), "", '{"id": NaN}', conversation(id="b"), '["\\ud800"]')
-    code, out, err = holdfast(*arguments, "--keep-going", stdin=lines)
+    code, out, err = turnstate(*arguments, "--keep-going", stdin=lines)
     assert code == 2
     assert [line.partition(": not")[0].partition(": NaN")[0][:22] for line in err.splitlines()] == [
-        "holdfast: stdin line 1",
-        "holdfast: stdin line 4",
-        "holdfast: stdin line 6",
+        "turnstate: stdin line 1",
+        "turnstate: stdin line 4",
+        "turnstate: stdin line 6",
     ]
     if arguments[0] == "convert":
         assert [json.loads(line)["id"] for line in out.splitlines()] == ["a", "b"]
@@ -168,19 +168,21 @@ def test_keep_going_reports_every_bad_line_and_takes_the_others(arguments: list[
 
 
 def test_keep_going_changes_nothing_for_one_document() -> None:
-    code, out, err = holdfast("count", "--keep-going", stdin="[NaN]")
-    assert (code, out, err) == (2, "", "holdfast: stdin: NaN is not JSON (at $[0])\n")
+    code, out, err = turnstate("count", "--keep-going", stdin="[NaN]")
+    assert (code, out, err) == (2, "", "turnstate: stdin: NaN is not JSON (at $[0])\n")
 
 
 def test_a_line_that_is_no_conversation_is_bad_input_too() -> None:
     lines = jsonl(conversation(id="a"), {"role": "user", "content": "a message, not a conversation"})
-    code, _, err = holdfast("count", stdin=lines)
+    code, _, err = turnstate("count", stdin=lines)
     assert code == 2
-    assert err.startswith("holdfast: stdin line 2: expected a list of messages, or an object with `messages`")
+    assert err.startswith(
+        "turnstate: stdin line 2: expected a list of messages, or an object with `messages`"
+    )
 
 
 def test_the_real_program_is_as_strict() -> None:
-    done = real_holdfast("validate", stdin=b"[" * 100_000)
+    done = real_turnstate("validate", stdin=b"[" * 100_000)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("holdfast: stdin: nested deeper")
+    assert done.err.startswith("turnstate: stdin: nested deeper")
     assert done.err.count("\n") == 1

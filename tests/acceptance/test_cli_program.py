@@ -13,26 +13,26 @@ from cli_program import (
     command_line,
     conversation,
     environment,
-    holdfast,
     jsonl,
     on_a_terminal,
-    real_holdfast,
+    real_turnstate,
+    turnstate,
 )
 
-from holdfast import formats
-from holdfast._version import __version__
-from holdfast.cli import COMMANDS
+from turnstate import formats
+from turnstate._version import __version__
+from turnstate.cli import COMMANDS
 
-HEAVY = ("tiktoken", "rich", "holdfast.tokens", "holdfast.formats.openai_chat", "holdfast.cli.count")
+HEAVY = ("tiktoken", "rich", "turnstate.tokens", "turnstate.formats.openai_chat", "turnstate.cli.count")
 
 
 def test_the_version_is_told() -> None:
-    assert holdfast("--version") == (0, f"holdfast {__version__}\n", "")
+    assert turnstate("--version") == (0, f"turnstate {__version__}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_the_help_lists_every_command_with_its_summary(arguments: list[str]) -> None:
-    code, out, err = holdfast(*arguments)
+    code, out, err = turnstate(*arguments)
     assert (code, err) == (0, "")
     for name, summary in COMMANDS.items():
         assert f"  {name}" in out
@@ -42,24 +42,23 @@ def test_the_help_lists_every_command_with_its_summary(arguments: list[str]) -> 
 @pytest.mark.req("P3")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself_with_an_example_and_the_exit_codes(name: str) -> None:
-    code, out, _ = holdfast(name, "--help")
+    code, out, _ = turnstate(name, "--help")
     assert code == 0
-    assert f"\n    holdfast {name}" in out
+    assert f"\n    turnstate {name}" in out
     assert "Exit codes:\n    0  good\n    1  " in out
     assert "\n    2  bad usage" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
 def test_the_help_names_the_formats_that_there_are() -> None:
-    _, out, _ = holdfast("convert", "--help")
+    _, out, _ = turnstate("convert", "--help")
     listed = out.partition("Formats:\n")[2].splitlines()[0].split()
     assert listed == list(formats.names())
 
 
 def test_the_help_imports_nothing_heavy() -> None:
-    code = (
-        f"import sys; from holdfast import cli; cli.run(['--help']); print({set(HEAVY)} & sys.modules.keys())"
-    )
+    code = "import sys; from turnstate import cli; cli.run(['--help'])"
+    code += f"; print({set(HEAVY)} & sys.modules.keys())"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, check=True, text=True
     )
@@ -81,9 +80,9 @@ def test_the_help_imports_nothing_heavy() -> None:
 )
 @pytest.mark.req("P3")
 def test_bad_usage_is_one_line_and_exit_code_2(arguments: list[str], reason: str) -> None:
-    code, out, err = holdfast(*arguments, stdin=conversation())
+    code, out, err = turnstate(*arguments, stdin=conversation())
     assert (code, out) == (2, "")
-    assert err.startswith("holdfast: ")
+    assert err.startswith("turnstate: ")
     assert err.count("\n") == 1
     assert reason in err
 
@@ -122,7 +121,7 @@ def test_a_full_disk_is_one_line() -> None:
             stdout=full, stderr=subprocess.PIPE, env=environment(),
         )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr == b"holdfast: cannot write the output: No space left on device\n"
+    assert done.stderr == b"turnstate: cannot write the output: No space left on device\n"
 
 
 def test_results_come_before_the_remark_that_follows_them() -> None:
@@ -136,7 +135,7 @@ def test_results_come_before_the_remark_that_follows_them() -> None:
     )
     first, remark = done.stdout.decode().splitlines()
     assert "first" in first
-    assert remark.startswith("holdfast: stdin line 2: not JSON")
+    assert remark.startswith("turnstate: stdin line 2: not JSON")
 
 
 def test_an_interruption_ends_with_130_and_no_traceback() -> None:
@@ -149,7 +148,7 @@ def test_an_interruption_ends_with_130_and_no_traceback() -> None:
         assert process.stderr
         process.stdin.write(jsonl(conversation(), "broken").encode())
         process.stdin.flush()
-        assert process.stderr.readline().startswith(b"holdfast: stdin line 2: ")
+        assert process.stderr.readline().startswith(b"turnstate: stdin line 2: ")
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == b""
     assert process.returncode == 130
@@ -164,14 +163,14 @@ class Interrupts(MetaPathFinder):
         if name == sys.argv[1]:
             os.kill(os.getpid(), signal.SIGINT)
 
-from holdfast.__main__ import main
+from turnstate.__main__ import main
 sys.meta_path.insert(0, Interrupts())
 main()
 """
 
 
 @pytest.mark.parametrize(
-    "module", ["click", "holdfast.cli", "holdfast.cli.sessions", "msgspec", "json", "tomllib"]
+    "module", ["click", "turnstate.cli", "turnstate.cli.sessions", "msgspec", "json", "tomllib"]
 )
 def test_an_interruption_during_start_leaves_no_traceback(module: str) -> None:
     """The signal comes in the middle of an import; some of these are loaded only by the command."""
@@ -199,7 +198,7 @@ def test_waiting_for_a_person_to_type_is_announced() -> None:
     out, err = process.communicate(timeout=60)
     os.close(master)
     assert process.returncode == 0
-    assert err == b"holdfast: reading a conversation from the terminal: paste JSON, then press Ctrl-D\n"
+    assert err == b"turnstate: reading a conversation from the terminal: paste JSON, then press Ctrl-D\n"
     assert out == b"valid for openai-chat: 1 message\n"
 
 
@@ -239,7 +238,7 @@ def test_one_conversation_shows_no_progress() -> None:
 def test_a_pipe_gets_utf8_whatever_the_locale_says() -> None:
     text = '[{"role": "user", "content": "こんにちは 🌍"}]'
     latin = environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
-    done = real_holdfast(
+    done = real_turnstate(
         "convert", "--from", "openai-chat", "--to", "openai-chat", stdin=text.encode(), env=latin
     )
     assert done.code == 0
@@ -249,10 +248,10 @@ def test_a_pipe_gets_utf8_whatever_the_locale_says() -> None:
 def test_closed_standard_streams_are_one_line() -> None:
     line = " ".join(command_line("count"))
     no_input = subprocess.run(["sh", "-c", f"{line} <&-"], env=environment(), capture_output=True, text=True)
-    assert (no_input.returncode, no_input.stderr) == (2, "holdfast: stdin: closed; name a file instead\n")
+    assert (no_input.returncode, no_input.stderr) == (2, "turnstate: stdin: closed; name a file instead\n")
     no_output = subprocess.run(
         ["sh", "-c", f"""echo '[{{"role":"user","content":"x"}}]' | {line} >&-"""],
         env=environment(), capture_output=True, text=True,
     )  # fmt: skip
-    assert no_output.stderr == "holdfast: cannot write the output: standard output is closed\n"
+    assert no_output.stderr == "turnstate: cannot write the output: standard output is closed\n"
     assert no_output.returncode == 2

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from cli_program import holdfast, on_a_terminal
+from cli_program import on_a_terminal, turnstate
 from kept_sessions import make, opened, work
 
 pytestmark = pytest.mark.req("P3")
@@ -11,7 +11,7 @@ def test_messages_are_found_by_their_words_the_newest_first(url: str) -> None:
     first = make(url, "The disk is full.")
     make(url, "The disk is empty.")
     second = make(url, "Is the FULL disk gone?")
-    code, out, err = holdfast("search", "full", "disk")
+    code, out, err = turnstate("search", "full", "disk")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert [line.split()[1] for line in lines[::2]] == [second, first]
@@ -21,7 +21,7 @@ def test_messages_are_found_by_their_words_the_newest_first(url: str) -> None:
 
 def test_json_has_a_line_a_message(url: str) -> None:
     id, message = work(url, "No space left on device")
-    (found,) = holdfast("search", "space left", "--json").objects
+    (found,) = turnstate("search", "space left", "--json").objects
     assert found == {
         "session": id,
         "id": message.id,
@@ -34,7 +34,7 @@ def test_json_has_a_line_a_message(url: str) -> None:
 
 def test_a_snippet_is_one_line_around_the_match(url: str) -> None:
     make(url, "before\n" * 100 + "the needle\n" + "after\n" * 100)
-    (found,) = holdfast("search", "needle", "--json").objects
+    (found,) = turnstate("search", "needle", "--json").objects
     assert "the needle" in found["snippet"]
     assert len(found["snippet"]) <= 100
     assert found["snippet"].startswith("…")
@@ -42,7 +42,7 @@ def test_a_snippet_is_one_line_around_the_match(url: str) -> None:
 
 def test_japanese_is_found(url: str) -> None:
     make(url, "東京の天気を調べて")
-    assert holdfast("search", "天気").code == 0
+    assert turnstate("search", "天気").code == 0
 
 
 @pytest.mark.req("G4")
@@ -50,27 +50,27 @@ def test_only_ones_own_are_found(url: str) -> None:
     mine = make(url, "the secret", user="anna")
     make(url, "the secret", user="bob")
     make(url, "the secret", tenant="acme", user="anna")
-    assert [hit["session"] for hit in holdfast("search", "secret", "--user", "anna", "--json").objects] == [
+    assert [hit["session"] for hit in turnstate("search", "secret", "--user", "anna", "--json").objects] == [
         mine
     ]
 
 
 def test_nothing_found_exits_with_1(url: str) -> None:
     make(url, "hello")
-    assert holdfast("search", "goodbye") == (1, "", "holdfast: nothing found\n")
+    assert turnstate("search", "goodbye") == (1, "", "turnstate: nothing found\n")
 
 
 def test_more_than_the_limit_is_told(url: str) -> None:
     make(url, *["again"] * 5)
-    code, out, err = holdfast("search", "again", "--limit", 3)
+    code, out, err = turnstate("search", "again", "--limit", 3)
     assert (code, len(out.splitlines())) == (0, 6)
-    assert err == "holdfast: the newest 3 are shown; --limit N shows more\n"
+    assert err == "turnstate: the newest 3 are shown; --limit N shows more\n"
 
 
 @pytest.mark.parametrize("words", [[], ["!?"]])
 def test_no_words_are_bad_usage(url: str, words: list[str]) -> None:
     make(url)
-    code, out, err = holdfast("search", *words)
+    code, out, err = turnstate("search", *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
@@ -87,4 +87,4 @@ def test_what_was_destroyed_is_not_found(url: str) -> None:
     id = make(url, "the secret")
     with opened(url) as sessions:
         sessions.destroy(id)
-    assert holdfast("search", "secret").code == 1
+    assert turnstate("search", "secret").code == 1

@@ -44,7 +44,7 @@ SCENES: dict[str, Scene] = {
 
 def at_once(folder: Path, trouble: Trouble, *commands: list[object]) -> list[Outcome]:
     """Run real programs beside each other, and wait for all of them."""
-    variables = environment(HOLDFAST_HOME=str(folder / "home"), **dict(trouble.variables))
+    variables = environment(TURNSTATE_HOME=str(folder / "home"), **dict(trouble.variables))
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     running = [
         subprocess.Popen(
@@ -67,7 +67,7 @@ def test_a_store_that_cannot_be_used_is_told_in_one_line_and_left_alone(name: st
         assert trouble.kept() == before
     for code, out, err in outcomes:
         assert (code, out) == (STORE_CANNOT_BE_USED, "")
-        assert err.startswith("holdfast: ")
+        assert err.startswith("turnstate: ")
         assert err.count("\n") == 1
         assert trouble.said in err
         assert SECRET not in err

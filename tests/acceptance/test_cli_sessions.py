@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_program import command_line, environment, holdfast, on_a_terminal
+from cli_program import command_line, environment, on_a_terminal, turnstate
 from kept_sessions import answering, make, opened, row, there
 
-from holdfast import Message, blocking
-from holdfast.testing import FixedClock
+from turnstate import Message, blocking
+from turnstate.testing import FixedClock
 
 pytestmark = pytest.mark.req("P3", "G2")
 
@@ -25,7 +25,7 @@ def verb_line(verb: str, id: str) -> list[str]:
 
 
 def listed(*arguments: object) -> list[str]:
-    code, out, _ = holdfast("sessions", *arguments, "--json")
+    code, out, _ = turnstate("sessions", *arguments, "--json")
     assert code == 0
     return [json.loads(line)["id"] for line in out.splitlines()]
 
@@ -33,7 +33,7 @@ def listed(*arguments: object) -> list[str]:
 def test_sessions_are_listed_the_newest_first_with_what_is_known_of_them(url: str) -> None:
     first = make(url, "hello", user="anna", title="The export", tags=["urgent", "billing"])
     second = make(url)
-    code, out, err = holdfast("sessions")
+    code, out, err = turnstate("sessions")
     heading, *lines = out.splitlines()
     assert (code, err) == (0, "")
     assert heading.split() == ["id", "user", "state", "active", "entries", "tokens", "tags", "title"]
@@ -54,7 +54,7 @@ def test_sessions_are_listed_the_newest_first_with_what_is_known_of_them(url: st
 
 def test_json_has_a_line_a_session(url: str) -> None:
     id = make(url, "hello", user="anna", title="T", tags=["x"], meta={"k": [1]}, idle=60)
-    (found,) = holdfast("sessions", "list", "--json").objects
+    (found,) = turnstate("sessions", "list", "--json").objects
     assert found["id"] == id
     assert (found["user"], found["title"], found["tags"], found["meta"]) == ("anna", "T", ["x"], {"k": [1]})
     assert (found["state"], found["entries"], found["idle"], found["version"]) == ("live", 1, 60.0, 1)
@@ -66,8 +66,8 @@ def test_json_has_a_line_a_session(url: str) -> None:
 def test_a_store_that_was_never_used_is_empty_and_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("HOLDFAST_STORE")
-    assert holdfast("sessions") == (0, "", "holdfast: there are no such sessions\n")
+    monkeypatch.delenv("TURNSTATE_STORE")
+    assert turnstate("sessions") == (0, "", "turnstate: there are no such sessions\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -101,7 +101,7 @@ def test_a_moment_is_a_date_or_how_long_ago(url: str, option: list[str], count: 
 
 @pytest.mark.usefixtures("url")
 def test_no_moment_is_bad_usage() -> None:
-    code, out, err = holdfast("sessions", "--since", "yesterday")
+    code, out, err = turnstate("sessions", "--since", "yesterday")
     assert (code, out) == (2, "")
     assert "'yesterday' is no moment" in err
 
@@ -109,11 +109,11 @@ def test_no_moment_is_bad_usage() -> None:
 def test_a_long_list_says_that_there_is_more(url: str) -> None:
     for _ in range(5):
         make(url)
-    code, out, err = holdfast("sessions", "--limit", 3)
+    code, out, err = turnstate("sessions", "--limit", 3)
     assert (code, len(out.splitlines())) == (0, 4)
-    assert err == "holdfast: the newest 3 are shown; --limit 0 shows all\n"
+    assert err == "turnstate: the newest 3 are shown; --limit 0 shows all\n"
     assert len(listed("--limit", 0)) == len(listed("--limit", 5)) == 5
-    assert holdfast("sessions", "--limit", 5).err == ""
+    assert turnstate("sessions", "--limit", 5).err == ""
 
 
 @pytest.mark.req("G4")
@@ -125,7 +125,7 @@ def test_tenants_do_not_see_each_other(url: str) -> None:
 
 def test_a_title_cannot_act_on_the_terminal(url: str) -> None:
     make(url, title="red \x1b[31m [bold]alert[/bold]")
-    _, out, _ = holdfast("sessions")
+    _, out, _ = turnstate("sessions")
     assert r"red \x1b[31m [bold]alert[/bold]" in out
 
 
@@ -142,16 +142,16 @@ def test_a_narrow_terminal_gets_whole_ids_and_short_titles(url: str) -> None:
 def test_a_session_is_renamed_by_the_beginning_of_its_id(url: str) -> None:
     id = make(url, id="0197a1c2")
     make(url, id="0298ffff")
-    code, out, err = holdfast("sessions", "rename", "0197", "The nightly export")
+    code, out, err = turnstate("sessions", "rename", "0197", "The nightly export")
     assert (code, out) == (0, "")
-    assert err == f"holdfast: session {id} is called 'The nightly export' now\n"
+    assert err == f"turnstate: session {id} is called 'The nightly export' now\n"
     assert row(url, id).title == "The nightly export"
 
 
 def test_a_beginning_that_several_ids_share_is_refused_with_them(url: str) -> None:
     for number in range(7):
         make(url, id=f"0197-{number}")
-    code, out, err = holdfast("sessions", "rename", "0197", "x")
+    code, out, err = turnstate("sessions", "rename", "0197", "x")
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
     assert "0197-6, 0197-5, 0197-4, 0197-3, 0197-2 and 2 more" in err
@@ -160,28 +160,28 @@ def test_a_beginning_that_several_ids_share_is_refused_with_them(url: str) -> No
 def test_an_id_that_begins_another_means_itself(url: str) -> None:
     make(url, id="a")
     make(url, id="ab")
-    assert holdfast("sessions", "rename", "a", "me").code == 0
+    assert turnstate("sessions", "rename", "a", "me").code == 0
     assert (row(url, "a").title, row(url, "ab").title) == ("me", "")
 
 
 def test_tags_are_added_and_taken_away(url: str) -> None:
     id = make(url, tags=["old", "kept"])
-    assert holdfast("sessions", "tag", id, "new", "--remove", "old").code == 0
+    assert turnstate("sessions", "tag", id, "new", "--remove", "old").code == 0
     assert row(url, id).tags == ("kept", "new")
-    assert holdfast("sessions", "tag", id, "--remove", "kept", "--remove", "new").code == 0
+    assert turnstate("sessions", "tag", id, "--remove", "kept", "--remove", "new").code == 0
     assert row(url, id).tags == ()
-    assert holdfast("sessions", "tag", id).code == 2
+    assert turnstate("sessions", "tag", id).code == 2
 
 
 @pytest.mark.req("G7")
 def test_a_conversation_is_ended_and_begun_anew(url: str) -> None:
     id = make(url, "hello", system="You help.")
-    assert holdfast("sessions", "end", id, "--reason", "solved").code == 0
+    assert turnstate("sessions", "end", id, "--reason", "solved").code == 0
     assert (row(url, id).ended is not None, row(url, id).reason) == (True, "solved")
-    code, _, err = holdfast("sessions", "end", id)
+    code, _, err = turnstate("sessions", "end", id)
     assert (code, err.count("\n")) == (1, 1)
-    code, _, err = holdfast("sessions", "reset", id)
-    assert (code, err) == (0, f"holdfast: session {id} begins anew: epoch 2\n")
+    code, _, err = turnstate("sessions", "reset", id)
+    assert (code, err) == (0, f"turnstate: session {id} begins anew: epoch 2\n")
     assert (row(url, id).ended, row(url, id).epoch) == (None, 2)
 
 
@@ -193,9 +193,9 @@ def test_sessions_that_were_left_idle_are_ended(url: str) -> None:
         old = sessions.create(idle=60)
         old.append(Message.user("hello"))
         sessions.create()
-    code, out, err = holdfast("sessions", "expire")
-    assert (code, out, err) == (0, f"{old.id}\n", "holdfast: 1 session ended\n")
-    assert holdfast("sessions", "expire", "--json") == (0, "", "holdfast: 0 sessions ended\n")
+    code, out, err = turnstate("sessions", "expire")
+    assert (code, out, err) == (0, f"{old.id}\n", "turnstate: 1 session ended\n")
+    assert turnstate("sessions", "expire", "--json") == (0, "", "turnstate: 0 sessions ended\n")
     assert listed("--ended") == [old.id]
 
 
@@ -203,8 +203,8 @@ def test_sessions_that_were_left_idle_are_ended(url: str) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_unknown_id_is_one_line_and_exit_code_1(url: str, verb: str) -> None:
     make(url)
-    code, out, err = holdfast("sessions", *verb_line(verb, "nobody"))
-    assert (code, out, err) == (1, "", "holdfast: there is no session nobody\n")
+    code, out, err = turnstate("sessions", *verb_line(verb, "nobody"))
+    assert (code, out, err) == (1, "", "turnstate: there is no session nobody\n")
 
 
 @pytest.mark.req("G4")
@@ -212,8 +212,8 @@ def test_an_unknown_id_is_one_line_and_exit_code_1(url: str, verb: str) -> None:
 def test_another_users_and_another_tenants_id_are_unknown(url: str, verb: str) -> None:
     id = make(url, user="anna")
     for whose in (["--user", "bob"], ["--tenant", "acme"]):
-        code, out, err = holdfast("sessions", *verb_line(verb, id), *whose)
-        assert (code, out, err) == (1, "", f"holdfast: there is no session {id}\n")
+        code, out, err = turnstate("sessions", *verb_line(verb, id), *whose)
+        assert (code, out, err) == (1, "", f"turnstate: there is no session {id}\n")
     assert row(url, id).version == 0
 
 
@@ -222,7 +222,7 @@ def test_another_users_and_another_tenants_id_are_unknown(url: str, verb: str) -
 def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes(url: str, verb: str) -> None:
     id = make(url)
     arguments = [word for word in verb_line(verb, id) if word != "--yes"]
-    code, out, err = holdfast("sessions", *arguments)
+    code, out, err = turnstate("sessions", *arguments)
     assert (code, out) == (2, "")
     assert "--yes" in err
     assert there(url) == [id]
@@ -244,14 +244,14 @@ def test_the_user_at_a_terminal_is_asked(url: str) -> None:
 def test_what_deletes_wants_all_of_the_id(url: str) -> None:
     id = make(url, id="0197a1c2")
     for arguments in (["destroy", "0197", "--yes"], ["erase", "--session", "0197", "--yes"]):
-        assert holdfast("sessions", *arguments).code == 1
+        assert turnstate("sessions", *arguments).code == 1
     assert there(url) == [id]
 
 
 @pytest.mark.req("G9")
 def test_a_destroyed_session_is_gone(url: str) -> None:
     id, kept = make(url, "one", "two"), make(url)
-    code, out, _ = holdfast("sessions", "destroy", id, "--yes", "--json")
+    code, out, _ = turnstate("sessions", "destroy", id, "--yes", "--json")
     assert code == 0
     assert json.loads(out) == {"id": id, "entries": 2, "branches": 1, "keys": 0, "parcels": 0}
     assert there(url) == [kept]
@@ -262,7 +262,7 @@ def test_erasing_a_user_leaves_a_receipt_and_no_byte(url: str, tmp_path: Path) -
     mine = [make(url, "my secret is xyzzy", user="anna") for _ in range(3)]
     kept = make(url, "hello", user="bob")
     assert any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("agent.db*"))
-    code, out, err = holdfast("sessions", "erase", "--user", "anna", "--yes", "--json")
+    code, out, err = turnstate("sessions", "erase", "--user", "anna", "--yes", "--json")
     receipt = json.loads(out)
     assert (code, err) == (0, "")
     assert set(receipt["sessions"]) == set(mine)
@@ -275,11 +275,11 @@ def test_erasing_a_user_leaves_a_receipt_and_no_byte(url: str, tmp_path: Path) -
 @pytest.mark.req("G9", "F1")
 def test_erasing_a_user_makes_the_memory_forget(url: str, tmp_path: Path) -> None:
     id = make(url, "my secret is xyzzy", user="anna")
-    holdfast("sessions", "end", id)
-    assert holdfast("worker", "--once").code == 0
+    turnstate("sessions", "end", id)
+    assert turnstate("worker", "--once").code == 0
     memory = tmp_path / "home" / "memory"
     assert any(b"xyzzy" in path.read_bytes() for path in memory.rglob("*") if path.is_file())
-    code, out, _ = holdfast("sessions", "erase", "--user", "anna", "--yes")
+    code, out, _ = turnstate("sessions", "erase", "--user", "anna", "--yes")
     assert code == 0
     assert "1 session, 0 snapshots, 1 remembered messages; no byte" in out
     assert not any(b"xyzzy" in path.read_bytes() for path in memory.rglob("*") if path.is_file())
@@ -287,27 +287,27 @@ def test_erasing_a_user_makes_the_memory_forget(url: str, tmp_path: Path) -> Non
 
 def test_a_user_of_whom_nothing_is_kept_is_erased_all_the_same(url: str) -> None:
     make(url, user="anna")
-    code, out, _ = holdfast("sessions", "erase", "--user", "nobody", "--yes", "--json")
+    code, out, _ = turnstate("sessions", "erase", "--user", "nobody", "--yes", "--json")
     assert (code, json.loads(out)["sessions"]) == (0, {})
 
 
 @pytest.mark.usefixtures("url")
 def test_erasing_nobody_in_particular_is_bad_usage() -> None:
-    assert holdfast("sessions", "erase", "--yes").code == 2
+    assert turnstate("sessions", "erase", "--yes").code == 2
 
 
 @pytest.mark.parametrize("verb", ["list", *VERBS, "expire"])
 def test_every_verb_explains_itself(verb: str) -> None:
-    code, out, _ = holdfast("sessions", verb, "--help")
+    code, out, _ = turnstate("sessions", verb, "--help")
     assert code == 0
-    assert "\n    holdfast sessions" in out
+    assert "\n    turnstate sessions" in out
     assert "Exit codes:\n    0  good\n" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.usefixtures("url")
 def test_an_unknown_verb_is_bad_usage() -> None:
-    code, _, err = holdfast("sessions", "nope")
+    code, _, err = turnstate("sessions", "nope")
     assert (code, "No such command 'nope'" in err) == (2, True)
 
 
@@ -327,9 +327,9 @@ def test_a_store_that_cannot_be_opened_is_one_line(
     tmp_path: Path, wrong: str, code: int, reason: str
 ) -> None:
     (tmp_path / "text.db").write_text("these are not the bytes of a database " * 100)
-    done = holdfast("sessions", "--store", wrong)
+    done = turnstate("sessions", "--store", wrong)
     assert (done.code, done.out) == (code, "")
-    assert done.err.startswith("holdfast: ")
+    assert done.err.startswith("turnstate: ")
     assert done.err.count("\n") == 1
     assert reason in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
@@ -342,7 +342,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(url: str, tmp_path: Path) -
         path.chmod(0o400)
     tmp_path.chmod(0o500)
     try:
-        code, _, err = holdfast("sessions", "rename", id, "x")
+        code, _, err = turnstate("sessions", "rename", id, "x")
     finally:
         tmp_path.chmod(0o700)
     assert (code, err.count("\n")) == (3, 1)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import apsw
 import pytest
-from cli_program import holdfast
+from cli_program import turnstate
 from kept_sessions import make
 
-from holdfast.stores.sqlite.rows import checksum
+from turnstate.stores.sqlite.rows import checksum
 
 pytestmark = pytest.mark.req("P3")
 
@@ -21,20 +21,20 @@ def damage(path: Path, seq: int) -> str:
 
 def test_a_sound_store_is_said_to_be_sound(url: str) -> None:
     make(url, "hello")
-    assert holdfast("verify") == (0, "", f"holdfast: {url} is sound\n")
-    assert holdfast("verify", "--repair", "--json") == (0, "", f"holdfast: {url} is sound\n")
+    assert turnstate("verify") == (0, "", f"turnstate: {url} is sound\n")
+    assert turnstate("verify", "--repair", "--json") == (0, "", f"turnstate: {url} is sound\n")
 
 
 def test_a_damaged_entry_is_found_and_left_alone(url: str, tmp_path: Path) -> None:
     session = make(url, "one", "two", "three")
     id = damage(tmp_path / "agent.db", 2)
     for _ in range(2):
-        code, out, err = holdfast("verify")
+        code, out, err = turnstate("verify")
         assert code == 1
         assert session in out
         assert id in out
         assert "--repair" in err
-    (found,) = [one for one in holdfast("verify", "--json").objects if one["id"] == id]
+    (found,) = [one for one in turnstate("verify", "--json").objects if one["id"] == id]
     assert (found["session"], found["seq"], found["done"]) == (session, 2, "")
     assert found["fault"]
 
@@ -42,11 +42,11 @@ def test_a_damaged_entry_is_found_and_left_alone(url: str, tmp_path: Path) -> No
 def test_what_is_repaired_is_told_and_not_found_again(url: str, tmp_path: Path) -> None:
     session = make(url, "one", "two", "three")
     id = damage(tmp_path / "agent.db", 2)
-    done = holdfast("verify", "--repair", "--json")
+    done = turnstate("verify", "--repair", "--json")
     assert done.code == 1
     assert [one["id"] for one in done.objects if one["done"]] == [id]
-    assert holdfast("verify").code == 0
-    assert "three" in holdfast("show", session).out
+    assert turnstate("verify").code == 0
+    assert "three" in turnstate("show", session).out
 
 
 @pytest.mark.usefixtures("url")
@@ -55,7 +55,7 @@ def test_what_is_repaired_is_told_and_not_found_again(url: str, tmp_path: Path) 
 )
 def test_a_store_that_cannot_be_opened_is_one_line(tmp_path: Path, wrong: str, code: int) -> None:
     (tmp_path / "text.db").write_text("these are not the bytes of a database " * 100)
-    done = holdfast("verify", "--store", wrong)
+    done = turnstate("verify", "--store", wrong)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
 
@@ -66,10 +66,10 @@ def test_what_can_be_read_of_a_file_that_cannot_be_opened_is_saved_beside_it(
     session = make(url, "one", "two", "three")
     path = tmp_path / "agent.db"
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE branch (", b"CREATE TABLE branch )", 1))
-    assert holdfast("verify").code == 3
-    code, out, _ = holdfast("verify", "--repair")
+    assert turnstate("verify").code == 3
+    code, out, _ = turnstate("verify", "--repair")
     assert (code, "agent.db.salvaged" in out) == (1, True)
-    assert "three" in holdfast("show", session, "--store", f"sqlite:///{path}.salvaged").out
+    assert "three" in turnstate("show", session, "--store", f"sqlite:///{path}.salvaged").out
 
 
 @pytest.mark.req("B1")
@@ -86,11 +86,11 @@ def test_token_counts_that_no_text_has_are_found_and_all_others_by_deep(url: str
         db.execute("UPDATE entry SET tokens=?, total=?, checksum=? WHERE key=?", (tokens, total, sum, key))
     db.execute("UPDATE session SET total = ?", (total,))
     db.close()
-    sampled = [one["seq"] for one in holdfast("verify", "--json").objects]
+    sampled = [one["seq"] for one in turnstate("verify", "--json").objects]
     assert 3 in sampled
     assert len(sampled) < 12
-    deep = holdfast("verify", "--deep", "--json")
+    deep = turnstate("verify", "--deep", "--json")
     assert [one["seq"] for one in deep.objects if "token count" in one["fault"]] == list(range(1, 13))
-    assert holdfast("verify", "--deep", "--repair").code == 1
-    assert holdfast("verify", "--deep").code == 0
-    assert "message 11" in holdfast("show", session).out
+    assert turnstate("verify", "--deep", "--repair").code == 1
+    assert turnstate("verify", "--deep").code == 0
+    assert "message 11" in turnstate("show", session).out

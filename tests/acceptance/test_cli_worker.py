@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import Outcome, command_line, environment, holdfast
+from cli_program import Outcome, command_line, environment, turnstate
 
-from holdfast import codec
-from holdfast.memory.jsonl import JsonlEngine
-from holdfast.memory.port import User
-from holdfast.message import Message
-from holdfast.session.parcels import Ending
-from holdfast.stores import connect
-from holdfast.stores.port import Store
-from holdfast.stores.values import Address, Change, Fork, Parcel, Record, SessionRow
+from turnstate import codec
+from turnstate.memory.jsonl import JsonlEngine
+from turnstate.memory.port import User
+from turnstate.message import Message
+from turnstate.session.parcels import Ending
+from turnstate.stores import connect
+from turnstate.stores.port import Store
+from turnstate.stores.values import Address, Change, Fork, Parcel, Record, SessionRow
 
 pytestmark = pytest.mark.req("F3", "P3")
 
@@ -29,7 +29,7 @@ PATIENCE = 60.0
 SLOW_ENGINE = '''
 import asyncio, os
 from pathlib import Path
-from holdfast.memory.jsonl import JsonlEngine
+from turnstate.memory.jsonl import JsonlEngine
 
 class Slow(JsonlEngine):
     """Keeps a record, tells so, and then takes its time, unless it is told not to."""
@@ -59,7 +59,7 @@ def slow(tmp_path: Path) -> dict[str, str]:
     info.mkdir(parents=True)
     (site / "slow_engine.py").write_text(SLOW_ENGINE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[holdfast.memory]\nslow = slow_engine:connect\n")
+    (info / "entry_points.txt").write_text("[turnstate.memory]\nslow = slow_engine:connect\n")
     known = environment()
     path = os.pathsep.join([str(site), known["PYTHONPATH"]])
     return {**known, "PYTHONPATH": path, "SLOW_ENGINE": str(tmp_path)}
@@ -128,20 +128,20 @@ def broken_engine(tmp_path: Path) -> str:
 
 
 def worker(url: str, *arguments: object) -> Outcome:
-    return holdfast("worker", "--store", url, *arguments)
+    return turnstate("worker", "--store", url, *arguments)
 
 
 def test_what_sessions_left_is_delivered(url: str, tmp_path: Path) -> None:
     ids = leave(url, "s1", "s2")
     code, out, err = worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory")
     assert (code, out) == (0, "")
-    assert err.splitlines() == [*(f"holdfast: delivered {id}" for id in ids), "holdfast: 2 delivered"]
+    assert err.splitlines() == [*(f"turnstate: delivered {id}" for id in ids), "turnstate: 2 delivered"]
     assert recalled(tmp_path / "memory") == ["s1-1", "s2-1"]
     assert waiting(url) == []
 
 
 def test_nothing_due_is_said(url: str) -> None:
-    assert worker(url, "--once", "--engine", "none") == (0, "", "holdfast: nothing was due\n")
+    assert worker(url, "--once", "--engine", "none") == (0, "", "turnstate: nothing was due\n")
 
 
 def test_json_is_one_object_a_parcel(url: str) -> None:
@@ -163,12 +163,12 @@ def test_json_is_one_object_a_parcel(url: str) -> None:
 def test_memory_is_kept_in_the_home_folder_when_nothing_else_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("TURNSTATE_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert holdfast("worker", "--once").code == 0
-    leave(f"sqlite:///{tmp_path}/home/holdfast.db", "s1")
-    assert holdfast("worker", "--once").code == 0
+    assert turnstate("worker", "--once").code == 0
+    leave(f"sqlite:///{tmp_path}/home/turnstate.db", "s1")
+    assert turnstate("worker", "--once").code == 0
     assert recalled(tmp_path / "home" / "memory") == ["s1-1"]
 
 
@@ -177,9 +177,9 @@ def test_an_engine_that_fails_is_told_and_exits_with_1(url: str, tmp_path: Path)
     code, _, err = worker(url, "--once", "--engine", broken_engine(tmp_path))
     assert code == 1
     first, last = err.splitlines()
-    assert first.startswith(f"holdfast: delayed {id}: ")
+    assert first.startswith(f"turnstate: delayed {id}: ")
     assert "; again in " in first
-    assert last == "holdfast: 1 delayed"
+    assert last == "turnstate: 1 delayed"
 
 
 def parked(url: str, tmp_path: Path) -> str:
@@ -191,7 +191,7 @@ def parked(url: str, tmp_path: Path) -> str:
 
 
 def test_what_was_given_up_is_listed_with_its_reason(url: str, tmp_path: Path) -> None:
-    assert worker(url, "--parked") == (0, "", "holdfast: nothing is parked\n")
+    assert worker(url, "--parked") == (0, "", "turnstate: nothing is parked\n")
     id = parked(url, tmp_path)
     code, out, err = worker(url, "--parked")
     assert (code, err) == (0, "")
@@ -204,9 +204,9 @@ def test_what_was_given_up_is_listed_with_its_reason(url: str, tmp_path: Path) -
 @pytest.mark.parametrize("which", ["one", "all"])
 def test_what_was_given_up_can_be_tried_again(url: str, tmp_path: Path, which: str) -> None:
     id = parked(url, tmp_path)
-    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err == "holdfast: nothing was due\n"
+    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err == "turnstate: nothing was due\n"
     revived = worker(url, "--revive", id if which == "one" else "all")
-    assert revived == (0, "", "holdfast: 1 parcel will be tried again\n")
+    assert revived == (0, "", "turnstate: 1 parcel will be tried again\n")
     assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").code == 0
     assert recalled(tmp_path / "memory") == ["s1-1"]
 
@@ -218,7 +218,7 @@ def test_reviving_tells_programs_what_was_revived(url: str, tmp_path: Path) -> N
 
 
 def test_reviving_what_is_not_parked_is_refused(url: str) -> None:
-    assert worker(url, "--revive", "no\x1bthing") == (1, "", "holdfast: no parcel no\\x1bthing is parked\n")
+    assert worker(url, "--revive", "no\x1bthing") == (1, "", "turnstate: no parcel no\\x1bthing is parked\n")
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_signal_ends_a_worker_when_the_parcel_in_hand_has_arrived(
     assert "stopping when the parcel in hand has arrived" in process.stderr.readline()
     (tmp_path / "go").touch()
     out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, err) == (0, "holdfast: 1 delivered\n")
+    assert (process.returncode, err) == (0, "turnstate: 1 delivered\n")
     assert [json.loads(line)["result"] for line in out.splitlines()] == ["delivered"]
     assert len(waiting(url)) == 1
 
@@ -317,7 +317,9 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_delivery_loses_and_doubles_n
     (parcel,) = waiting(url)
     assert (parcel.id, parcel.tries) == (id, 1)
     make_due(url, id)
-    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err.startswith("holdfast: delivered")
+    assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err.startswith(
+        "turnstate: delivered"
+    )
     assert recalled(tmp_path / "memory") == ["s1-1"]
 
 
@@ -369,7 +371,7 @@ def test_the_worker_needs_no_package_beyond_the_core(url: str) -> None:
     heavy = ["openai", "anthropic", "asyncpg", "redis", "numpy", "mcp", "rich", "tiktoken"]
     code = f"""
 import sys
-from holdfast import cli
+from turnstate import cli
 cli.run(["worker", "--store", {url!r}, "--engine", "none", "--once"])
 print([name for name in {heavy} if name in sys.modules])
 """

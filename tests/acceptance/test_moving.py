@@ -1,4 +1,4 @@
-"""Sessions move from any store to any other by `holdfast export` and `holdfast import`, and stay the same."""
+"""Sessions move from any store to any other by `turnstate export` and `import`, and stay the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cli_program import holdfast
+from cli_program import turnstate
 from moved_sessions import everything_in, make_pasts
 from postgres_server import fresh_url
 from valkey_server import Cluster, Valkey, fresh_cluster, fresh_server
@@ -67,12 +67,12 @@ def test_sessions_move_between_any_two_stores_as_they_are(of: str, to: str, tmp_
     archive = tmp_path / "moved.jsonl"
     with source(of, tmp_path) as here, destination(to, tmp_path) as there:
         make_pasts(here)
-        assert holdfast("export", "--all", "--store", here, "-o", archive) == (0, "", "")
+        assert turnstate("export", "--all", "--store", here, "-o", archive) == (0, "", "")
         lines = archive.read_bytes().splitlines()
         assert {json.loads(line).get("kind") for line in lines} >= CARRIED
-        code, out, err = holdfast("import", archive, "--store", there)
+        code, out, err = turnstate("import", archive, "--store", there)
         assert (code, out) == (0, "")
-        assert err.startswith("holdfast: 4 sessions imported (")
-        assert holdfast("export", "--all", "--store", there).out == archive.read_text()
-        assert holdfast("verify", "--store", there).code == 0
+        assert err.startswith("turnstate: 4 sessions imported (")
+        assert turnstate("export", "--all", "--store", there).out == archive.read_text()
+        assert turnstate("verify", "--store", there).code == 0
         assert everything_in(there) == everything_in(here)

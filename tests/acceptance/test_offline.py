@@ -19,7 +19,7 @@ def refuse(event, arguments):
         raise SystemExit(f"opened the network: {event} {arguments}")
 
 sys.addaudithook(refuse)
-from holdfast import Message, tokens
+from turnstate import Message, tokens
 for name in ("o200k_base", "cl100k_base", "estimate:claude"):
     count = tokens.conversation_cost([Message.user("hello world")], tokens.counter(name))
     print(name, count.tokens, count.quality)
@@ -58,7 +58,7 @@ def test_counting_works_with_the_network_off() -> None:
 
 
 def test_a_planted_connection_is_caught() -> None:
-    planted = COUNT.replace("from holdfast", "import socket\nsocket.socket()\nfrom holdfast", 1)
+    planted = COUNT.replace("from turnstate", "import socket\nsocket.socket()\nfrom turnstate", 1)
     done = python(planted)
     assert done.returncode != 0
     assert "opened the network: socket.__new__" in done.stderr

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_program import holdfast
+from cli_program import turnstate
 
-from holdfast import Message, SessionManager
-from holdfast.errors import InputError
-from holdfast.memory import Worker, open_engine
-from holdfast.snapshots import Snapshots
-from holdfast.stores.sqlite import SqliteStore, rescue
+from turnstate import Message, SessionManager
+from turnstate.errors import InputError
+from turnstate.memory import Worker, open_engine
+from turnstate.snapshots import Snapshots
+from turnstate.stores.sqlite import SqliteStore, rescue
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=["umask 000", "umask 022", "umask 077"])
@@ -27,7 +27,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "made" / "home"))
+    monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "made" / "home"))
     return tmp_path / "made" / "home"
 
 
@@ -137,7 +137,7 @@ def test_what_commands_write_is_private(tmp_path: Path) -> None:
         ],
         ["export", "qcli", "talk", "--out", tmp_path / "original.json"],
     ):
-        outcome = holdfast(*line)
+        outcome = turnstate(*line)
         assert outcome.code == 0, (line, outcome)
     assert {"archive.jsonl", "converted.json", "report.json", "made/home"} <= modes(tmp_path).keys()
     assert wrong(tmp_path) == {}
@@ -150,7 +150,7 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path) -> None:
     target.touch()
     target.chmod(0o644)
     assert (
-        holdfast(
+        turnstate(
             "convert", "--from", "openai-chat", "--to", "anthropic", "--force", "--output", target, talk
         ).code
         == 0
@@ -183,7 +183,7 @@ def test_doctor_names_what_is_open_to_everybody_and_how_to_close_it(tmp_path: Pa
     def told() -> dict[str, tuple[str, str]]:
         return {
             one["name"]: (one["result"], one["text"])
-            for one in holdfast("doctor", "--store", url, "--json").objects
+            for one in turnstate("doctor", "--store", url, "--json").objects
         }
 
     assert told()["store.permissions"] == ("ok", "other users are kept out")

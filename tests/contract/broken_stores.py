@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import structs
 
-from holdfast.errors import Busy
-from holdfast.stores.admission import KnownKey
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.memory.state import Kept, State
-from holdfast.stores.values import (
+from turnstate.errors import Busy
+from turnstate.stores.admission import KnownKey
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.memory.state import Kept, State
+from turnstate.stores.values import (
     Address,
     Change,
     Filter,

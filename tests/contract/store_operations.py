@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import structs
 
-from holdfast.errors import Conflict, HoldfastError
-from holdfast.stores.admission import KEY_LIFE
-from holdfast.stores.port import Store
-from holdfast.stores.values import (
+from turnstate.errors import Conflict, TurnstateError
+from turnstate.stores.admission import KEY_LIFE
+from turnstate.stores.port import Store
+from turnstate.stores.values import (
     MESSAGE,
     Address,
     Change,
@@ -231,7 +231,7 @@ class Run:
             return self._shown(await getattr(self, f"_{name}", self._plain(name))(fields, seen))
         except Conflict as error:
             return Conflict, error.version, tuple(error.head)
-        except HoldfastError as error:
+        except TurnstateError as error:
             return type(error)
 
     def _plain(self, name: str) -> Callable[[dict[str, Any], Any], Awaitable[Any]]:

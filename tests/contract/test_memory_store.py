@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Store
-from holdfast.testing import StoreContract
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.port import Store
+from turnstate.testing import StoreContract
 
 
 @pytest.mark.req("A6", "F3", "G3", "G4", "G5", "G6", "G7", "G8", "G9")

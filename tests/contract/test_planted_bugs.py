@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from broken_stores import BROKEN
 
-from holdfast.errors import HoldfastError
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Store
-from holdfast.testing import StoreContract
+from turnstate.errors import TurnstateError
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.port import Store
+from turnstate.testing import StoreContract
 
 
 def held_to(kind: type[MemoryStore], name: str) -> None:
@@ -30,7 +30,7 @@ def held_to(kind: type[MemoryStore], name: str) -> None:
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.__name__) for kind in BROKEN])
 def test_a_planted_bug_is_caught_by_the_test_that_names_its_promise(kind: Any) -> None:
     held_to(MemoryStore, kind.caught_by)
-    with pytest.raises((AssertionError, HoldfastError)):
+    with pytest.raises((AssertionError, TurnstateError)):
         held_to(kind, kind.caught_by)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from postgres_server import fresh_url
 
-from holdfast.stores.port import Store
-from holdfast.stores.postgres import connect
-from holdfast.testing import StoreContract
+from turnstate.stores.port import Store
+from turnstate.stores.postgres import connect
+from turnstate.testing import StoreContract
 
 
 @pytest.mark.req("A6", "F3", "G3", "G4", "G5", "G6", "G7", "G8", "G9")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from valkey_server import fresh_cluster
 
-from holdfast.stores.port import Store
-from holdfast.stores.redis import connect
-from holdfast.testing import StoreContract
+from turnstate.stores.port import Store
+from turnstate.stores.redis import connect
+from turnstate.testing import StoreContract
 
 
 @pytest.mark.req("A6", "F3", "G3", "G4", "G5", "G6", "G7", "G8", "G9")

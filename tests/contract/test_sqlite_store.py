@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.stores import connect
-from holdfast.stores.port import Store
-from holdfast.testing import StoreContract
+from turnstate.stores import connect
+from turnstate.stores.port import Store
+from turnstate.testing import StoreContract
 
 
 @pytest.mark.req("A6", "F3", "G3", "G4", "G5", "G6", "G7", "G8", "G9")

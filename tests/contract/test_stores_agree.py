@@ -21,15 +21,15 @@ from postgres_server import executed, fresh_url
 from store_operations import ADDRESSES, PARCELS, Operation, Run, sequence
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast.errors import HoldfastError, NotFound
-from holdfast.stores import connect, postgres, redis
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Store
-from holdfast.stores.postgres.target import target
-from holdfast.stores.values import Address, SessionRow
-from holdfast.testing.contract_scenes import dump
+from turnstate.errors import NotFound, TurnstateError
+from turnstate.stores import connect, postgres, redis
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.port import Store
+from turnstate.stores.postgres.target import target
+from turnstate.stores.values import Address, SessionRow
+from turnstate.testing.contract_scenes import dump
 
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 UNSEEN = (ComparesAndThenSets, HandsOutItsOwnMeta, PausesInTheMiddle)  # not by one client that takes turns
 Opener = Callable[[Path], Awaitable[Store]]
 
@@ -106,7 +106,7 @@ def differ(operations: list[Operation], *openers: Opener) -> bool:
     """Tell whether the stores disagree."""
     try:
         agree(operations, *openers)
-    except (AssertionError, HoldfastError):
+    except (AssertionError, TurnstateError):
         return True
     return False
 
@@ -149,7 +149,7 @@ def test_postgres_and_memory_answer_alike(record_property: Callable[[str, object
 
 
 def with_parcels_of_their_own(operations: list[Operation]) -> list[Operation]:
-    """Let ids of parcels name their session, as those of Holdfast do: Redis tells them apart only so."""
+    """Let ids of parcels name their session, as those of Turnstate do: Redis tells them apart only so."""
     names = [f"{id} {at.tenant} {at.session}" for at in ADDRESSES for id in PARCELS]
     changed = list[Operation]()
     for n, (name, fields) in enumerate(operations):

@@ -16,11 +16,11 @@ from checkpoint_worker import ACTS
 from restore_scene import Worker
 from restore_scene import state as files_of
 
-from holdfast import Message
-from holdfast.checkpoints.manager import CheckpointManager
-from holdfast.conversation import fields
-from holdfast.home import Home
-from holdfast.session import Session, SessionManager
+from turnstate import Message
+from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.conversation import fields
+from turnstate.home import Home
+from turnstate.session import Session, SessionManager
 
 WORKER = Path(__file__).with_name("checkpoint_worker.py")
 

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from holdfast.checkpoints import intent
-from holdfast.checkpoints.manager import CheckpointManager
-from holdfast.home import Home
-from holdfast.session import SessionManager
+from turnstate.checkpoints import intent
+from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.home import Home
+from turnstate.session import SessionManager
 
 
 def no_intent() -> None:

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     if LONG or not MEMORY.is_dir():
         yield tmp_path
         return
-    with TemporaryDirectory(prefix="holdfast-", dir=MEMORY, ignore_cleanup_errors=True) as path:
+    with TemporaryDirectory(prefix="turnstate-", dir=MEMORY, ignore_cleanup_errors=True) as path:
         yield Path(path)
 
 

@@ -16,14 +16,14 @@ from msgspec import structs
 from promises import texts
 from worker import Clerk
 
-from holdfast import Message
-from holdfast.archive import restoring
-from holdfast.errors import Conflict, HoldfastError
-from holdfast.stores import admission
-from holdfast.stores.postgres import migration
-from holdfast.stores.redis import log as redis_log
-from holdfast.stores.redis.scripts import Script
-from holdfast.stores.sqlite import connection, log
+from turnstate import Message
+from turnstate.archive import restoring
+from turnstate.errors import Conflict, TurnstateError
+from turnstate.stores import admission
+from turnstate.stores.postgres import migration
+from turnstate.stores.redis import log as redis_log
+from turnstate.stores.redis.scripts import Script
+from turnstate.stores.sqlite import connection, log
 
 ADMISSION: Any = admission  # modules whose functions are replaced
 CONNECTION: Any = connection
@@ -77,7 +77,7 @@ class HidesErrors(Clerk):
     async def commit(self, name: str, size: int, expected: int | None) -> Any:
         try:
             return await super().commit(name, size, expected)
-        except HoldfastError:
+        except TurnstateError:
             if not self.patience:
                 raise
             self.patience -= 1

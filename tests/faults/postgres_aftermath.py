@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from postgres_crowd import USER
 from promises import Promises
 
-from holdfast.session.manager import SessionManager
-from holdfast.stores.values import Span
+from turnstate.session.manager import SessionManager
+from turnstate.stores.values import Span
 
 END = 2**60
 

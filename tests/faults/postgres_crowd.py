@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 from nursery import Reply
 from promises import Promises, texts
 
-from holdfast import Message
-from holdfast.errors import StoreUnavailable
-from holdfast.session.manager import SessionManager
-from holdfast.session.session import Session
+from turnstate import Message
+from turnstate.errors import StoreUnavailable
+from turnstate.session.manager import SessionManager
+from turnstate.session.session import Session
 
 USER = "u1"
 SIZE = 2  # messages in an append: a part of one would show

@@ -12,7 +12,7 @@ from postgres_crowd import USER
 from postgres_proxy import Proxy
 from postgres_server import PostgresServer, executed, local_server
 
-from holdfast.session.manager import SessionManager
+from turnstate.session.manager import SessionManager
 
 
 @asynccontextmanager
@@ -28,7 +28,7 @@ async def schema() -> AsyncIterator[str]:
 @asynccontextmanager
 async def proxied() -> AsyncIterator[Proxy]:
     """Give a way to the server that can be broken."""
-    with TemporaryDirectory(prefix="holdfast-") as folder:
+    with TemporaryDirectory(prefix="turnstate-") as folder:
         async with Proxy(Path(folder), local_server().folder) as proxy:
             yield proxy
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from holdfast.checkpoints import ShadowRepository
+from turnstate.checkpoints import ShadowRepository
 
 WORKER = Path(__file__).with_name("restore_worker.py")
 STORE = f"SQLite format 3\0{'':\0<52}Hold"
@@ -148,7 +148,7 @@ def torn(before: State, now: State, target: State) -> Iterator[str]:
     """Name files that are neither what they were nor what they will be."""
     for path, thing in now.items():
         name = path.rpartition("/")[2]
-        if name.startswith(".holdfast-restoring-") or thing[0] & 0o170000 == 0o040000:
+        if name.startswith(".turnstate-restoring-") or thing[0] & 0o170000 == 0o040000:
             continue
         if thing not in (before.get(path), target.get(path)):
             yield f"{path} is torn: {thing}"

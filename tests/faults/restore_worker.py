@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from holdfast.checkpoints import ShadowRepository, committing, git, journal, repository, restoring
+from turnstate.checkpoints import ShadowRepository, committing, git, journal, repository, restoring
 
 
 def no_journal() -> None:

@@ -16,8 +16,8 @@ import pytest
 from hostile_texts import NAMES, hostile
 from thoroughness import LONG
 
-from holdfast import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult
-from holdfast.session import Session
+from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult
+from turnstate.session import Session
 
 SIZE = 10_000_000 if LONG else 600_000
 MOST = 0.05  # seconds of processor time in one step of the loop

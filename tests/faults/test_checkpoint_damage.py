@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from thoroughness import LONG, rng, tell
 
-from holdfast import Message
-from holdfast.checkpoints import verify
-from holdfast.checkpoints.manager import CheckpointManager
-from holdfast.errors import CheckpointError, CheckpointsDamaged
-from holdfast.home import Home
-from holdfast.session import SessionManager
+from turnstate import Message
+from turnstate.checkpoints import verify
+from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.errors import CheckpointError, CheckpointsDamaged
+from turnstate.home import Home
+from turnstate.session import SessionManager
 
 QUICK = 14  # cases that the quick version takes at random
 Files = dict[str, str]
@@ -93,7 +93,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     if LONG or not memory.is_dir():
         yield Desk(tmp_path_factory.mktemp("desk"))
         return
-    with TemporaryDirectory(prefix="holdfast-", dir=memory, ignore_cleanup_errors=True) as path:
+    with TemporaryDirectory(prefix="turnstate-", dir=memory, ignore_cleanup_errors=True) as path:
         yield Desk(Path(path))
 
 
@@ -294,12 +294,12 @@ def test_large_damage_leaves_a_way_out(how: str, desk: Desk) -> None:
 
 @pytest.mark.parametrize("plant", ["the check of packs", "the check of names"])
 def test_a_planted_bug_is_caught(plant: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.checkpoints import packs
+    from turnstate.checkpoints import packs
 
     if plant == "the check of packs":
         monkeypatch.setattr(packs, "check", lambda *_, **__: packs.Checked((), suspect=False, changed=False))
     else:
-        monkeypatch.setattr("holdfast.checkpoints.health.Survey.problem", lambda *_: "")
+        monkeypatch.setattr("turnstate.checkpoints.health.Survey.problem", lambda *_: "")
     desk.begin()
     for pack in desk.shadow.rglob("*.pack"):  # without its last byte, all objects of a pack can be saved
         data = pack.read_bytes()

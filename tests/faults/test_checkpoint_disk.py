@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from mounts import SmallDisk
 
-from holdfast.checkpoints import ShadowRepository
-from holdfast.errors import CheckpointError, RestoreFailed
+from turnstate.checkpoints import ShadowRepository
+from turnstate.errors import CheckpointError, RestoreFailed
 
 SIZE = 12 << 20
 BIG = 200_000
@@ -61,7 +61,7 @@ def test_a_restore_without_room_in_the_work_tree_changes_nothing(home: Path) -> 
             "a": b"changed",
             "b": b"changed",
         }
-        assert not [path for path in tree.iterdir() if path.name.startswith(".holdfast")]
+        assert not [path for path in tree.iterdir() if path.name.startswith(".turnstate")]
         disk.free()
         assert kept.restore("0").kept == ()
         assert (tree / "b").read_bytes() == noise(ord("b"))

@@ -14,8 +14,8 @@ from system_calls import Point, killing, points, watching
 from test_restore_kills import CHANGES
 from thoroughness import LONG, rng, tell
 
-from holdfast.checkpoints.carrying import Carrier, Recovered
-from holdfast.errors import HoldfastError
+from turnstate.checkpoints.carrying import Carrier, Recovered
+from turnstate.errors import TurnstateError
 
 QUICK = {"restore": 3, "undo": 2, "leave": 3, "open": 2}  # points that the quick version takes at random
 LEFT = ["0", "1", "tangent", "2", "3", "4"]  # what is in the tangent, with the files that it leaves behind
@@ -55,7 +55,7 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desks]:
     if LONG or not memory.is_dir():
         yield Desks(tmp_path_factory.mktemp("desks"))
         return
-    with TemporaryDirectory(prefix="holdfast-", dir=memory, ignore_cleanup_errors=True) as path:
+    with TemporaryDirectory(prefix="turnstate-", dir=memory, ignore_cleanup_errors=True) as path:
         yield Desks(Path(path))
 
 
@@ -90,7 +90,7 @@ def aftermath(desk: Desk, act: str) -> tuple[str, list[str]]:
         try:
             if desk.undone() != desk.before:
                 broken.append("the undo leads elsewhere")
-        except HoldfastError as error:
+        except TurnstateError as error:
             broken.append(f"no undo: {error}")
     return "done", broken
 

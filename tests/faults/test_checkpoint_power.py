@@ -15,8 +15,8 @@ from restore_scene import Scene, worker
 from test_restore_kills import aftermath
 from thoroughness import rng, runs, tell
 
-from holdfast.checkpoints import ShadowRepository
-from holdfast.errors import CheckpointError
+from turnstate.checkpoints import ShadowRepository
+from turnstate.errors import CheckpointError
 
 SNAPSHOT = 0.05  # seconds that a snapshot takes, or a little more
 PATIENCE = 30.0

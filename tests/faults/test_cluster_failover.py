@@ -17,8 +17,8 @@ from thoroughness import rng, runs, tell
 from valkey_crowd import USER, Crowd, Judgement, judged, reported
 from valkey_server import Cluster, Valkey
 
-from holdfast.session import Session, SessionManager
-from holdfast.stores.redis.layout import bucket_of
+from turnstate.session import Session, SessionManager
+from turnstate.stores.redis.layout import bucket_of
 
 SESSIONS = 6
 NODE_TIMEOUT = 1_000  # milliseconds until a master that says nothing is replaced
@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def master_of(cluster: Cluster, session: Session) -> Valkey:
-    return cluster.owner(key_slot(b"{hf:%d}" % bucket_of(session.row.address)))
+    return cluster.owner(key_slot(b"{ts:%d}" % bucket_of(session.row.address)))
 
 
 async def fail_over(cluster: Cluster, crowd: Crowd, session: Session, *, wait: float, severed: bool) -> None:

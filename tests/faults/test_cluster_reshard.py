@@ -11,8 +11,8 @@ from thoroughness import rng, runs, tell
 from valkey_crowd import USER, Crowd, Judgement, judged, reported
 from valkey_server import Cluster
 
-from holdfast.session import Session, SessionManager
-from holdfast.stores.redis.layout import bucket_of
+from turnstate.session import Session, SessionManager
+from turnstate.stores.redis.layout import bucket_of
 
 SESSIONS = 4
 
@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def slot_of(session: Session) -> int:
-    return key_slot(b"{hf:%d}" % bucket_of(session.row.address))
+    return key_slot(b"{ts:%d}" % bucket_of(session.row.address))
 
 
 async def resharded(

@@ -26,7 +26,7 @@ was changed inside; a check of the store can.
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="holdfast-", dir=MEMORY if MEMORY.is_dir() else None) as path:
+    with TemporaryDirectory(prefix="turnstate-", dir=MEMORY if MEMORY.is_dir() else None) as path:
         yield Path(path)
 
 

@@ -15,8 +15,8 @@ from nursery import Nursery, Worker
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
-from holdfast import Message, SessionManager
-from holdfast.errors import StoreUnavailable
+from turnstate import Message, SessionManager
+from turnstate.errors import StoreUnavailable
 
 ROOM = 64 << 20
 PAGE = 4096

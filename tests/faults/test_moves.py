@@ -1,8 +1,8 @@
 """A move that is broken off is completed by the same command, whatever broke it off.
 
-`holdfast import` is killed at any moment, or stopped while another one does its work, or loses its
+`turnstate import` is killed at any moment, or stopped while another one does its work, or loses its
 server. What is there afterwards is whole or marked as half-made, and the next import of the same archive
-ends with exactly what the archive holds. A killed `holdfast export` leaves no file, or a whole one.
+ends with exactly what the archive holds. A killed `turnstate export` leaves no file, or a whole one.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def test_an_export_that_was_killed_leaves_no_file_or_a_whole_one(
         path.unlink(missing_ok=True)
         kills += killed(nursery, command, random.uniform(0, length))
         broken += ["half a file"] if path.exists() and path.read_bytes() != whole else []
-        for draft in place.glob(".holdfast-*"):
+        for draft in place.glob(".turnstate-*"):
             drafts += 1
             looks_whole = b'"type":"end"' in draft.read_bytes()
             broken += ["half a file looks whole"] if looks_whole and draft.read_bytes() != whole else []

@@ -22,12 +22,12 @@ from postgres_server import executed, local_server
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
-from holdfast import Message
-from holdfast.errors import Busy, EpochEnded, HoldfastError, NotFound, StoreUnavailable
-from holdfast.session.manager import SessionManager
-from holdfast.session.session import Session
-from holdfast.stores.postgres.connections import Connections
-from holdfast.stores.values import Filter, Span
+from turnstate import Message
+from turnstate.errors import Busy, EpochEnded, NotFound, StoreUnavailable, TurnstateError
+from turnstate.session.manager import SessionManager
+from turnstate.session.session import Session
+from turnstate.stores.postgres.connections import Connections
+from turnstate.stores.values import Filter, Span
 
 Act = Callable[[SessionManager, Session], Awaitable[object]]
 ACTS: dict[str, Act] = {
@@ -125,7 +125,7 @@ async def break_at(number: int, lose: str, act: Act, scene: Scene, after: Any) -
         outcome = "done" if proxy.lost == lost else AGAIN
     except StoreUnavailable:
         outcome = UNKNOWN
-    except HoldfastError as error:
+    except TurnstateError as error:
         outcome = f"told that {error}"
     proxy.lose_nothing()
     allowed = {"done": [after], AGAIN: [after], UNKNOWN: [before, after]}.get(outcome, [])

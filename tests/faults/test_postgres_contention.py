@@ -23,8 +23,8 @@ from postgres_server import PostgresServer
 from promises import Promises, losses
 from thoroughness import runs, tell
 
-from holdfast.session.manager import SessionManager
-from holdfast.stores.postgres import connections
+from turnstate.session.manager import SessionManager
+from turnstate.stores.postgres import connections
 
 STORES, LANES = 3, 8  # of each store: 24 writers on a few sessions
 COMPLAINTS = {"could not serialize": "serialisation_failures", "deadlock detected": "deadlocks"}

@@ -17,7 +17,7 @@ from postgres_server import local_server
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
-from holdfast.session.manager import SessionManager
+from turnstate.session.manager import SessionManager
 
 SHARE = 0.3  # of the answers to appends that are lost
 SESSIONS, LANES = 4, 12

@@ -24,8 +24,8 @@ from postgres_server import PostgresServer
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
-from holdfast.errors import HoldfastError
-from holdfast.session.manager import SessionManager
+from turnstate.errors import TurnstateError
+from turnstate.session.manager import SessionManager
 
 LANES = 8
 LONGEST_WAIT = 0.01  # seconds from the last acknowledgement waited for to the cut
@@ -38,7 +38,7 @@ def disk() -> Iterator[Disk]:
     """A disk whose power can be cut, where the user of the server can get at it."""
     if reason := mounts.missing():
         pytest.skip(reason)
-    with TemporaryDirectory(prefix="holdfast-") as home:
+    with TemporaryDirectory(prefix="turnstate-") as home:
         Path(home).chmod(0o711)
         with Disk(Path(home), size=ROOM) as made:
             yield made
@@ -69,7 +69,7 @@ def found_after_start(server: PostgresServer, ids: list[str], promises: Promises
     try:
         server.start()
         return asyncio.run(broken(server.url(), ids, promises))
-    except (HoldfastError, RuntimeError) as error:
+    except (TurnstateError, RuntimeError) as error:
         return [f"lost: all, {error}"]
 
 

@@ -23,8 +23,8 @@ from postgres_server import PostgresServer
 from promises import Promises, losses
 from thoroughness import LONG, rng, tell
 
-from holdfast.session.manager import SessionManager
-from holdfast.stores.postgres.connections import PATIENCE, Connections
+from turnstate.session.manager import SessionManager
+from turnstate.stores.postgres.connections import PATIENCE, Connections
 
 LANES = 16  # more than there are connections: some wait for one
 SHORT = 0.5  # seconds of patience, so that a stop of some seconds outlasts it

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from mounts import ReadOnlyView
 
-from holdfast import Budget, Message, SessionManager
-from holdfast.errors import StoreUnavailable
-from holdfast.session import Session
-from holdfast.stores.sqlite import SqliteStore
+from turnstate import Budget, Message, SessionManager
+from turnstate.errors import StoreUnavailable
+from turnstate.session import Session
+from turnstate.stores.sqlite import SqliteStore
 
 FILE = "agent.db"
 

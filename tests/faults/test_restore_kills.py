@@ -12,7 +12,7 @@ from restore_scene import Scene, State, leaked, state, torn, worker
 from system_calls import Point, killing, points, watching
 from thoroughness import LONG, rng, tell
 
-from holdfast.checkpoints import ShadowRepository
+from turnstate.checkpoints import ShadowRepository
 
 QUICK = 12  # points that the quick version takes at random
 CHANGES = (

@@ -17,7 +17,7 @@ from thoroughness import LONG, rng, runs, tell
 from valkey_crowd import USER, Crowd, HastyCrowd, Judgement, judged, reported
 from valkey_server import Valkey
 
-from holdfast.session import SessionManager
+from turnstate.session import SessionManager
 
 SESSIONS = 4
 LONGEST_WAIT = 0.05  # seconds from the acknowledgements that are waited for to the kill

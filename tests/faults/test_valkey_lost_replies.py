@@ -12,7 +12,7 @@ from thoroughness import rng, runs, tell
 from valkey_crowd import USER, Crowd, Judgement, judged
 from valkey_server import empty_server
 
-from holdfast.session import SessionManager
+from turnstate.session import SessionManager
 
 ODDS = 0.3
 LANES = 10

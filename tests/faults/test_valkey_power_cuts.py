@@ -20,7 +20,7 @@ from thoroughness import rng, runs, tell
 from valkey_crowd import USER, Crowd, Judgement, judged, reported
 from valkey_server import Valkey
 
-from holdfast.session import SessionManager
+from turnstate.session import SessionManager
 
 SESSIONS = 4
 LONGEST_WAIT = 0.004  # seconds from the acknowledgements that are waited for to the cut: a few commits

@@ -16,10 +16,10 @@ from typing import Self
 
 from promises import Promises, losses, texts
 
-from holdfast import Message
-from holdfast.errors import StoreUnavailable
-from holdfast.session import Session, SessionManager
-from holdfast.stores.values import Span
+from turnstate import Message
+from turnstate.errors import StoreUnavailable
+from turnstate.session import Session, SessionManager
+from turnstate.stores.values import Span
 
 PAUSE = 0.02  # seconds before a writer asks again
 PATIENCE = 60.0  # seconds until a crowd that gets nowhere has hung

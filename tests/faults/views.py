@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import apsw
 from damage import PAGE
 
-from holdfast import Budget, Message, SessionManager, cli
-from holdfast.errors import HoldfastError
-from holdfast.session import Session
+from turnstate import Budget, Message, SessionManager, cli
+from turnstate.errors import TurnstateError
+from turnstate.session import Session
 
 FILE = "agent.db"
 PLAIN, BRANCHED, SUMMARIZED = "plain", "branched", "summarized"
@@ -200,7 +200,7 @@ class Truth:
         seen, wrong = self._look(copy, edits), list[str]()
         for name, known in self.known.items():
             now = seen[name]
-            if isinstance(now, Exception) and not isinstance(now, HoldfastError):
+            if isinstance(now, Exception) and not isinstance(now, TurnstateError):
                 wrong.append(f"{name}: not ours: {now!r}")
             if isinstance(now, Seen) and not now.told and now != known:
                 wrong.append(f"{name}: {_difference(now.shown, known)}")

@@ -17,13 +17,13 @@ from typing import Any
 
 from promises import texts
 
-from holdfast import Message, cli
-from holdfast.errors import Conflict, HoldfastError
-from holdfast.session.clock import monotonic_clock, wall_clock
-from holdfast.session.loading import message_of
-from holdfast.session.manager import SessionManager
-from holdfast.stores.values import Span
-from holdfast.tokens import counter
+from turnstate import Message, cli
+from turnstate.errors import Conflict, TurnstateError
+from turnstate.session.clock import monotonic_clock, wall_clock
+from turnstate.session.loading import message_of
+from turnstate.session.manager import SessionManager
+from turnstate.stores.values import Span
+from turnstate.tokens import counter
 
 USER = "u1"
 END = 2**60
@@ -65,7 +65,7 @@ class Clerk:
             except Exception as error:
                 await self.say(
                     error=type(error).__name__,
-                    typed=isinstance(error, HoldfastError),
+                    typed=isinstance(error, TurnstateError),
                     text=str(error),
                     name=command.get("name", ""),
                 )
@@ -189,7 +189,7 @@ class Clerk:
         await self.say(resting=True)
 
     async def run(self, arguments: list[str]) -> None:
-        """Run the program `holdfast` in this process, and tell its exit code and its remarks."""
+        """Run the program `turnstate` in this process, and tell its exit code and its remarks."""
         with redirect_stderr(io.StringIO()) as remarks:
             code = await asyncio.to_thread(cli.run, arguments)
         await self.say(code=code, remarks=remarks.getvalue())
@@ -203,7 +203,7 @@ def prepare() -> None:
     """Load once what every worker needs."""
     counter("o200k_base").count("hello")
     for name in COMMANDS:
-        import_module(f"holdfast.cli.{name}")
+        import_module(f"turnstate.cli.{name}")
 
 
 def live(clerk: Clerk) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.checkpoints import ShadowRepository
+from turnstate.checkpoints import ShadowRepository
 
 Trees = dict[bytes, tuple[int, bytes]]
 

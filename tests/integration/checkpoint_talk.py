@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
-from holdfast.checkpoints.manager import CheckpointManager
-from holdfast.conversation import ConversationState, fields
-from holdfast.home import Home
-from holdfast.session import Session
+from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
+from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.conversation import ConversationState, fields
+from turnstate.home import Home
+from turnstate.session import Session
 
 Files = dict[str, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from holdfast.stores.postgres import connect, migration
+from turnstate.stores.postgres import connect, migration
 
 
 async def migrate(url: str) -> None:

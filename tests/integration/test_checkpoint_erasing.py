@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from checkpoint_talk import Desk, played
 
-from holdfast import SessionManager
-from holdfast.checkpoints.keeping import locked
-from holdfast.errors import (
+from turnstate import SessionManager
+from turnstate.checkpoints.keeping import locked
+from turnstate.errors import (
     CheckpointsBusy,
 )
 
@@ -54,7 +54,7 @@ async def other_sessions(desk: Desk) -> AsyncIterator[SessionManager]:
 async def test_the_home_of_the_environment_is_where_erasing_looks(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_HOME", str(desk.home.path))
+    monkeypatch.setenv("TURNSTATE_HOME", str(desk.home.path))
     async with desk.started() as talk:
         folder = talk.checkpoints.repository.folder
         async with await SessionManager.open(desk.url) as sessions:
@@ -67,7 +67,7 @@ async def test_the_home_of_the_environment_is_where_erasing_looks(
 async def test_while_somebody_is_at_work_on_the_files_nothing_is_erased(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.checkpoints.keeping._PATIENCE", 0.05)
+    monkeypatch.setattr("turnstate.checkpoints.keeping._PATIENCE", 0.05)
     async with desk.started(home=desk.home) as talk, other_sessions(desk) as sessions:
         with locked(talk.checkpoints.repository.folder), pytest.raises(CheckpointsBusy):
             await sessions.erase(session=desk.id)
@@ -87,10 +87,10 @@ async def test_damaged_checkpoints_are_erased_all_the_same(desk: Desk) -> None:
 AS_SOMEBODY = """
 import os, sys
 from pathlib import Path
-from holdfast.checkpoints import ShadowRepository
-from holdfast.checkpoints.erasing import discard
-from holdfast.checkpoints.places import folder_for
-from holdfast.home import Home
+from turnstate.checkpoints import ShadowRepository
+from turnstate.checkpoints.erasing import discard
+from turnstate.checkpoints.places import folder_for
+from turnstate.home import Home
 folder, user = sys.argv[1], int(sys.argv[2])
 if os.geteuid() == 0:
     os.setgroups([])

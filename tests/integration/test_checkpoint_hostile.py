@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from checkpoint_scene import Scene, git, scene, state, write
 
-from holdfast.checkpoints import LeftOut, Limits
-from holdfast.errors import WorkTreeRefused
+from turnstate.checkpoints import LeftOut, Limits
+from turnstate.errors import WorkTreeRefused
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_what_was_left_out_is_never_touched(here: Scene) -> None:
 
 AS_SOMEBODY = """
 import os, sys
-from holdfast.checkpoints import ShadowRepository
+from turnstate.checkpoints import ShadowRepository
 folder, user = sys.argv[1], int(sys.argv[2])
 if os.geteuid() == 0:
     os.setgroups([])
@@ -321,18 +321,18 @@ def test_links_out_of_the_tree_are_kept_as_links(here: Scene, tmp_path: Path) ->
 
 @pytest.mark.req("O1", "O4")
 def test_our_own_folders_in_the_work_tree_are_never_kept(here: Scene) -> None:
-    inside = Scene(here.tree, here.tree / ".holdfast" / "checkpoints" / "one")
+    inside = Scene(here.tree, here.tree / ".turnstate" / "checkpoints" / "one")
     write(here.tree, "a", "1")
-    write(here.tree, ".holdfast/key", "secret")
+    write(here.tree, ".turnstate/key", "secret")
     write(here.tree, ".openstarry/snapshots/x", "1")
-    own = [here.tree / ".holdfast", here.tree / ".openstarry" / "snapshots"]
+    own = [here.tree / ".turnstate", here.tree / ".openstarry" / "snapshots"]
     repository = inside.open(own=own)
     repository.snapshot("0")
     assert inside.kept() == {b"a"}
-    write(here.tree, ".holdfast/key", "other")
+    write(here.tree, ".turnstate/key", "other")
     assert not repository.has_changes()
     repository.restore("0", hard=True)
-    assert (here.tree / ".holdfast" / "key").read_text() == "other"
+    assert (here.tree / ".turnstate" / "key").read_text() == "other"
     alone = inside.open()
     alone.snapshot("1")
     assert not any(b"checkpoints" in path for path in inside.kept("1"))

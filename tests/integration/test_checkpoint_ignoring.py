@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, git, scene, state, write
 
-from holdfast.errors import WorkTreeRefused
+from turnstate.errors import WorkTreeRefused
 
 
 @pytest.fixture

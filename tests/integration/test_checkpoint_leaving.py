@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from checkpoint_talk import Desk, Talk, played
 
-from holdfast import Message, SessionManager
-from holdfast.errors import Busy, CheckpointError, Conflict, SessionError
-from holdfast.session import Session
+from turnstate import Message, SessionManager
+from turnstate.errors import Busy, CheckpointError, Conflict, SessionError
+from turnstate.session import Session
 
 pytestmark = pytest.mark.req("J4", "O3")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from checkpoint_talk import Desk, Talk, played
 
-from holdfast import Message, SessionManager
-from holdfast.checkpoints.acts import newest_restore
+from turnstate import Message, SessionManager
+from turnstate.checkpoints.acts import newest_restore
 
 
 def agent_writes(talk: Talk, text: str) -> None:

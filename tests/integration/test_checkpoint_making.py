@@ -9,16 +9,16 @@ import shutil
 import pytest
 from checkpoint_talk import Desk, played
 
-from holdfast import Message, SessionManager
-from holdfast.checkpoints import Limits
-from holdfast.checkpoints.manager import CheckpointManager
-from holdfast.conversation import ConversationState, fields, from_json, to_json
-from holdfast.errors import (
+from turnstate import Message, SessionManager
+from turnstate.checkpoints import Limits
+from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.conversation import ConversationState, fields, from_json, to_json
+from turnstate.errors import (
     Conflict,
     GitMissing,
     UnknownCheckpoint,
 )
-from holdfast.home import Home
+from turnstate.home import Home
 
 
 @pytest.mark.req("O2")
@@ -145,7 +145,7 @@ async def test_checkpoints_are_on_in_a_repository_and_off_elsewhere(
     def no_git(*_: object, **__: object) -> None:
         raise GitMissing
 
-    monkeypatch.setattr("holdfast.checkpoints.manager.ShadowRepository.open", no_git)
+    monkeypatch.setattr("turnstate.checkpoints.manager.ShadowRepository.open", no_git)
     assert await CheckpointManager.open_if_usual(ConversationState("f"), inside, home=home) is None
 
 
@@ -236,7 +236,7 @@ async def test_an_unfinished_restore_of_another_process_is_waited_for(desk: Desk
 async def test_numbers_go_on_in_a_conversation_that_is_not_loaded_whole(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.session.strands.MAX_CONVERSATION_STATE_HISTORY_LEN", 4)
+    monkeypatch.setattr("turnstate.session.strands.MAX_CONVERSATION_STATE_HISTORY_LEN", 4)
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
         await talk.turn("two", {"a": "2\n"})

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, scene, write
 
-from holdfast.checkpoints import ShadowRepository, keeping
-from holdfast.checkpoints.git import Git
-from holdfast.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed
+from turnstate.checkpoints import ShadowRepository, keeping
+from turnstate.checkpoints.git import Git
+from turnstate.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed
 
 TAKE = """
 import sys
-from holdfast.checkpoints import ShadowRepository
+from turnstate.checkpoints import ShadowRepository
 shadow, tree, name = sys.argv[1:]
 for number in range(4):
     ShadowRepository.open(shadow, tree).snapshot(f"{name}.{number}")

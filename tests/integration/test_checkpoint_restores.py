@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, Trees, git, scene, state, write
 
-from holdfast.checkpoints import Changes, Kept, restoring
-from holdfast.errors import CheckpointError, RestoreFailed
+from turnstate.checkpoints import Changes, Kept, restoring
+from turnstate.errors import CheckpointError, RestoreFailed
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_file_that_changes_while_others_are_restored_is_left_alone(
         write(here.tree, "d", "3")
         return really(*arguments, **options)
 
-    monkeypatch.setattr("holdfast.checkpoints.repository.perform", late)
+    monkeypatch.setattr("turnstate.checkpoints.repository.perform", late)
     restored = repository.restore("0", hard=True)
     assert reasons(restored.kept).keys() == {b"b", b"d"}
     assert [(here.tree / name).read_text() for name in "abcd"] == ["1", "3", "1", "3"]

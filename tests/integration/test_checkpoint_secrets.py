@@ -11,7 +11,7 @@ import pytest
 from checkpoint_scene import Scene, git, scene, state, write
 from checkpoint_talk import Desk, played
 
-from holdfast.checkpoints import Restored, ShadowRepository, restoring
+from turnstate.checkpoints import Restored, ShadowRepository, restoring
 
 SECRET = b"the token is 8f14e45f"
 
@@ -247,8 +247,8 @@ def test_a_restore_and_an_undo_that_were_cut_off_keep_ignored_files_out(
 async def test_an_undo_that_the_log_refuses_leaves_ignored_files_alone(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast import Message
-    from holdfast.errors import Conflict
+    from turnstate import Message
+    from turnstate.errors import Conflict
 
     async with desk.started() as talk:
         desk.write(mine="{}")
@@ -282,7 +282,7 @@ def test_a_purge_leaves_no_byte_of_what_is_ignored_now_and_keeps_the_rest(
     here: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "holdfast.checkpoints.committing.MANY", 3
+        "turnstate.checkpoints.committing.MANY", 3
     )  # so that some packs are joined, with deltas
     git(here.tree, "init", "--quiet")
     (here.tree / "nested").mkdir()
@@ -350,7 +350,7 @@ def test_a_purge_that_was_cut_off_can_be_done_again(here: Scene, monkeypatch: py
             def cut(*_: object) -> None:
                 raise KeyboardInterrupt
 
-            failing.setattr(f"holdfast.checkpoints.purge.{name}", cut)
+            failing.setattr(f"turnstate.checkpoints.purge.{name}", cut)
             with pytest.raises(KeyboardInterrupt):
                 repository.purge()
         (here.tree / "a").unlink()

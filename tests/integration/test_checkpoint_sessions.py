@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from checkpoint_talk import Desk, Talk, played
 
-from holdfast import Message
-from holdfast.context.compaction import Strategy
-from holdfast.errors import (
+from turnstate import Message
+from turnstate.context.compaction import Strategy
+from turnstate.errors import (
     CheckpointError,
     UnknownCheckpoint,
 )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, scene, state, write
 
-from holdfast.checkpoints import Changes, Limits, capturing
-from holdfast.checkpoints import committing as checkpoint_committing
-from holdfast.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
+from turnstate.checkpoints import Changes, Limits, capturing
+from turnstate.checkpoints import committing as checkpoint_committing
+from turnstate.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
 
 
 @pytest.fixture

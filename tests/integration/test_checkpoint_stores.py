@@ -16,23 +16,34 @@ import pytest
 from checkpoint_scene import Scene, git, scene, state, write
 from checkpoint_talk import Desk, Talk, played
 
-from holdfast import Message, SessionManager
-from holdfast.checkpoints import ShadowRepository, journal, snapshotting
-from holdfast.checkpoints.committing import point, store
-from holdfast.checkpoints.git import Git
-from holdfast.checkpoints.journal import Journal
-from holdfast.checkpoints.modes import Modes
-from holdfast.checkpoints.objects import BLOB, COMMIT, FILE, FOLDER, TREE, Leaf, Pack, commit, object_id, tree
-from holdfast.checkpoints.planning import Plan, Put, Remove
-from holdfast.checkpoints.remembering import Memory, Remembered
-from holdfast.checkpoints.values import Entry, Restored
-from holdfast.checkpoints.walking import stamp
-from holdfast.home import Home
-from holdfast.memory import open_engine
-from holdfast.memory.plugins import NoEngine
-from holdfast.memory.port import SessionRecord
-from holdfast.snapshots import Snapshots
-from holdfast.stores import connect
+from turnstate import Message, SessionManager
+from turnstate.checkpoints import ShadowRepository, journal, snapshotting
+from turnstate.checkpoints.committing import point, store
+from turnstate.checkpoints.git import Git
+from turnstate.checkpoints.journal import Journal
+from turnstate.checkpoints.modes import Modes
+from turnstate.checkpoints.objects import (
+    BLOB,
+    COMMIT,
+    FILE,
+    FOLDER,
+    TREE,
+    Leaf,
+    Pack,
+    commit,
+    object_id,
+    tree,
+)
+from turnstate.checkpoints.planning import Plan, Put, Remove
+from turnstate.checkpoints.remembering import Memory, Remembered
+from turnstate.checkpoints.values import Entry, Restored
+from turnstate.checkpoints.walking import stamp
+from turnstate.home import Home
+from turnstate.memory import open_engine
+from turnstate.memory.plugins import NoEngine
+from turnstate.memory.port import SessionRecord
+from turnstate.snapshots import Snapshots
+from turnstate.stores import connect
 
 pytestmark = pytest.mark.req("O3", "O4")
 
@@ -95,7 +106,7 @@ def live(here: Scene) -> Iterator[Path]:
     path = here.tree / "agent.db"
     code = """
 import asyncio, sys
-from holdfast import Message, SessionManager
+from turnstate import Message, SessionManager
 async def main():
     async with await SessionManager.open("sqlite:///" + sys.argv[1]) as sessions:
         session = await sessions.create(id="lamp")
@@ -201,7 +212,7 @@ def test_a_store_that_stands_where_a_file_was_stays_and_is_named(here: Scene) ->
         repository.restore(target, hard=True)
     restored = repository.restore("0", hard=True)
     assert [one.path for one in restored.kept] == [b"notes"]
-    assert "belongs to Holdfast" in restored.kept[0].reason
+    assert "belongs to Turnstate" in restored.kept[0].reason
     assert said(here.tree / "notes") == ["one"]
 
 
@@ -534,7 +545,7 @@ def in_the_tree(desk: Desk, form: str, monkeypatch: pytest.MonkeyPatch) -> Path:
         desk.url = f"sqlite:///{desk.folder}/link/agent.db"
     elif form == "home":
         desk.home = Home(desk.tree / "home")
-        path = desk.home.make() / "holdfast.db"
+        path = desk.home.make() / "turnstate.db"
         desk.url = f"sqlite:///{path}"
     return path
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from checkpoint_talk import Desk, played
 
-from holdfast import Message
-from holdfast.checkpoints import restoring
-from holdfast.context.compaction import Strategy
-from holdfast.errors import (
+from turnstate import Message
+from turnstate.checkpoints import restoring
+from turnstate.context.compaction import Strategy
+from turnstate.errors import (
     Conflict,
     RestoreFailed,
     UnknownCheckpoint,

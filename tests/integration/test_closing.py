@@ -14,13 +14,13 @@ import pytest
 from postgres_server import fresh_url
 from valkey_server import fresh_server
 
-from holdfast import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult, formats
-from holdfast.context.compaction import Strategy
-from holdfast.decision import ABANDONED, INTERRUPTED
-from holdfast.errors import InvalidMessage, NotFound
-from holdfast.home import Home
-from holdfast.session import Session
-from holdfast.snapshots import Snapshots
+from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult, formats
+from turnstate.context.compaction import Strategy
+from turnstate.decision import ABANDONED, INTERRUPTED
+from turnstate.errors import InvalidMessage, NotFound
+from turnstate.home import Home
+from turnstate.session import Session
+from turnstate.snapshots import Snapshots
 
 pytestmark = pytest.mark.req("H1", "H2", "H3")
 

@@ -10,10 +10,10 @@ import pytest
 from postgres_server import fresh_url
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast import Budget, Message, SessionManager
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, fields
-from holdfast.session import Session
+from turnstate import Budget, Message, SessionManager
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, fields
+from turnstate.session import Session
 
 BUDGET = Budget(4_000)
 

@@ -15,21 +15,21 @@ import pytest
 from postgres_server import fresh_url
 from valkey_server import fresh_server
 
-from holdfast import Budget, Message, SessionManager, StateManager, ToolCallRequest, ToolCallResult, formats
-from holdfast.archive import archived, conversation, written
-from holdfast.checkpoints.manager import CheckpointManager
-from holdfast.context.mend import rendered
-from holdfast.context.window import Window
-from holdfast.conversation import original
-from holdfast.decision import ABANDONED, CANCELLED, INTERRUPTED, LEFT, Answer
-from holdfast.entry import kind_of
-from holdfast.errors import InvalidMessage
-from holdfast.formats.markdown import markdown
-from holdfast.home import Home
-from holdfast.session import Session
-from holdfast.session.loading import entry_of, path_to
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Store
+from turnstate import Budget, Message, SessionManager, StateManager, ToolCallRequest, ToolCallResult, formats
+from turnstate.archive import archived, conversation, written
+from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.context.mend import rendered
+from turnstate.context.window import Window
+from turnstate.conversation import original
+from turnstate.decision import ABANDONED, CANCELLED, INTERRUPTED, LEFT, Answer
+from turnstate.entry import kind_of
+from turnstate.errors import InvalidMessage
+from turnstate.formats.markdown import markdown
+from turnstate.home import Home
+from turnstate.session import Session
+from turnstate.session.loading import entry_of, path_to
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.port import Store
 
 pytestmark = pytest.mark.req("A5", "C3", "H3")
 
@@ -291,7 +291,7 @@ async def test_an_answer_of_the_core_has_an_id_that_one_can_go_back_to(stores: S
 @pytest.mark.req("O3")
 @played
 async def test_a_call_that_a_checkpoint_restore_answered_still_gets_its_result(stores: Stores) -> None:
-    with TemporaryDirectory(prefix="holdfast-") as folder:
+    with TemporaryDirectory(prefix="turnstate-") as folder:
         tree, home = Path(folder, "work"), Home(Path(folder, "home"))
         tree.mkdir()
         async with stores.process() as sessions:

@@ -14,11 +14,11 @@ import pytest
 from postgres_proxy import Proxy
 from postgres_server import PostgresServer, executed, fresh_url, local_server, with_settings
 
-from holdfast.errors import StoreDamaged, StoreUnavailable
-from holdfast.stores.postgres import PostgresStore, connect
-from holdfast.stores.postgres.target import target
-from holdfast.stores.values import Change, Key, Parcel, Record, Row, Span
-from holdfast.testing.contract_scenes import HERE, change, message, parcel, session
+from turnstate.errors import StoreDamaged, StoreUnavailable
+from turnstate.stores.postgres import PostgresStore, connect
+from turnstate.stores.postgres.target import target
+from turnstate.stores.values import Change, Key, Parcel, Record, Row, Span
+from turnstate.testing.contract_scenes import HERE, change, message, parcel, session
 
 Scene = Callable[[PostgresStore], Coroutine[Any, Any, None]]
 
@@ -89,7 +89,7 @@ def test_a_server_that_restarts_is_found_again() -> None:
 async def behind_proxy() -> AsyncIterator[tuple[PostgresStore, Proxy]]:
     """Give a store whose connections go through a proxy."""
     server = local_server()
-    with TemporaryDirectory(prefix="holdfast-") as folder:
+    with TemporaryDirectory(prefix="turnstate-") as folder:
         async with Proxy(Path(folder), server.folder) as proxy:
             store = await connect(proxy.url(schema="proxied"))
             try:

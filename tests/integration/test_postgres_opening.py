@@ -22,17 +22,17 @@ from postgres_server import (
     with_settings,
 )
 
-from holdfast.errors import (
-    HoldfastError,
+from turnstate.errors import (
     InputError,
     NewerFormat,
     StoreDamaged,
     StoreError,
     StoreUnavailable,
+    TurnstateError,
 )
-from holdfast.stores.postgres import connect, connections
-from holdfast.stores.postgres.target import target
-from holdfast.stores.values import Filter
+from turnstate.stores.postgres import connect, connections
+from turnstate.stores.postgres.target import target
+from turnstate.stores.values import Filter
 
 SECRET = "s3cr3t-p4ss"
 
@@ -103,7 +103,7 @@ def test_a_database_that_is_not_there_is_not_made() -> None:
 
 @pytest.mark.req("G3")
 def test_an_unknown_setting_is_told() -> None:
-    with pytest.raises(HoldfastError, match="colour"):
+    with pytest.raises(TurnstateError, match="colour"):
         opened(with_settings(shared_url(), colour="blue"))
 
 
@@ -145,7 +145,7 @@ def test_a_replica_is_refused() -> None:
     try:
         with pytest.raises(StoreUnavailable, match="is a replica"):
             opened(replica.url())
-        assert "holdfast" not in schemas(replica.url())
+        assert "turnstate" not in schemas(replica.url())
     finally:
         replica.remove()
         server.remove()
@@ -259,11 +259,11 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
             raise ModuleNotFoundError("No module named 'asyncpg'", name="asyncpg")
         return real(name, *rest)
 
-    for name in [name for name in sys.modules if name.startswith("holdfast.stores.postgres")]:
+    for name in [name for name in sys.modules if name.startswith("turnstate.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(StoreUnavailable, match=r"holdfast\[postgres\]"):
-        importlib.import_module("holdfast.stores.postgres")
+    with pytest.raises(StoreUnavailable, match=r"turnstate\[postgres\]"):
+        importlib.import_module("turnstate.stores.postgres")
 
 
 @pytest.mark.req("G3")

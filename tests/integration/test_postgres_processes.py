@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from postgres_server import execute, fresh_url
 
-from holdfast.stores.postgres import connect
-from holdfast.stores.postgres.target import target
-from holdfast.testing.contract_scenes import session
+from turnstate.stores.postgres import connect
+from turnstate.stores.postgres.target import target
+from turnstate.testing.contract_scenes import session
 
 WORKER = Path(__file__).with_name("postgres_worker.py")
 

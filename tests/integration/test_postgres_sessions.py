@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from postgres_server import execute, fresh_url
 
-from holdfast import Budget, Message, SessionManager
-from holdfast.errors import EpochEnded, NotFound
-from holdfast.stores import STORES
-from holdfast.stores.postgres.target import target
+from turnstate import Budget, Message, SessionManager
+from turnstate.errors import EpochEnded, NotFound
+from turnstate.stores import STORES
+from turnstate.stores.postgres.target import target
 
 
 @pytest.fixture(autouse=True)

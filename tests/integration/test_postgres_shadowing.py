@@ -11,24 +11,24 @@ import pytest
 from postgres_rival import PATHS, Rival, leave_temporaries
 from postgres_server import execute, fresh_url
 
-from holdfast import Budget, Message, SessionManager
-from holdfast.archive import archive
-from holdfast.cli.checks import checks
-from holdfast.memory.delivery import Worker
-from holdfast.memory.jsonl import JsonlEngine
-from holdfast.stores.port import Store
-from holdfast.stores.postgres import PostgresStore, connect
-from holdfast.stores.postgres.queries import migrations
-from holdfast.stores.postgres.target import target
-from holdfast.stores.values import Address
-from holdfast.testing.contract_admission import AdmissionContract
-from holdfast.testing.contract_branches import BranchContract
-from holdfast.testing.contract_directory import DirectoryContract
-from holdfast.testing.contract_health import HealthContract
-from holdfast.testing.contract_leases import LeaseContract
-from holdfast.testing.contract_log import LogContract
-from holdfast.testing.contract_outbox import OutboxContract
-from holdfast.testing.contract_search import SearchContract
+from turnstate import Budget, Message, SessionManager
+from turnstate.archive import archive
+from turnstate.cli.checks import checks
+from turnstate.memory.delivery import Worker
+from turnstate.memory.jsonl import JsonlEngine
+from turnstate.stores.port import Store
+from turnstate.stores.postgres import PostgresStore, connect
+from turnstate.stores.postgres.queries import migrations
+from turnstate.stores.postgres.target import target
+from turnstate.stores.values import Address
+from turnstate.testing.contract_admission import AdmissionContract
+from turnstate.testing.contract_branches import BranchContract
+from turnstate.testing.contract_directory import DirectoryContract
+from turnstate.testing.contract_health import HealthContract
+from turnstate.testing.contract_leases import LeaseContract
+from turnstate.testing.contract_log import LogContract
+from turnstate.testing.contract_outbox import OutboxContract
+from turnstate.testing.contract_search import SearchContract
 
 _numbers = count(1)
 _PINNED = "search_path=pg_catalog, pg_temp"

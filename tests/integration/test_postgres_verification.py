@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from postgres_server import execute, fresh_url
 
-from holdfast.entry import Note, encode
-from holdfast.ids import UNKNOWN_TIME
-from holdfast.message import Message
-from holdfast.stores.postgres import PostgresStore, connect
-from holdfast.stores.postgres.rows import checksum, content_sum
-from holdfast.stores.postgres.target import target
-from holdfast.stores.values import Address, Change, Finding, Fork, Key, Parcel, Record, Row, SessionRow, Span
-from holdfast.words import words_of
+from turnstate.entry import Note, encode
+from turnstate.ids import UNKNOWN_TIME
+from turnstate.message import Message
+from turnstate.stores.postgres import PostgresStore, connect
+from turnstate.stores.postgres.rows import checksum, content_sum
+from turnstate.stores.postgres.target import target
+from turnstate.stores.values import Address, Change, Finding, Fork, Key, Parcel, Record, Row, SessionRow, Span
+from turnstate.words import words_of
 
 NOW = 1_750_000_000_000
 LONG, SHORT = Address("acme", "long"), Address("other", "short")

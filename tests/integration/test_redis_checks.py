@@ -11,13 +11,13 @@ import pytest
 from redis import Redis
 from valkey_server import empty_server, shared_server
 
-from holdfast.entry import Note, decode
-from holdfast.errors import NotFound, StoreDamaged
-from holdfast.stores.redis import RedisStore, connect
-from holdfast.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
-from holdfast.stores.redis.scripts import script
-from holdfast.stores.values import Address, Filter, Finding, Fork, Key, Span
-from holdfast.testing.contract_scenes import END, HERE, NOW, change, message, note, parcel, path, session
+from turnstate.entry import Note, decode
+from turnstate.errors import NotFound, StoreDamaged
+from turnstate.stores.redis import RedisStore, connect
+from turnstate.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
+from turnstate.stores.redis.scripts import script
+from turnstate.stores.values import Address, Filter, Finding, Fork, Key, Span
+from turnstate.testing.contract_scenes import END, HERE, NOW, change, message, note, parcel, path, session
 
 OTHER = Address(HERE.tenant, "other")
 BUCKET = bucket_of(HERE)
@@ -218,7 +218,7 @@ def test_a_row_that_cannot_be_read_is_told_to_who_asks_and_others_are_served() -
             lambda: store.commit(change(message("z"))),
         ]
         for one in ask:
-            with pytest.raises(StoreDamaged, match="holdfast verify"):
+            with pytest.raises(StoreDamaged, match="turnstate verify"):
                 await one()
         assert (await store.get(OTHER)).seq == 5
         await checked(store, repair=True)

@@ -13,13 +13,13 @@ from redis.crc import key_slot
 from redis_proxy import Proxy
 from valkey_server import Cluster, free_port
 
-from holdfast.errors import AlreadyExists, StoreUnavailable
-from holdfast.stores.redis import connect
-from holdfast.stores.redis.layout import bucket_of, session_keys
-from holdfast.stores.values import Address, Fork, Key, Span
-from holdfast.testing.contract_scenes import END, HERE, change, message, note, parcel, session
+from turnstate.errors import AlreadyExists, StoreUnavailable
+from turnstate.stores.redis import connect
+from turnstate.stores.redis.layout import bucket_of, session_keys
+from turnstate.stores.values import Address, Fork, Key, Span
+from turnstate.testing.contract_scenes import END, HERE, change, message, note, parcel, session
 
-SLOT = key_slot(b"{hf:%d}" % bucket_of(HERE))
+SLOT = key_slot(b"{ts:%d}" % bucket_of(HERE))
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_all_keys_of_a_session_lie_on_one_slot() -> None:
-    for at in (HERE, Address("", ""), Address("{a}", "}{b}"), Address("x}", "{hf:1}")):
+    for at in (HERE, Address("", ""), Address("{a}", "}{b}"), Address("x}", "{ts:1}")):
         assert len({key_slot(key) for key in session_keys(at)}) == 1
 
 

@@ -12,10 +12,10 @@ import pytest
 from redis_proxy import Proxy
 from valkey_server import Cluster, Valkey, free_port, fresh_server
 
-from holdfast.errors import StoreError, StoreUnavailable
-from holdfast.stores.redis import RedisStore, connect
-from holdfast.stores.values import Filter, Fork, Key, Span
-from holdfast.testing.contract_scenes import END, HERE, NOW, change, message, parcel, session
+from turnstate.errors import StoreError, StoreUnavailable
+from turnstate.stores.redis import RedisStore, connect
+from turnstate.stores.values import Filter, Fork, Key, Span
+from turnstate.testing.contract_scenes import END, HERE, NOW, change, message, parcel, session
 
 BIG = b"x" * 3_000_000
 

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from valkey_server import Valkey
 
-from holdfast.stores.redis import RedisStore, connect
-from holdfast.stores.values import Finding, Fork, Key
-from holdfast.testing.contract_scenes import HERE, change, message, session
+from turnstate.stores.redis import RedisStore, connect
+from turnstate.stores.values import Finding, Fork, Key
+from turnstate.testing.contract_scenes import HERE, change, message, session
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import pytest
 from redis_proxy import Proxy
 from valkey_server import Valkey, empty_server, free_port, fresh_cluster, fresh_server
 
-from holdfast.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
-from holdfast.stores.redis import RedisStore, connect
-from holdfast.testing.contract_scenes import change, message, session
+from turnstate.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
+from turnstate.stores.redis import RedisStore, connect
+from turnstate.testing.contract_scenes import change, message, session
 
 PASSWORD = "correct-horse"
 Server = Callable[..., Valkey]
@@ -212,7 +212,7 @@ def test_a_server_whose_replica_may_take_over_promises_less(server: Server) -> N
 
 def test_where_settings_are_not_told_nothing_is_promised(server: Server) -> None:
     one = server("--appendonly", "yes", "--appendfsync", "always")
-    rights = ["~{hf:*", "~hf:*", "+@all", "-@dangerous", "+info"]
+    rights = ["~{ts:*", "~ts:*", "+@all", "-@dangerous", "+info"]
     one.ask("ACL", "SETUSER", "agent", "on", f">{PASSWORD}", *rights)
     url = one.url.replace("unix://", f"unix://agent:{PASSWORD}@")
 
@@ -241,12 +241,12 @@ def test_a_user_without_the_rights_is_told(server: Server) -> None:
 
 def test_a_newer_layout_is_refused_untouched(server: Server) -> None:
     one = server()
-    one.ask("SET", "hf:version", "2")
+    one.ask("SET", "ts:version", "2")
     with refused(NewerFormat, "layout 2"):
         asyncio.run(opened(one.url))
-    assert one.ask("KEYS", "*") == [b"hf:version"]
-    one.ask("SET", "hf:version", "somebody's")
-    with refused(StoreDamaged, "hf:version"):
+    assert one.ask("KEYS", "*") == [b"ts:version"]
+    one.ask("SET", "ts:version", "somebody's")
+    with refused(StoreDamaged, "ts:version"):
         asyncio.run(opened(one.url))
 
 
@@ -289,14 +289,14 @@ def test_without_its_library_the_error_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['redis'] = None\n"
         "import asyncio\n"
-        "from holdfast.errors import StoreUnavailable\n"
+        "from turnstate.errors import StoreUnavailable\n"
         "try:\n"
-        "    import holdfast.stores.redis\n"
+        "    import turnstate.stores.redis\n"
         "except StoreUnavailable as error:\n"
         "    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "holdfast[redis]" in done.stdout
+    assert "turnstate[redis]" in done.stdout
 
 
 @pytest.mark.parametrize("fresh", [fresh_server, fresh_cluster])

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast.stores.redis import RedisStore, connect, search
-from holdfast.stores.redis.layout import bucket_of
-from holdfast.stores.values import Address, Hit
-from holdfast.testing.contract_scenes import HERE, change, message, session
+from turnstate.stores.redis import RedisStore, connect, search
+from turnstate.stores.redis.layout import bucket_of
+from turnstate.stores.values import Address, Hit
+from turnstate.testing.contract_scenes import HERE, change, message, session
 
 both = pytest.mark.parametrize("fresh", [fresh_server, fresh_cluster])
 
@@ -61,7 +61,7 @@ def test_entries_of_the_same_moment_are_all_found_page_by_page(
         store = await connect(fresh())
         for n in range(12):
             await store._server.ask(
-                "SET", f"{{hf:{bucket_of(Address(HERE.tenant, f's{n}'))}}}:clock", 9 * 10**15
+                "SET", f"{{ts:{bucket_of(Address(HERE.tenant, f's{n}'))}}}:clock", 9 * 10**15
             )
         for n in range(12):
             await store.create(session(f"s{n}"), [message("m", words=["w"])])

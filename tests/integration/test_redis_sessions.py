@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast import Budget, Message
-from holdfast.errors import NotFound
-from holdfast.session import SessionManager
-from holdfast.stores.redis import connect
-from holdfast.testing import FixedClock
+from turnstate import Budget, Message
+from turnstate.errors import NotFound
+from turnstate.session import SessionManager
+from turnstate.stores.redis import connect
+from turnstate.testing import FixedClock
 
 both = pytest.mark.parametrize("fresh", [fresh_server, fresh_cluster])
 

@@ -9,9 +9,9 @@ import pytest
 from postgres_server import fresh_url
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast import Message, SessionManager
-from holdfast.errors import ClockSkew
-from holdfast.session.clock import wall_clock
+from turnstate import Message, SessionManager
+from turnstate.errors import ClockSkew
+from turnstate.session.clock import wall_clock
 
 pytestmark = pytest.mark.req("G8")
 

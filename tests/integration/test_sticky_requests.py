@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from holdfast import Budget, Message, SessionManager
-from holdfast.sticky import ContextManager, Gathered, Workspace
-from holdfast.tokens import Estimator, counter
+from turnstate import Budget, Message, SessionManager
+from turnstate.sticky import ContextManager, Gathered, Workspace
+from turnstate.tokens import Estimator, counter
 
 BUDGET = Budget(20_000, 1_000)
 MANY = 100_000

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast import Message
-from holdfast.decision import CANCELLED, LEFT
+from turnstate import Message
+from turnstate.decision import CANCELLED, LEFT
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast import ids
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from turnstate import ids
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 
 __all__ = ["conversations", "json_values", "mutations", "texts"]
 

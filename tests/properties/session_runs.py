@@ -8,21 +8,21 @@ from random import Random
 
 from window_checks import as_bytes, check_window
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.context.head import Head
-from holdfast.context.manager import StateManager
-from holdfast.context.policy import Policy
-from holdfast.context.window import Window
-from holdfast.decision import Answer, Cut, Decision
-from holdfast.entry import Entry, decode
-from holdfast.errors import ContextOverflow, InputError, SessionError
-from holdfast.message import ToolCallRequest, ToolCallResult
-from holdfast.session import Session, SessionManager
-from holdfast.session.loading import path_to
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.values import Row
-from holdfast.testing import FixedClock, conversations, prose
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.context.head import Head
+from turnstate.context.manager import StateManager
+from turnstate.context.policy import Policy
+from turnstate.context.window import Window
+from turnstate.decision import Answer, Cut, Decision
+from turnstate.entry import Entry, decode
+from turnstate.errors import ContextOverflow, InputError, SessionError
+from turnstate.message import ToolCallRequest, ToolCallResult
+from turnstate.session import Session, SessionManager
+from turnstate.session.loading import path_to
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.values import Row
+from turnstate.testing import FixedClock, conversations, prose
 
 ID = "s1"
 

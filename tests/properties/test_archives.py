@@ -15,18 +15,18 @@ from msgspec import structs
 from postgres_server import fresh_url
 from valkey_server import fresh_cluster, fresh_server
 
-from holdfast import Budget, errors
-from holdfast.archive import archive, bundles, restore, written
-from holdfast.session import Session, SessionManager
-from holdfast.stores import connect
-from holdfast.stores.port import Store
-from holdfast.stores.values import Address, Filter, Row, SessionRow, Span
-from holdfast.testing import FixedClock, conversations
+from turnstate import Budget, errors
+from turnstate.archive import archive, bundles, restore, written
+from turnstate.session import Session, SessionManager
+from turnstate.stores import connect
+from turnstate.stores.port import Store
+from turnstate.stores.values import Address, Filter, Row, SessionRow, Span
+from turnstate.testing import FixedClock, conversations
 
 pytestmark = pytest.mark.req("P3", "G2", "G6")
 
 END = 2**31 - 1
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 
 STEPS = st.lists(
     st.tuples(

@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from window_checks import as_bytes, check_replay, check_window
 
-from holdfast import Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec
-from holdfast.context.budget import Budget
-from holdfast.context.head import Head
-from holdfast.context.reduce import Limits, reduced
-from holdfast.context.rounds import PENDING
-from holdfast.context.window import Window
-from holdfast.decision import Decision, Mask
-from holdfast.errors import ContextOverflow
-from holdfast.ids import CallId
+from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec
+from turnstate.context.budget import Budget
+from turnstate.context.head import Head
+from turnstate.context.reduce import Limits, reduced
+from turnstate.context.rounds import PENDING
+from turnstate.context.window import Window
+from turnstate.decision import Decision, Mask
+from turnstate.errors import ContextOverflow
+from turnstate.ids import CallId
 
 MANAGER = StateManager()
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 TIME = "2026-01-01T00:00:00.000Z"
 IMAGE = {"type": "image", "data": "aGFyYm91cg==", "media_type": "image/png"}

@@ -28,16 +28,16 @@ from hypothesis.stateful import (
 )
 from window_checks import as_bytes, check_window
 
-from holdfast import Budget, Message, Policy, ToolCallRequest, ToolCallResult
-from holdfast.context.compaction import Strategy
-from holdfast.context.manager import StateManager
-from holdfast.conversation import ConversationState, fields
-from holdfast.errors import ContextOverflow, InvalidMessage, SessionError
-from holdfast.session import Session, SessionManager
-from holdfast.stores.memory import MemoryStore
-from holdfast.testing import FixedClock
+from turnstate import Budget, Message, Policy, ToolCallRequest, ToolCallResult
+from turnstate.context.compaction import Strategy
+from turnstate.context.manager import StateManager
+from turnstate.conversation import ConversationState, fields
+from turnstate.errors import ContextOverflow, InvalidMessage, SessionError
+from turnstate.session import Session, SessionManager
+from turnstate.stores.memory import MemoryStore
+from turnstate.testing import FixedClock
 
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 RUNS, STEPS = 100 * THOROUGH, 50
 POLICY = Policy(lock_turns=1, lock_turns_at_most=2, hard_lock=3, summary_tokens=60)
 BUDGETS = [Budget(450), Budget(700), Budget(20_000)]

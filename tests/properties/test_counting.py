@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.tokens import Count, Counter, counter
-from holdfast.tokens.pieces import pieces
-from holdfast.tokens.shape import pieces_of
-from holdfast.tokens.vocabulary import SIZES
+from turnstate.tokens import Count, Counter, counter
+from turnstate.tokens.pieces import pieces
+from turnstate.tokens.shape import pieces_of
+from turnstate.tokens.vocabulary import SIZES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # the peer opens its tables in an older way
@@ -91,9 +91,9 @@ def test_every_short_text_over_the_classes_counts_as_the_peer_counts_it(name: st
 
 @pytest.mark.parametrize("name", NAMES)
 def test_real_conversations_count_as_the_peer_counts_them(name: str) -> None:
-    folder = os.environ.get("HOLDFAST_DATA")
+    folder = os.environ.get("TURNSTATE_DATA")
     if not folder:
-        pytest.skip("HOLDFAST_DATA does not say where the conversations are")
+        pytest.skip("TURNSTATE_DATA does not say where the conversations are")
     ours = counter(name)
     for line in (Path(folder) / "tau-airline-dev.jsonl").read_text().splitlines():
         assert ours.count(line) == Count(peer(name, line))

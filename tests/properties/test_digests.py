@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.context.digest import Digest, carrying, digest, text
-from holdfast.context.policy import Policy
-from holdfast.context.summary import Refusal, accepted, rendered, request
-from holdfast.context.template import filled, label
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.testing import conversations
-from holdfast.tokens.counter import Count
+from turnstate.context.digest import Digest, carrying, digest, text
+from turnstate.context.policy import Policy
+from turnstate.context.summary import Refusal, accepted, rendered, request
+from turnstate.context.template import filled, label
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.testing import conversations
+from turnstate.tokens.counter import Count
 
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 TEMPLATES = [

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from window_checks import check_window
 
-from holdfast import Message, ToolCallResult, formats
-from holdfast.context.budget import Budget
-from holdfast.context.manager import StateManager
-from holdfast.context.policy import Policy
-from holdfast.context.reduce import Limits, reduced
-from holdfast.context.rounds import PENDING
-from holdfast.errors import ContextOverflow
-from holdfast.testing import conversations
-from holdfast.tokens import message_cost
+from turnstate import Message, ToolCallResult, formats
+from turnstate.context.budget import Budget
+from turnstate.context.manager import StateManager
+from turnstate.context.policy import Policy
+from turnstate.context.reduce import Limits, reduced
+from turnstate.context.rounds import PENDING
+from turnstate.errors import ContextOverflow
+from turnstate.testing import conversations
+from turnstate.tokens import message_cost
 
 Record = Callable[[str, object], None]
 
@@ -30,9 +30,9 @@ MANAGER = StateManager()
 
 
 def real(chunk: int) -> list[list[Message]]:
-    folder = os.environ.get("HOLDFAST_DATA")
+    folder = os.environ.get("TURNSTATE_DATA")
     if not folder:
-        pytest.skip("HOLDFAST_DATA is not set: no real conversations here")
+        pytest.skip("TURNSTATE_DATA is not set: no real conversations here")
     lines = (Path(folder) / "tau-airline-dev.jsonl").read_text().splitlines()
     chat = formats.get("openai-chat")
     return [chat.parse(json.loads(line)["messages"]) for line in lines[chunk::CHUNKS]]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
-from holdfast.message import Message
-from holdfast.testing import conversations
+from turnstate import formats
+from turnstate.message import Message
+from turnstate.testing import conversations
 
 COUNT = 2_000
 BROKEN = 500

@@ -28,17 +28,17 @@ from hypothesis.stateful import (
 )
 from window_checks import as_bytes, check_window
 
-from holdfast import Budget, Message, Policy, ToolCallRequest, ToolCallResult
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, fields, from_json, to_json
-from holdfast.decision import Answer, Cut, Revert
-from holdfast.entry import Entry, Tangent
-from holdfast.errors import ContextOverflow, InputError
-from holdfast.session import Session, SessionManager
-from holdfast.stores.memory import MemoryStore
-from holdfast.testing import FixedClock
+from turnstate import Budget, Message, Policy, ToolCallRequest, ToolCallResult
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, fields, from_json, to_json
+from turnstate.decision import Answer, Cut, Revert
+from turnstate.entry import Entry, Tangent
+from turnstate.errors import ContextOverflow, InputError
+from turnstate.session import Session, SessionManager
+from turnstate.stores.memory import MemoryStore
+from turnstate.testing import FixedClock
 
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 RUNS, STEPS = 60 * THOROUGH, 50
 POLICY = Policy(lock_turns=1, lock_turns_at_most=2, hard_lock=3, summary_tokens=60)
 WIDE = Budget(20_000)

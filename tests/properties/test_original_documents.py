@@ -14,13 +14,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from original_strategies import damaged, documents
 
-from holdfast import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, from_json, original, to_json
-from holdfast.conversation.tools import specs
-from holdfast.errors import HoldfastError
-from holdfast.sticky import Workspace
-from holdfast.testing import conversations as written
+from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, from_json, original, to_json
+from turnstate.conversation.tools import specs
+from turnstate.errors import TurnstateError
+from turnstate.sticky import Workspace
+from turnstate.testing import conversations as written
 
 NOWHERE = Path("/nonexistent")
 
@@ -117,7 +117,7 @@ def test_every_provider_takes_what_is_sent_next(document: Any) -> None:
 def test_a_damaged_document_is_refused_with_its_place_or_comes_back_as_it_is(document: Any) -> None:
     try:
         state = read(document)
-    except HoldfastError as error:
+    except TurnstateError as error:
         event(type(error).__name__)
         return
     event("read")
@@ -230,7 +230,7 @@ def test_every_tool_use_of_a_session_is_exported_with_its_result(seed: int) -> N
             session = await sessions.create(id=f"s{seed}")
             for message in written.broken(seed):
                 if message.role != "system":
-                    with suppress(HoldfastError):
+                    with suppress(TurnstateError):
                         await session.append(message)
             return await session.conversation(os=Nowhere())
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import sent
-from holdfast.context import lines
-from holdfast.context.frame import BARE, Frames, bare
-from holdfast.context.reduce import Limits, full_range, output_texts, reduced
-from holdfast.ids import CallId
-from holdfast.message import Message, ToolCallResult
-from holdfast.tokens.counter import Count, Counter
-from holdfast.tokens.exact import ExactCounter
+from turnstate import sent
+from turnstate.context import lines
+from turnstate.context.frame import BARE, Frames, bare
+from turnstate.context.reduce import Limits, full_range, output_texts, reduced
+from turnstate.ids import CallId
+from turnstate.message import Message, ToolCallResult
+from turnstate.tokens.counter import Count, Counter
+from turnstate.tokens.exact import ExactCounter
 
 
 class Bytes:

@@ -11,11 +11,11 @@ from conversation_strategies import conversations, json_values, mutations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import codec, formats
-from holdfast.errors import HoldfastError
-from holdfast.formats.rules.fields import stripped
-from holdfast.message import Message
-from holdfast.testing import conversations as written
+from turnstate import codec, formats
+from turnstate.errors import TurnstateError
+from turnstate.formats.rules.fields import stripped
+from turnstate.message import Message
+from turnstate.testing import conversations as written
 
 FORMATS = [formats.get(name) for name in formats.names()]
 each_format = pytest.mark.parametrize("provider", FORMATS, ids=lambda provider: provider.name)
@@ -29,7 +29,7 @@ def examples(count: int) -> settings:
 
 def as_request(document: Any, provider: formats.Format) -> Any:
     """Return a document without the fields that only responses hold."""
-    fields = import_module(f"holdfast.formats.rules.{provider.name.replace('-', '_')}").DOCUMENT
+    fields = import_module(f"turnstate.formats.rules.{provider.name.replace('-', '_')}").DOCUMENT
     whole = {provider.list_key: document} if isinstance(document, list) else document
     rest, _ = stripped(whole, fields)
     return rest[provider.list_key] if isinstance(document, list) else rest
@@ -134,7 +134,7 @@ def test_a_document_with_something_wrong_is_kept_as_it_is_or_refused(
 def assert_read_or_refused(provider: formats.Format, document: Any) -> None:
     try:
         messages = provider.parse(document)
-    except HoldfastError:
+    except TurnstateError:
         return
     if messages:  # without any, there is nothing to keep the fields of a request with
         assert exact(provider.render(messages)) == exact(as_request(document, provider))

@@ -11,11 +11,11 @@ from conversation_strategies import conversations, mutations
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from holdfast import codec, formats
-from holdfast.context import Budget, StateManager
-from holdfast.errors import ContextOverflow, HoldfastError
-from holdfast.message import Message
-from holdfast.testing import conversations as written
+from turnstate import codec, formats
+from turnstate.context import Budget, StateManager
+from turnstate.errors import ContextOverflow, TurnstateError
+from turnstate.message import Message
+from turnstate.testing import conversations as written
 
 pytestmark = pytest.mark.req("A8")
 
@@ -75,7 +75,7 @@ def test_the_window_of_a_document_with_something_wrong_is_accepted(
     document = data.draw(mutations(provider.render(messages)))
     try:
         parsed = provider.parse(document)
-    except HoldfastError:
+    except TurnstateError:
         assume(False)
     assert_accepted(provider, parsed)
 
@@ -91,7 +91,7 @@ def test_the_window_of_a_document_with_bad_ids_and_names_is_accepted(
     document = misnamed(provider.render(messages), rng, often=often)
     try:
         parsed = provider.parse(document)
-    except HoldfastError:
+    except TurnstateError:
         assume(False)
     assert_accepted(provider, parsed)
 
@@ -128,7 +128,7 @@ def test_a_window_that_grew_is_the_window_of_the_whole(
     document = data.draw(mutations(provider.render(written.valid(seed, turns=1))))
     try:
         messages = provider.parse(document)
-    except HoldfastError:
+    except TurnstateError:
         assume(False)
     tally, window = MANAGER.tally([], Budget.UNLIMITED), None
     for message in messages:

@@ -21,15 +21,15 @@ from hypothesis.stateful import (
 from session_runs import ID, Life, check_handles_agree, check_log, window
 from window_checks import check_window
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.context.policy import Policy
-from holdfast.errors import EpochEnded, InvalidMessage, NotFound, SessionError
-from holdfast.message import ToolCallRequest, ToolCallResult
-from holdfast.session import Session
-from holdfast.session import groups as session_groups
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.context.policy import Policy
+from turnstate.errors import EpochEnded, InvalidMessage, NotFound, SessionError
+from turnstate.message import ToolCallRequest, ToolCallResult
+from turnstate.session import Session
+from turnstate.session import groups as session_groups
 
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 T = TypeVar("T")
 NARROW = Budget(500)
 
@@ -247,7 +247,7 @@ def test_a_rewind_into_a_group_that_stays_there_is_caught(monkeypatch: pytest.Mo
         row = await session_groups.found(log, at, id)
         return session_groups.Position(row.branch, row.seq)
 
-    monkeypatch.setattr("holdfast.session.session.end_of", raw)
+    monkeypatch.setattr("turnstate.session.session.end_of", raw)
     hunt = settings(
         STEPS, max_examples=300, database=None, phases=[Phase.generate], report_multiple_bugs=False
     )

@@ -27,15 +27,15 @@ from session_runs import (
 )
 from window_checks import as_bytes, check_window
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.context.policy import Policy
-from holdfast.context.window import Window
-from holdfast.message import ToolCallRequest
-from holdfast.session import loading
-from holdfast.session import windows as session_windows
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.context.policy import Policy
+from turnstate.context.window import Window
+from turnstate.message import ToolCallRequest
+from turnstate.session import loading
+from turnstate.session import windows as session_windows
 
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))  # `make faults` asks for many times the examples
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))  # `make faults` asks for many times the examples
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 REPLY_START = 3
 
@@ -305,5 +305,5 @@ def test_a_cut_that_is_written_without_a_look_at_the_head_is_caught(monkeypatch:
 
 
 def test_stored_counts_that_are_trusted_blindly_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.session.loaded._is_sure", lambda *_: True)
+    monkeypatch.setattr("turnstate.session.loaded._is_sure", lambda *_: True)
     assert caught(agree)

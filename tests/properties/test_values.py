@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from holdfast import (
+from turnstate import (
     FilePart,
     ImagePart,
     Message,
@@ -24,9 +24,9 @@ from holdfast import (
     reader,
     sent,
 )
-from holdfast.errors import ForbiddenJSON, HoldfastError, InputError, MalformedJSON, TooLarge
-from holdfast.native import Edit, Native
-from holdfast.value import Value, wire_names
+from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge, TurnstateError
+from turnstate.native import Edit, Native
+from turnstate.value import Value, wire_names
 
 often = settings(deadline=None, max_examples=150)
 seldom = settings(deadline=None, max_examples=40)  # whole messages take long to draw
@@ -230,7 +230,7 @@ odd_values = nested(odd_scalars, keys | surrogates) | st.tuples(odd_scalars, odd
 def outcome(act: Callable[[], Any]) -> tuple[type[Exception], str] | None:
     try:
         act()
-    except HoldfastError as error:
+    except TurnstateError as error:
         return type(error), getattr(error, "path", "")
     return None
 

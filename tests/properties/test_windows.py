@@ -21,21 +21,21 @@ from window_checks import (
     check_window,
 )
 
-from holdfast import Message, ToolCallRequest, ToolCallResult
-from holdfast.context import collect, rounds
-from holdfast.context import window as windows
-from holdfast.context.budget import Budget
-from holdfast.context.compaction import planned
-from holdfast.context.head import Head
-from holdfast.context.manager import StateManager
-from holdfast.context.policy import Policy
-from holdfast.context.tally import Tally
-from holdfast.decision import Cut, Decision, Summary
-from holdfast.errors import ContextOverflow, HoldfastError
-from holdfast.testing import conversations
+from turnstate import Message, ToolCallRequest, ToolCallResult
+from turnstate.context import collect, rounds
+from turnstate.context import window as windows
+from turnstate.context.budget import Budget
+from turnstate.context.compaction import planned
+from turnstate.context.head import Head
+from turnstate.context.manager import StateManager
+from turnstate.context.policy import Policy
+from turnstate.context.tally import Tally
+from turnstate.decision import Cut, Decision, Summary
+from turnstate.errors import ContextOverflow, TurnstateError
+from turnstate.testing import conversations
 
 MANAGER = StateManager()
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))  # `make faults` asks for many times the examples
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))  # `make faults` asks for many times the examples
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 seeds = st.integers(0, 2**32 - 1)
@@ -190,7 +190,7 @@ def caught() -> bool:
         for size in (200, 500, 1_200):
             try:
                 one_window(conversations.valid, seed, size)
-            except (AssertionError, HoldfastError):
+            except (AssertionError, TurnstateError):
                 return True
     return False
 
@@ -206,12 +206,12 @@ def test_a_cut_at_a_raw_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
         found = plan(tally, *args)
         return msgspec.structs.replace(found, kept=min(found.kept + 1, tally.end - 1), pinned=())
 
-    monkeypatch.setattr("holdfast.context.manager.plan", raw)
+    monkeypatch.setattr("turnstate.context.manager.plan", raw)
     assert caught()
 
 
 def test_a_summary_that_is_not_counted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.context.manager.message_cost", lambda *_: type("Count", (), {"tokens": 0}))
+    monkeypatch.setattr("turnstate.context.manager.message_cost", lambda *_: type("Count", (), {"tokens": 0}))
     assert caught()
 
 
@@ -220,7 +220,7 @@ def test_a_repair_with_random_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     for seed in range(60):
         try:
             one_window(conversations.broken, seed, 1_200)
-        except (AssertionError, HoldfastError):
+        except (AssertionError, TurnstateError):
             return
     pytest.fail("random ids went unnoticed")
 
@@ -234,6 +234,6 @@ def breaks(seed: int) -> bool:
     """Tell whether a chain fails its checks."""
     try:
         one_chain(seed, 700, Policy())
-    except (AssertionError, HoldfastError):
+    except (AssertionError, TurnstateError):
         return True
     return False

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import codec, formats
-from holdfast.context.budget import Budget
-from holdfast.context.manager import StateManager
-from holdfast.context.window import Window
-from holdfast.decision import Decision
-from holdfast.message import Message
+from turnstate import codec, formats
+from turnstate.context.budget import Budget
+from turnstate.context.manager import StateManager
+from turnstate.context.window import Window
+from turnstate.decision import Decision
+from turnstate.message import Message
 
 FORMATS = [formats.get(name) for name in formats.names()]
 

@@ -98,7 +98,7 @@ _TABLE = (
 
 def our_sql() -> str:
     """Give all SQL of the store, without comments and texts."""
-    package = files("holdfast.stores.postgres")
+    package = files("turnstate.stores.postgres")
     places = [*package.iterdir(), *package.joinpath("migrations").iterdir()]
     found = [place.read_text("utf-8") for place in places if place.name.endswith(".sql")]
     return re.sub(r"--.*|'[^']*'", "", "\n".join(found))

@@ -46,7 +46,7 @@ class PostgresServer:
         home: Path | None = None,
         **settings: str,
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=home))
+        self.folder = Path(tempfile.mkdtemp(prefix="turnstate-pg-", dir=home))
         self.data, self._settings = self.folder / "data", settings
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         if self._user:

@@ -45,7 +45,7 @@ class Valkey:
         data: Path | None = None,
         wait: bool = True,
     ) -> None:
-        self.folder = folder or tempfile.mkdtemp(prefix="hf-valkey-")
+        self.folder = folder or tempfile.mkdtemp(prefix="ts-valkey-")
         self.data = data or Path(self.folder)
         self.port, self.socket = port, f"{self.folder}/valkey.sock"
         self.log = Path(self.folder, "log")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from holdfast import Budget, Message, blocking, errors
-from holdfast.session import Found
-from holdfast.stores.values import Lease, Receipt, SessionRow
+from turnstate import Budget, Message, blocking, errors
+from turnstate.session import Found
+from turnstate.stores.values import Lease, Receipt, SessionRow
 
 
 def kept(url: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast import (
+from turnstate import (
     Budget,
     Message,
     SessionManager,
@@ -12,7 +12,7 @@ from holdfast import (
     errors,
     formats,
 )
-from holdfast.formats import Format, Violation, same
+from turnstate.formats import Format, Violation, same
 
 
 def a_turn() -> list[Message]:

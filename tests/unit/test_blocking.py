@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Budget, Message, blocking, errors
-from holdfast.session import Session, SessionManager
+from turnstate import Budget, Message, blocking, errors
+from turnstate.session import Session, SessionManager
 
 pytestmark = pytest.mark.req("G2")
 
@@ -31,7 +31,7 @@ def sessions(url: str) -> Iterator[blocking.SessionManager]:
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast-blocking")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("turnstate-blocking")]
 
 
 def is_asynchronous(method: object) -> bool:
@@ -219,7 +219,7 @@ def test_waiting_inside_the_loop_is_refused_instead_of_hanging() -> None:
 
 def test_a_script_that_forgets_to_close_ends_and_loses_nothing(url: str) -> None:
     script = (
-        "import sys; from holdfast import Message, blocking\n"
+        "import sys; from turnstate import Message, blocking\n"
         "sessions = blocking.SessionManager.open(sys.argv[1])\n"
         "session = sessions.create(id='kept')\n"
         "session.append(Message.user('hello'))\n"

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from holdfast import catalog, tokens
+from turnstate import catalog, tokens
 
 pytestmark = pytest.mark.req("M1")
 
@@ -77,7 +77,7 @@ def test_an_unknown_model_of_a_known_family_is_counted_as_the_family() -> None:
 
 
 def test_an_unknown_model_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="holdfast.catalog"):
+    with caplog.at_level(logging.WARNING, logger="turnstate.catalog"):
         catalog.model("never-heard-of-it")
         catalog.model("never-heard-of-it")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -85,7 +85,7 @@ def test_an_unknown_model_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_known_model_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="holdfast.catalog"):
+    with caplog.at_level(logging.WARNING, logger="turnstate.catalog"):
         catalog.model("gpt-4o-2030-01-01")
     assert caplog.text == ""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from turnstate import (
     FilePart,
     ImagePart,
     Message,
@@ -19,7 +19,7 @@ from holdfast import (
     codec,
     reader,
 )
-from holdfast.errors import (
+from turnstate.errors import (
     ForbiddenJSON,
     InputError,
     InvalidMessage,
@@ -28,9 +28,9 @@ from holdfast.errors import (
     NewerFormat,
     TooLarge,
 )
-from holdfast.ids import CallId
-from holdfast.native import Edit, Native
-from holdfast.testing import conversations
+from turnstate.ids import CallId
+from turnstate.native import Edit, Native
+from turnstate.testing import conversations
 
 STAMP = '"id":"m1","timestamp":"2024-05-06T07:08:09Z"'
 
@@ -238,7 +238,7 @@ def test_every_older_version_has_a_way_up() -> None:
     ],
 )
 def test_a_newer_document_is_refused_before_anything_in_it_is_understood(document: str) -> None:
-    with pytest.raises(NewerFormat, match="update Holdfast") as caught:
+    with pytest.raises(NewerFormat, match="update Turnstate") as caught:
         codec.load(document)
     assert caught.value.path == "$.version"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import durable
+from turnstate import durable
 
 
 @pytest.fixture

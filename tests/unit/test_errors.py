@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.errors import HoldfastError, InputError
+from turnstate import errors
+from turnstate.errors import InputError, TurnstateError
 
 DRAWN = re.compile(r"^ {4}(?P<rails>[│├└─ ]*)(?P<name>[A-Z]\w+)(?: {2,}(?P<meaning>\S.*))?$")
 WIDTH = len("├── ")
@@ -28,9 +28,9 @@ def drawn(text: str) -> dict[str, str]:
     return parents
 
 
-def classes() -> dict[str, type[HoldfastError]]:
+def classes() -> dict[str, type[TurnstateError]]:
     found = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
-    return {name: value for name, value in found.items() if issubclass(value, HoldfastError)}
+    return {name: value for name, value in found.items() if issubclass(value, TurnstateError)}
 
 
 every_error = pytest.mark.parametrize(
@@ -40,7 +40,7 @@ every_error = pytest.mark.parametrize(
 
 def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
     written = {
-        name: next((base.__name__ for base in kind.__bases__ if issubclass(base, HoldfastError)), "")
+        name: next((base.__name__ for base in kind.__bases__ if issubclass(base, TurnstateError)), "")
         for name, kind in classes().items()
     }
     assert drawn(errors.__doc__ or "") == written
@@ -56,7 +56,7 @@ def test_every_error_is_exported() -> None:
 
 
 @every_error
-def test_every_error_has_a_meaning_for_a_shell(kind: type[HoldfastError]) -> None:
+def test_every_error_has_a_meaning_for_a_shell(kind: type[TurnstateError]) -> None:
     code = errors.exit_code(kind())
     assert code in (1, 2, 3)
     assert (code == 2) == issubclass(kind, InputError)
@@ -66,7 +66,7 @@ def test_an_error_of_somebody_elses_making_counts_as_its_kind() -> None:
     class Custom(errors.InvalidPayload):
         """Made by an adapter."""
 
-    class Plain(HoldfastError):
+    class Plain(TurnstateError):
         """Made by a store."""
 
     assert errors.exit_code(Custom()) == 2
@@ -74,20 +74,20 @@ def test_an_error_of_somebody_elses_making_counts_as_its_kind() -> None:
 
 
 @every_error
-def test_the_default_text_is_the_docstring(kind: type[HoldfastError]) -> None:
+def test_the_default_text_is_the_docstring(kind: type[TurnstateError]) -> None:
     assert kind().text == kind.__doc__
     assert str(kind()).startswith(str(kind.__doc__))
 
 
 def test_an_error_without_a_docstring_still_says_something() -> None:
-    class Bare(HoldfastError):
+    class Bare(TurnstateError):
         pass
 
     assert str(Bare()) == "Bare"
 
 
 @every_error
-def test_a_text_of_ones_own_takes_the_place_of_the_docstring(kind: type[HoldfastError]) -> None:
+def test_a_text_of_ones_own_takes_the_place_of_the_docstring(kind: type[TurnstateError]) -> None:
     assert kind("the disk is full").text == "the disk is full"
     assert str(kind("the disk is full")).startswith("the disk is full")
 
@@ -109,7 +109,7 @@ def test_bad_input_can_be_caught_as_a_value_error() -> None:
     "through", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
 )
 def test_errors_survive_copying_and_the_way_between_processes(
-    kind: type[HoldfastError], through: Any
+    kind: type[TurnstateError], through: Any
 ) -> None:
     error = kind("no", path="$.a") if issubclass(kind, InputError) else kind("no")
     again = through(error)

@@ -9,37 +9,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import HomeUnusable
-from holdfast.home import Home, Key
+from turnstate.errors import HomeUnusable
+from turnstate.home import Home, Key
 
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOLDFAST_HOME", "XDG_DATA_HOME"):
+    for name in ("TURNSTATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
 
 
 def test_the_usual_place_is_under_the_users_home(tmp_path: Path) -> None:
-    assert Home.from_environment().path == tmp_path / "user" / ".local" / "share" / "holdfast"
+    assert Home.from_environment().path == tmp_path / "user" / ".local" / "share" / "turnstate"
 
 
 def test_the_data_folder_of_the_desktop_counts_if_it_is_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert Home.from_environment().path == tmp_path / "data" / "holdfast"
+    assert Home.from_environment().path == tmp_path / "data" / "turnstate"
     monkeypatch.setenv("XDG_DATA_HOME", "data")
-    assert Home.from_environment().path == tmp_path / "user" / ".local" / "share" / "holdfast"
+    assert Home.from_environment().path == tmp_path / "user" / ".local" / "share" / "turnstate"
 
 
 def test_its_own_variable_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("HOLDFAST_HOME", "~/own")
+    monkeypatch.setenv("TURNSTATE_HOME", "~/own")
     assert Home.from_environment().path == tmp_path / "user" / "own"
-    monkeypatch.setenv("HOLDFAST_HOME", "")
-    assert Home.from_environment().path == tmp_path / "data" / "holdfast"
-    monkeypatch.setenv("HOLDFAST_HOME", "here")
+    monkeypatch.setenv("TURNSTATE_HOME", "")
+    assert Home.from_environment().path == tmp_path / "data" / "turnstate"
+    monkeypatch.setenv("TURNSTATE_HOME", "here")
     assert Home.from_environment().path == Path.cwd() / "here"
 
 
@@ -86,13 +86,13 @@ def test_a_key_that_others_could_read_is_made_private(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_a_folder_is_told(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("in the way")
     for act in (Home(tmp_path / place).make, Home(tmp_path / place).key):
-        with pytest.raises(HomeUnusable, match="HOLDFAST_HOME"):
+        with pytest.raises(HomeUnusable, match="TURNSTATE_HOME"):
             act()
 
 
 def test_no_home_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    with pytest.raises(HomeUnusable, match="HOLDFAST_HOME"):
+    with pytest.raises(HomeUnusable, match="TURNSTATE_HOME"):
         Home.from_environment()
 
 

@@ -11,7 +11,7 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from holdfast import ids
+from turnstate import ids
 
 EVERY_PROVIDER = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """The alphabet and length that no provider refuses for the id of a call."""

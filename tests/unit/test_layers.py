@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import turnstate
 
-ROOT = Path(holdfast.__file__).parent
+ROOT = Path(turnstate.__file__).parent
 
 # From the bottom up. A module belongs to the layer of the first name of its path.
 LAYERS: list[set[str]] = [
@@ -113,5 +113,5 @@ def test_a_planted_clock_is_caught() -> None:
 
 
 def test_the_package_itself_never_imports_itself_by_name() -> None:
-    offenders = [module for module in modules() if ":holdfast" in set(imports(module))]
+    offenders = [module for module in modules() if ":turnstate" in set(imports(module))]
     assert offenders == []

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from holdfast import (
+from turnstate import (
     ImagePart,
     Message,
     OpaquePart,
@@ -21,9 +21,9 @@ from holdfast import (
     codec,
     ids,
 )
-from holdfast.errors import ForbiddenJSON, InputError, InvalidMessage, TooLarge
-from holdfast.message import Role, SystemKind
-from holdfast.native import Edit, Native
+from turnstate.errors import ForbiddenJSON, InputError, InvalidMessage, TooLarge
+from turnstate.message import Role, SystemKind
+from turnstate.native import Edit, Native
 
 WHEN = "2024-05-06T07:08:09.123Z"
 CALL = ToolCallRequest(id=ids.CallId("call_1"), name="ls", args={"path": "."})

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Budget, Message, StateManager, ToolCallRequest, ToolCallResult
-from holdfast.conversation import ConversationState
-from holdfast.errors import InputError
-from holdfast.native import Edit, Native
-from holdfast.part import OpaquePart, TextPart
-from holdfast.session import SessionManager
-from holdfast.value import Extra
+from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult
+from turnstate.conversation import ConversationState
+from turnstate.errors import InputError
+from turnstate.native import Edit, Native
+from turnstate.part import OpaquePart, TextPart
+from turnstate.session import SessionManager
+from turnstate.value import Extra
 
 pytestmark = pytest.mark.req("A7")
 

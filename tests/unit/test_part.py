@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import FilePart, ImagePart, Message, OpaquePart, ReasoningPart, TextPart, codec
-from holdfast.errors import ForbiddenJSON, InputError, InvalidMessage
-from holdfast.part import Part
+from turnstate import FilePart, ImagePart, Message, OpaquePart, ReasoningPart, TextPart, codec
+from turnstate.errors import ForbiddenJSON, InputError, InvalidMessage
+from turnstate.part import Part
 
 PARTS: list[Part] = [
     TextPart("words"),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import turnstate
 
-ROOT = Path(holdfast.__file__).parent
+ROOT = Path(turnstate.__file__).parent
 HEAVY = ["anthropic", "apsw", "asyncpg", "click", "mcp", "numpy", "openai", "redis", "rich", "tiktoken"]
 
 PUBLIC = """
@@ -23,22 +23,22 @@ PUBLIC = """
 
 
 def modules() -> list[str]:
-    names = [".".join(["holdfast", *p.relative_to(ROOT).with_suffix("").parts]) for p in ROOT.rglob("*.py")]
+    names = [".".join(["turnstate", *p.relative_to(ROOT).with_suffix("").parts]) for p in ROOT.rglob("*.py")]
     return sorted(name.removesuffix(".__init__") for name in names if not name.endswith("__main__"))
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(holdfast.__all__) == sorted(PUBLIC)
+    assert sorted(turnstate.__all__) == sorted(PUBLIC)
 
 
 def test_no_other_name_leaks_from_the_package() -> None:
-    assert sorted(dir(holdfast)) == sorted(PUBLIC)
+    assert sorted(dir(turnstate)) == sorted(PUBLIC)
     with pytest.raises(AttributeError, match="no attribute 'Massage'"):
-        holdfast.Massage  # noqa: B018
+        turnstate.Massage  # noqa: B018
 
 
 def test_every_public_name_is_there_when_it_is_asked_for() -> None:
-    code = f"import holdfast; print(all(getattr(holdfast, name) for name in {PUBLIC}))"
+    code = f"import turnstate; print(all(getattr(turnstate, name) for name in {PUBLIC}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
 
@@ -52,8 +52,8 @@ def test_every_module_says_what_it_exports_in_order(name: str) -> None:
     assert len(set(exported)) == len(exported)
 
 
-def test_importing_holdfast_loads_nothing_heavy() -> None:
-    code = f"import sys; from holdfast import *; print([name for name in {HEAVY} if name in sys.modules])"
+def test_importing_turnstate_loads_nothing_heavy() -> None:
+    code = f"import sys; from turnstate import *; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import reader
-from holdfast.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
+from turnstate import reader
+from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
 
 pytestmark = pytest.mark.req("A6")
 

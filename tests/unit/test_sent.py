@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart, sent
-from holdfast.part import Part
+from turnstate import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart, sent
+from turnstate.part import Part
 
 PNG = "iVBORw=="
 

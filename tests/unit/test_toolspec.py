@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import ToolSpec
-from holdfast.errors import InputError
-from holdfast.toolspec import EMPTY_SCHEMA
+from turnstate import ToolSpec
+from turnstate.errors import InputError
+from turnstate.toolspec import EMPTY_SCHEMA
 
 
 def test_a_tool_needs_no_more_than_a_name() -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.errors import InputError
-from holdfast.words import LONGEST_TOKEN, SEARCHED_BYTES, query, snippet, words
+from turnstate.errors import InputError
+from turnstate.words import LONGEST_TOKEN, SEARCHED_BYTES, query, snippet, words
 
 pytestmark = pytest.mark.req("C9")
 
@@ -42,9 +42,9 @@ def finds(question: str, text: str) -> bool:
 @pytest.mark.parametrize(
     ("text", "question"),
     [
-        ("see src/holdfast/words.py line 12", "holdfast"),
-        ("see src/holdfast/words.py line 12", "words.py"),
-        ("see src/holdfast/words.py line 12", "src/holdfast"),
+        ("see src/turnstate/words.py line 12", "turnstate"),
+        ("see src/turnstate/words.py line 12", "words.py"),
+        ("see src/turnstate/words.py line 12", "src/turnstate"),
         ("write to ada.lovelace@example.org", "lovelace"),
         ("write to ada.lovelace@example.org", "ada.lovelace@example.org"),
         ("it costs 1,234.50 €", "1,234.50"),
@@ -182,7 +182,7 @@ def test_a_word_is_cut_alike_whether_or_not_other_scripts_stand_beside_it(text: 
 
 def test_the_same_text_gives_the_same_tokens_in_every_process() -> None:
     text = "".join(ALPHABETS.values()).replace("\ud800", "")
-    code = "import sys; from holdfast.words import words; print(ascii(words(sys.argv[1])))"
+    code = "import sys; from turnstate.words import words; print(ascii(words(sys.argv[1])))"
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code, text.replace("\x00", " ")],

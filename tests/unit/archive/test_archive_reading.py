@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.archive import Bundle, bundles
+from turnstate import errors
+from turnstate.archive import Bundle, bundles
 
 pytestmark = pytest.mark.req("P3")
 
-HEADER = {"holdfast": "archive", "version": 1}
+HEADER = {"turnstate": "archive", "version": 1}
 SESSION = {"type": "session", "id": "s", "counter": "o200k_base", "created": 1, "active": 2, "version": 1}
 BRANCH = {"type": "branch", "id": 1, "created": 1, "operation": "create", "entries": 1}
 MESSAGE = {"id": "m1", "timestamp": "2025-06-30T12:00:00Z", "role": "user", "content": "hi"}
@@ -57,9 +57,9 @@ def test_the_bytes_of_a_body_stay_what_they_are() -> None:
         (b"", "cut off"),
         (b"hello\n", "no archive"),
         ([1], "no archive"),
-        ({"holdfast": "messages", "version": 1}, "no archive"),
-        ({"holdfast": "archive"}, "whole number"),
-        ({"holdfast": "archive", "version": "1"}, "whole number"),
+        ({"turnstate": "messages", "version": 1}, "no archive"),
+        ({"turnstate": "archive"}, "whole number"),
+        ({"turnstate": "archive", "version": "1"}, "whole number"),
     ],
 )
 def test_what_is_no_archive_is_refused_at_once(first: Any, reason: str) -> None:
@@ -69,7 +69,7 @@ def test_what_is_no_archive_is_refused_at_once(first: Any, reason: str) -> None:
 
 def test_an_archive_of_a_newer_version_is_refused() -> None:
     with pytest.raises(errors.NewerFormat, match="line 1: an archive of version 2"):
-        bundles(lines({"holdfast": "archive", "version": 2}))
+        bundles(lines({"turnstate": "archive", "version": 2}))
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast import Budget, Message, ToolCallRequest, ToolCallResult, errors
-from holdfast.archive import adopt, archive, bundles, conversation, is_half_made, restore, written
-from holdfast.session import SessionManager
-from holdfast.stores.values import Address
-from holdfast.testing import conversations
+from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, errors
+from turnstate.archive import adopt, archive, bundles, conversation, is_half_made, restore, written
+from turnstate.session import SessionManager
+from turnstate.stores.values import Address
+from turnstate.testing import conversations
 
 pytestmark = pytest.mark.req("P3", "G6")
 

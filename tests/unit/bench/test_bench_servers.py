@@ -59,7 +59,7 @@ def test_the_bare_loop_writes_the_rows_and_words_that_we_write_to_postgresql(
         one.end()
     schema = "bare_makes" if makes else "bare"
     for sql in (ENTRIES, HEADS):
-        written = execute(sql.format(schema="holdfast"), url=database)
+        written = execute(sql.format(schema="turnstate"), url=database)
         assert len(written) >= 4
         assert written == execute(sql.format(schema=schema), url=database)
 
@@ -174,5 +174,5 @@ def test_everything_is_reported_without_peers(
     printed = capsys.readouterr().out
     assert printed.count("goal: open and window at 4,000: 200 messages at most 1.2 × 100") == 2
     assert printed.count("goal: append: 200 messages at most 1.2 × 100") == 2
-    assert printed.count("agent: Holdfast is ") == 6
+    assert printed.count("agent: Turnstate is ") == 6
     assert "without openai-agents: not here" in printed

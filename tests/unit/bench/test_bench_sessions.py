@@ -29,7 +29,7 @@ from bench.session_contest import Place
 from bench.session_messages import Book
 from bench.session_ours import Ours
 
-from holdfast.context.manager import StateManager
+from turnstate.context.manager import StateManager
 
 _FROM = "FROM entry JOIN session ON session.key = entry.session"
 _ORDER = "ORDER BY session.id, entry.seq"
@@ -172,7 +172,7 @@ def test_bytes_on_the_disk_are_those_of_a_file_and_what_belongs_to_it(tmp_path: 
 class Notebook:
     """A peer that keeps messages in a list."""
 
-    packages: tuple[str, ...] = ("holdfast",)
+    packages: tuple[str, ...] = ("turnstate",)
 
     def __init__(self) -> None:
         self.kept = dict[tuple[str, str], list[object]]()

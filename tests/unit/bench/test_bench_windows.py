@@ -12,12 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of
 from bench import window_agent, window_cache, window_peer, window_speed, window_validity, windows
 from bench.peer_process import PeerMissing
 
-from holdfast import Message
-from holdfast.context.manager import StateManager
-from holdfast.ids import CallId
-from holdfast.message import ToolCallResult
-from holdfast.testing import conversations
-from holdfast.tokens.cost import REPLY_START
+from turnstate import Message
+from turnstate.context.manager import StateManager
+from turnstate.ids import CallId
+from turnstate.message import ToolCallResult
+from turnstate.testing import conversations
+from turnstate.tokens.cost import REPLY_START
 
 MANAGER = StateManager()
 

@@ -1,4 +1,4 @@
-"""What belongs to Holdfast is known by content, by path through all links, and by inode."""
+"""What belongs to Turnstate is known by content, by path through all links, and by inode."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoints.belongings import Belongings, Owned, is_shadow_repository
-from holdfast.checkpoints.databases import InUse, Opened, is_in_use, kind_of, main_file
-from holdfast.checkpoints.keeping import About, make
-from holdfast.checkpoints.values import Entry, Listing
-from holdfast.memory.lines import UserLine, written
-from holdfast.stores.sqlite.connection import APPLICATION
+from turnstate.checkpoints.belongings import Belongings, Owned, is_shadow_repository
+from turnstate.checkpoints.databases import InUse, Opened, is_in_use, kind_of, main_file
+from turnstate.checkpoints.keeping import About, make
+from turnstate.checkpoints.values import Entry, Listing
+from turnstate.memory.lines import UserLine, written
+from turnstate.stores.sqlite.connection import APPLICATION
 
 SQLITE = b"SQLite format 3\0"
 STORE = SQLITE + bytes(52) + APPLICATION.to_bytes(4, "big")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoints.ground import Ground, Standing
-from holdfast.checkpoints.objects import BLOB, object_id
-from holdfast.checkpoints.syncing import Syncing
-from holdfast.checkpoints.values import Entry
+from turnstate.checkpoints.ground import Ground, Standing
+from turnstate.checkpoints.objects import BLOB, object_id
+from turnstate.checkpoints.syncing import Syncing
+from turnstate.checkpoints.values import Entry
 
 
 @pytest.fixture

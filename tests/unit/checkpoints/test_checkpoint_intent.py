@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoints import intent as intents
-from holdfast.checkpoints.acts import Back, Leave, Undo
-from holdfast.checkpoints.intent import Intent
-from holdfast.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged
+from turnstate.checkpoints import intent as intents
+from turnstate.checkpoints.acts import Back, Leave, Undo
+from turnstate.checkpoints.intent import Intent
+from turnstate.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged
 
 pytestmark = pytest.mark.req("O3")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Message, ToolCallRequest
-from holdfast.checkpoints.acts import Act, Back, Leave, Undo, newest_restore
-from holdfast.conversation import ConversationState, from_json, to_json
-from holdfast.entry import Checkpoint
-from holdfast.errors import InvalidPayload
+from turnstate import Message, ToolCallRequest
+from turnstate.checkpoints.acts import Act, Back, Leave, Undo, newest_restore
+from turnstate.conversation import ConversationState, from_json, to_json
+from turnstate.entry import Checkpoint
+from turnstate.errors import InvalidPayload
 
 pytestmark = pytest.mark.req("O3")
 
@@ -146,10 +146,10 @@ def test_calls_are_told_what_became_of_them() -> None:
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"restores": 5}, "$.holdfast.strands[1].restores"),
-        ({"restores": 1}, "$.holdfast.strands[1].restores"),
-        ({"shared": 500}, "$.holdfast.strands[1].shared"),
-        ({"shared": -1}, "$.holdfast.strands[1].shared"),
+        ({"restores": 5}, "$.turnstate.strands[1].restores"),
+        ({"restores": 1}, "$.turnstate.strands[1].restores"),
+        ({"shared": 500}, "$.turnstate.strands[1].shared"),
+        ({"shared": -1}, "$.turnstate.strands[1].shared"),
     ],
 )
 def test_a_document_that_restores_nothing_there_is_is_refused(change: dict[str, int], path: str) -> None:
@@ -157,7 +157,7 @@ def test_a_document_that_restores_nothing_there_is_is_refused(change: dict[str, 
     do(back(6), state, "c-1")
     document = to_json(state)
     assert to_json(from_json(document)) == document
-    document["holdfast"]["strands"][1] |= change
+    document["turnstate"]["strands"][1] |= change
     with pytest.raises(InvalidPayload) as refused:
         from_json(document)
     assert refused.value.path == path

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoints.modes import Modes, is_program, parents
-from holdfast.errors import CheckpointsDamaged, NewerFormat
+from turnstate.checkpoints.modes import Modes, is_program, parents
+from turnstate.errors import CheckpointsDamaged, NewerFormat
 
 names = st.binary(min_size=1, max_size=6).filter(lambda name: not {0, 47} & set(name))
 paths = st.lists(names, min_size=1, max_size=3).map(b"/".join)
@@ -26,7 +26,7 @@ def test_every_mode_comes_back(files: dict[bytes, int], folders: dict[bytes, int
 
 def test_what_most_files_have_is_not_repeated() -> None:
     files = {b"%d" % number: 0o600 for number in range(1000)} | {b"x": 0o640}
-    assert Modes.of(files, {}, empty=[]).encoded() == b"holdfast modes 1\n600 755 755\nf 640 x\0"
+    assert Modes.of(files, {}, empty=[]).encoded() == b"turnstate modes 1\n600 755 755\nf 640 x\0"
 
 
 def test_the_folders_of_a_path_are_named_from_the_nearest_up() -> None:
@@ -34,7 +34,9 @@ def test_the_folders_of_a_path_are_named_from_the_nearest_up() -> None:
     assert list(parents(b"a")) == []
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"holdfast modes 1\n", b"holdfast modes 1\n9 9 9\n", b"x\ny\nz"])
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"turnstate modes 1\n", b"turnstate modes 1\n9 9 9\n", b"x\ny\nz"]
+)
 def test_damaged_modes_are_told(data: bytes) -> None:
     with pytest.raises(CheckpointsDamaged):
         Modes.decoded(data)
@@ -42,4 +44,4 @@ def test_damaged_modes_are_told(data: bytes) -> None:
 
 def test_modes_of_a_newer_version_are_told() -> None:
     with pytest.raises(NewerFormat):
-        Modes.decoded(b"holdfast modes 2\n644 755 755\n")
+        Modes.decoded(b"turnstate modes 2\n644 755 755\n")

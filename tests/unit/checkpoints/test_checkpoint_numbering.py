@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.checkpoints.numbering import (
+from turnstate.checkpoints.numbering import (
     ASIDE,
     IN_PROGRESS,
     Numbers,
@@ -13,7 +13,7 @@ from holdfast.checkpoints.numbering import (
     since_start,
     turns,
 )
-from holdfast.entry import Checkpoint
+from turnstate.entry import Checkpoint
 
 pytestmark = pytest.mark.req("O2")
 

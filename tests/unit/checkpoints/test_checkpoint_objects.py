@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoints import objects
-from holdfast.checkpoints.objects import BLOB, COMMIT, EXECUTABLE, FILE, FOLDER, TREE, Leaf, Pack
+from turnstate.checkpoints import objects
+from turnstate.checkpoints.objects import BLOB, COMMIT, EXECUTABLE, FILE, FOLDER, TREE, Leaf, Pack
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from holdfast.checkpoints import ShadowRepository, packs
-from holdfast.checkpoints.git import Git
+from turnstate.checkpoints import ShadowRepository, packs
+from turnstate.checkpoints.git import Git
 
 pytestmark = pytest.mark.req("O3")
 
@@ -31,7 +31,7 @@ def objects(repository: Path) -> Objects:
 @pytest.fixture
 def shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A shadow repository with one pack, in which some objects are differences to others."""
-    monkeypatch.setattr("holdfast.checkpoints.committing.MANY", 1)
+    monkeypatch.setattr("turnstate.checkpoints.committing.MANY", 1)
     (tmp_path / "work").mkdir()
     repository = ShadowRepository.open(tmp_path / "shadow", tmp_path / "work")
     lines = [f"line {Random(number).random()}\n" for number in range(300)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.checkpoints.modes import parents
-from holdfast.checkpoints.planning import Plan, newer, plan
-from holdfast.checkpoints.values import Changes, Entry, Kept, Listing
+from turnstate.checkpoints.modes import parents
+from turnstate.checkpoints.planning import Plan, newer, plan
+from turnstate.checkpoints.values import Changes, Entry, Kept, Listing
 
 entries = st.builds(Entry, st.booleans(), st.sampled_from([0o644, 0o600]), st.sampled_from("xyz"))
 paths = st.lists(st.sampled_from([b"a", b"b"]), min_size=1, max_size=3).map(b"/".join)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.checkpoints.remembering import Memory, Remembered, is_settled, remembered
-from holdfast.checkpoints.walking import Stamp
+from turnstate.checkpoints.remembering import Memory, Remembered, is_settled, remembered
+from turnstate.checkpoints.walking import Stamp
 
 SECOND = 1_000_000_000
 STAMP = Stamp(mode=0o100644, size=1, modified=5, changed=7 * SECOND + 1, inode=3, device=1)

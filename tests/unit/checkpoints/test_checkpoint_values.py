@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.checkpoints.values import Changes, Diff, FileDiff, shown
+from turnstate.checkpoints.values import Changes, Diff, FileDiff, shown
 
 
 @pytest.mark.parametrize(

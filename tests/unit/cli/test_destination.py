@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import destination
-from holdfast.errors import InputError
+from turnstate.cli import destination
+from turnstate.errors import InputError
 
 
 def test_nothing_is_seen_before_it_is_complete(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from holdfast.cli.moments import ago, iso
+from turnstate.cli.moments import ago, iso
 
 
 @pytest.mark.parametrize(

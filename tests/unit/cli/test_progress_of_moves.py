@@ -6,11 +6,11 @@ import io
 
 import pytest
 
-from holdfast.archive import ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header
-from holdfast.archive.lines import Line
-from holdfast.cli.export import STEP, WHOLE, _Far
-from holdfast.cli.import_ import STEP as BYTES
-from holdfast.cli.import_ import _Lines
+from turnstate.archive import ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header
+from turnstate.archive.lines import Line
+from turnstate.cli.export import STEP, WHOLE, _Far
+from turnstate.cli.import_ import STEP as BYTES
+from turnstate.cli.import_ import _Lines
 
 pytestmark = pytest.mark.req("P3")
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from holdfast.cli import screen
-from holdfast.errors import ForbiddenJSON, InvalidConversation
+from turnstate.cli import screen
+from turnstate.errors import ForbiddenJSON, InvalidConversation
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_an_error_stands_after_the_places_noted_on_it() -> None:
 def test_a_remark_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     screen.show("result")
     screen.say("two\nlines")
-    assert capsys.readouterr() == ("result\n", "holdfast: two\\nlines\n")
+    assert capsys.readouterr() == ("result\n", "turnstate: two\\nlines\n")

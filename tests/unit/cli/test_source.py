@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import reader
-from holdfast.cli import lines as lines_module
-from holdfast.cli.source import Document, Source, opened, source
-from holdfast.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
+from turnstate import reader
+from turnstate.cli import lines as lines_module
+from turnstate.cli.source import Document, Source, opened, source
+from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
 
 
 def read(text: str | bytes, name: str = "input") -> Source:

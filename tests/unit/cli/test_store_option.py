@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli.store_option import default_store, opened, shown_url, store_option
-from holdfast.errors import InputError
-from holdfast.stores.values import Filter
+from turnstate.cli.store_option import default_store, opened, shown_url, store_option
+from turnstate.errors import InputError
+from turnstate.stores.values import Filter
 
 pytestmark = pytest.mark.req("P3")
 
@@ -24,8 +24,8 @@ def told(store: str) -> None:
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start in an empty folder, with a home of one's own and nothing set."""
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "my home?"))
+    monkeypatch.delenv("TURNSTATE_STORE", raising=False)
+    monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "my home?"))
     monkeypatch.chdir(tmp_path)
 
 
@@ -38,41 +38,41 @@ def resolved(*arguments: str) -> tuple[str, str]:
 
 def test_the_flag_wins_over_the_environment_and_that_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolved()[0] == default_store()
-    Path("holdfast.toml").write_text('store = "sqlite:///file.db"')
+    Path("turnstate.toml").write_text('store = "sqlite:///file.db"')
     assert resolved()[0] == "sqlite:///file.db"
-    monkeypatch.setenv("HOLDFAST_STORE", "sqlite:///environment.db")
+    monkeypatch.setenv("TURNSTATE_STORE", "sqlite:///environment.db")
     assert resolved()[0] == "sqlite:///environment.db"
     assert resolved("--store", "sqlite:///flag.db")[0] == "sqlite:///flag.db"
 
 
 def test_nothing_is_not_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_STORE", "")
-    Path("holdfast.toml").write_text('store = ""\nmodel = "x"')
+    monkeypatch.setenv("TURNSTATE_STORE", "")
+    Path("turnstate.toml").write_text('store = ""\nmodel = "x"')
     assert resolved()[0] == default_store()
 
 
 @pytest.mark.parametrize("text", ["store = 5", "store =", "\udcff"])
 def test_a_file_that_cannot_be_used_is_told(text: str) -> None:
-    Path("holdfast.toml").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(InputError, match=r"holdfast\.toml"):
+    Path("turnstate.toml").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InputError, match=r"turnstate\.toml"):
         resolved()
 
 
 def test_a_folder_of_that_name_is_told() -> None:
-    Path("holdfast.toml").mkdir()
+    Path("turnstate.toml").mkdir()
     with pytest.raises(InputError, match="cannot be read"):
         resolved()
 
 
 def test_a_store_elsewhere_that_a_file_names_is_told_without_its_password(tmp_path: Path) -> None:
-    Path("holdfast.toml").write_text('store = "postgresql://me:pass/word@db.example/x?sslpassword=y"')
+    Path("turnstate.toml").write_text('store = "postgresql://me:pass/word@db.example/x?sslpassword=y"')
     url, said = resolved()
     assert url == "postgresql://me:pass/word@db.example/x?sslpassword=y"
-    assert said == f"holdfast: holdfast.toml in {tmp_path} names the store postgresql://db.example/x\n"
+    assert said == f"turnstate: turnstate.toml in {tmp_path} names the store postgresql://db.example/x\n"
 
 
 def test_a_local_store_that_a_file_names_needs_no_word() -> None:
-    Path("holdfast.toml").write_text('store = "sqlite:///file.db"')
+    Path("turnstate.toml").write_text('store = "sqlite:///file.db"')
     assert resolved()[1] == ""
 
 
@@ -87,8 +87,8 @@ def test_ones_own_store_is_made_with_its_folder_and_closed(tmp_path: Path) -> No
             assert await store.page("default", Filter()) == []
 
     asyncio.run(test())
-    assert (tmp_path / "my home?" / "holdfast.db").is_file()
-    assert unquote(default_store()).endswith("/my home?/holdfast.db")
+    assert (tmp_path / "my home?" / "turnstate.db").is_file()
+    assert unquote(default_store()).endswith("/my home?/turnstate.db")
 
 
 def test_a_folder_that_is_not_ones_own_is_not_made(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.cli.table import table
+from turnstate.cli.table import table
 
 
 def test_columns_line_up_whatever_script_they_are_in() -> None:

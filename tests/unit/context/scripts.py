@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from holdfast import Message, ToolCallRequest, ToolCallResult
-from holdfast.ids import CallId
-from holdfast.tokens import Count
+from turnstate import Message, ToolCallRequest, ToolCallResult
+from turnstate.ids import CallId
+from turnstate.tokens import Count
 
 _WORD = re.compile(r"([SUAT])(?:\[([^\]]*)\])?(?::(\S+))?")
 TIME = "2026-01-01T00:00:00Z"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.context import StateManager
-from holdfast.errors import InvalidMessage
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.context import StateManager
+from turnstate.errors import InvalidMessage
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
 
 pytestmark = pytest.mark.req("A5", "A6")
 

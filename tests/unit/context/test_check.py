@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scripts import talk
 
-from holdfast.context.check import check, check_fit
-from holdfast.errors import InvalidConversation
+from turnstate.context.check import check, check_fit
+from turnstate.errors import InvalidConversation
 
 
 @pytest.mark.parametrize(

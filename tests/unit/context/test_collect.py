@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scripts import Letters, shown, talk
 
-from holdfast import Message
-from holdfast.context import Budget, Head, Policy, StateManager
-from holdfast.decision import Cut, Mask
-from holdfast.errors import ContextOverflow
-from holdfast.testing import conversations
+from turnstate import Message
+from turnstate.context import Budget, Head, Policy, StateManager
+from turnstate.decision import Cut, Mask
+from turnstate.errors import ContextOverflow
+from turnstate.testing import conversations
 
 LETTERS = StateManager(Letters())
 EXACT = StateManager()

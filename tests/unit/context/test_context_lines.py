@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.context import lines
-from holdfast.errors import InputError
+from turnstate.context import lines
+from turnstate.errors import InputError
 
 pytestmark = pytest.mark.req("E3")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.context.measure import LONGEST_TOKEN, exceeds, widest
-from holdfast.tokens.counter import Count
+from turnstate.context.measure import LONGEST_TOKEN, exceeds, widest
+from turnstate.tokens.counter import Count
 
 
 class Fours:

@@ -7,9 +7,9 @@ import json
 import pytest
 from scripts import Letters, talk
 
-from holdfast import Message
-from holdfast.context import Budget, ContextSnapshot, StateManager
-from holdfast.errors import InputError
+from turnstate import Message
+from turnstate.context import Budget, ContextSnapshot, StateManager
+from turnstate.errors import InputError
 
 MANAGER = StateManager(Letters())
 

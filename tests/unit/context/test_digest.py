@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.context import rounds
-from holdfast.context.digest import Digest, carrying, digest, facts, text
-from holdfast.context.mentions import Mention, Mentions
-from holdfast.context.policy import Policy
-from holdfast.context.template import filled
-from holdfast.errors import InputError
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.testing import conversations
-from holdfast.tokens import counter
-from holdfast.tokens.counter import Count
+from turnstate.context import rounds
+from turnstate.context.digest import Digest, carrying, digest, facts, text
+from turnstate.context.mentions import Mention, Mentions
+from turnstate.context.policy import Policy
+from turnstate.context.template import filled
+from turnstate.errors import InputError
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.testing import conversations
+from turnstate.tokens import counter
+from turnstate.tokens.counter import Count
 
 TEMPLATE = Policy().summary_template
 LABEL = "[Memory Summary] Previous conversation context:"

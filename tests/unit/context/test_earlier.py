@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Message, TextPart
-from holdfast.context import Budget, Policy, StateManager
-from holdfast.context.earlier import parted, recorded
+from turnstate import Message, TextPart
+from turnstate.context import Budget, Policy, StateManager
+from turnstate.context.earlier import parted, recorded
 
 pytestmark = pytest.mark.req("D1", "D3", "P4")
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.context import evidence, rounds
-from holdfast.ids import CallId
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.part import ImagePart, TextPart
+from turnstate.context import evidence, rounds
+from turnstate.ids import CallId
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.part import ImagePart, TextPart
 
 
 def failed(result: Any, *, is_error: bool = True) -> ToolCallResult:

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from holdfast.context.excerpt import excerpt, shortened
-from holdfast.ids import CallId
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.part import ImagePart, ReasoningPart, TextPart
-from holdfast.testing import conversations
+from turnstate.context.excerpt import excerpt, shortened
+from turnstate.ids import CallId
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.part import ImagePart, ReasoningPart, TextPart
+from turnstate.testing import conversations
 
 
 def test_everybody_speaks_under_a_name() -> None:

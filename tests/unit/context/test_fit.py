@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
-from holdfast.context import Budget, Policy, StateManager
-from holdfast.context.fit import Fitted, fitted
-from holdfast.errors import ContextOverflow, InvalidConversation, InvalidPayload
-from holdfast.formats.port import Format
-from holdfast.testing import conversations
+from turnstate import formats
+from turnstate.context import Budget, Policy, StateManager
+from turnstate.context.fit import Fitted, fitted
+from turnstate.errors import ContextOverflow, InvalidConversation, InvalidPayload
+from turnstate.formats.port import Format
+from turnstate.testing import conversations
 
 pytestmark = pytest.mark.req("P4")
 

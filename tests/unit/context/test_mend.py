@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
-from holdfast.context import Budget, StateManager
-from holdfast.context.fit import fitted
-from holdfast.context.mend import rendered
-from holdfast.context.rounds import Repair
-from holdfast.errors import InvalidConversation
-from holdfast.session import SessionManager
-from holdfast.stores.memory import MemoryStore
+from turnstate import formats
+from turnstate.context import Budget, StateManager
+from turnstate.context.fit import fitted
+from turnstate.context.mend import rendered
+from turnstate.context.rounds import Repair
+from turnstate.errors import InvalidConversation
+from turnstate.session import SessionManager
+from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("A8", "P4")
 

@@ -7,8 +7,8 @@ from random import Random
 
 from scripts import talk
 
-from holdfast import Message
-from holdfast.context.places import Places
+from turnstate import Message
+from turnstate.context.places import Places
 
 
 class Watched(list[Message]):

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.context import reduce
-from holdfast.context.frame import BARE
-from holdfast.context.policy import Reduction
-from holdfast.context.reduce import Limits, full_range, output_id, output_texts, reduced, share
-from holdfast.errors import InputError
-from holdfast.ids import CallId
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.native import Edit, Native
-from holdfast.tokens.counter import Count
-from holdfast.tokens.exact import ExactCounter
+from turnstate.context import reduce
+from turnstate.context.frame import BARE
+from turnstate.context.policy import Reduction
+from turnstate.context.reduce import Limits, full_range, output_id, output_texts, reduced, share
+from turnstate.errors import InputError
+from turnstate.ids import CallId
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.native import Edit, Native
+from turnstate.tokens.counter import Count
+from turnstate.tokens.exact import ExactCounter
 
 DEFAULT = Limits.of(Reduction(), 128_000)
 

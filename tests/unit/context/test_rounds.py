@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scripts import Letters, shown, talk
 
-from holdfast import Message, ToolCallRequest, ToolCallResult
-from holdfast.context import Budget, StateManager
-from holdfast.context.rounds import PENDING
-from holdfast.decision import ABANDONED, Answer
-from holdfast.ids import CallId
+from turnstate import Message, ToolCallRequest, ToolCallResult
+from turnstate.context import Budget, StateManager
+from turnstate.context.rounds import PENDING
+from turnstate.decision import ABANDONED, Answer
+from turnstate.ids import CallId
 
 MANAGER = StateManager(Letters())
 WIDE = Budget(1_000_000)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.catalog import model
-from holdfast.context import Budget, Head, Policy, Reduction, StateManager
-from holdfast.context.compaction import Strategy
-from holdfast.errors import ContextOverflow, InvalidSetting, UnknownName
-from holdfast.message import Message
+from turnstate.catalog import model
+from turnstate.context import Budget, Head, Policy, Reduction, StateManager
+from turnstate.context.compaction import Strategy
+from turnstate.errors import ContextOverflow, InvalidSetting, UnknownName
+from turnstate.message import Message
 
 
 @pytest.mark.req("C1")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scripts import talk
 
-from holdfast import Message
-from holdfast.context.structure import Structure
+from turnstate import Message
+from turnstate.context.structure import Structure
 
 
 def state(structure: Structure) -> tuple[object, ...]:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.briefing import SECTIONS
-from holdfast.context.policy import Policy
-from holdfast.context.summary import Failures, Refusal, SummaryRequest, accepted, rendered, request
-from holdfast.context.template import bare, filled, label
-from holdfast.ids import UNKNOWN_TIME, MessageId
-from holdfast.message import Message
-from holdfast.testing import conversations
-from holdfast.tokens.counter import Count
+from turnstate.context.briefing import SECTIONS
+from turnstate.context.policy import Policy
+from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, rendered, request
+from turnstate.context.template import bare, filled, label
+from turnstate.ids import UNKNOWN_TIME, MessageId
+from turnstate.message import Message
+from turnstate.testing import conversations
+from turnstate.tokens.counter import Count
 
 TEMPLATE = Policy().summary_template
 LABEL = "[Memory Summary] Previous conversation context:"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scripts import Letters, shown, talk
 
-from holdfast import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
-from holdfast.context import Budget, Head, StateManager
-from holdfast.decision import Cut, Decision, Mask, Summary
-from holdfast.errors import InputError, InvalidMessage
-from holdfast.testing.conversations import huge_output
+from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from turnstate.context import Budget, Head, StateManager
+from turnstate.decision import Cut, Decision, Mask, Summary
+from turnstate.errors import InputError, InvalidMessage
+from turnstate.testing.conversations import huge_output
 
 LETTERS = StateManager(Letters())
 EXACT = StateManager()

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
-from holdfast.context.window import Window
-from holdfast.conversation import ConversationState, HistoryEntry, UserMessage
-from holdfast.conversation.tools import specs
-from holdfast.sticky import Workspace
-from holdfast.testing import FixedClock
+from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from turnstate.context.window import Window
+from turnstate.conversation import ConversationState, HistoryEntry, UserMessage
+from turnstate.conversation.tools import specs
+from turnstate.sticky import Workspace
+from turnstate.testing import FixedClock
 
 
 class Harbour:

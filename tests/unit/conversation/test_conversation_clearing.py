@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from conversation_stage import call, prompts, result, talk, validate, work
 
-from holdfast import Budget, Message
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, fields, from_json, to_json
-from holdfast.errors import InputError
-from holdfast.message import ToolCallRequest
+from turnstate import Budget, Message
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, fields, from_json, to_json
+from turnstate.errors import InputError
+from turnstate.message import ToolCallRequest
 
 
 def spoken() -> ConversationState:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from conversation_stage import Desk, Harbour, Toolbox, call, talk, tool
 
-from holdfast import Message, SessionManager, catalog
-from holdfast.context.budget import Budget
-from holdfast.conversation import ConversationState, System, ToolOrigin, fields, from_json, original, to_json
-from holdfast.sticky import ContextManager
+from turnstate import Message, SessionManager, catalog
+from turnstate.context.budget import Budget
+from turnstate.conversation import ConversationState, System, ToolOrigin, fields, from_json, original, to_json
+from turnstate.sticky import ContextManager
 
 SONNET = "anthropic.claude-3-5-sonnet-20241022-v2:0"
 FIELDS = (

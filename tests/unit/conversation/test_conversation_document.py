@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from conversation_stage import Desk, Harbour, call, prompts, talk, tool, work
 
-from holdfast import Budget, Message, catalog
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import (
+from turnstate import Budget, Message, catalog
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import (
     ConversationState,
     FileLineTracker,
     RequestMetadata,
@@ -20,7 +20,7 @@ from holdfast.conversation import (
     from_json,
     to_json,
 )
-from holdfast.errors import HoldfastError, InvalidPayload, NewerFormat
+from turnstate.errors import InvalidPayload, NewerFormat, TurnstateError
 
 pytestmark = pytest.mark.req("I9")
 
@@ -185,7 +185,7 @@ def test_a_conversation_that_begins_in_the_middle_keeps_what_still_counts() -> N
     assert restored.preview().messages[0].text == "Keep."
     third = from_json(to_json(restored))
     assert third.preview().messages == restored.preview().messages
-    with pytest.raises(HoldfastError, match="nothing to undo"):
+    with pytest.raises(TurnstateError, match="nothing to undo"):
         third.undo()
 
 
@@ -237,19 +237,19 @@ def test_what_is_no_conversation_is_refused(document: Any) -> None:
         (["file_line_tracker"], {"a.py": 7}, "$.file_line_tracker.a.py"),
         (["mcp_enabled"], "yes", "$.mcp_enabled"),
         (["checkpoint_manager"], [], "$.checkpoint_manager"),
-        (["holdfast"], 7, "$.holdfast"),
-        (["holdfast"], {}, "$.holdfast"),
-        (["holdfast", "version"], "one", "$.holdfast"),
-        (["holdfast", "head"], 5, "$.holdfast.head"),
-        (["holdfast", "head"], -1, "$.holdfast.head"),
-        (["holdfast", "strands"], [], "$.holdfast.head"),
-        (["holdfast", "strands", 0, "entries", 0], "no such id", "$.holdfast.strands[0].entries[0]"),
-        (["holdfast", "strands", 0, "entries", 0], ["cut", {}], "$.holdfast.strands[0].entries[0]"),
-        (["holdfast", "strands", 0, "entries", 0], ["message", {}], "$.holdfast.strands[0].entries[0]"),
-        (["holdfast", "strands", 1, "parent"], 1, "$.holdfast.strands[1].parent"),
-        (["holdfast", "strands", 1, "parent"], -1, "$.holdfast.strands[1].parent"),
-        (["holdfast", "strands", 1, "at"], 999, "$.holdfast.strands[1].at"),
-        (["holdfast", "strands", 1, "at"], -1, "$.holdfast.strands[1].at"),
+        (["turnstate"], 7, "$.turnstate"),
+        (["turnstate"], {}, "$.turnstate"),
+        (["turnstate", "version"], "one", "$.turnstate"),
+        (["turnstate", "head"], 5, "$.turnstate.head"),
+        (["turnstate", "head"], -1, "$.turnstate.head"),
+        (["turnstate", "strands"], [], "$.turnstate.head"),
+        (["turnstate", "strands", 0, "entries", 0], "no such id", "$.turnstate.strands[0].entries[0]"),
+        (["turnstate", "strands", 0, "entries", 0], ["cut", {}], "$.turnstate.strands[0].entries[0]"),
+        (["turnstate", "strands", 0, "entries", 0], ["message", {}], "$.turnstate.strands[0].entries[0]"),
+        (["turnstate", "strands", 1, "parent"], 1, "$.turnstate.strands[1].parent"),
+        (["turnstate", "strands", 1, "parent"], -1, "$.turnstate.strands[1].parent"),
+        (["turnstate", "strands", 1, "at"], 999, "$.turnstate.strands[1].at"),
+        (["turnstate", "strands", 1, "at"], -1, "$.turnstate.strands[1].at"),
     ],
 )
 def test_what_is_unreadable_is_refused_with_the_path_to_it(path: list[Any], value: Any, told: str) -> None:
@@ -281,17 +281,17 @@ def test_a_transcript_of_another_form_is_refused(lines: Any) -> None:
 )
 @pytest.mark.parametrize("name", ["extra", "context_manager", "checkpoint_manager", "tools"])
 def test_hostile_values_are_typed_errors(name: str, value: Any) -> None:
-    with pytest.raises(HoldfastError):
+    with pytest.raises(TurnstateError):
         from_json({**to_json(ConversationState("c")), name: {"x": value}})
 
 
 def test_a_document_of_a_newer_version_says_so() -> None:
     document = to_json(ConversationState("c"))
     with pytest.raises(NewerFormat, match="update"):
-        from_json(at(document, "holdfast", "version", value=2))
+        from_json(at(document, "turnstate", "version", value=2))
     talk(state := ConversationState("c"), "hello")
     with pytest.raises(NewerFormat, match="update"):
-        from_json(at(to_json(state), "holdfast", "strands", 0, "entries", 0, value=["hologram", {}]))
+        from_json(at(to_json(state), "turnstate", "strands", 0, "entries", 0, value=["hologram", {}]))
 
 
 def test_an_old_budget_does_not_come_with_a_document() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from conversation_stage import call, entry_of, exchanges, prompts, result, talk, tool, validate, work
 
-from holdfast import Budget, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import (
+from turnstate import Budget, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import (
     MAX_CONVERSATION_STATE_HISTORY_LEN,
     MAX_TRANSCRIPT_LEN,
     ConversationState,
@@ -18,8 +18,8 @@ from holdfast.conversation import (
     from_json,
     to_json,
 )
-from holdfast.decision import CANCELLED
-from holdfast.errors import InvalidMessage
+from turnstate.decision import CANCELLED
+from turnstate.errors import InvalidMessage
 
 
 @pytest.mark.req("I3")

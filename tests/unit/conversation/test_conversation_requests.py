@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from conversation_stage import call, exchanges, result, talk, tool, validate
 
-from holdfast import Budget, Message, ToolCallRequest
-from holdfast.context.window import Window
-from holdfast.conversation import ConversationState, ToolOrigin
-from holdfast.conversation.tools import PLACEHOLDER
+from turnstate import Budget, Message, ToolCallRequest
+from turnstate.context.window import Window
+from turnstate.conversation import ConversationState, ToolOrigin
+from turnstate.conversation.tools import PLACEHOLDER
 
 pytestmark = pytest.mark.req("I7")
 

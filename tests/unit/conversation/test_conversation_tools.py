@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from conversation_stage import Toolbox, tool
 
-from holdfast import ToolSpec
-from holdfast.conversation import ConversationState, ToolOrigin, from_json, to_json
-from holdfast.conversation.tools import specs, tools_from_json, tools_to_json
-from holdfast.errors import InvalidPayload
+from turnstate import ToolSpec
+from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json
+from turnstate.conversation.tools import specs, tools_from_json, tools_to_json
+from turnstate.errors import InvalidPayload
 
 pytestmark = pytest.mark.req("L1")
 

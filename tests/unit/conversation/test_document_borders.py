@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from conversation_stage import prompts, talk
 
-from holdfast import Budget, Message, catalog
-from holdfast.conversation import ConversationState, fields, from_json, to_json
-from holdfast.errors import InvalidPayload
+from turnstate import Budget, Message, catalog
+from turnstate.conversation import ConversationState, fields, from_json, to_json
+from turnstate.errors import InvalidPayload
 
 pytestmark = pytest.mark.req("I9")
 
@@ -90,16 +90,16 @@ def test_an_id_that_is_there_twice_is_refused(whole: bool, where: str) -> None:
 
 def test_an_id_that_a_strand_names_twice_is_refused() -> None:
     plain = document()
-    entries = plain["holdfast"]["strands"][0]["entries"]
+    entries = plain["turnstate"]["strands"][0]["entries"]
     entries.append(entries[0])
-    assert refused(plain).startswith("$.holdfast.strands[0].entries[")
+    assert refused(plain).startswith("$.turnstate.strands[0].entries[")
 
 
 def test_an_id_that_a_strand_says_again_is_refused() -> None:
     plain = document()
     again = plain["history"][0]["user"][0]
-    plain["holdfast"]["strands"][0]["entries"].append(["message", again])
-    assert refused(plain).startswith("$.holdfast.strands[0].entries[")
+    plain["turnstate"]["strands"][0]["entries"].append(["message", again])
+    assert refused(plain).startswith("$.turnstate.strands[0].entries[")
 
 
 def test_two_strands_may_each_go_on_from_the_same_message() -> None:

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from conversation_stage import Desk, talk
 
-from holdfast.conversation import ConversationState, FileLineTracker, fields, from_json, to_json
-from holdfast.conversation.looking import ABSENT, LARGEST, look
-from holdfast.conversation.original import read, write
-from holdfast.conversation.tracker import LONGEST_HISTORY, churn, line_count
-from holdfast.conversation.tracking import Conflict, LineTracking
-from holdfast.errors import InputError
+from turnstate.conversation import ConversationState, FileLineTracker, fields, from_json, to_json
+from turnstate.conversation.looking import ABSENT, LARGEST, look
+from turnstate.conversation.original import read, write
+from turnstate.conversation.tracker import LONGEST_HISTORY, churn, line_count
+from turnstate.conversation.tracking import Conflict, LineTracking
+from turnstate.errors import InputError
 
 
 class Agent:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from conversation_stage import exchanges, prompts, talk, validate
 
-from holdfast import Message
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, fields, from_json, to_json
-from holdfast.errors import InputError
+from turnstate import Message
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, fields, from_json, to_json
+from turnstate.errors import InputError
 
 
 def read_back(state: ConversationState) -> ConversationState:

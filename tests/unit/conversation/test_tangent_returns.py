@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from conversation_stage import call, prompts, result, talk, tool, validate, work
 
-from holdfast import Message
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
-from holdfast.errors import NotFound
+from turnstate import Message
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
+from turnstate.errors import NotFound
 
 
 def spoken(*, os: Any = None) -> ConversationState:

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from conversation_stage import Desk, call, exchanges, prompts, talk, tool, validate
 
-from holdfast import Message
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
-from holdfast.errors import NotFound
+from turnstate import Message
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
+from turnstate.errors import NotFound
 
 
 def spoken(*, os: Any = None) -> ConversationState:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from broken_documents import BROKEN, Broken
 
-from holdfast import formats
-from holdfast.formats import rules
+from turnstate import formats
+from turnstate.formats import rules
 
 RULES = Path(rules.__file__).parent
 SHARED = {"name": "tool-name", "unanswered": "call-unanswered"}

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import codec
-from holdfast.formats.edits import apply, difference
-from holdfast.message import Message
-from holdfast.native import Edit, Native
+from turnstate import codec
+from turnstate.formats.edits import apply, difference
+from turnstate.message import Message
+from turnstate.native import Edit, Native
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts

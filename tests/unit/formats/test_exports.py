@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import Message, ToolCallRequest, ToolCallResult
-from holdfast.errors import InputError
-from holdfast.formats.jsonl import jsonl, read_jsonl
-from holdfast.formats.markdown import markdown
-from holdfast.testing import conversations
+from turnstate import Message, ToolCallRequest, ToolCallResult
+from turnstate.errors import InputError
+from turnstate.formats.jsonl import jsonl, read_jsonl
+from turnstate.formats.markdown import markdown
+from turnstate.testing import conversations
 
 CALL = ToolCallRequest(name="read_file", args={"path": "notes.md"})
 TALK = [

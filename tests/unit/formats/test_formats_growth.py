@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
-from holdfast.message import Message
+from turnstate import formats
+from turnstate.message import Message
 
 SMALL, LARGE = 150, 600
 AT_MOST = 1.3  # times as much work for each message, when there are four times as many

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
-from holdfast.formats import same
-from holdfast.ids import CallId
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
+from turnstate import formats
+from turnstate.formats import same
+from turnstate.ids import CallId
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
 
 user, assistant, system = Message.user, Message.assistant, Message.system
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import formats
-from holdfast.formats import media
-from holdfast.message import Message
-from holdfast.part import FilePart, ImagePart
+from turnstate import formats
+from turnstate.formats import media
+from turnstate.message import Message
+from turnstate.part import FilePart, ImagePart
 
 PNG = b"\x89PNG\r\n"
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from odd_documents import ODD, Odd
 
-from holdfast import codec, formats
-from holdfast.errors import HoldfastError
-from holdfast.formats.rules.fields import stripped
-from holdfast.message import Message
+from turnstate import codec, formats
+from turnstate.errors import TurnstateError
+from turnstate.formats.rules.fields import stripped
+from turnstate.message import Message
 
 each_document = pytest.mark.parametrize("odd", ODD, ids=lambda case: f"{case.provider}: {case.says}")
 each_target = pytest.mark.parametrize("target", formats.names())
@@ -22,7 +22,7 @@ each_target = pytest.mark.parametrize("target", formats.names())
 
 def as_request(document: Any, provider: formats.Format) -> Any:
     """Return a document without the fields that only responses hold."""
-    fields = import_module(f"holdfast.formats.rules.{provider.name.replace('-', '_')}").DOCUMENT
+    fields = import_module(f"turnstate.formats.rules.{provider.name.replace('-', '_')}").DOCUMENT
     whole = {provider.list_key: document} if isinstance(document, list) else document
     rest, _ = stripped(whole, fields)
     return rest[provider.list_key] if isinstance(document, list) else rest
@@ -146,7 +146,7 @@ def test_with_anything_wrong_anywhere_in_it_it_is_kept_as_it_is_or_refused(odd: 
             provider.tools(broken)
             try:
                 messages = provider.parse(broken)
-            except HoldfastError:
+            except TurnstateError:
                 continue
             assert not messages or exact(provider.render(messages)) == exact(as_request(broken, provider)), (
                 path

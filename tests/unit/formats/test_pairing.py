@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import formats
-from holdfast.formats.pairing import Answers, core_id, gathered, wire_ids, wire_name
-from holdfast.ids import CallId, call_id
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.native import Native
+from turnstate import formats
+from turnstate.formats.pairing import Answers, core_id, gathered, wire_ids, wire_name
+from turnstate.ids import CallId, call_id
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.native import Native
 
 ANYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=150)
 

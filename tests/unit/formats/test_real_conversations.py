@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
+from turnstate import formats
 
-DATA = os.environ.get("HOLDFAST_DATA")
+DATA = os.environ.get("TURNSTATE_DATA")
 COUNT = 100
 
 pytestmark = [
     pytest.mark.req("A8"),
-    pytest.mark.skipif(not DATA, reason="HOLDFAST_DATA is not set: the real conversations are elsewhere"),
+    pytest.mark.skipif(not DATA, reason="TURNSTATE_DATA is not set: the real conversations are elsewhere"),
 ]
 
 CHAT = formats.get("openai-chat")

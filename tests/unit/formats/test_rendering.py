@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import formats
-from holdfast.formats.gemini import SKIP_SIGNATURE
-from holdfast.ids import CallId
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.native import Edit, Native
-from holdfast.part import OpaquePart, ReasoningPart, TextPart
-from holdfast.testing import conversations
-from holdfast.toolspec import ToolSpec
+from turnstate import formats
+from turnstate.formats.gemini import SKIP_SIGNATURE
+from turnstate.ids import CallId
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.native import Edit, Native
+from turnstate.part import OpaquePart, ReasoningPart, TextPart
+from turnstate.testing import conversations
+from turnstate.toolspec import ToolSpec
 
 chat, responses, anthropic, bedrock, gemini = (formats.get(name) for name in formats.names())
 EVERY = (chat, responses, anthropic, bedrock, gemini)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sdk_responses import ANSWERED, Answered
 
-from holdfast import codec, formats
-from holdfast.context import Budget, StateManager
-from holdfast.message import Message, ToolCallResult
-from holdfast.session import SessionManager
-from holdfast.stores.memory import MemoryStore
+from turnstate import codec, formats
+from turnstate.context import Budget, StateManager
+from turnstate.message import Message, ToolCallResult
+from turnstate.session import SessionManager
+from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("A8")
 

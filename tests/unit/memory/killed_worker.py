@@ -23,12 +23,12 @@ from typing import Any
 
 from offload import begin, end, evict, said
 
-from holdfast.memory import Worker, jsonl
-from holdfast.memory.jsonl import JsonlEngine
-from holdfast.memory.notebook import Notebook
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.values import Position
-from holdfast.testing.clock import FixedClock
+from turnstate.memory import Worker, jsonl
+from turnstate.memory.jsonl import JsonlEngine
+from turnstate.memory.notebook import Notebook
+from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.values import Position
+from turnstate.testing.clock import FixedClock
 
 MESSAGES = 12
 NOW = 10_000

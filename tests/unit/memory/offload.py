@@ -9,16 +9,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from holdfast.decision import Cut, Summary
-from holdfast.entry import Entry, encode, kind_of
-from holdfast.memory import Evicted, Listed, Recollection, SessionRecord, User, Worker
-from holdfast.memory.delivery import Delivery
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.session.parcels import Ending, Eviction
-from holdfast.stores import connect
-from holdfast.stores.port import Store
-from holdfast.stores.values import Address, Change, Fork, Parcel, Position, Record, SessionRow
-from holdfast.testing.clock import FixedClock
+from turnstate.decision import Cut, Summary
+from turnstate.entry import Entry, encode, kind_of
+from turnstate.memory import Evicted, Listed, Recollection, SessionRecord, User, Worker
+from turnstate.memory.delivery import Delivery
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.session.parcels import Ending, Eviction
+from turnstate.stores import connect
+from turnstate.stores.port import Store
+from turnstate.stores.values import Address, Change, Fork, Parcel, Position, Record, SessionRow
+from turnstate.testing.clock import FixedClock
 
 TIME = "2025-06-15T12:00:00Z"
 HERE = Address("default", "s1")

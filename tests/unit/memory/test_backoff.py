@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.memory import backoff
+from turnstate.memory import backoff
 
 pytestmark = pytest.mark.req("F3")
 

@@ -23,11 +23,11 @@ from offload import (
     scene,
 )
 
-from holdfast.errors import StoreUnavailable
-from holdfast.memory import Evicted, SessionRecord, User, Worker, foreign
-from holdfast.memory.delivery import MARGIN
-from holdfast.memory.jsonl import JsonlEngine
-from holdfast.stores.values import Address, Change, Parcel, Position
+from turnstate.errors import StoreUnavailable
+from turnstate.memory import Evicted, SessionRecord, User, Worker, foreign
+from turnstate.memory.delivery import MARGIN
+from turnstate.memory.jsonl import JsonlEngine
+from turnstate.stores.values import Address, Change, Parcel, Position
 
 pytestmark = pytest.mark.req("F3")
 
@@ -344,7 +344,7 @@ def test_a_parcel_that_cannot_be_read_is_parked_at_once(run: Run) -> None:
         await here.store.commit(Change(at=HERE, now=5, parcels=(odd, strange)))
         assert await here.worker(Notes()).run_once() == {"delivered": 1, "parked": 2}
         errors = {one.id: one.error for one in await here.store.parcels(parked=True)}
-        assert "update Holdfast" in errors["odd"]
+        assert "update Turnstate" in errors["odd"]
         assert "unknown kind 'parrot'" in errors["strange"]
 
     run(test)

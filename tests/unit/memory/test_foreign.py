@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from holdfast.memory import foreign
-from holdfast.memory.foreign import failure
+from turnstate.memory import foreign
+from turnstate.memory.foreign import failure
 
 SOON = 0.02
 LONG = 60.0

@@ -8,13 +8,13 @@ import pytest
 from msgspec import structs
 from offload import HERE, STORES, Scene, begin, cut, end, evict, records, said, scene, summary, with_output
 
-from holdfast.decision import Answer
-from holdfast.entry import Bootstrap, Prompt
-from holdfast.ids import CallId
-from holdfast.memory import Evicted, SessionRecord, handover
-from holdfast.message import Message
-from holdfast.session.parcels import Ending, Eviction, contents
-from holdfast.stores.values import Address, Change, Fork, Parcel, Position, Record, Row, Span
+from turnstate.decision import Answer
+from turnstate.entry import Bootstrap, Prompt
+from turnstate.ids import CallId
+from turnstate.memory import Evicted, SessionRecord, handover
+from turnstate.message import Message
+from turnstate.session.parcels import Ending, Eviction, contents
+from turnstate.stores.values import Address, Change, Fork, Parcel, Position, Record, Row, Span
 
 pytestmark = pytest.mark.req("F2", "F3")
 

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offload import TIME, evicted, said, session_record
 
-from holdfast.errors import InputError, NewerFormat, StoreUnavailable
-from holdfast.memory import Listed, MemoryEngine, Recollection, User
-from holdfast.memory import jsonl as jsonl_module
-from holdfast.memory.jsonl import JsonlEngine
-from holdfast.memory.shelf import MOST_NOTEBOOKS, Shelf
-from holdfast.message import Message
-from holdfast.stores.values import Address
+from turnstate.errors import InputError, NewerFormat, StoreUnavailable
+from turnstate.memory import Listed, MemoryEngine, Recollection, User
+from turnstate.memory import jsonl as jsonl_module
+from turnstate.memory.jsonl import JsonlEngine
+from turnstate.memory.shelf import MOST_NOTEBOOKS, Shelf
+from turnstate.message import Message
+from turnstate.stores.values import Address
 
 pytestmark = pytest.mark.req("F1")
 
@@ -231,7 +231,7 @@ def test_a_file_that_a_newer_version_wrote_is_left_untouched(folder: Path) -> No
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
     before, engine = path.read_bytes(), JsonlEngine(folder)
     for _ in range(2):
-        with pytest.raises(NewerFormat, match="newer Holdfast"):
+        with pytest.raises(NewerFormat, match="newer Turnstate"):
             run(engine.ingest(session_record(said("two"), key="key2")))
     assert path.read_bytes() == before
 
@@ -456,7 +456,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_never_released_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.memory.shelf.PATIENCE", 0.02)
+    monkeypatch.setattr("turnstate.memory.shelf.PATIENCE", 0.02)
     engine = JsonlEngine(folder)
     with Shelf(folder, "default").locked(), pytest.raises(StoreUnavailable, match="held the lock"):
         run(engine.ingest(session_record(said("one"))))
@@ -508,6 +508,6 @@ def test_the_tests_of_several_at_once_would_see_a_missing_lock(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two engines that write without catching up with one another write messages twice."""
-    monkeypatch.setattr("holdfast.memory.notebook.Notebook._catch_up", lambda *_: None)
+    monkeypatch.setattr("turnstate.memory.notebook.Notebook._catch_up", lambda *_: None)
     with pytest.raises(AssertionError):
         test_many_at_once_write_every_message_once(folder)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from offload import Notes
 
-from holdfast import Budget, Message
-from holdfast.memory import User, Worker
-from holdfast.memory.jsonl import JsonlEngine
-from holdfast.session import SessionManager
-from holdfast.testing.clock import FixedClock
+from turnstate import Budget, Message
+from turnstate.memory import User, Worker
+from turnstate.memory.jsonl import JsonlEngine
+from turnstate.session import SessionManager
+from turnstate.testing.clock import FixedClock
 
 pytestmark = pytest.mark.req("F2", "F3")
 

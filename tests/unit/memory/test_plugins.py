@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from offload import evicted, said, session_record
 
-from holdfast.errors import InputError, UnknownName
-from holdfast.memory import User, open_engine
-from holdfast.memory.jsonl import JsonlEngine
-from holdfast.memory.plugins import NoEngine, known_engines
-from holdfast.stores.values import Address
+from turnstate.errors import InputError, UnknownName
+from turnstate.memory import User, open_engine
+from turnstate.memory.jsonl import JsonlEngine
+from turnstate.memory.plugins import NoEngine, known_engines
+from turnstate.stores.values import Address
 
 pytestmark = pytest.mark.req("F1")
 
 MODULE = """
-from holdfast.memory.plugins import NoEngine
+from turnstate.memory.plugins import NoEngine
 
 class Elsewhere(NoEngine):
     def __init__(self, address):
@@ -37,7 +37,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
     points = [
-        "[holdfast.memory]",
+        "[turnstate.memory]",
         "elsewhere = elsewhere_engine:connect",
         "broken = broken_engine:connect",
         "jsonl = elsewhere_engine:connect",

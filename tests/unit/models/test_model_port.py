@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.message import Message, ToolCallRequest
-from holdfast.models import (
+from turnstate.errors import TurnstateError
+from turnstate.message import Message, ToolCallRequest
+from turnstate.models import (
     Completion,
     Finished,
     Model,
@@ -25,7 +25,7 @@ from holdfast.models import (
     UsageReported,
     complete,
 )
-from holdfast.part import ImagePart, OpaquePart, ReasoningPart, TextPart
+from turnstate.part import ImagePart, OpaquePart, ReasoningPart, TextPart
 
 REQUEST = ModelRequest(messages=(Message.user("hi"),))
 CALL = ToolCallRequest(name="ls", args={"path": "."})
@@ -108,7 +108,7 @@ def test_a_character_that_was_torn_apart_is_whole_again() -> None:
 def test_a_stream_that_breaks_off_is_a_failure_that_brings_what_came() -> None:
     with pytest.raises(ModelFailed, match="player ended before it was finished") as caught:
         completed(TextDelta("half an ans"))
-    assert isinstance(caught.value, HoldfastError)
+    assert isinstance(caught.value, TurnstateError)
     assert caught.value.partial is not None
     assert caught.value.partial.text == "half an ans"
 

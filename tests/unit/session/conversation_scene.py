@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 from session_stage import Stage, answer, answers, call
 
-from holdfast import Budget, Message, formats
-from holdfast.context.window import Window
-from holdfast.conversation import ConversationState, fields
-from holdfast.entry import encode
-from holdfast.session import Session
-from holdfast.stores.values import Record
+from turnstate import Budget, Message, formats
+from turnstate.context.window import Window
+from turnstate.conversation import ConversationState, fields
+from turnstate.entry import encode
+from turnstate.session import Session
+from turnstate.stores.values import Record
 
 BUDGET = Budget(20_000)
 

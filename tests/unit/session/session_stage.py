@@ -13,16 +13,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from holdfast.context.window import Window
-from holdfast.decision import Cut, Decision
-from holdfast.entry import Entry, decode
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.session import Session, SessionManager
-from holdfast.session.loading import path_to
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.port import Store
-from holdfast.stores.values import Parcel, Row, Span
-from holdfast.testing import FixedClock
+from turnstate.context.window import Window
+from turnstate.decision import Cut, Decision
+from turnstate.entry import Entry, decode
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.session import Session, SessionManager
+from turnstate.session.loading import path_to
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.port import Store
+from turnstate.stores.values import Parcel, Row, Span
+from turnstate.testing import FixedClock
 
 END = 2**31 - 1
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from session_stage import Stage, answer, answers, asks, call, cuts, everything, grown, played, texts
 
-from holdfast import Message, formats
-from holdfast.context.budget import Budget
-from holdfast.context.window import Window
-from holdfast.decision import Answer
-from holdfast.errors import InvalidMessage
-from holdfast.message import ToolCallRequest
-from holdfast.session import Session
+from turnstate import Message, formats
+from turnstate.context.budget import Budget
+from turnstate.context.window import Window
+from turnstate.decision import Answer
+from turnstate.errors import InvalidMessage
+from turnstate.message import ToolCallRequest
+from turnstate.session import Session
 
 pytestmark = pytest.mark.req("A5")
 

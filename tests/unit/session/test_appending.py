@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 from session_stage import Stage, answer, answers, asks, call, everything, grown, played, rows, texts
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.errors import AlreadyExists, Conflict, EpochEnded, Fenced, InputError, InvalidMessage, KeyReused
-from holdfast.message import ToolCallRequest
-from holdfast.session import Session
-from holdfast.stores.admission import KEY_LIFE
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.errors import (
+    AlreadyExists,
+    Conflict,
+    EpochEnded,
+    Fenced,
+    InputError,
+    InvalidMessage,
+    KeyReused,
+)
+from turnstate.message import ToolCallRequest
+from turnstate.session import Session
+from turnstate.stores.admission import KEY_LIFE
 
 
 async def refused(session: Session, error: type[Exception], *messages: Any, **asked: Any) -> Exception:

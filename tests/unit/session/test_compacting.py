@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from session_stage import Stage, answer, answers, asks, call, cuts, decisions, everything, grown, played
 
-from holdfast import Budget, Message, Policy, formats
-from holdfast.context.compaction import Strategy
-from holdfast.context.window import Window
-from holdfast.decision import Cut, Summary
-from holdfast.errors import Conflict, ContextOverflow, EpochEnded, ModelFailed, SessionError
-from holdfast.models import ModelRequest
-from holdfast.session import Session
-from holdfast.testing import ScriptedModel
+from turnstate import Budget, Message, Policy, formats
+from turnstate.context.compaction import Strategy
+from turnstate.context.window import Window
+from turnstate.decision import Cut, Summary
+from turnstate.errors import Conflict, ContextOverflow, EpochEnded, ModelFailed, SessionError
+from turnstate.models import ModelRequest
+from turnstate.session import Session
+from turnstate.testing import ScriptedModel
 
 BUDGET = Budget(20_000)
 GOOD = "Goal: find the lost key.\nNext: look under the mat."

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from session_stage import Stage, cuts, everything, grown, played
 
-from holdfast import Budget, Message
-from holdfast.context.compaction import Strategy
-from holdfast.errors import Conflict, ModelFailed, SessionError
-from holdfast.models import ModelRequest
-from holdfast.session import Session
-from holdfast.testing import ScriptedModel
+from turnstate import Budget, Message
+from turnstate.context.compaction import Strategy
+from turnstate.errors import Conflict, ModelFailed, SessionError
+from turnstate.models import ModelRequest
+from turnstate.session import Session
+from turnstate.testing import ScriptedModel
 
 BUDGET = Budget(20_000)
 GOOD = "Goal: find the lost key.\nNext: look under the mat."

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from session_stage import Stage, answer, answers, asks, call, everything, played, rows, texts
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.errors import InputError, NotFound
-from holdfast.session import Session, SessionManager
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.errors import InputError, NotFound
+from turnstate.session import Session, SessionManager
 
 pytestmark = pytest.mark.req("G9")
 

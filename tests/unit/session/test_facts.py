@@ -7,15 +7,15 @@ import re
 import pytest
 from session_stage import Stage, answer, answers, asks, call, decisions, played
 
-from holdfast import Budget, Message, Policy
-from holdfast.context.window import Window
-from holdfast.decision import Cut, Summary
-from holdfast.models import Finished
-from holdfast.session import Session, SessionManager
-from holdfast.snapshots import Snapshots
-from holdfast.stores.memory import MemoryStore
-from holdfast.testing import ScriptedModel
-from holdfast.tokens import counter
+from turnstate import Budget, Message, Policy
+from turnstate.context.window import Window
+from turnstate.decision import Cut, Summary
+from turnstate.models import Finished
+from turnstate.session import Session, SessionManager
+from turnstate.snapshots import Snapshots
+from turnstate.stores.memory import MemoryStore
+from turnstate.testing import ScriptedModel
+from turnstate.tokens import counter
 
 pytestmark = pytest.mark.req("D2", "D6")
 

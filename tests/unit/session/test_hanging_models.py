@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from session_stage import Stage, grown, played
 
-from holdfast import Budget, Message, blocking
-from holdfast.models import Finished, ModelEvent, ModelFailed, ModelRequest, TextDelta, complete
-from holdfast.session import SessionManager, summaries
+from turnstate import Budget, Message, blocking
+from turnstate.models import Finished, ModelEvent, ModelFailed, ModelRequest, TextDelta, complete
+from turnstate.session import SessionManager, summaries
 
 pytestmark = pytest.mark.req("D4", "D5")
 

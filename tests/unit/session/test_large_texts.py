@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from session_stage import Stage, answer, answers, asks, call, played
 
-from holdfast import Budget, Message
-from holdfast.context import tally
-from holdfast.context.manager import StateManager
-from holdfast.session import appending, loading, records
-from holdfast.tokens.background import INLINE, is_large
+from turnstate import Budget, Message
+from turnstate.context import tally
+from turnstate.context.manager import StateManager
+from turnstate.session import appending, loading, records
+from turnstate.tokens.background import INLINE, is_large
 
 LONG = "a" * (2 * INLINE)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from session_stage import Stage, answer, answers, asks, everything, grown, played, texts
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.errors import Busy, Fenced, InputError, SessionError
-from holdfast.ids import CallId
-from holdfast.message import ToolCallRequest
-from holdfast.session import Session
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.errors import Busy, Fenced, InputError, SessionError
+from turnstate.ids import CallId
+from turnstate.message import ToolCallRequest
+from turnstate.session import Session
 
 pytestmark = pytest.mark.req("G5")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from session_stage import answer, answers, asks, call
 
-from holdfast import Message, codec
-from holdfast.context.budget import Budget
-from holdfast.context.manager import StateManager
-from holdfast.context.tally import Tally
-from holdfast.decision import Answer, Cut, Mask
-from holdfast.entry import Bootstrap, Entry, Note, Prompt, Usage, encode, kind_of
-from holdfast.message import ToolCallRequest
-from holdfast.session.loaded import Loaded
-from holdfast.session.loading import entry_of
-from holdfast.stores.values import Position, Row, Span
-from holdfast.tokens import message_cost
+from turnstate import Message, codec
+from turnstate.context.budget import Budget
+from turnstate.context.manager import StateManager
+from turnstate.context.tally import Tally
+from turnstate.decision import Answer, Cut, Mask
+from turnstate.entry import Bootstrap, Entry, Note, Prompt, Usage, encode, kind_of
+from turnstate.message import ToolCallRequest
+from turnstate.session.loaded import Loaded
+from turnstate.session.loading import entry_of
+from turnstate.stores.values import Position, Row, Span
+from turnstate.tokens import message_cost
 
 MANAGER, BUDGET = StateManager(), Budget(10_000)
 ONE, TWO = call(provider_id="p1"), call(provider_id="p2")

@@ -8,15 +8,15 @@ from contextlib import closing
 import pytest
 from session_stage import END, Stage, answer, answers, asks, call, cuts, grown, played, rows, texts
 
-from holdfast import Message, codec, formats
-from holdfast.context.budget import Budget
-from holdfast.context.window import Window
-from holdfast.errors import NewerFormat
-from holdfast.ids import MessageId
-from holdfast.session import Session
-from holdfast.session.loaded import Loaded
-from holdfast.session.loading import Settings, load, message_of, path_to, rows_backwards
-from holdfast.stores.values import Change, Record, Row, Span
+from turnstate import Message, codec, formats
+from turnstate.context.budget import Budget
+from turnstate.context.window import Window
+from turnstate.errors import NewerFormat
+from turnstate.ids import MessageId
+from turnstate.session import Session
+from turnstate.session.loaded import Loaded
+from turnstate.session.loading import Settings, load, message_of, path_to, rows_backwards
+from turnstate.stores.values import Change, Record, Row, Span
 
 NARROW = Budget(700)
 

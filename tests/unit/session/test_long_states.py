@@ -10,13 +10,13 @@ import pytest
 from conversation_scene import BUDGET, elsewhere, plain, reloaded, said, validate
 from session_stage import Stage, played, rows
 
-from holdfast import Message
-from holdfast.context.compaction import Strategy
-from holdfast.context.window import Window
-from holdfast.conversation import ConversationState, ToolOrigin, fields, from_json, original, to_json
-from holdfast.conversation.tracking import LineTracking
-from holdfast.session import Session
-from holdfast.toolspec import ToolSpec
+from turnstate import Message
+from turnstate.context.compaction import Strategy
+from turnstate.context.window import Window
+from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, original, to_json
+from turnstate.conversation.tracking import LineTracking
+from turnstate.session import Session
+from turnstate.toolspec import ToolSpec
 
 LIMIT = 6
 SUMMARY = "Goal: what was said from a to e."
@@ -27,7 +27,7 @@ LS = ToolSpec(name="ls", description="lists", input_schema={"type": "object", "p
 def limit(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let a state hold a few exchanges instead of 10,000."""
     name, found = "MAX_CONVERSATION_STATE_HISTORY_LEN", 0
-    for module in [one for key, one in sys.modules.items() if key.startswith("holdfast.")]:
+    for module in [one for key, one in sys.modules.items() if key.startswith("turnstate.")]:
         if hasattr(module, name):
             monkeypatch.setattr(module, name, LIMIT)
             found += 1

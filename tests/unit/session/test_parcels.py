@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from holdfast.errors import InvalidPayload, NewerFormat, UnknownName
-from holdfast.session.parcels import Ending, Eviction, contents
-from holdfast.stores.values import Address, Parcel, Position
+from turnstate.errors import InvalidPayload, NewerFormat, UnknownName
+from turnstate.session.parcels import Ending, Eviction, contents
+from turnstate.stores.values import Address, Parcel, Position
 
 HERE = Address("default", "s1")
 ENDING = Ending(epoch=3, branch=2, seq=40, last="m40", user="u1", reason="reset", started=1_000, ended=9_000)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Budget, Message, ToolCallRequest, ToolCallResult
-from holdfast.context.snapshot import ContextSnapshot
-from holdfast.decision import INTERRUPTED
-from holdfast.errors import HomeUnusable, NotFound, SnapshotFailed
-from holdfast.home import Home
-from holdfast.session import SessionManager
-from holdfast.snapshots import ForeignSnapshot, Snapshots
-from holdfast.stores.memory import MemoryStore
+from turnstate import Budget, Message, ToolCallRequest, ToolCallResult
+from turnstate.context.snapshot import ContextSnapshot
+from turnstate.decision import INTERRUPTED
+from turnstate.errors import HomeUnusable, NotFound, SnapshotFailed
+from turnstate.home import Home
+from turnstate.session import SessionManager
+from turnstate.snapshots import ForeignSnapshot, Snapshots
+from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("H1", "H2", "H3", "H4")
 
@@ -246,7 +246,7 @@ def test_a_folder_that_cannot_hold_snapshots_shows_at_opening(tmp_path: Path, wh
     elif why == "a link":
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / ".openstarry").symlink_to("elsewhere")
-    folder = "/proc/holdfast/snapshots" if why == "not writable" else ".openstarry/snapshots"
+    folder = "/proc/turnstate/snapshots" if why == "not writable" else ".openstarry/snapshots"
     snapshots = Snapshots(folder, Home(tmp_path / "home"), workspace=tmp_path)
 
     async def opened() -> None:

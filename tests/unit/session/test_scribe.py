@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 from session_stage import Stage, answer, answers, asks, everything, grown, parcels, played, texts
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.context.window import Window
-from holdfast.errors import Busy, EpochEnded
-from holdfast.ids import CallId
-from holdfast.message import ToolCallRequest
-from holdfast.session import Session
-from holdfast.stores.values import Address
-from holdfast.testing import FixedClock
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.context.window import Window
+from turnstate.errors import Busy, EpochEnded
+from turnstate.ids import CallId
+from turnstate.message import ToolCallRequest
+from turnstate.session import Session
+from turnstate.stores.values import Address
+from turnstate.testing import FixedClock
 
 NARROW = Budget(700)
 SECOND = 1_000

@@ -21,16 +21,16 @@ from session_stage import (
     texts,
 )
 
-from holdfast import Budget, Message, ToolSpec
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, RequestMetadata, ToolOrigin, from_json, to_json
-from holdfast.entry import Note, Settings, Usage
-from holdfast.errors import Conflict, EpochEnded, InputError
-from holdfast.memory import handover
-from holdfast.session import SessionManager, parcels
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.values import Change, Position, Record
-from holdfast.testing import FixedClock
+from turnstate import Budget, Message, ToolSpec
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState, RequestMetadata, ToolOrigin, from_json, to_json
+from turnstate.entry import Note, Settings, Usage
+from turnstate.errors import Conflict, EpochEnded, InputError
+from turnstate.memory import handover
+from turnstate.session import SessionManager, parcels
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.values import Change, Position, Record
+from turnstate.testing import FixedClock
 
 LS = ToolSpec(name="ls", description="lists", input_schema={"type": "object", "properties": {}})
 
@@ -369,7 +369,7 @@ async def test_a_damaged_entry_is_shown_as_such_and_costs_no_other(stage: Stage)
     await session.append(Message.user("three"), Message.assistant("3"))
     state = await session.conversation()
     assert len(state.history) == 3
-    assert any("holdfast verify" in line for line in state.transcript)
+    assert any("turnstate verify" in line for line in state.transcript)
     assert not any(isinstance(entry, Settings) for entry in state.head.entries)
 
 

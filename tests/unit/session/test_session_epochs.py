@@ -21,11 +21,11 @@ from session_stage import (
     texts,
 )
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.entry import Prompt
-from holdfast.errors import Busy, EpochEnded, NotFound
-from holdfast.session.parcels import Ending, contents
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.entry import Prompt
+from turnstate.errors import Busy, EpochEnded, NotFound
+from turnstate.session.parcels import Ending, contents
 
 BUDGET = Budget(100_000)
 

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from session_stage import Stage, parcels, played, texts
 
-from holdfast import Message
-from holdfast.errors import ClockSkew, EpochEnded, InputError
-from holdfast.session.clock import ClockWatch
-from holdfast.session.parcels import Ending, contents
-from holdfast.testing import FixedClock
+from turnstate import Message
+from turnstate.errors import ClockSkew, EpochEnded, InputError
+from turnstate.session.clock import ClockWatch
+from turnstate.session.parcels import Ending, contents
+from turnstate.testing import FixedClock
 
 
 @pytest.mark.req("G8")

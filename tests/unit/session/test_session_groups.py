@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from session_stage import Stage, answer, answers, asks, call, played
 
-from holdfast import Message
-from holdfast.errors import NotFound
-from holdfast.session import Session
-from holdfast.session.groups import end_of, found
-from holdfast.stores.values import Position
+from turnstate import Message
+from turnstate.errors import NotFound
+from turnstate.session import Session
+from turnstate.session.groups import end_of, found
+from turnstate.stores.values import Position
 
 pytestmark = pytest.mark.req("C3")
 

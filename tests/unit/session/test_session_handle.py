@@ -20,9 +20,9 @@ from session_stage import (
     texts,
 )
 
-from holdfast import Message
-from holdfast.context.budget import Budget
-from holdfast.errors import InputError, NotFound, SessionError
+from turnstate import Message
+from turnstate.context.budget import Budget
+from turnstate.errors import InputError, NotFound, SessionError
 
 BUDGET = Budget(100_000)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from session_stage import Stage, answer, answers, asks, call, everything, grown, parcels, played, texts
 
-from holdfast import Message, blocking
-from holdfast.context.budget import Budget
-from holdfast.errors import AlreadyExists, HoldfastError, InputError, NotFound
-from holdfast.session import Session, SessionManager
+from turnstate import Message, blocking
+from turnstate.context.budget import Budget
+from turnstate.errors import AlreadyExists, InputError, NotFound, TurnstateError
+from turnstate.session import Session, SessionManager
 
 BUDGET = Budget(8_000)
 
@@ -317,7 +317,7 @@ def test_a_url_that_no_store_serves_is_refused() -> None:
 
 
 def test_a_setting_that_is_refused_leaves_no_store_open() -> None:
-    with pytest.raises(HoldfastError):
+    with pytest.raises(TurnstateError):
         asyncio.run(SessionManager.open("memory:", tenant=""))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InputError, TooLarge
-from holdfast.session.names import LARGEST_META, LONGEST, checked, checked_meta, checked_prompt
+from turnstate.errors import InputError, TooLarge
+from turnstate.session.names import LARGEST_META, LONGEST, checked, checked_meta, checked_prompt
 
 pytestmark = pytest.mark.req("A6")
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.session.path import between, spans
-from holdfast.stores.values import Branch, Position, Span
+from turnstate.session.path import between, spans
+from turnstate.stores.values import Branch, Position, Span
 
 
 def branch(id: int, parent: int | None = None, fork_seq: int = 0) -> Branch:

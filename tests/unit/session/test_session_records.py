@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from session_stage import answer, answers, asks, call
 
-from holdfast import Message
-from holdfast.context.policy import Policy
-from holdfast.entry import Prompt, decode
-from holdfast.message import ToolCallRequest
-from holdfast.part import ImagePart, ReasoningPart, TextPart
-from holdfast.session.records import COUNTED_WHOLE, Recorder, digest, searchable
-from holdfast.stores.values import Record
-from holdfast.tokens import counter, message_cost
-from holdfast.value import Extra
+from turnstate import Message
+from turnstate.context.policy import Policy
+from turnstate.entry import Prompt, decode
+from turnstate.message import ToolCallRequest
+from turnstate.part import ImagePart, ReasoningPart, TextPart
+from turnstate.session.records import COUNTED_WHOLE, Recorder, digest, searchable
+from turnstate.stores.values import Record
+from turnstate.tokens import counter, message_cost
+from turnstate.value import Extra
 
 EXACT = counter("o200k_base")
 

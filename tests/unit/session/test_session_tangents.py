@@ -29,13 +29,13 @@ from session_stage import (
     played,
 )
 
-from holdfast import Message
-from holdfast.context.compaction import Strategy
-from holdfast.entry import Tangent
-from holdfast.session import SessionManager
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.values import Address, Branch, Change, Receipt, Row, SessionRow, Span
-from holdfast.testing import FixedClock
+from turnstate import Message
+from turnstate.context.compaction import Strategy
+from turnstate.entry import Tangent
+from turnstate.session import SessionManager
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.values import Address, Branch, Change, Receipt, Row, SessionRow, Span
+from turnstate.testing import FixedClock
 
 
 @pytest.mark.req("J1", "J2")

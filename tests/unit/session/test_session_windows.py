@@ -21,18 +21,18 @@ from session_stage import (
     texts,
 )
 
-from holdfast import Message, codec
-from holdfast.context.budget import Budget
-from holdfast.context.head import Head
-from holdfast.context.manager import StateManager
-from holdfast.context.policy import Policy, Reduction
-from holdfast.context.window import Window
-from holdfast.decision import Mask
-from holdfast.errors import ContextOverflow
-from holdfast.memory.handover import evicted
-from holdfast.session import Session, SessionManager
-from holdfast.session.parcels import Eviction, contents
-from holdfast.toolspec import ToolSpec
+from turnstate import Message, codec
+from turnstate.context.budget import Budget
+from turnstate.context.head import Head
+from turnstate.context.manager import StateManager
+from turnstate.context.policy import Policy, Reduction
+from turnstate.context.window import Window
+from turnstate.decision import Mask
+from turnstate.errors import ContextOverflow
+from turnstate.memory.handover import evicted
+from turnstate.session import Session, SessionManager
+from turnstate.session.parcels import Eviction, contents
+from turnstate.toolspec import ToolSpec
 
 NARROW, WIDE = Budget(700), Budget(100_000)
 

@@ -8,11 +8,11 @@ from copy import deepcopy
 import pytest
 from session_stage import say, texts
 
-from holdfast import Budget, Message
-from holdfast.session import SessionManager
-from holdfast.session.setbacks import Setbacks
-from holdfast.stores.memory import MemoryStore
-from holdfast.stores.values import Receipt, SessionRow
+from turnstate import Budget, Message
+from turnstate.session import SessionManager
+from turnstate.session.setbacks import Setbacks
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.values import Receipt, SessionRow
 
 WIDE = Budget(100_000)
 

@@ -9,13 +9,13 @@ import pytest
 from conversation_scene import BUDGET, elsewhere, plain, prompts, reloaded, said
 from session_stage import Stage, answer, asks, call, entries, everything, played, texts
 
-from holdfast import Message
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState
-from holdfast.entry import Tangent, decode
-from holdfast.errors import Conflict, SessionError
-from holdfast.session import Session
-from holdfast.stores.values import Change, Receipt, Span
+from turnstate import Message
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import ConversationState
+from turnstate.entry import Tangent, decode
+from turnstate.errors import Conflict, SessionError
+from turnstate.session import Session
+from turnstate.stores.values import Change, Receipt, Span
 
 END = 2**31 - 1
 MOST_WRITES = 20

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from holdfast import Budget, Message
-from holdfast.decision import Cut, Summary
-from holdfast.entry import decode
-from holdfast.errors import ModelFailed
-from holdfast.session import Session, SessionManager
-from holdfast.stores.values import Span
-from holdfast.testing import ScriptedModel
+from turnstate import Budget, Message
+from turnstate.decision import Cut, Summary
+from turnstate.entry import decode
+from turnstate.errors import ModelFailed
+from turnstate.session import Session, SessionManager
+from turnstate.stores.values import Span
+from turnstate.testing import ScriptedModel
 
 pytestmark = pytest.mark.req("D2", "D3", "D4")
 

@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from session_stage import Stage, cuts, decisions, everything, grown, played
 
-from holdfast import Budget, Message
-from holdfast.archive import archive, bundles, restore, written
-from holdfast.context.compaction import Strategy, carried
-from holdfast.conversation import ConversationState, from_json
-from holdfast.decision import Revert
-from holdfast.errors import InputError, SessionError
-from holdfast.home import Home
-from holdfast.session import Session, SessionManager
-from holdfast.snapshots import Snapshots
-from holdfast.stores.values import Address
-from holdfast.testing import ScriptedModel
+from turnstate import Budget, Message
+from turnstate.archive import archive, bundles, restore, written
+from turnstate.context.compaction import Strategy, carried
+from turnstate.conversation import ConversationState, from_json
+from turnstate.decision import Revert
+from turnstate.errors import InputError, SessionError
+from turnstate.home import Home
+from turnstate.session import Session, SessionManager
+from turnstate.snapshots import Snapshots
+from turnstate.stores.values import Address
+from turnstate.testing import ScriptedModel
 
 pytestmark = pytest.mark.req("D5")
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from snapshot_scenes import SESSION, files, keeper, session_folder, snapshot
 
-from holdfast.errors import HoldfastError
-from holdfast.snapshots import Snapshots
+from turnstate.errors import TurnstateError
+from turnstate.snapshots import Snapshots
 
 CALLS = ["open", "mkdir", "fchmod", "write", "fsync", "stat", "listdir", "link", "rename", "unlink"]
 MORE_THAN_THERE_ARE = 80
@@ -74,7 +74,7 @@ def in_a_child(act: Callable[[Snapshots], None], kept: Snapshots, at: int, fault
         try:
             act(kept)
             say(writing, b"written")
-        except HoldfastError as error:
+        except TurnstateError as error:
             say(writing, type(error).__name__.encode())
         except BaseException as error:
             say(writing, repr(error).encode())
@@ -98,7 +98,7 @@ def after(kept: Snapshots, said: str) -> dict[str, object]:
         kept.write(SESSION, snapshot(5))
         again = kept.restore(SESSION)
         outcome["later"] = again.snapshot.token_count if again else None
-    except HoldfastError as error:
+    except TurnstateError as error:
         outcome["error"] = repr(error)
     return outcome
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from snapshot_scenes import SESSION, keeper, snapshot
 
-from holdfast.home import Home
+from turnstate.home import Home
 
 
 def main(directory: str, what: str, writer: str = "0", count: str = "0") -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast import ContextSnapshot, Message
-from holdfast.home import Home
-from holdfast.snapshots import Snapshots
+from turnstate import ContextSnapshot, Message
+from turnstate.home import Home
+from turnstate.snapshots import Snapshots
 
 SESSION = "0198c0de-0000-7000-8000-000000000001"
 

@@ -16,9 +16,9 @@ import pytest
 from snapshot_disk import ForgetfulDisk
 from snapshot_scenes import SESSION, files, keeper, litter, session_folder, snapshot, token_count
 
-from holdfast.errors import HoldfastError
-from holdfast.home import Home
-from holdfast.snapshots import SnapshotFailed, Snapshots
+from turnstate.errors import TurnstateError
+from turnstate.home import Home
+from turnstate.snapshots import SnapshotFailed, Snapshots
 
 HERE = Path(__file__).parent
 
@@ -100,7 +100,7 @@ def restored_from(left: dict[str, bytes], kept: Snapshots) -> int | None:
         (session_folder(kept) / name).write_bytes(data)
     try:
         restored = kept.restore(SESSION)
-    except HoldfastError:
+    except TurnstateError:
         return None
     return restored.snapshot.token_count if restored and not restored.passed_over else None
 

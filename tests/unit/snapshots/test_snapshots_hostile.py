@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from snapshot_scenes import SESSION, files, keeper, session_folder, snapshot, token_count
 
-from holdfast.home import Home
-from holdfast.snapshots import DamagedSnapshot, SnapshotFailed, Snapshots, UnusableSnapshot
+from turnstate.home import Home
+from turnstate.snapshots import DamagedSnapshot, SnapshotFailed, Snapshots, UnusableSnapshot
 
 
 @pytest.mark.req("H4")

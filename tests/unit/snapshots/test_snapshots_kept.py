@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from snapshot_scenes import SESSION, files, keeper, litter, session_folder, snapshot, token_count
 
-from holdfast import Message
-from holdfast.errors import ForbiddenJSON, NewerFormat, TooLarge
-from holdfast.home import Home
-from holdfast.snapshots import (
+from turnstate import Message
+from turnstate.errors import ForbiddenJSON, NewerFormat, TooLarge
+from turnstate.home import Home
+from turnstate.snapshots import (
     FOLDER,
     DamagedSnapshot,
     ForeignSnapshot,
@@ -41,7 +41,7 @@ def test_the_workspace_is_the_current_directory_unless_another_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "home"))
     kept = Snapshots()
     monkeypatch.chdir("/")
     assert kept.write(SESSION, snapshot()).is_relative_to(tmp_path / FOLDER)
@@ -368,12 +368,12 @@ def test_names_from_the_end_of_time_neither_push_ours_out_nor_hide_them(tmp_path
 
 
 @pytest.mark.req("H3")
-def test_one_of_a_newer_holdfast_is_left_untouched(tmp_path: Path) -> None:
+def test_one_of_a_newer_turnstate_is_left_untouched(tmp_path: Path) -> None:
     kept = keeper(tmp_path)
     session_folder(kept).mkdir(parents=True)
     newer = session_folder(kept) / "newer.json"
     newer.write_bytes(snapshot().to_json().replace(b'"1.0"', b'"2.0"'))
-    with pytest.raises(NewerFormat, match="update Holdfast"):
+    with pytest.raises(NewerFormat, match="update Turnstate"):
         kept.restore(SESSION, trust=True)
     assert [found.state for found in kept.list(SESSION)] == ["newer"]
 

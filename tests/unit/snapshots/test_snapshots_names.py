@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.home import Key
-from holdfast.snapshots.names import file_name, folder_name, is_own, newest_first, next_number
+from turnstate.home import Key
+from turnstate.snapshots.names import file_name, folder_name, is_own, newest_first, next_number
 
 KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
 HOSTILE = [

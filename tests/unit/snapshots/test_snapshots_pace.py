@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.snapshots import SnapshotPace
+from turnstate.snapshots import SnapshotPace
 
 
 class Clock:

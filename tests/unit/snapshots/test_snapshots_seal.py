@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from snapshot_scenes import snapshot
 
-from holdfast import ContextSnapshot, Message, ToolCallRequest, ToolCallResult
-from holdfast.errors import ForbiddenJSON, InputError, TooLarge
-from holdfast.home import Key
-from holdfast.snapshots import seal
+from turnstate import ContextSnapshot, Message, ToolCallRequest, ToolCallResult
+from turnstate.errors import ForbiddenJSON, InputError, TooLarge
+from turnstate.home import Key
+from turnstate.snapshots import seal
 
 KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
 DATA = seal.sealed(snapshot(7, extension={"seq": 4}), session="s1", key=KEY)
@@ -107,7 +107,7 @@ def test_a_newer_version_is_neither_damaged_nor_read(key: Key) -> None:
     fields = {name: getattr(taken, name) for name in taken.__struct_fields__}
     verdict = opened(seal.sealed(Newer(**fields), session="s1", key=key))
     assert (verdict.state, verdict.snapshot) == ("newer", None)
-    assert "update Holdfast" in verdict.reason
+    assert "update Turnstate" in verdict.reason
 
 
 def test_a_seal_that_was_there_is_replaced() -> None:

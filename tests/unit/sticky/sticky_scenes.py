@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from holdfast.sticky import ContextManager, Gathered, Workspace
-from holdfast.tokens import Estimator
+from turnstate.sticky import ContextManager, Gathered, Workspace
+from turnstate.tokens import Estimator
 
 COUNTER = Estimator()
 BEGIN, END = "--- CONTEXT ENTRY BEGIN ---\n", "--- CONTEXT ENTRY END ---\n\n"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sticky_scenes import BEGIN, END, MARKER, entries_of
 
-from holdfast import sticky
-from holdfast.sticky.entries import entry, spelled
+from turnstate import sticky
+from turnstate.sticky.entries import entry, spelled
 
 FRAGMENTS = st.sampled_from(
     [

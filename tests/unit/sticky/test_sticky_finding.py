@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sticky_scenes import Scene, names, reasons
 
-from holdfast.sticky import Workspace, finding
-from holdfast.sticky.finding import find
+from turnstate.sticky import Workspace, finding
+from turnstate.sticky.finding import find
 
 
 def link(path: Path, target: Path | str) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sticky_scenes import COUNTER, Scene, entries_of, names, reasons
 
-from holdfast.sticky import gathering
-from holdfast.sticky.entries import entry
-from holdfast.sticky.gathering import fitting
-from holdfast.tokens import Count, counter
+from turnstate.sticky import gathering
+from turnstate.sticky.entries import entry
+from turnstate.sticky.gathering import fitting
+from turnstate.tokens import Count, counter
 
 SIZES = st.lists(st.integers(min_value=1, max_value=12), max_size=8)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sticky_scenes import COUNTER, Scene, entries_of, names
 
-from holdfast.errors import DuplicatePath, InputError, NothingMatches, UnknownName
-from holdfast.sticky import ContextManager, Shown, Workspace
+from turnstate.errors import DuplicatePath, InputError, NothingMatches, UnknownName
+from turnstate.sticky import ContextManager, Shown, Workspace
 
 
 @pytest.mark.req("K1")

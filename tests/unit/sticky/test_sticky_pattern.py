@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.sticky.pattern import Glob, comparable, split
+from turnstate.sticky.pattern import Glob, comparable, split
 
 
 def meant(pattern: str, path: str) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sticky_scenes import Scene, entries_of, names, reasons
 
-from holdfast.sticky import reading
-from holdfast.sticky.reading import MOST_BYTES, TICK
+from turnstate.sticky import reading
+from turnstate.sticky.reading import MOST_BYTES, TICK
 
 YEAR = 365 * 24 * 3600 * 1_000_000_000
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import DuplicatePath, InputError, InvalidPayload, UnknownName
-from holdfast.sticky import ContextManager, ContextState, StickyPath
-from holdfast.sticky.state import limit_for
+from turnstate.errors import DuplicatePath, InputError, InvalidPayload, UnknownName
+from turnstate.sticky import ContextManager, ContextState, StickyPath
+from turnstate.sticky.state import limit_for
 
 HOOKS = {"agentSpawn": [{"command": "git status", "timeout_ms": 30000, "max_output_size": 10240}]}
 ORIGINAL = {

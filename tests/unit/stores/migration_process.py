@@ -17,9 +17,9 @@ from typing import Any
 
 import apsw
 
-from holdfast.stores.sqlite import SqliteStore, connection
-from holdfast.stores.sqlite.queries import migrations
-from holdfast.stores.values import Address, SessionRow
+from turnstate.stores.sqlite import SqliteStore, connection
+from turnstate.stores.sqlite.queries import migrations
+from turnstate.stores.values import Address, SessionRow
 
 SECOND = "CREATE TABLE second (a INTEGER PRIMARY KEY, b TEXT) STRICT; INSERT INTO second VALUES (1, 'one');"
 THIRD = "ALTER TABLE second ADD COLUMN c TEXT; UPDATE second SET c = b; CREATE INDEX by_c ON second (c);"

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from verification_stage import NOW, tamper, verified
 
-from holdfast.context.policy import Policy
-from holdfast.errors import StoreDamaged
-from holdfast.message import Message
-from holdfast.session.manager import SessionManager
-from holdfast.session.records import COUNTED_WHOLE, Recorder
-from holdfast.stores.checks.counters import DEFAULT, SHORT, lost_counter
-from holdfast.tokens import counter, counter_names
+from turnstate.context.policy import Policy
+from turnstate.errors import StoreDamaged
+from turnstate.message import Message
+from turnstate.session.manager import SessionManager
+from turnstate.session.records import COUNTED_WHOLE, Recorder
+from turnstate.stores.checks.counters import DEFAULT, SHORT, lost_counter
+from turnstate.tokens import counter, counter_names
 
 pytestmark = pytest.mark.req("B1", "G6")
 

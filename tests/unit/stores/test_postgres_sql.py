@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.postgres.queries import functions, queries
+from turnstate.stores.postgres.queries import functions, queries
 
 pytestmark = pytest.mark.req("G3")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.stores.redis.witness import Witness
-from holdfast.stores.values import Address, Position, Receipt
-from holdfast.testing.contract_scenes import HERE, change, message, session
+from turnstate.stores.redis.witness import Witness
+from turnstate.stores.values import Address, Position, Receipt
+from turnstate.testing.contract_scenes import HERE, change, message, session
 
 BORN = 1_750_000_000_000_000
 

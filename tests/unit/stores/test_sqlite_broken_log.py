@@ -21,8 +21,8 @@ from verification_stage import (
     verified,
 )
 
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.values import Change
+from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.values import Change
 
 pytestmark = pytest.mark.req("G6")
 

@@ -18,14 +18,14 @@ import pytest
 from msgspec import structs
 from verification_stage import MANY, everything, furnish_more, left_open, run, verified
 
-from holdfast.errors import HoldfastError
-from holdfast.stores.sqlite import log
-from holdfast.stores.values import Finding
+from turnstate.errors import TurnstateError
+from turnstate.stores.sqlite import log
+from turnstate.stores.values import Finding
 
 pytestmark = pytest.mark.req("G5", "G6")
 
-THOROUGH = int(os.environ.get("HOLDFAST_THOROUGH", "1"))
-SEED = int(os.environ.get("HOLDFAST_SEED", secrets.randbits(32)))
+THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
+SEED = int(os.environ.get("TURNSTATE_SEED", secrets.randbits(32)))
 FALSE = "FALSE"
 PER_COMMIT = 6  # entries that each of the last commits brought
 
@@ -63,7 +63,7 @@ class Store:
         rows, told = Rows(), False
         try:
             rows = run(self.path, everything)
-        except HoldfastError:
+        except TurnstateError:
             told = True
         return rows, bool(self.checked(repair=False)) or told
 
@@ -71,7 +71,7 @@ class Store:
         """Give the findings of a check; a file that is refused is one."""
         try:
             return verified(self.path, repair=repair)
-        except HoldfastError as error:
+        except TurnstateError as error:
             return [Finding(fault=f"refused: {error}")]
 
     def received(self) -> str:
@@ -127,7 +127,7 @@ def flips(store: Store, file: Path, count: int) -> Counter[str]:
         if repair:
             counts[repair] += 1
         if FALSE in (outcome, repair):
-            print(f"byte {place} of {file.name} ^ {by}, HOLDFAST_SEED={SEED}: {outcome}, {repair}")
+            print(f"byte {place} of {file.name} ^ {by}, TURNSTATE_SEED={SEED}: {outcome}, {repair}")
     return counts
 
 

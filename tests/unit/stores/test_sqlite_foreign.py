@@ -1,4 +1,4 @@
-"""What Holdfast did not make has no place in its database: it is named, and never runs."""
+"""What Turnstate did not make has no place in its database: it is named, and never runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import apsw
 import pytest
 from verification_stage import LONG, NOW, furnish, run, said, tamper, verified
 
-from holdfast.errors import StoreDamaged
-from holdfast.stores.sqlite import SqliteStore, rescue
-from holdfast.stores.values import Change
+from turnstate.errors import StoreDamaged
+from turnstate.stores.sqlite import SqliteStore, rescue
+from turnstate.stores.values import Change
 
 SPY = "CREATE TRIGGER spy AFTER INSERT ON entry BEGIN UPDATE session SET title = 'stolen'; END"
 
@@ -46,7 +46,7 @@ def test_verify_finds_what_was_put_in_while_the_store_is_open(path: Path, name: 
         tamper(path, FOREIGN[name])
         return [finding.fault async for finding in store.verify(repair=False)]
 
-    assert any(f"the {name} is not of Holdfast's making" in fault for fault in run(path, look))
+    assert any(f"the {name} is not of Turnstate's making" in fault for fault in run(path, look))
 
 
 def test_a_trigger_that_is_put_in_while_the_store_is_open_does_not_run(path: Path) -> None:

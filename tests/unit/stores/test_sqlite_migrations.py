@@ -13,9 +13,9 @@ import apsw
 import pytest
 from verification_stage import furnished, tables, verified
 
-from holdfast.errors import NewerFormat
-from holdfast.stores.sqlite import SqliteStore, connection
-from holdfast.stores.sqlite.queries import migrations
+from turnstate.errors import NewerFormat
+from turnstate.stores.sqlite import SqliteStore, connection
+from turnstate.stores.sqlite.queries import migrations
 
 pytestmark = pytest.mark.req("G3", "G6")
 
@@ -94,7 +94,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(
     assert (schema(path), tables(path)) == before
 
 
-def test_an_older_holdfast_refuses_what_a_newer_one_has_migrated(
+def test_an_older_turnstate_refuses_what_a_newer_one_has_migrated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = furnished(tmp_path / "agent.db")
@@ -102,7 +102,7 @@ def test_an_older_holdfast_refuses_what_a_newer_one_has_migrated(
         newer.setattr(connection, "migrations", lambda: (*migrations(), MORE))
         assert verified(path) == []
     before = path.read_bytes()
-    with pytest.raises(NewerFormat, match="update Holdfast"):
+    with pytest.raises(NewerFormat, match="update Turnstate"):
         SqliteStore(str(path))
     assert path.read_bytes() == before
 

@@ -17,9 +17,9 @@ import apsw
 import pytest
 from verification_stage import LONG, NOW, furnish, furnished, left_open, run, said, tables, tamper, verified
 
-from holdfast.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
-from holdfast.stores.sqlite import SqliteStore, connect
-from holdfast.stores.values import Change
+from turnstate.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
+from turnstate.stores.sqlite import SqliteStore, connect
+from turnstate.stores.values import Change
 
 pytestmark = pytest.mark.req("G3")
 

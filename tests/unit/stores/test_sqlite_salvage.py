@@ -25,9 +25,9 @@ from verification_stage import (
     verified,
 )
 
-from holdfast.errors import StoreDamaged
-from holdfast.stores.sqlite import SqliteStore, rescue
-from holdfast.stores.values import Change, Finding, Fork, Span
+from turnstate.errors import StoreDamaged
+from turnstate.stores.sqlite import SqliteStore, rescue
+from turnstate.stores.values import Change, Finding, Fork, Span
 
 pytestmark = pytest.mark.req("G5", "G6")
 

@@ -11,12 +11,12 @@ import apsw
 import pytest
 from verification_stage import LONG, NOW, SHORT, furnish, noted, run, said, session, tamper, verified
 
-from holdfast import Budget, Message, SessionManager
-from holdfast.errors import AlreadyExists, StoreDamaged
-from holdfast.session import Session
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.soundness import words_are_indexed
-from holdfast.stores.values import Change, Filter, Fork, Parcel, Span
+from turnstate import Budget, Message, SessionManager
+from turnstate.errors import AlreadyExists, StoreDamaged
+from turnstate.session import Session
+from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.sqlite.soundness import words_are_indexed
+from turnstate.stores.values import Change, Filter, Fork, Parcel, Span
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ def test_entries_that_only_a_scan_finds_are_told(talk: Path) -> None:
 
     (told,) = in_session(talk, notices)
     assert "20 entries" in told or "21 entries" in told
-    assert "holdfast verify" in told
+    assert "turnstate verify" in told
 
 
 def test_entries_that_are_nowhere_are_told(talk: Path) -> None:

@@ -25,14 +25,14 @@ from verification_stage import (
     verified,
 )
 
-from holdfast.context.budget import Budget
-from holdfast.entry import Note, decode
-from holdfast.message import Message, ToolCallRequest, ToolCallResult
-from holdfast.session.manager import SessionManager
-from holdfast.stores.checks.entries import PAGE
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.checks.walk import DOZEN
-from holdfast.stores.values import Address, Change, Finding
+from turnstate.context.budget import Budget
+from turnstate.entry import Note, decode
+from turnstate.message import Message, ToolCallRequest, ToolCallResult
+from turnstate.session.manager import SessionManager
+from turnstate.stores.checks.entries import PAGE
+from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.sqlite.checks.walk import DOZEN
+from turnstate.stores.values import Address, Change, Finding
 
 pytestmark = pytest.mark.req("G5", "G6")
 

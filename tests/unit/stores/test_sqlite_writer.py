@@ -9,9 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.errors import InputError, StoreError
-from holdfast.stores.sqlite.connection import migrate
-from holdfast.stores.sqlite.writer import BATCH, Writer
+from turnstate.errors import InputError, StoreError
+from turnstate.stores.sqlite.connection import migrate
+from turnstate.stores.sqlite.writer import BATCH, Writer
 
 
 @pytest.fixture

@@ -62,11 +62,11 @@ MENDED = {
     ),
     "a counter that is none": (
         "UPDATE session SET counter = 'o200k_bass' WHERE key = 1",
-        "its counter 'o200k_bass' is none that Holdfast knows",
+        "its counter 'o200k_bass' is none that Turnstate knows",
     ),
     "a counter that is no text": (
         "UPDATE session SET counter = CAST(x'ff' AS TEXT) WHERE key = 1",
-        "its counter '\ufffd' is none that Holdfast knows",
+        "its counter '\ufffd' is none that Turnstate knows",
     ),
     "a branch's name that is none": (
         "UPDATE branch SET name = CAST(x'ff' AS TEXT) WHERE id = 2",

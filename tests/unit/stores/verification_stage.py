@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import apsw
 
-from holdfast.entry import Note, encode
-from holdfast.ids import UNKNOWN_TIME
-from holdfast.message import Message
-from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.rows import checksum
-from holdfast.stores.values import (
+from turnstate.entry import Note, encode
+from turnstate.ids import UNKNOWN_TIME
+from turnstate.message import Message
+from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.sqlite.rows import checksum
+from turnstate.stores.values import (
     Address,
     Change,
     Filter,
@@ -28,7 +28,7 @@ from holdfast.stores.values import (
     SessionRow,
     Span,
 )
-from holdfast.words import words_of
+from turnstate.words import words_of
 
 T = TypeVar("T")
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import codec
-from holdfast.errors import InputError
-from holdfast.message import Message, ToolCallRequest
-from holdfast.part import FilePart, ImagePart
-from holdfast.testing import conversations, prose
-from holdfast.testing.conversations import Fault
+from turnstate import codec
+from turnstate.errors import InputError
+from turnstate.message import Message, ToolCallRequest
+from turnstate.part import FilePart, ImagePart
+from turnstate.testing import conversations, prose
+from turnstate.testing.conversations import Fault
 
 COUNT = 2_000
 ENOUGH = 10  # conversations that show a feature, so that chance plays no part
@@ -258,7 +258,7 @@ def test_a_seed_gives_the_same_bytes_each_time(kind: Callable[[int], list[Messag
 
 def test_another_process_gives_the_same_bytes() -> None:
     script = (
-        "import hashlib; from holdfast import codec; from holdfast.testing import conversations as c\n"
+        "import hashlib; from turnstate import codec; from turnstate.testing import conversations as c\n"
         "both = [*c.many(15), *c.many(15, kind=c.broken)]\n"
         "print(hashlib.sha256(b''.join(map(codec.dump, both))).hexdigest())"
     )

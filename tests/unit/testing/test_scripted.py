@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.message import Message, ToolCallRequest
-from holdfast.models import (
+from turnstate.errors import TurnstateError
+from turnstate.message import Message, ToolCallRequest
+from turnstate.models import (
     Completion,
     Finished,
     Model,
@@ -20,8 +20,8 @@ from holdfast.models import (
     UsageReported,
     complete,
 )
-from holdfast.part import ImagePart, ReasoningPart, TextPart
-from holdfast.testing import ScriptedModel
+from turnstate.part import ImagePart, ReasoningPart, TextPart
+from turnstate.testing import ScriptedModel
 
 CALL = ToolCallRequest(name="ls", args={"path": "."})
 
@@ -164,6 +164,6 @@ def test_a_request_beyond_the_script_says_which_one() -> None:
     model = ScriptedModel("only", name="short")
     assert model.left == 1
     answer(model)
-    with pytest.raises(HoldfastError, match="short has no reply for request 2"):
+    with pytest.raises(TurnstateError, match="short has no reply for request 2"):
         answer(model)
     assert model.left == 0

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from holdfast.tokens import Count, ExactCounter, count_off_loop, vocabulary
-from holdfast.tokens.background import INLINE
+from turnstate.tokens import Count, ExactCounter, count_off_loop, vocabulary
+from turnstate.tokens.background import INLINE
 
 pytestmark = pytest.mark.req("B2")
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.errors import InputError
-from holdfast.tokens import Calibrated, Count
+from turnstate.errors import InputError
+from turnstate.tokens import Calibrated, Count
 
 pytestmark = pytest.mark.req("B2")
 

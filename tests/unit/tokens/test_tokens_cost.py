@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from turnstate import (
     FilePart,
     ImagePart,
     Message,
@@ -18,8 +18,8 @@ from holdfast import (
     ToolSpec,
     formats,
 )
-from holdfast.tokens import Count, conversation_cost, counter, message_cost, tools_cost
-from holdfast.tokens.cost import CALL_FRAME, FILE_UNKNOWN, MESSAGE_FRAME, REPLY_START, RESULT_FRAME, Meter
+from turnstate.tokens import Count, conversation_cost, counter, message_cost, tools_cost
+from turnstate.tokens.cost import CALL_FRAME, FILE_UNKNOWN, MESSAGE_FRAME, REPLY_START, RESULT_FRAME, Meter
 
 pytestmark = pytest.mark.req("B3")
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.tokens import Count, Quality
-from holdfast.tokens.counter import total, weaker
+from turnstate.tokens import Count, Quality
+from turnstate.tokens.counter import total, weaker
 
 pytestmark = pytest.mark.req("B2")
 

@@ -1,7 +1,7 @@
 """The estimator against the exact counter.
 
 The texts in `texts` took no part in the fit. Source of the standard library and the conversations
-of HOLDFAST_DATA did, in part: they show that nothing broke, not how well it generalises.
+of TURNSTATE_DATA did, in part: they show that nothing broke, not how well it generalises.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from holdfast.tokens import Count, Estimator, ExactCounter
+from turnstate.tokens import Count, Estimator, ExactCounter
 
 TEXTS = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "texts").glob("*.txt"))}
 PROMISED = 0.15
@@ -64,9 +64,9 @@ def test_a_bad_estimator_would_be_caught() -> None:
 
 @pytest.mark.parametrize("data", ["tau-airline-dev.jsonl"])
 def test_real_conversations_are_within_fifteen_percent(data: str) -> None:
-    folder = os.environ.get("HOLDFAST_DATA")
+    folder = os.environ.get("TURNSTATE_DATA")
     if not folder:
-        pytest.skip("HOLDFAST_DATA does not say where the conversations are")
+        pytest.skip("TURNSTATE_DATA does not say where the conversations are")
     for line in (Path(folder) / data).read_text().splitlines():
         texts = [message["content"] or "" for message in json.loads(line)["messages"]]
         assert abs(error("\n".join(texts))) <= PROMISED

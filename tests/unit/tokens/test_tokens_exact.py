@@ -6,9 +6,9 @@ import warnings
 
 import pytest
 
-from holdfast.errors import UnknownName
-from holdfast.tokens import Count, ExactCounter, vocabulary
-from holdfast.tokens.pieces import LIMIT, UNBROKEN
+from turnstate.errors import UnknownName
+from turnstate.tokens import Count, ExactCounter, vocabulary
+from turnstate.tokens.pieces import LIMIT, UNBROKEN
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # the peer opens its tables in an older way

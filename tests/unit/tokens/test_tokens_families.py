@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.errors import UnknownName
-from holdfast.tokens import Estimator
-from holdfast.tokens.families import FACTORS, estimator
+from turnstate.errors import UnknownName
+from turnstate.tokens import Estimator
+from turnstate.tokens.families import FACTORS, estimator
 
 pytestmark = pytest.mark.req("B2")
 

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from holdfast import ImagePart
-from holdfast.tokens import images
+from turnstate import ImagePart
+from turnstate.tokens import images
 
 pytestmark = pytest.mark.req("B3")
 

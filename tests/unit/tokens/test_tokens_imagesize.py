@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tokens.imagesize import Size, size_of
+from turnstate.tokens.imagesize import Size, size_of
 
 pytestmark = pytest.mark.req("B3")
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.tokens import pieces as module
-from holdfast.tokens.pieces import LIMIT, Piece, pieces
+from turnstate.tokens import pieces as module
+from turnstate.tokens.pieces import LIMIT, Piece, pieces
 
 pytestmark = pytest.mark.req("B2")
 

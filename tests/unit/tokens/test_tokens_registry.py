@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import tokens
-from holdfast.errors import UnknownName
-from holdfast.tokens import Estimator, ExactCounter
+from turnstate import tokens
+from turnstate.errors import UnknownName
+from turnstate.tokens import Estimator, ExactCounter
 
 pytestmark = pytest.mark.req("B2")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.tokens.shape import LONGEST, _table, pieces_of
+from turnstate.tokens.shape import LONGEST, _table, pieces_of
 
 pytestmark = pytest.mark.req("B2")
 

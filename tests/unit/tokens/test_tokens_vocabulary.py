@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import HoldfastError, UnknownName
-from holdfast.tokens import vocabulary
+from turnstate.errors import TurnstateError, UnknownName
+from turnstate.tokens import vocabulary
 
 TOOL = Path(__file__).parents[3] / "tools" / "pack_vocabularies.py"
 DATA = Path(vocabulary.__file__).parent / "data"
@@ -60,14 +60,14 @@ def test_every_vocabulary_has_all_single_bytes() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"not an xz file", packed(b"a", b"b")[:-9], packed(b"a")])
 def test_a_damaged_file_is_named_as_such(damage: bytes) -> None:
-    with pytest.raises(HoldfastError, match="reinstall Holdfast"):
+    with pytest.raises(TurnstateError, match="reinstall Turnstate"):
         vocabulary.unpacked(damage, size=2)
 
 
 def test_a_flipped_bit_is_noticed() -> None:
     whole = bytearray(packed(b"some", b"tokens"))
     whole[len(whole) // 2] ^= 1
-    with pytest.raises(HoldfastError, match="reinstall Holdfast"):
+    with pytest.raises(TurnstateError, match="reinstall Turnstate"):
         vocabulary.unpacked(bytes(whole), size=2)
 
 
@@ -90,6 +90,6 @@ def test_many_threads_get_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_importing_the_package_loads_no_tokenizer() -> None:
     late = {"tiktoken", "lzma", "asyncio", "tomllib"}
-    code = f"import sys, holdfast.tokens as t; t.counter('o200k_base'); print({late} & sys.modules.keys())"
+    code = f"import sys, turnstate.tokens as t; t.counter('o200k_base'); print({late} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

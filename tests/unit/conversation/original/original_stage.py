@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from holdfast.conversation import ConversationState, original
-from holdfast.sticky import Workspace
+from turnstate.conversation import ConversationState, original
+from turnstate.sticky import Workspace
 
 EXAMPLE = Path(__file__).parents[4] / "docs/examples/qcli.json"
 NOW = 1_761_368_600_000

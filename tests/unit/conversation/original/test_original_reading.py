@@ -21,9 +21,9 @@ from original_stage import (
     uses,
 )
 
-from holdfast import ImagePart, ids
-from holdfast.conversation import ToolOrigin, original
-from holdfast.errors import ForbiddenJSON, InvalidPayload, MalformedJSON, TooLarge
+from turnstate import ImagePart, ids
+from turnstate.conversation import ToolOrigin, original
+from turnstate.errors import ForbiddenJSON, InvalidPayload, MalformedJSON, TooLarge
 
 pytestmark = pytest.mark.req("I9")
 

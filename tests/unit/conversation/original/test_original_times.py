@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import ids
-from holdfast.conversation.original import times
-from holdfast.errors import InvalidPayload
+from turnstate import ids
+from turnstate.conversation.original import times
+from turnstate.errors import InvalidPayload
 
 pytestmark = pytest.mark.req("I9", "A7")
 

@@ -23,11 +23,18 @@ from original_stage import (
     user,
 )
 
-from holdfast import FilePart, ImagePart, Message, ReasoningPart, SessionManager, TextPart, ToolSpec
-from holdfast.context.compaction import Strategy
-from holdfast.conversation import ConversationState, RequestMetadata, ToolOrigin, from_json, original, to_json
-from holdfast.conversation.original import shape
-from holdfast.message import ToolCallRequest, ToolCallResult
+from turnstate import FilePart, ImagePart, Message, ReasoningPart, SessionManager, TextPart, ToolSpec
+from turnstate.context.compaction import Strategy
+from turnstate.conversation import (
+    ConversationState,
+    RequestMetadata,
+    ToolOrigin,
+    from_json,
+    original,
+    to_json,
+)
+from turnstate.conversation.original import shape
+from turnstate.message import ToolCallRequest, ToolCallResult
 
 pytestmark = pytest.mark.req("I9")
 

@@ -1,0 +1,63 @@
+"""Turnstate keeps an agent's conversation.
+
+It never loses a message, never sends a request that the provider rejects, and never destroys
+what it compacts. This is the public face; everything else lives in modules named for their idea,
+and a name is loaded when it is first used, so that a command that needs little starts at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from . import errors, formats
+    from .context import Budget, ContextSnapshot, Policy, StateManager
+    from .message import Message, ToolCallRequest, ToolCallResult
+    from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
+    from .session import Session, SessionManager
+    from .toolspec import ToolSpec
+
+__all__ = [
+    "Budget",
+    "ContextSnapshot",
+    "FilePart",
+    "ImagePart",
+    "Message",
+    "OpaquePart",
+    "Policy",
+    "ReasoningPart",
+    "Session",
+    "SessionManager",
+    "StateManager",
+    "TextPart",
+    "ToolCallRequest",
+    "ToolCallResult",
+    "ToolSpec",
+    "__version__",
+    "errors",
+    "formats",
+]
+
+_HOMES = {
+    "context": ("Budget", "ContextSnapshot", "Policy", "StateManager"),
+    "message": ("Message", "ToolCallRequest", "ToolCallResult"),
+    "part": ("FilePart", "ImagePart", "OpaquePart", "ReasoningPart", "TextPart"),
+    "session": ("Session", "SessionManager"),
+    "toolspec": ("ToolSpec",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    if name in __all__:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

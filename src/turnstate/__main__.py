@@ -1,0 +1,33 @@
+"""The program's entry point: ``turnstate`` and ``python -m turnstate``.
+
+Ctrl-C ends the process without a traceback at any time: while modules are still being loaded and while
+the interpreter shuts down, the signal has its default action; in between, `cli.run` handles it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any, NoReturn
+
+__all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """Run the program and exit with its code."""
+    _on_interrupt(signal.SIG_DFL)
+    from .cli import run
+
+    _on_interrupt(signal.default_int_handler)
+    code = run(sys.argv[1:])
+    _on_interrupt(signal.SIG_DFL)
+    sys.exit(code)
+
+
+def _on_interrupt(action: Any) -> None:
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a background job ignores it
+        signal.signal(signal.SIGINT, action)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""Sessions without ``await``: for scripts, notebooks, and programs that are not asynchronous.
+
+    from turnstate import blocking
+
+    with blocking.SessionManager.open("sqlite:///agent.db") as sessions:
+        session = sessions.create(user="u1")
+        session.append(Message.user("hello"))
+
+The same façade, and no second implementation: a method is the asynchronous one, run by an event loop
+in a thread of its own. So it works where a loop runs already, as in a notebook, and any thread may
+call it. Ctrl-C cancels what is under way and waits until that has ended; a write may have been
+taken by then, and a ``key`` makes it safe to ask for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from . import session as asynchronous
+from .errors import SessionError
+from .stores.values import SessionRow
+
+__all__ = ["Session", "SessionManager"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
+Work = Coroutine[Any, Any, T]
+
+
+ENDING = 10.0
+"""Seconds that a loop may take to end; a model that ignores its cancellation would keep it for good."""
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._ready, self._stop = threading.Event(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="turnstate-blocking", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def run(self, work: Work[T]) -> T:
+        """Run a coroutine to its end, and give what it came to."""
+        loop = self._loop
+        if loop is None:
+            work.close()
+            raise SessionError("these sessions are closed; open them again")
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise SessionError("inside the loop that would have to answer, nobody can wait; use await")
+        result: T = _Call(loop, work).result()
+        return result
+
+    def dispose(self, found: AsyncIterator[Any]) -> None:
+        """Close an iterator that nobody asks any more, from whatever thread that is noticed in."""
+        close = getattr(found, "aclose", None)
+        if close is None or self._loop is None or sys.is_finalizing():  # a loop that ends closes them all
+            return
+        if threading.current_thread() is self._thread:
+            self._loop.create_task(close())
+        else:
+            self.run(close())
+
+    def stop(self) -> None:
+        """End the thread, and what still runs in it; what ignores its cancellation is left behind."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(self._stop.set)
+            if threading.current_thread() is not self._thread:
+                self._thread.join(ENDING)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ready.set()
+        await self._stop.wait()
+
+
+class _Call:
+    """A coroutine that runs in a loop, and a thread that waits for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[Any]) -> None:
+        self._loop, self._work = loop, work
+        self._task: asyncio.Task[Any] | None = None
+        self._outcome: Future[Any] = Future()
+
+    def result(self) -> Any:
+        """Do it, and wait for its end; an interruption cancels it, and is raised when that has ended."""
+        try:
+            self._loop.call_soon_threadsafe(self._start)
+            return self._outcome.result()
+        except KeyboardInterrupt:
+            self._loop.call_soon_threadsafe(self._cancel)
+            self._outcome.exception()
+            raise
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        error = SessionError("cancelled before it ended") if task.cancelled() else task.exception()
+        if error is not None:
+            self._outcome.set_exception(error)
+        else:
+            self._outcome.set_result(task.result())
+
+
+class _Facade:
+    """An asynchronous object, and the loop that it lives in."""
+
+    def __init__(self, loop: _Loop, inner: Any) -> None:
+        self._loop, self._inner = loop, inner
+
+
+def _plain(method: Callable[Concatenate[Any, P], Work[T]]) -> Callable[Concatenate[Any, P], T]:
+    """Make a method that gives its result of one that is awaited."""
+
+    @wraps(method)
+    def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._inner, *args, **kwargs))
+
+    return call
+
+
+def _opening(
+    method: Callable[Concatenate[Any, P], Work[asynchronous.Session]],
+) -> Callable[Concatenate[Any, P], Session]:
+    """Make a method that gives a session of one that is awaited."""
+
+    @wraps(method)
+    def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> Session:
+        return Session(self._loop, self._loop.run(method(self._inner, *args, **kwargs)))
+
+    return call
+
+
+def _iterated(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """Make a method with ``for`` of one with ``async for``."""
+
+    @wraps(method)
+    def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return _items(self._loop, method(self._inner, *args, **kwargs))
+
+    return call
+
+
+def _entered(
+    method: Callable[Concatenate[Any, P], AbstractAsyncContextManager[T]],
+) -> Callable[Concatenate[Any, P], AbstractContextManager[T]]:
+    """Make a method with ``with`` of one with ``async with``."""
+
+    @wraps(method)
+    def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
+        return _held(self._loop, method(self._inner, *args, **kwargs))
+
+    return call
+
+
+_NOTHING: Any = object()
+
+
+def _items(loop: _Loop, found: AsyncIterator[T]) -> Iterator[T]:
+    async def following() -> T:
+        return await anext(found, _NOTHING)
+
+    try:
+        while (item := loop.run(following())) is not _NOTHING:
+            yield item
+    finally:
+        loop.dispose(found)
+
+
+@contextmanager
+def _held(loop: _Loop, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    async def enter() -> T:
+        return await manager.__aenter__()
+
+    async def leave(error: BaseException | None) -> bool:
+        kind, trace = (type(error), error.__traceback__) if error else (None, None)
+        return bool(await manager.__aexit__(kind, error, trace))
+
+    value = loop.run(enter())
+    try:
+        yield value
+    except BaseException as error:
+        if not loop.run(leave(error)):
+            raise
+    else:
+        loop.run(leave(None))
+
+
+class Session(_Facade):
+    """One conversation, as `turnstate.session.Session` has it."""
+
+    _inner: asynchronous.Session
+
+    @property
+    def row(self) -> SessionRow:
+        """The session as it was last seen: title, tags, times, version, head."""
+        return self._inner.row
+
+    @property
+    def id(self) -> str:
+        """The id under which any worker opens it."""
+        return self._inner.id
+
+    @property
+    def version(self) -> int:
+        """How often the path of messages changed, as last seen."""
+        return self._inner.version
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should be told: damage, a model that is left alone, a disk that refuses."""
+        return self._inner.notices
+
+    append = _plain(asynchronous.Session.append)
+    messages = _plain(asynchronous.Session.messages)
+    window = _plain(asynchronous.Session.window)
+    preview = _plain(asynchronous.Session.preview)
+    snapshot = _plain(asynchronous.Session.snapshot)
+    set_system = _plain(asynchronous.Session.set_system)
+    fork = _plain(asynchronous.Session.fork)
+    rewind = _plain(asynchronous.Session.rewind)
+    compact = _plain(asynchronous.Session.compact)
+    preview_compact = _plain(asynchronous.Session.preview_compact)
+    conversation = _plain(asynchronous.Session.conversation)
+    commit = _plain(asynchronous.Session.commit)
+    undo = _plain(asynchronous.Session.undo)
+    undo_restore = _plain(asynchronous.Session.undo_restore)
+    branches = _plain(asynchronous.Session.branches)
+    reset = _opening(asynchronous.Session.reset)
+    end = _plain(asynchronous.Session.end)
+    give_up_calls = _plain(asynchronous.Session.give_up_calls)
+    rename = _plain(asynchronous.Session.rename)
+    tag = _plain(asynchronous.Session.tag)
+    annotate = _plain(asynchronous.Session.annotate)
+    lease = _entered(asynchronous.Session.lease)
+    acquire = _plain(asynchronous.Session.acquire)
+    renew = _plain(asynchronous.Session.renew)
+    release = _plain(asynchronous.Session.release)
+
+
+class _Open(Generic[P, Q]):
+    """`SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
+
+    def __init__(
+        self,
+        store: Callable[P, Work[asynchronous.SessionManager]],
+        session: Callable[Concatenate[Any, Q], Work[asynchronous.Session]],
+    ) -> None:
+        self._store, self._session = store, session
+
+    @overload
+    def __get__(self, sessions: None, kind: type[SessionManager]) -> Callable[P, SessionManager]: ...
+    @overload
+    def __get__(self, sessions: SessionManager, kind: type[SessionManager]) -> Callable[Q, Session]: ...
+    def __get__(self, sessions: SessionManager | None, kind: type[SessionManager]) -> Any:
+        if sessions is not None:
+            return _opening(self._session).__get__(sessions)
+
+        def open(*args: P.args, **kwargs: P.kwargs) -> SessionManager:
+            loop = _Loop()
+            try:
+                return kind(loop, loop.run(self._store(*args, **kwargs)))
+            except BaseException:
+                loop.stop()
+                raise
+
+        return open
+
+
+class SessionManager(_Facade):
+    """The sessions of one tenant, as `turnstate.session.SessionManager` has them.
+
+    Leave the block, or call `close`, to let the store go. What was acknowledged is kept in any case.
+    """
+
+    _inner: asynchronous.SessionManager
+
+    open = _Open(asynchronous.SessionManager.open, asynchronous.SessionManager._open_session)
+
+    def __init__(self, loop: _Loop, inner: asynchronous.SessionManager) -> None:
+        super().__init__(loop, inner)
+        self._closing = weakref.finalize(self, _close, loop, inner)
+        self._closing.atexit = False  # executors are gone by then, and nothing waits to be written
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def tenant(self) -> str:
+        """Whose sessions these are."""
+        return self._inner.tenant
+
+    def close(self) -> None:
+        """Finish what was begun, and let the store go. Sessions stay as they are: this ends none."""
+        self._closing()
+
+    create = _opening(asynchronous.SessionManager.create)
+    restore = _opening(asynchronous.SessionManager.restore)
+    list = _plain(asynchronous.SessionManager.list)
+    all = _iterated(asynchronous.SessionManager.all)
+    search = _iterated(asynchronous.SessionManager.search)
+    expire = _plain(asynchronous.SessionManager.expire)
+    destroy = _plain(asynchronous.SessionManager.destroy)
+    settled = _plain(asynchronous.SessionManager.settled)
+    erase = _plain(asynchronous.SessionManager.erase)
+
+
+def _close(loop: _Loop, sessions: asynchronous.SessionManager) -> None:
+    try:
+        loop.run(sessions.close())
+    finally:
+        loop.stop()

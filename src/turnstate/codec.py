@@ -1,0 +1,199 @@
+"""JSON in and out: our own bytes fast, everybody's bytes strictly, old versions upcast.
+
+``encode`` and ``decode`` are for bytes that Turnstate keeps; ``dump`` and ``load`` are for
+documents that leave and enter: ``{"version": 1, "messages": [...]}``. A document without a
+version is a bare list as the first specifications drew it, where a system message has no kind.
+Fields that this version does not know survive the round trip in the object where they stood.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from . import reader
+from .errors import InputError, InvalidMessage, InvalidPayload, NewerFormat
+from .message import Message, ToolCallRequest, ToolCallResult
+from .native import Edit, Native
+from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
+from .value import Extra, Value, wire_names
+
+__all__ = ["VERSION", "decode", "dump", "encode", "from_builtins", "load", "to_builtins"]
+
+VERSION = 1
+
+_LONGEST_TEXT = 200  # of what a hostile document makes a decoder say
+
+_PLACE = re.compile(r"(?P<text>.*) - at `\$(?P<path>[^`]*)`", re.DOTALL)
+
+_Kind = type[Value] | Mapping[str, type[Value]]
+_PARTS: Mapping[str, type[Value]] = {
+    "text": TextPart,
+    "image": ImagePart,
+    "file": FilePart,
+    "reasoning": ReasoningPart,
+    "opaque": OpaquePart,
+}
+_NESTED: Mapping[type[Value], Mapping[str, _Kind]] = {
+    Message: {
+        "content": _PARTS,
+        "tool_calls": ToolCallRequest,
+        "tool_results": ToolCallResult,
+        "native": Native,
+    },
+    Native: {"edits": Edit},
+}
+"""Where values stand inside values: of one kind, or of the kind that their ``type`` names."""
+
+
+def _kind_for_system_messages(message: dict[str, Any]) -> dict[str, Any]:
+    if message.get("role") == "system" and message.get("kind") is None:
+        return {**message, "kind": "foreign"}
+    return message
+
+
+UPCASTERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _kind_for_system_messages}
+"""From each version to the next, one message at a time."""
+
+
+def _hook(kind: type, value: Any) -> Any:
+    if kind is Extra and isinstance(value, _SetAside):
+        return Extra(value)
+    raise ValueError(f"unexpected value for {kind.__name__}")
+
+
+class _SetAside(dict[str, Any]):
+    """Unknown fields on their way into `Extra`; no document can hold one."""
+
+
+_decoder = msgspec.json.Decoder(Message, dec_hook=_hook)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: Message) -> bytes:
+    """Encode one message as compact UTF-8 JSON."""
+    data = _encoder.encode(message)
+    if b'"extra":' not in data:
+        return data
+    return _encoder.encode(_put_back(msgspec.to_builtins(message), Message))
+
+
+def decode(data: bytes, *, version: int = VERSION) -> Message:
+    """Decode bytes that `encode` wrote, in this version or an older one."""
+    if version == VERSION:
+        try:
+            return _decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # an unknown field, or damage: the strict way keeps the one and names the other
+    _check_version(version)
+    return _message(reader.read(data, max_bytes=sys.maxsize), version, "$")
+
+
+def dump(messages: Iterable[Message]) -> bytes:
+    """Write a document that `load` reads."""
+    return b'{"version":%d,"messages":[%s]}' % (VERSION, b",".join(map(encode, messages)))
+
+
+def load(data: bytes | str, *, max_bytes: int = reader.MAX_BYTES) -> list[Message]:
+    """Read a document strictly, whoever wrote it, whichever version it has."""
+    document = reader.read(data, max_bytes=max_bytes)
+    if isinstance(document, list):
+        document = {"messages": document}
+    version = document.get("version", 0) if isinstance(document, dict) else 0
+    _check_version(version, at="$.version")
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+        raise InvalidPayload("expected a list of messages, or an object with `version` and `messages`")
+    return [_message(item, version, f"$.messages[{i}]") for i, item in enumerate(document["messages"])]
+
+
+def to_builtins(message: Message) -> dict[str, Any]:
+    """Give a message as plain JSON values."""
+    plain: dict[str, Any] = msgspec.json.decode(encode(message))
+    return plain
+
+
+def from_builtins(value: Any, *, version: int = VERSION, at: str = "$") -> Message:
+    """Take a message from plain JSON values, keeping the fields that it does not know."""
+    _check_version(version)
+    reader.check(value, at=at)
+    return _message(value, version, at)
+
+
+def _check_version(version: Any, *, at: str = "") -> None:
+    if type(version) is not int or version < 0:
+        raise InvalidPayload("a format version is a whole number", path=at)
+    if version > VERSION:
+        raise NewerFormat(
+            f"format version {version} is newer than {VERSION}; update Turnstate to read it", path=at
+        )
+
+
+def _message(value: Any, version: int, at: str) -> Message:
+    if not isinstance(value, dict):
+        raise InvalidMessage(f"expected an object, got {type(value).__name__}", path=at)
+    for step in range(version, VERSION):
+        value = UPCASTERS[step](value)
+    try:
+        return msgspec.convert(value, Message, dec_hook=_hook)
+    except msgspec.ValidationError:
+        pass  # an unknown field, or a fault
+    try:
+        return msgspec.convert(_set_aside(value, Message), Message, dec_hook=_hook)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, at) from None
+
+
+def _refusal(error: msgspec.ValidationError, at: str) -> InputError:
+    """Say what was refused as the value itself said it, at the path where the value stands."""
+    text, path = str(error), at
+    if match := _PLACE.fullmatch(text):
+        text, path = match["text"], at + match["path"]
+    cause = error.__cause__
+    if isinstance(cause, InputError):
+        return type(cause)(cause.text, path=f"{path}.{cause.path}" if cause.path else path)
+    return InvalidMessage(text[:_LONGEST_TEXT], path=path)
+
+
+def _put_back(plain: Any, kind: _Kind) -> Any:
+    """Spread the `extra` of a value, and of every value in it, over the fields beside it."""
+    if isinstance(plain, list | tuple):
+        return [_put_back(item, kind) for item in plain]
+    known = _kind_of(plain, kind)
+    if known is None:
+        return plain
+    nested = _NESTED.get(known, {})
+    fields = {key: _put_back(item, nested[key]) if key in nested else item for key, item in plain.items()}
+    extra = fields.pop("extra", {})
+    return {**fields, **extra}
+
+
+def _set_aside(plain: Any, kind: _Kind) -> Any:
+    """Move what a value, and every value in it, does not know into its `extra`; null lists are absent."""
+    if isinstance(plain, list | tuple):
+        return [_set_aside(item, kind) for item in plain]
+    known = _kind_of(plain, kind)
+    if known is None:
+        return plain
+    nested, names = _NESTED.get(known, {}), wire_names(known)
+    fields, unknown = dict[str, Any](), _SetAside()
+    for key, item in plain.items():
+        if key not in names:
+            unknown[key] = item
+        elif key not in nested:
+            fields[key] = item
+        elif item is not None:
+            fields[key] = _set_aside(item, nested[key])
+    return {**fields, "extra": unknown} if unknown else fields
+
+
+def _kind_of(plain: Any, kind: _Kind) -> type[Value] | None:
+    if not isinstance(plain, dict):
+        return None
+    if isinstance(kind, type):
+        return kind
+    tag = plain.get("type")
+    return kind.get(tag) if isinstance(tag, str) else None

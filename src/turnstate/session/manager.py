@@ -1,0 +1,414 @@
+"""The Session Manager: which conversations there are, on one store, for one tenant.
+
+    async with await SessionManager.open("sqlite:///agent.db") as sessions:
+        session = await sessions.create(user="u1", system="You are …")
+        session = await sessions.open(session.id, user="u1")
+
+An id that is not there, or is another user's or another tenant's, is `NotFound`, never a default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct, structs
+
+from .. import ids, stores
+from ..context.manager import StateManager
+from ..context.policy import Policy
+from ..entry import Prompt
+from ..errors import ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
+from ..home import Home
+from ..message import Message
+from ..models import Model
+from ..snapshots import Snapshots
+from ..stores.port import OnDisk, Store
+from ..stores.values import Address, Filter, Hit, Removed, SessionRow
+from ..tokens import Counter
+from ..tokens import counter as counter_named
+from ..tokens.background import INLINE, off_loop
+from ..value import TOKENS, check_kind, check_number, check_whole, refuse
+from ..words import query
+from .background import Background
+from .clock import Clock, ClockWatch, check_store_time, monotonic_clock, wall_clock
+from .erasing import Erasure, erase_checkpoints, erased, snapshot_name
+from .keeping import Keeper
+from .loading import message_of
+from .names import checked, checked_meta, checked_prompt
+from .opening import Open
+from .queue import entries_of
+from .records import Recorder
+from .restoring import described
+from .scribe import Scribe
+from .session import Session
+from .summaries import Summaries
+
+if TYPE_CHECKING:
+    from ..memory.port import MemoryEngine
+
+__all__ = ["Erasure", "Found", "SessionManager"]
+
+PAGE = 100
+
+
+class Found(Struct, frozen=True):
+    """A message that a search found, and the session it is in."""
+
+    session: str
+    message: Message
+    seq: int
+
+
+class SessionManager:
+    """Creates, opens, lists, searches, expires and removes the sessions of one tenant."""
+
+    open = Open()
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tenant: str = "default",
+        policy: Policy | None = None,
+        counter: str = "o200k_base",
+        idle: float | None = None,
+        model: Model | None = None,
+        snapshots: Snapshots | None = None,
+        memory: MemoryEngine | None = None,
+        home: Home | None = None,
+        clock: Clock = wall_clock,
+        monotonic: Clock | None = None,
+    ) -> None:
+        _check(
+            tenant=tenant,
+            policy=policy,
+            counter=counter,
+            idle=idle,
+            model=model,
+            snapshots=snapshots,
+            memory=memory,
+            home=home,
+            clock=clock,
+            monotonic=monotonic,
+        )
+        self.store, self.tenant, self.policy = store, tenant, policy or Policy()
+        self._counter, self._clock = counter_named(counter).name, clock
+        self._watch = ClockWatch(clock, monotonic or (monotonic_clock if clock is wall_clock else clock))
+        self._idle, self._model = _milliseconds(idle), model
+        self._background, self._snapshots, self._memory = Background(), snapshots, memory
+        self._home = home
+        self._files = _files(store, snapshots, memory, home)
+        self._unsaved = dict[str, Keeper]()
+
+    @classmethod
+    async def _open_store(cls, url: str, **settings: Any) -> Self:
+        """Open the store behind a URL for one tenant; a folder for snapshots must be writable now."""
+        _check(**settings)  # before a store is made for nothing
+        snapshots: Snapshots | None = settings.get("snapshots")
+        if snapshots is not None:
+            await asyncio.to_thread(snapshots.check)
+        store = await stores.connect(url)
+        try:
+            return cls(store, **settings)
+        except BaseException:
+            await store.close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Finish what was begun, and let the store go. Sessions stay as they are: this ends none."""
+        await self._background.cancel()
+        for keeper in list(self._unsaved.values()):
+            await keeper.finish()
+        await self.store.close()
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way in the background."""
+        await self._background.settled()
+
+    async def create(
+        self,
+        *,
+        user: str | None = None,
+        system: str | None = None,
+        id: str | None = None,
+        title: str = "",
+        tags: Sequence[str] = (),
+        meta: dict[str, Any] | None = None,
+        counter: str | None = None,
+        idle: float | None = None,
+    ) -> Session:
+        """Begin a conversation; `AlreadyExists` where the id is taken."""
+        if isinstance(tags, str):
+            refuse("tags", tags, "a sequence of tags, not one text")
+        row = structs.replace(
+            self._new_row(id if id is not None else str(ids.message_id()), user),
+            title=checked(title, "a title", empty=True),
+            tags=tuple(sorted({checked(tag, "a tag") for tag in tags})),
+            counter=counter_named(counter).name if counter is not None else self._counter,
+            meta=checked_meta({} if meta is None else meta),
+            idle=self._idle if idle is None else _milliseconds(idle),
+        )
+        entries = [Prompt(checked_prompt(system))] if system is not None else []
+        records = await self._recorder(row).records(entries)
+        return self._session(await self.store.create(row, records))
+
+    async def list(
+        self,
+        *,
+        user: str | None = None,
+        tag: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        live: bool | None = None,
+        after: SessionRow | None = None,
+        limit: int = PAGE,
+    ) -> Sequence[SessionRow]:
+        """Give a page of sessions, the newest first; the last one of a page leads to the next."""
+        check_whole("limit", limit)
+        for setting, moment in (("since", since), ("until", until)):
+            if moment is not None:
+                check_whole(setting, moment, least=-TOKENS, most=TOKENS)
+        check_kind("live", live, bool, optional=True)
+        check_kind("after", after, SessionRow, optional=True)
+        which = Filter(
+            user=_asked(user, "a user"), tag=_asked(tag, "a tag"), since=since, until=until, live=live
+        )
+        return await self.store.page(self.tenant, which, after=after, limit=limit)
+
+    async def all(self, *, user: str | None = None, tag: str | None = None) -> AsyncIterator[SessionRow]:
+        """Walk all sessions, the newest first."""
+        page = await self.list(user=user, tag=tag)
+        while page:
+            for row in page:
+                yield row
+            page = await self.list(user=user, tag=tag, after=page[-1])
+
+    async def search(self, text: str, *, user: str | None = None, limit: int = PAGE) -> AsyncIterator[Found]:
+        """Find messages that hold all the words, in all sessions, the newest first.
+
+        If some of them are damaged, `StoreDamaged` is raised behind the last one that is not.
+        """
+        check_kind("text", text, str)
+        check_whole("limit", limit)
+        words, mark, user = query(text), None, _asked(user, "a user")
+        lost = 0
+        while limit > 0:
+            hits = await self.store.search(self.tenant, words, user=user, before=mark, limit=min(limit, PAGE))
+            for hit in hits:
+                if found := await off_loop(partial(_found, hit), large=len(hit.row.body) > INLINE):
+                    yield found
+                else:
+                    lost += 1
+            if len(hits) < min(limit, PAGE):
+                break
+            limit, mark = limit - len(hits), hits[-1].mark
+        if lost:
+            raise StoreDamaged(
+                f"{lost} messages that hold these words are damaged and left out; run `turnstate verify`"
+            )
+
+    async def expire(self, *, limit: int = PAGE) -> Sequence[str]:
+        """End sessions that were left idle for too long; of many sweepers one ends each.
+
+        Raise `ClockSkew`, and end none, while the clock of this machine cannot be trusted.
+        """
+        check_whole("limit", limit)
+        if not self._watch.trusts():
+            raise ClockSkew(
+                "the clock of this machine jumped ahead; nothing was ended, try again in a minute"
+            )
+        await check_store_time(self.store, self._clock)
+        ended = []
+        for row in await self.store.due(self.tenant, self._clock(), limit=limit):
+            try:
+                if await self._scribe(row).end_if_idle():
+                    ended.append(row.id)
+            except (SessionError, StoreDamaged):  # used, held, ended or removed meanwhile; or damaged itself
+                continue
+        return ended
+
+    async def destroy(self, id: str, *, user: str | None = None) -> Removed:
+        """Delete a session with log, keys, words, parcels, snapshots and checkpoints; its memories stay."""
+        await self._row(id, user)
+        at = Address(self.tenant, id)
+        await erase_checkpoints(self._home, at)
+        removed = await self.store.remove(at)
+        if self._snapshots is not None:
+            await asyncio.to_thread(self._snapshots.erase, snapshot_name(at))
+        return removed
+
+    async def erase(self, *, session: str | None = None, user: str | None = None) -> Erasure:
+        """Delete everything of one session, or of one user, and give a receipt."""
+        if session is None and user is None:
+            raise InputError("say what to erase: a session, or a user")
+        if session is not None:
+            await self._row(session, user)
+        wanted = [session] if session is not None else [row.id async for row in self.all(user=user)]
+        return await erased(
+            self.store,
+            [Address(self.tenant, id) for id in wanted],
+            tenant=self.tenant,
+            user=user if session is None else None,
+            snapshots=self._snapshots,
+            memory=self._memory,
+            home=self._home,
+            now=self._clock(),
+        )
+
+    async def restore(self, id: str, *, user: str | None = None, trust: bool = False) -> Session:
+        """Go on with a session after its process ended: from the log, else from its newest snapshot.
+
+        A snapshot that this installation did not write is used only with `trust`; its system messages
+        are then foreign ones, and stand for nothing but themselves.
+        """
+        try:
+            session = await self._open_session(id, user=user)
+        except NotFound:
+            session = await self._from_snapshot(id, user, trust)
+        if session.row.ended is None:
+            await session.give_up_calls()
+        return session
+
+    async def _from_snapshot(self, id: str, user: str | None, trust: bool) -> Session:
+        if self._snapshots is None:
+            raise NotFound(f"there is no session {id}")
+        restored = await asyncio.to_thread(
+            self._snapshots.restore, snapshot_name(Address(self.tenant, id)), trust=trust
+        )
+        if restored is None:
+            raise NotFound(f"there is no session {id}, and no snapshot of it in {self._snapshots.folder}")
+        row = described(self._new_row(id, user), restored)
+        if user is not None and row.user != user:
+            raise NotFound(f"there is no session {id}")
+        entries = list(entries_of(restored.snapshot, self.policy.summary_template))
+        records = await self._recorder(row).records(entries)
+        return self._session(await self.store.create(row, records))
+
+    async def _open_session(self, id: str, *, user: str | None = None) -> Session:
+        """Open a session; one that is not there, or another user's, is `NotFound`."""
+        session = self._session(await self._row(id, user))
+        await session._scribe.end_if_idle()
+        return session
+
+    async def _row(self, id: str, user: str | None) -> SessionRow:
+        row = await self.store.get(Address(self.tenant, _asked(id, "a session id") or ""))
+        if user is not None and row.user != user:
+            raise NotFound(f"there is no session {id}")
+        return row
+
+    def _new_row(self, id: str, user: str | None) -> SessionRow:
+        now = self._clock()
+        return SessionRow(
+            tenant=self.tenant,
+            id=checked(id, "a session id"),
+            user=checked(user, "a user") if user is not None else None,
+            title="",
+            tags=(),
+            counter=self._counter,
+            meta={},
+            created=now,
+            active=now,
+            idle=self._idle,
+        )
+
+    def _session(self, row: SessionRow) -> Session:
+        manager = StateManager(_counter_of(row), self.policy)
+        summaries = Summaries(self._model, manager, self._background.spawn) if self._model else None
+        session = Session(self._scribe(row), manager, reopened=self._session, summaries=summaries)
+        session.files = self._files
+        if self._snapshots is not None:
+            name, check = snapshot_name(row.address), session._scribe.refresh
+            keeper = Keeper(self._snapshots, name, session.snapshot, check, self._background, self._unsaved)
+            session.keep_snapshots(keeper)
+        return session
+
+    def _scribe(self, row: SessionRow) -> Scribe:
+        return Scribe(self.store, row, self._clock, self._recorder(row), self._watch)
+
+    def _recorder(self, row: SessionRow) -> Recorder:
+        return Recorder(_counter_of(row), self.policy)
+
+
+def _counter_of(row: SessionRow) -> Counter:
+    """Give the counter of a session: whose name was damaged can be repaired, and is no wrong input."""
+    try:
+        return counter_named(row.counter)
+    except UnknownName:
+        told = (
+            f"its counter {row.counter!r:.60} is none that Turnstate knows; run `turnstate verify --repair`"
+        )
+        raise StoreDamaged(f"session {row.id} is damaged: {told}") from None
+
+
+def _files(
+    store: Store, snapshots: Snapshots | None, memory: MemoryEngine | None, home: Home | None
+) -> tuple[Path, ...]:
+    """Return what is kept on this machine, and where."""
+    kept: list[object] = [store, memory]
+    files = [path for one in kept if isinstance(one, OnDisk) for path in one.files]
+    files += [snapshots.folder] if snapshots else []
+    files += [home.path] if home else []
+    return tuple(files)
+
+
+def _found(hit: Hit) -> Found | None:
+    message = message_of(hit.row)
+    return Found(hit.session, message, hit.row.seq) if message else None
+
+
+def _asked(name: str | None, what: str) -> str | None:
+    """Give a name that is looked for; a number that some store would take for its text is refused."""
+    if name is not None and not isinstance(name, str):
+        raise InputError(f"{what} is text, not {type(name).__name__}")
+    return name
+
+
+def _check(
+    *,
+    tenant: str = "default",
+    policy: object = None,
+    counter: str = "o200k_base",
+    idle: float | None = None,
+    model: object = None,
+    snapshots: object = None,
+    memory: object = None,
+    home: object = None,
+    clock: object = wall_clock,
+    monotonic: object = None,
+) -> None:
+    """Refuse settings of a manager that make no sense."""
+    checked(tenant, "a tenant")
+    check_kind("policy", policy, Policy, optional=True)
+    counter_named(counter)
+    _milliseconds(idle)
+    if model is not None and not (isinstance(getattr(model, "name", None), str) and _has(model, "stream")):
+        refuse("model", model, "a model: a value with a name and a method stream")
+    check_kind("snapshots", snapshots, Snapshots, optional=True)
+    if memory is not None and not _has(memory, "archive", "ingest"):
+        refuse("memory", memory, "a memory engine: a value with methods archive, ingest, …")
+    check_kind("home", home, Home, optional=True)
+    for name, one in (("clock", clock), ("monotonic", monotonic or clock)):
+        if not callable(one):
+            refuse(name, one, "a function that returns milliseconds")
+
+
+def _has(value: object, *methods: str) -> bool:
+    return all(callable(getattr(value, method, None)) for method in methods)
+
+
+def _milliseconds(seconds: float | None) -> int:
+    """Return an idle time in milliseconds; 0 or None is never."""
+    if seconds is None:
+        return 0
+    check_number("idle", seconds, least=0, most=1e9, below=True)
+    return round(seconds * 1000)

@@ -1,0 +1,213 @@
+"""Connections: a small pool, and what is done when one of them breaks.
+
+    read    the connection broke  ─►  once more, on another one
+    write   the connection broke  ─►  StoreUnavailable: nobody knows whether it was taken
+    both    rolled back by the server (deadlock, serialisation)  ─►  again, until it succeeds or time is up
+
+A statement is a transaction of its own, so what was rolled back has left nothing. Every connection is
+looked at when it is made: after a failover the server may be a replica, or set otherwise. Giving one back
+costs no round trip: nothing here leaves anything behind on a connection that would have to be reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from ...errors import InputError, StoreError, TurnstateError
+from ..values import Durability
+from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
+from .queries import Query, queries
+from .server import Server
+from .target import Target
+
+__all__ = ["LONG", "Connections", "Work"]
+
+CONNECT_PATIENCE = 3.0
+"""Seconds to wait for a connection to be made: an error within five."""
+
+PATIENCE = 30.0
+"""Seconds to wait for an answer, or for a connection that others use, before giving up."""
+
+GIVING_UP = 1.0
+"""Seconds to wait until what was given up is called off; a server that stands still hears of it later."""
+
+LONG = 3_600.0
+"""Seconds for what walks over everything."""
+
+MOST_CONNECTIONS = 10
+"""More bring nothing: appends wait for the disk together, and a server has its connections for many."""
+
+
+class Work:
+    """Statements on one connection, in one transaction."""
+
+    def __init__(self, connection: Any, known: dict[str, Query], patience: float) -> None:
+        self.connection, self._queries, self._patience = connection, known, patience
+
+    async def rows(self, name: str, /, **given: Any) -> Sequence[Any]:
+        """Run a query by its name, and give what it gives."""
+        query = self._queries[name]
+        arguments = query.arguments(given)
+        found: Sequence[Any] = await self.connection.fetch(query.sql, *arguments, timeout=self._patience)
+        return found
+
+
+class Connections:
+    """Runs statements by their names, each on a connection that is free."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.server: Server  # as the newest connection found it
+        self.durability: Durability = "fsync"  # the least that any connection was told
+        self._queries = queries(target.schema)
+        self._closed = False
+        self._pool: Any = None
+
+    @classmethod
+    async def open(cls, target: Target) -> Connections:
+        """Reach the server, or say within seconds why not."""
+        made = cls(target)
+        try:
+            made._pool = await asyncpg.create_pool(
+                target.dsn,
+                min_size=0,  # the driver's own attempts to keep some would log each that fails
+                max_size=MOST_CONNECTIONS,
+                timeout=CONNECT_PATIENCE,
+                command_timeout=PATIENCE,
+                max_cached_statement_lifetime=0,
+                init=made._look,
+                reset=_nothing,
+            )
+            await made._pool.release(await made._pool.acquire())
+        except asyncpg.ClientConfigurationError as error:
+            raise InputError(f"the settings in the URL of {target.shown} cannot be used: {error}") from None
+        except FAULTS as error:
+            raise made._unreachable(error) from None
+        except ValueError:
+            raise InputError(f"the settings in the URL of {target.shown} cannot be used") from None
+        return made
+
+    async def read(self, name: str, /, **given: Any) -> Sequence[Any]:
+        """Run a query that changes nothing."""
+        return await self._run(name, given, writes=False)
+
+    async def write(self, name: str, /, **given: Any) -> Sequence[Any]:
+        """Run a statement that is a transaction of its own."""
+        return await self._run(name, given, writes=True)
+
+    async def write_long(self, name: str, /, **given: Any) -> Sequence[Any]:
+        """Run a statement that is a transaction of its own and may take its time."""
+        return await self._run(name, given, writes=True, patience=LONG)
+
+    @asynccontextmanager
+    async def transaction(self, *, frozen: bool = False, patience: float = PATIENCE) -> AsyncIterator[Work]:
+        """Do several things in one transaction; a frozen one sees one moment and writes nothing."""
+        async with self.connection(writes=not frozen) as connection:
+            level = "repeatable_read" if frozen else "read_committed"
+            async with connection.transaction(isolation=level, readonly=frozen):
+                yield Work(connection, self._queries, patience)
+
+    @asynccontextmanager
+    async def connection(self, *, writes: bool = True) -> AsyncIterator[Any]:
+        """Lend a connection, and raise the driver's errors as errors of the store."""
+        connection = await self._acquired()
+        try:
+            yield connection
+        except FAULTS as error:
+            raise fault(error, self.target.shown, unknown=writes) from error
+        finally:
+            await self._released(connection)
+
+    async def close(self) -> None:
+        """Finish what was begun, and let the connections go."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._pool.close()
+        except FAULTS:
+            self._pool.terminate()
+
+    def facts(self) -> dict[str, str]:
+        """Tell how many connections there are."""
+        return {"pool": f"{self._pool.get_size()} of at most {self._pool.get_max_size()} connections"}
+
+    async def _run(
+        self, name: str, given: dict[str, Any], *, writes: bool, patience: float = PATIENCE
+    ) -> Sequence[Any]:
+        query = self._queries[name]
+        arguments = query.arguments(given)
+        deadline, again = time.monotonic() + patience, not writes
+        while True:
+            connection = await self._acquired()
+            try:
+                rows: Sequence[Any] = await connection.fetch(query.sql, *arguments, timeout=patience)
+                return rows
+            except ROLLED_BACK as error:
+                if time.monotonic() > deadline:
+                    raise fault(error, self.target.shown) from error
+            except BROKEN as error:
+                if not again or time.monotonic() > deadline:
+                    raise fault(error, self.target.shown, unknown=writes) from error
+                again = False
+            except FAULTS as error:
+                raise fault(error, self.target.shown) from error
+            finally:
+                await self._released(connection)
+            await asyncio.sleep(random.uniform(0.0, 0.01))  # noqa: S311
+
+    async def _acquired(self) -> Any:
+        if self._closed:
+            raise StoreError(f"{self.target.shown} is closed; open it again")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._lent()
+        except FAULTS as error:
+            raise self._unreachable(error) from error
+
+    async def _lent(self) -> Any:
+        """Take a free connection, or make one; where the server allows no more, wait for one of ours."""
+        while True:
+            try:
+                return await self._pool.acquire()
+            except asyncpg.TooManyConnectionsError:
+                if self._pool.get_size() == 0:
+                    raise
+            await asyncio.sleep(random.uniform(0.0, 0.02))  # noqa: S311
+
+    async def _released(self, connection: Any) -> None:
+        with suppress(*FAULTS):  # it is broken, and will be replaced; what it answered holds
+            async with asyncio.timeout(GIVING_UP):  # the driver goes on behind our back
+                await self._pool.release(connection)
+
+    async def _look(self, connection: Any) -> None:
+        """Look at the server behind a new connection."""
+        # The driver looks array types up by SQL of its own, which names nothing in full. It does so once a
+        # connection: here, in a transaction in which other roles' objects are not found.
+        await connection.execute(f"BEGIN; {self._queries['pin_names'].sql}", timeout=CONNECT_PATIENCE)
+        await connection.prepare(self._queries["array_types"].sql, timeout=CONNECT_PATIENCE)
+        told = await connection.fetchrow(self._queries["settings"].sql, timeout=CONNECT_PATIENCE)
+        await connection.execute("COMMIT", timeout=CONNECT_PATIENCE)
+        server = Server(**dict(told))
+        server.check(self.target.shown, asked=self.target.durability)
+        self.server = server
+        if server.durability != "fsync":
+            self.durability = server.durability
+
+    def _unreachable(self, error: Exception) -> TurnstateError:
+        told = isinstance(error, asyncpg.PostgresError) and not isinstance(
+            error, asyncpg.PostgresConnectionError
+        )
+        return fault(error, self.target.shown) if told else unreachable(error, self.target.shown)
+
+
+async def _nothing(_connection: Any) -> None:
+    """Leave a connection as it is."""

@@ -1,0 +1,272 @@
+-- What takes several statements, as functions: one round trip, and a client that stalls holds no lock.
+-- A function sees what others have committed before each of its statements, so the first one locks the
+-- session, and all that follow see it as it is then. Whoever is refused has written nothing.
+--
+-- Opening a schema that is not at the newest step replaces all of them, with the same arguments, so that
+-- a process that was started before goes on.
+--
+-- Each sets its own search_path. With the caller's, objects that another role made in "public" could be found
+-- in place of the built-in ones, and would run with the caller's rights.
+
+-- The last sequence number of a branch; a branch without entries has it from its fork, none has none.
+CREATE OR REPLACE FUNCTION turnstate.tip(of_session bigint, of_branch bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(
+            (SELECT pg_catalog.max(e.seq) FROM turnstate.entry e WHERE e.session = of_session AND e.branch = of_branch),
+            b.fork_seq)
+        FROM turnstate.branch b
+        WHERE b.session = of_session AND b.id = of_branch);
+END;
+$$;
+
+-- The sum of tokens at a place of a path, which may stand on an earlier branch; nothing where a branch is gone.
+CREATE OR REPLACE FUNCTION turnstate.total_at(of_session bigint, of_branch bigint, at_seq bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found_total bigint;
+    on_branch bigint := of_branch;
+    from_branch bigint;
+BEGIN
+    IF at_seq <= 0 THEN
+        RETURN 0;
+    END IF;
+    WHILE on_branch IS NOT NULL LOOP
+        SELECT e.total INTO found_total
+        FROM turnstate.entry e
+        WHERE e.session = of_session AND e.branch = on_branch AND e.seq = at_seq;
+        IF FOUND THEN
+            RETURN found_total;
+        END IF;
+        SELECT b.parent INTO from_branch FROM turnstate.branch b WHERE b.session = of_session AND b.id = on_branch;
+        IF NOT FOUND OR from_branch >= on_branch THEN
+            RETURN NULL;
+        END IF;
+        on_branch := from_branch;
+    END LOOP;
+    RETURN 0;
+END;
+$$;
+
+-- Entries behind a place. What the client summed up of each is mixed with where it stands.
+CREATE OR REPLACE FUNCTION turnstate.add_entries(
+    of_session bigint, on_branch bigint, behind bigint, total_before bigint, own_marks text,
+    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[], words text[]
+) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO turnstate.entry (session, branch, seq, id, kind, body, tokens, total, checksum, words)
+    SELECT of_session, on_branch, behind + r.n, r.id, r.kind, r.body, r.tokens, total_before + r.total,
+           r.sum # ((of_session * 1000003 + on_branch * 10007 + behind + r.n) & 4294967295),
+           (r.words || ' ' || own_marks)::tsvector
+    FROM ROWS FROM (
+             pg_catalog.unnest(ids), pg_catalog.unnest(kinds), pg_catalog.unnest(bodies), pg_catalog.unnest(tokens),
+             pg_catalog.unnest(totals), pg_catalog.unnest(sums), pg_catalog.unnest(words)) WITH ORDINALITY
+         AS r (id, kind, body, tokens, total, sum, words, n)
+    ORDER BY r.n;
+END;
+$$;
+
+CREATE OR REPLACE FUNCTION turnstate.create_session(
+    new_tenant text, new_id text, new_user text, new_title text, new_tags text[], new_counter text, new_meta bytea,
+    new_marks text, new_created bigint, new_active bigint, new_idle bigint, new_epoch bigint, new_version bigint,
+    new_fence bigint, new_lease_until bigint, new_holder text, new_ended bigint, new_reason text,
+    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[], words text[]
+) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    made bigint;
+BEGIN
+    INSERT INTO turnstate.session (
+        tenant, id, "user", title, tags, counter, meta, marks, created, active, idle, epoch, branch, seq, total,
+        version, fence, lease_until, holder, ended, reason)
+    VALUES (
+        new_tenant, new_id, new_user, new_title, new_tags, new_counter, new_meta, new_marks, new_created, new_active,
+        new_idle, new_epoch, 1, pg_catalog.cardinality(ids), coalesce(totals[pg_catalog.cardinality(totals)], 0),
+        new_version, new_fence, new_lease_until, new_holder, new_ended, new_reason)
+    ON CONFLICT DO NOTHING
+    RETURNING key INTO made;
+    IF made IS NULL THEN
+        RETURN false;
+    END IF;
+    INSERT INTO turnstate.branch (session, id, parent, fork_seq, created, name, operation, former)
+    VALUES (made, 1, NULL, 0, new_created, '', 'create', NULL);
+    PERFORM turnstate.add_entries(made, 1, 0, 0, new_marks, ids, kinds, bodies, tokens, totals, sums, words);
+    RETURN true;
+END;
+$$;
+
+-- The outcome is one of
+--   taken, repeated                what the change came to, now or when its key was used first
+--   refused                        the session as it is, from which the client says why
+--   no session, no branch, no entry
+CREATE OR REPLACE FUNCTION turnstate.append(
+    of_tenant text, of_id text, now bigint, asked_epoch bigint, key_name text, key_digest bytea, key_life bigint,
+    asked_fence bigint, asked_version bigint, asked_branch bigint, asked_seq bigint,
+    forks boolean, fork_parent bigint, fork_at bigint, fork_name text, fork_operation text, selected bigint,
+    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[], words text[],
+    parcel_ids text[], parcel_tenants text[], parcel_sessions text[], parcel_kinds text[], parcel_bodies bytea[],
+    parcel_dues bigint[],
+    moves_path boolean, is_activity boolean, next_epoch boolean, end_reason text,
+    OUT outcome text, OUT epoch bigint, OUT version bigint, OUT branch bigint, OUT first bigint, OUT last bigint,
+    OUT fence bigint, OUT lease_until bigint, OUT holder text, OUT ended bigint, OUT reason text,
+    OUT known_digest bytea, OUT known_created bigint
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own record;
+    known record;
+    tip bigint;
+    new_total bigint;
+BEGIN
+    SELECT s.key, s.epoch, s.branch, s.seq, s.total, s.version, s.fence, s.lease_until, s.holder, s.ended, s.reason,
+           s.marks
+    INTO own
+    FROM turnstate.session s
+    WHERE s.tenant = of_tenant AND s.id = of_id
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        outcome := 'no session';
+        RETURN;
+    END IF;
+    epoch := own.epoch;
+    version := own.version;
+    branch := own.branch;
+    last := own.seq;
+    fence := own.fence;
+    lease_until := own.lease_until;
+    holder := own.holder;
+    ended := own.ended;
+    reason := own.reason;
+    outcome := 'refused';
+
+    IF asked_epoch <> own.epoch OR (own.ended IS NOT NULL AND NOT next_epoch) THEN
+        RETURN;
+    END IF;
+    IF key_name IS NOT NULL THEN
+        SELECT k.digest, k.epoch, k.version, k.branch, k.first, k.last, k.created
+        INTO known
+        FROM turnstate.key k
+        WHERE k.session = own.key AND k.name = key_name;
+        IF FOUND AND now - known.created < key_life THEN
+            known_digest := known.digest;
+            known_created := known.created;
+            IF known.digest = key_digest THEN
+                outcome := 'repeated';
+                epoch := known.epoch;
+                version := known.version;
+                branch := known.branch;
+                first := known.first;
+                last := known.last;
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
+    IF (NOT next_epoch AND ((asked_fence IS NULL AND own.lease_until > now) OR asked_fence <> own.fence))
+        OR asked_version <> own.version OR (asked_branch, asked_seq) <> (own.branch, own.seq)
+    THEN
+        RETURN;
+    END IF;
+
+    new_total := own.total;
+    IF forks AND fork_parent IS NOT NULL THEN
+        tip := turnstate.tip(own.key, fork_parent);
+        IF tip IS NULL OR fork_at NOT BETWEEN 0 AND tip THEN
+            outcome := CASE WHEN tip IS NULL THEN 'no branch' ELSE 'no entry' END;
+            RETURN;
+        END IF;
+        last := fork_at;
+        new_total := turnstate.total_at(own.key, fork_parent, fork_at);
+    ELSIF forks THEN
+        last := 0;
+        new_total := 0;
+    ELSIF selected <> own.branch THEN
+        last := turnstate.tip(own.key, selected);
+        IF last IS NULL THEN
+            outcome := 'no branch';
+            RETURN;
+        END IF;
+        branch := selected;
+        new_total := turnstate.total_at(own.key, branch, last);
+    END IF;
+    IF new_total IS NULL THEN
+        RAISE data_corrupted USING MESSAGE = 'a branch of the session leads nowhere';
+    END IF;
+    IF forks THEN
+        SELECT coalesce(pg_catalog.max(b.id), 0) + 1 INTO branch FROM turnstate.branch b WHERE b.session = own.key;
+        INSERT INTO turnstate.branch (session, id, parent, fork_seq, created, name, operation, former)
+        VALUES (own.key, branch, fork_parent, last, now, fork_name, fork_operation, own.branch);
+    END IF;
+
+    outcome := 'taken';
+    first := last + 1;
+    IF pg_catalog.cardinality(ids) > 0 THEN
+        PERFORM turnstate.add_entries(
+            own.key, branch, last, new_total, own.marks, ids, kinds, bodies, tokens, totals, sums, words);
+        last := last + pg_catalog.cardinality(ids);
+        new_total := new_total + totals[pg_catalog.cardinality(totals)];
+    END IF;
+    epoch := own.epoch + next_epoch::int;
+    version := own.version + moves_path::int;
+    UPDATE turnstate.session s
+    SET epoch = append.epoch,
+        branch = append.branch,
+        seq = append.last,
+        total = new_total,
+        version = append.version,
+        active = CASE WHEN is_activity THEN greatest(s.active, now) ELSE s.active END,
+        ended = CASE WHEN end_reason IS NOT NULL THEN now WHEN next_epoch THEN NULL ELSE s.ended END,
+        reason = CASE WHEN end_reason <> '' THEN end_reason WHEN next_epoch THEN '' ELSE s.reason END,
+        -- The next epoch wins over a lease on this one.
+        fence = s.fence + next_epoch::int,
+        lease_until = CASE WHEN next_epoch THEN 0 ELSE s.lease_until END,
+        holder = CASE WHEN next_epoch THEN '' ELSE s.holder END
+    WHERE s.key = own.key;
+    IF pg_catalog.cardinality(parcel_ids) > 0 THEN
+        -- In the order of their ids, so that two who send the same parcels do not wait for each other.
+        INSERT INTO turnstate.outbox (id, tenant, session, kind, body, due, tries, error, parked)
+        SELECT DISTINCT ON (p.id) p.id, p.tenant, p.session, p.kind, p.body, p.due, 0, '', false
+        FROM ROWS FROM (
+                 pg_catalog.unnest(parcel_ids), pg_catalog.unnest(parcel_tenants), pg_catalog.unnest(parcel_sessions),
+                 pg_catalog.unnest(parcel_kinds), pg_catalog.unnest(parcel_bodies), pg_catalog.unnest(parcel_dues))
+             WITH ORDINALITY AS p (id, tenant, session, kind, body, due, n)
+        ORDER BY p.id, p.n
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF key_name IS NOT NULL THEN
+        INSERT INTO turnstate.key AS k (session, name, digest, epoch, version, branch, first, last, created)
+        VALUES (own.key, key_name, key_digest, append.epoch, append.version, append.branch, append.first,
+                append.last, now)
+        ON CONFLICT (session, name) DO UPDATE
+        SET digest = excluded.digest, epoch = excluded.epoch, version = excluded.version, branch = excluded.branch,
+            first = excluded.first, last = excluded.last, created = excluded.created;
+        -- Forget a few that are too old: each append does its share of the sweeping.
+        DELETE FROM turnstate.key k
+        WHERE (k.session, k.name) IN (
+            SELECT o.session, o.name FROM turnstate.key o WHERE o.created <= now - key_life
+            ORDER BY o.created LIMIT 10 FOR UPDATE SKIP LOCKED);
+    END IF;
+END;
+$$;
+
+-- Delete a session with everything that hangs on it, and count that; nothing where there is none.
+CREATE OR REPLACE FUNCTION turnstate.remove(
+    of_tenant text, of_id text, OUT entries bigint, OUT branches bigint, OUT keys bigint, OUT parcels bigint
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own bigint;
+BEGIN
+    SELECT s.key INTO own FROM turnstate.session s WHERE s.tenant = of_tenant AND s.id = of_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    DELETE FROM turnstate.entry e WHERE e.session = own;
+    GET DIAGNOSTICS entries = ROW_COUNT;
+    DELETE FROM turnstate.branch b WHERE b.session = own;
+    GET DIAGNOSTICS branches = ROW_COUNT;
+    DELETE FROM turnstate.key k WHERE k.session = own;
+    GET DIAGNOSTICS keys = ROW_COUNT;
+    DELETE FROM turnstate.outbox o WHERE o.tenant = of_tenant AND o.session = of_id;
+    GET DIAGNOSTICS parcels = ROW_COUNT;
+    DELETE FROM turnstate.damaged d WHERE d.session = own;
+    DELETE FROM turnstate.session s WHERE s.key = own;
+END;
+$$;

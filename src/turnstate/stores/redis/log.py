@@ -1,0 +1,211 @@
+"""The log on the server: a change is one script, and reading asks for as much as one answer may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
+from ..admission import KEY_LIFE, admitted
+from ..values import Address, Branch, Change, Receipt, Row, Span
+from .faults import AnswerLost
+from .layout import MOST, named, natural, packed, session_key, session_keys, text
+from .rows import branches, entry, known_key, packed_parcel, receipt, record_arguments, session
+from .scripts import script
+from .server import Server
+from .witness import Sighting, Witness
+
+__all__ = ["RedisLog", "refusal", "rows_at"]
+
+MOST_ENTRIES = 1_000
+MOST_BYTES = 4_000_000
+"""Of one answer, but for an entry that is larger: nobody else is served while it is put together."""
+
+
+class RedisLog:
+    """Appends and reads by scripts."""
+
+    _server: Server
+    _witness: Witness
+
+    async def commit(self, change: Change) -> Receipt:
+        """Take a change whole, or raise the first check that fails and take nothing."""
+        known = self._witness.known(change.at)
+        answer = await self._committed(change, known)
+        if answer[0] in (b"done", b"repeated"):
+            got = receipt(answer[1:6], repeated=answer[0] == b"repeated")
+            self._witness.wrote(change, got, born=int(answer[6]), known=known, gone=answer[7] == b"1")
+            return got
+        if answer[0] == b"refused":
+            row = session(change.at, answer[1])
+            admitted(row, change, known_key(answer[2]) if answer[2] else None)
+            raise StoreError(f"the server refused a change of session {row.id} that should have been taken")
+        raise refusal(change.at, answer)
+
+    async def _committed(self, change: Change, known: Sighting | None) -> list[Any]:
+        """Ask for a change; under a key it is asked for again when the answer is lost and there is time.
+
+        A known key answers with what the first request came to. Any other answer leaves open whether that
+        was taken: the epoch may have ended since.
+        """
+        keys, arguments, until = session_keys(change.at), _arguments(change, known), self._server.deadline
+        answer: list[Any]
+        try:
+            answer = await self._server.run(script("commit"), keys, arguments, until=until)
+        except AnswerLost as lost:
+            if change.key is None:
+                raise
+            try:
+                answer = await self._server.run(script("commit"), keys, arguments, twice=True, until=until)
+            except StoreUnavailable:
+                raise lost from None
+            if answer[0] not in (b"done", b"repeated"):
+                raise
+        return answer
+
+    async def read(
+        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+    ) -> list[Row]:
+        """Give a run of entries in order; with a limit the first ones, or the newest."""
+        keys, rows = session_keys(at), list[Row]()
+        first, last = (_bounded(number) for number in span[1:])
+        born, most = b"", b"" if limit is None else _bounded(limit)
+        while True:
+            order = b"1" if newest else b"0"
+            asked = [
+                born,
+                _bounded(span.branch),
+                first,
+                last,
+                most,
+                order,
+                b"%d" % MOST_ENTRIES,
+                b"%d" % MOST_BYTES,
+            ]
+            answer = await self._server.run(script("read"), keys, asked, twice=True)
+            if answer[0] == b"absent":
+                raise refusal(at, answer)
+            born, first, last, found = answer
+            rows += [entry(at, *columns) for columns in found]
+            if int(first) > int(last):
+                return rows
+            most = b""
+
+    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
+        """Give the entries with these ids, those that there are, in the order of the log."""
+        wanted = sorted({text(id) for id in ids})
+        places = list[bytes]()
+        for start in range(0, len(wanted), MOST_ENTRIES):
+            some = wanted[start : start + MOST_ENTRIES]
+            places += [
+                place for place in await self._server.ask("HMGET", session_key(at, b"id"), *some) if place
+            ]
+        rows = await rows_at(self._server, at, places)
+        return sorted((row for row in rows if row.id in ids), key=lambda row: (row.branch, row.seq))
+
+    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+        """Give the newest entry of each kind on a path, whose newest span comes first."""
+        names = list(dict.fromkeys(kinds))
+        asked = [b"%d" % len(spans), *(_bounded(number) for span in spans for number in span)]
+        asked += [text(name) for name in names]
+        answer = await self._server.run(script("newest"), session_keys(at), asked, twice=True)
+        if answer[0] == b"absent":
+            raise refusal(at, answer)
+        found = zip(names, answer[1], strict=True)
+        return {name: entry(at, *columns) for name, columns in found if columns}
+
+    async def branches(self, at: Address) -> list[Branch]:
+        """Give all branches of a session in the order of their making."""
+        key = session_key(at, b"branch")
+        (flat,) = await self._server.run(script("hashes"), [key], twice=True)
+        if not flat:
+            raise refusal(at, [b"absent"])
+        return branches(flat)
+
+
+async def rows_at(server: Server, at: Address, places: Iterable[bytes]) -> list[Row]:
+    """Give the entries at some places of a session, or raise `NotFound` where there is no session."""
+    keys, rest, rows = session_keys(at), list(places), list[Row]()
+    while True:
+        some = rest[:MOST_ENTRIES]
+        answer = await server.run(script("places"), keys, [b"%d" % MOST_BYTES, *some], twice=True)
+        if answer[0] == b"absent":
+            raise refusal(at, answer)
+        rows += [entry(at, *columns) for columns in answer[1]]
+        rest = rest[len(answer[1]) :]
+        if not rest:
+            return rows
+
+
+def refusal(at: Address, answer: Sequence[bytes]) -> Exception:
+    """Give the error that a script's refusal stands for."""
+    why, *details = (piece.decode(errors="replace") for piece in answer)
+    match why, details:
+        case "absent", _:
+            return NotFound(f"there is no session {at.session}")
+        case "there", _:
+            return AlreadyExists(f"there is a session {at.session} already")
+        case "id taken", [id]:
+            return AlreadyExists(f"session {at.session} holds an entry {id} already")
+        case "no branch", [branch]:
+            return NotFound(f"session {at.session} has no branch {branch}")
+        case "no entry", [branch, seq]:
+            return NotFound(f"branch {branch} of session {at.session} has no entry {seq}")
+        case "foreign parcel", [id]:
+            return InputError(f"the parcel {id} is of another session than {at.session}, which sends it")
+        case "beyond", _:
+            return InputError(f"the tokens of session {at.session} would add up to more than 53 bits")
+        case "damaged", _:
+            return StoreDamaged(f"session {at.session} is damaged; run `turnstate verify`")
+    return StoreError(f"session {at.session}: the server answered {why!r:.80}")
+
+
+def _bounded(number: int) -> bytes:
+    """Write a number that may lie outside of everything."""
+    return b"%d" % min(max(number, -MOST), MOST)
+
+
+def _arguments(change: Change, known: Sighting | None) -> list[bytes]:
+    """Give a change as the script takes it."""
+    at = change.at
+    asked: dict[str, Any] = {
+        "tenant": named(at.tenant).decode(),
+        "session": at.session,
+        "now": natural(change.now),
+        "key_life": KEY_LIFE,
+        "moves": change.moves_path,
+        "activity": change.is_activity,
+        "next_epoch": change.next_epoch,
+        "records": len(change.records),
+    } | _conditions(change)
+    if known and known.own:
+        branch, seq = known.own.place
+        asked["known"] = (str(known.born), known.own.id, f"{branch}:{seq}")
+    digest = change.key.digest if change.key else b""
+    return [packed(asked), digest, *record_arguments(at, change.records), *_parcel_arguments(change)]
+
+
+def _conditions(change: Change) -> dict[str, Any]:
+    """Give what a change may ask, as far as it does."""
+    given: dict[str, Any] = {
+        "epoch": change.epoch,
+        "fence": change.fence,
+        "version": change.expected_version,
+        "head": change.expected_head,
+        "select": change.select,
+        "key": change.key and change.key.name,
+        "end": change.end,
+    }
+    if fork := change.fork:
+        made = {"seq": fork.seq, "name": fork.name, "operation": fork.operation}
+        given["fork"] = made if fork.parent is None else made | {"parent": fork.parent}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _parcel_arguments(change: Change) -> list[bytes]:
+    """Give parcels as the script takes them; one that is another session's has no time, and is refused."""
+    arguments = list[bytes]()
+    for parcel in change.parcels:
+        due = b"%d" % natural(parcel.due) if (parcel.tenant, parcel.session) == change.at else b""
+        arguments += (text(parcel.id), due, packed_parcel(parcel))
+    return arguments

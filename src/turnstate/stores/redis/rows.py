@@ -1,0 +1,225 @@
+"""Values as the server keeps them, and back.
+
+A session is a hash of its fields. An entry is a line that describes it (place, tokens, total, checksum,
+length, stamp, kind and id) and, apart from it, its bytes. Numbers are decimal, texts UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import StoreDamaged
+from ..admission import KnownKey
+from ..values import MESSAGE, Address, Branch, Parcel, Receipt, Record, Row, SessionRow
+from .layout import integer, named, natural, text
+
+__all__ = [
+    "Description",
+    "born",
+    "branch",
+    "branches",
+    "checksum",
+    "described",
+    "entry",
+    "known_key",
+    "packed_parcel",
+    "parcel",
+    "receipt",
+    "record_arguments",
+    "session",
+    "session_fields",
+]
+
+_TEXTS = ("tenant", "id", "title", "counter", "holder", "reason")
+_NUMBERS = ("created", "active", "idle", "epoch", "branch", "seq", "total", "version", "fence", "lease_until")
+_SIGNED = ("total", "version")  # a session that is still being imported may begin below zero
+_LINE = re.compile(rb"(\d+) (\d+) (-?\d+) (-?\d+) (\d+) (\d+) (\d+) (\d+) (.*)", re.DOTALL)
+_BRANCH = re.compile(rb"(\d*)\|(\d+)\|(\d+)\|(\d*)\|(\d+):(.*)", re.DOTALL)
+_STANDING = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
+
+
+def session_fields(row: SessionRow) -> list[bytes]:
+    """Give the fields of a session, each name with its value; what is none has no field."""
+    texts = {name: text(getattr(row, name)) for name in _TEXTS}
+    numbers = {name: b"%d" % natural(getattr(row, name)) for name in _NUMBERS if name not in _SIGNED}
+    lists = {"tags": msgspec.json.encode(row.tags), "meta": msgspec.json.encode(row.meta)}
+    given = {name: b"%d" % integer(getattr(row, name)) for name in _SIGNED}
+    if row.user is not None:
+        given["user"] = text(row.user)
+    if row.ended is not None:
+        given["ended"] = b"%d" % natural(row.ended)
+    together = texts | numbers | lists | given
+    return [piece for name, value in together.items() for piece in (name.encode(), value)]
+
+
+def session(at: Address, flat: Sequence[bytes]) -> SessionRow:
+    """Give a session as a value."""
+    kept = dict(zip(flat[::2], flat[1::2], strict=True))
+    try:
+        texts = {name: kept[name.encode()].decode() for name in _TEXTS}
+        numbers = {name: int(kept[name.encode()]) for name in _NUMBERS}
+        lists = {name: msgspec.json.decode(kept[name.encode()]) for name in ("tags", "meta")}
+        user, ended = kept.get(b"user"), kept.get(b"ended")
+        given = {
+            "user": None if user is None else user.decode(),
+            "ended": None if ended is None else int(ended),
+        }
+        return msgspec.convert(texts | numbers | lists | given, SessionRow)
+    except (KeyError, ValueError, msgspec.MsgspecError) as error:
+        shown = f"{at.session!r:.80} is damaged ({error!r:.100})"
+        raise StoreDamaged(f"the description of session {shown}; run `turnstate verify`") from None
+
+
+def born(flat: Sequence[bytes]) -> int:
+    """Tell when a session was made, by a number that tells it from an earlier one under its name."""
+    told = dict(zip(flat[::2], flat[1::2], strict=True)).get(b"born", b"")
+    return int(told) if told.isdigit() else 0
+
+
+def checksum(at: Address, id: bytes, kind: bytes, tokens: bytes, body: bytes) -> int:
+    """Sum up what an entry says and whose it is, so that a changed byte is noticed.
+
+    Its place is not in it, since only the server knows that when it writes; the line says it twice.
+    """
+    whose = b"\0".join((named(at.tenant), text(at.session), tokens, kind, id))
+    return zlib.crc32(body, zlib.crc32(whose))
+
+
+def record_arguments(at: Address, records: Sequence[Record]) -> list[bytes]:
+    """Give records as scripts take them."""
+    arguments = list[bytes]()
+    for record in records:
+        id, kind, tokens = text(record.id), text(record.kind), b"%d" % integer(record.tokens)
+        words = b"\n%s\n" % text("\n".join(record.words)) if record.words else b""
+        sum = b"%d" % checksum(at, id, kind, tokens, record.body)
+        arguments += (id, kind, tokens, sum, record.body, words)
+    return arguments
+
+
+class Description(Struct, frozen=True):
+    """What the line of an entry says."""
+
+    branch: int
+    seq: int
+    tokens: int
+    total: int
+    checksum: int
+    length: int
+    stamp: int
+    kind: bytes
+    id: bytes
+
+    @property
+    def place(self) -> bytes:
+        """Where it stands."""
+        return b"%d:%d" % (self.branch, self.seq)
+
+
+def described(line: bytes) -> Description | None:
+    """Read the line of an entry, if it can be read."""
+    if not (found := _LINE.fullmatch(line)):
+        return None
+    branch, seq, tokens, total, sum, length, stamp, cut = map(int, found.groups()[:-1])
+    kind, id = found[9][:cut], found[9][cut:]
+    return Description(branch, seq, tokens, total, sum, length, stamp, kind, id)
+
+
+def entry(at: Address, place: bytes, line: bytes | None, body: bytes | None) -> Row:
+    """Give an entry as a value, marked where it is not what was written, with what is left of it."""
+    branch, seq = (int(number) for number in place.split(b":"))
+    told = described(line or b"")
+    if told is None:
+        id = f"unreadable-{branch}-{seq}"
+        return Row(
+            branch=branch, seq=seq, id=id, kind=MESSAGE, body=body or b"", tokens=0, total=0, damaged=True
+        )
+    sum = checksum(at, told.id, told.kind, b"%d" % told.tokens, body or b"")
+    return Row(
+        branch=branch,
+        seq=seq,
+        id=told.id.decode(errors="replace"),
+        kind=told.kind.decode(errors="replace"),
+        body=body or b"",
+        tokens=told.tokens,
+        total=told.total,
+        damaged=body is None or told.place != place or sum != told.checksum,
+    )
+
+
+def branches(flat: Sequence[bytes]) -> list[Branch]:
+    """Give branches in the order of their making; the tips that stand beside them are left out."""
+    kept = dict(zip(flat[::2], flat[1::2], strict=True))
+    ids = sorted(int(name) for name in kept if not name.startswith(b"t"))
+    return [branch(id, kept[b"%d" % id]) for id in ids]
+
+
+def branch(id: int, kept: bytes) -> Branch:
+    """Give a branch as a value; one that does not come from an earlier one would lead in a circle."""
+    found = _BRANCH.fullmatch(kept)
+    try:
+        parent, fork_seq, created, former, length, rest = found.groups() if found else ()
+        name, operation = rest[: int(length)].decode(), rest[int(length) :].decode()
+    except ValueError:
+        raise StoreDamaged(f"branch {id} is damaged; run `turnstate verify`") from None
+    if parent and not 0 < int(parent) < id:
+        raise StoreDamaged(
+            f"branch {id} is damaged: it forks from branch {int(parent)}; run `turnstate verify`"
+        )
+    return Branch(
+        id=id,
+        parent=int(parent) if parent else None,
+        fork_seq=int(fork_seq),
+        created=int(created),
+        name=name,
+        operation=operation,
+        former=int(former) if former else None,
+    )
+
+
+def receipt(numbers: Sequence[bytes], *, repeated: bool = False) -> Receipt:
+    """Give a receipt as a value."""
+    epoch, version, at_branch, first, last = map(int, numbers)
+    return Receipt(epoch=epoch, version=version, branch=at_branch, first=first, last=last, repeated=repeated)
+
+
+def known_key(kept: bytes) -> KnownKey:
+    """Give what a key was used for as a value."""
+    created, *numbers, digest = kept.split(b" ", 6)
+    return KnownKey(digest, receipt(numbers), int(created))
+
+
+def packed_parcel(one: Parcel) -> bytes:
+    """Give what stays the same of a parcel in one piece."""
+    return named(one.tenant) + named(one.session) + named(one.kind) + one.body
+
+
+def parcel(id: bytes, packed: bytes, standing: bytes) -> Parcel:
+    """Give a parcel as a value."""
+    tenant, rest = _first_name(packed)
+    of_session, rest = _first_name(rest)
+    kind, body = _first_name(rest)
+    found = _STANDING.fullmatch(standing)
+    if found is None:
+        raise StoreDamaged(f"the parcel {id!r:.80} is damaged; run `turnstate verify`")
+    due, tries, parked, error = found.groups()
+    return Parcel(
+        id=id.decode(),
+        tenant=tenant.decode(),
+        session=of_session.decode(),
+        kind=kind.decode(),
+        body=body,
+        due=int(due),
+        tries=int(tries),
+        error=error.decode(),
+        parked=parked == b"1",
+    )
+
+
+def _first_name(packed: bytes) -> tuple[bytes, bytes]:
+    length, _, rest = packed.partition(b":")
+    return rest[: int(length)], rest[int(length) :]

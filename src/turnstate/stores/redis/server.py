@@ -1,0 +1,194 @@
+"""The server: scripts run on it, on one server or on the nodes of a Cluster, and nothing takes for ever.
+
+The client library would repeat a command whose answer was lost, and so might do a change twice; that is
+switched off. What the server refused without doing anything is asked again until the time is over. What
+may be done twice without harm is asked again after a lost connection; anything else is told to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ...errors import StoreError
+from .faults import ERRORS, LOST, NOT_TAKEN, REFUSED, fault, never_sent
+from .library import NoBackoff, Redis, RedisCluster, Retry, exceptions
+from .scripts import Script
+from .target import Target
+
+__all__ = ["Call", "Server"]
+
+T = TypeVar("T")
+Call = tuple[Sequence[bytes], Sequence[bytes]]
+"""Keys and arguments of a script."""
+
+CONNECTIONS = 32
+"""To each server: more tasks than that wait for one another."""
+
+PAUSE = 0.05
+"""Seconds before something is asked again."""
+
+RETRIES = 2
+"""How often a question is asked again on a new connection."""
+
+
+class _Client(Protocol):
+    async def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+    def pipeline(self, transaction: bool) -> Any: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Server:
+    """Runs scripts and asks questions."""
+
+    def __init__(self, target: Target) -> None:
+        self.name, self.is_cluster = target.shown, target.cluster
+        self._timeout = target.timeout
+        self._client: _Client = _connected(target)
+        self._turns = asyncio.Semaphore(CONNECTIONS)
+        self._closed = False
+
+    @property
+    def deadline(self) -> float:
+        """When something that is asked now has to be done, on the clock of the loop."""
+        return asyncio.get_running_loop().time() + self._timeout
+
+    async def run(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        arguments: Sequence[bytes] = (),
+        *,
+        twice: bool = False,
+        until: float | None = None,
+    ) -> Any:
+        """Run a script; ``twice`` says that running it a second time does no harm."""
+        given = (len(keys), *keys, *arguments)
+
+        async def attempt() -> Any:
+            try:
+                return await self._client.execute_command("EVALSHA", script.digest, *given)
+            except exceptions.NoScriptError:  # a new server, or one that was restarted
+                return await self._client.execute_command("EVAL", script.source, *given)
+
+        return await self._patiently(attempt, twice=twice, until=until)
+
+    async def run_all(self, script: Script, calls: Sequence[Call], *, twice: bool = False) -> list[Any]:
+        """Run a script with different keys, in one go and with the answers in that order."""
+        if len(calls) < 2:
+            return [await self.run(script, *call, twice=twice) for call in calls]
+
+        async def attempt() -> list[Any]:
+            given = [(len(keys), *keys, *arguments) for keys, arguments in calls]
+            answers = await self._piped([("EVALSHA", script.digest, *one) for one in given])
+            unknown = [n for n, answer in enumerate(answers) if isinstance(answer, exceptions.NoScriptError)]
+            if unknown:
+                again = await self._piped([("EVAL", script.source, *given[n]) for n in unknown])
+                for n, answer in zip(unknown, again, strict=True):
+                    answers[n] = answer
+            return _told(answers)
+
+        return await self._patiently(attempt, twice=twice)
+
+    async def ask(self, *command: bytes | str | int, node: Any = None) -> Any:
+        """Ask something that may be asked twice without harm; of one node, if that is given."""
+        to = self._client if node is None else node
+        return await self._patiently(lambda: to.execute_command(*command), twice=True)
+
+    async def ask_all(self, commands: Sequence[tuple[bytes | str, ...]]) -> list[Any]:
+        """Ask many things in one go that may be asked twice without harm."""
+
+        async def attempt() -> list[Any]:
+            return _told(await self._piped(commands))
+
+        return await self._patiently(attempt, twice=True) if commands else []
+
+    async def nodes(self) -> list[Any]:
+        """Give what can be asked one by one: all masters of a Cluster, or the one server."""
+        if not isinstance(self._client, RedisCluster):
+            return [None]
+        client = self._client
+        await self._patiently(client.initialize, twice=True)
+        return list(client.get_primaries())
+
+    def grouped(self, buckets: Iterable[int]) -> list[list[int]]:
+        """Put those buckets together that one script may look into: all, but on a Cluster each alone."""
+        if self.is_cluster:
+            return [[bucket] for bucket in buckets]
+        return [together] if (together := list(buckets)) else []
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        self._closed = True
+        await self._client.aclose()
+
+    async def _piped(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        return answers
+
+    async def _patiently(
+        self, attempt: Callable[[], Awaitable[T]], *, twice: bool, until: float | None = None
+    ) -> T:
+        if self._closed:
+            raise StoreError(f"{self.name} is closed; open it again")
+        losses = 0
+        refusal: Exception | None = exceptions.MaxConnectionsError()  # until it is one's turn
+        try:
+            async with asyncio.timeout_at(until or self.deadline), self._turns:
+                while True:
+                    try:
+                        refusal = None
+                        return await attempt()
+                    except NOT_TAKEN as error:
+                        refusal = error
+                    except LOST as error:
+                        losses += 1
+                        harmless = twice or never_sent(error)
+                        if not harmless or losses > RETRIES or isinstance(error, REFUSED):
+                            raise
+                    await asyncio.sleep(PAUSE)
+        except TimeoutError:
+            silent = TimeoutError(f"nothing came back for {self._timeout:g} s")
+            raise fault(refusal or silent, self.name, asked=not twice) from None
+        except ERRORS as error:
+            raise fault(error, self.name, asked=not twice) from error
+
+
+def _told(answers: list[Any]) -> list[Any]:
+    """Raise the first error among answers."""
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
+
+
+def _connected(target: Target) -> _Client:
+    # One time limit covers a whole operation, so the sockets need none of their own.
+    how: dict[str, Any] = {
+        "username": target.user,
+        "password": target.password,
+        "socket_timeout": None,
+        "socket_connect_timeout": target.timeout,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "client_name": "turnstate",
+    }
+    if target.tls:
+        how["ssl"] = True
+    if target.cluster:
+        # It would close the connections of others at every fifth key that moved.
+        how |= {"reinitialize_steps": 0, "require_full_coverage": False}
+        how["max_connections"] = 2 * CONNECTIONS
+        cluster: _Client = RedisCluster(host=target.host, port=target.port, **how)
+        return cluster
+    place: dict[str, Any] = (
+        {"unix_socket_path": target.path} if target.path else {"host": target.host, "port": target.port}
+    )
+    single: _Client = Redis(db=target.db, max_connections=2 * CONNECTIONS, **place, **how)
+    return single

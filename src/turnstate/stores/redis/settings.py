@@ -1,0 +1,151 @@
+"""What the servers are set to, and what that is worth.
+
+An acknowledgement is worth as much as the weakest master makes it. Only a server that syncs its log of
+writes before it answers (`appendonly yes`, `appendfsync always`) and that no replica may replace keeps what
+it acknowledged when the power fails: replicas hear of a write after the answer, so a failover can lose it.
+A server that throws keys away when its memory is full is no place for sessions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
+from ..values import Durability
+from .layout import VERSION, VERSION_KEY
+from .server import Server
+from .target import Target
+
+__all__ = ["Settings", "claim_layout", "settings"]
+
+LEAST_VERSION = (7, 0)
+"""Older ones cannot be told what a script will do, and might break one off in the middle."""
+
+_WANTED = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "maxmemory-policy")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What one server is set to; what it would not say is empty."""
+
+    program: str
+    version: str
+    role: str
+    replicas: int
+    appendonly: str
+    appendfsync: str
+    no_appendfsync_on_rewrite: str
+    save: str
+    maxmemory: str
+    maxmemory_policy: str
+    used_memory: str
+
+    @property
+    def shortcomings(self) -> list[str]:
+        """Say why an acknowledgement is no promise."""
+        found = list[str]()
+        if self.appendonly != "yes":
+            found.append(f"appendonly is {self.appendonly or 'unknown'}")
+        elif self.appendfsync != "always":
+            found.append(f"appendfsync is {self.appendfsync or 'unknown'}")
+        elif self.no_appendfsync_on_rewrite != "no":
+            found.append("no-appendfsync-on-rewrite is on")
+        if self.replicas:
+            found.append("a replica may take over without the newest writes")
+        return found
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement means."""
+        return "best_effort" if self.shortcomings else "fsync"
+
+
+async def settings(server: Server, target: Target) -> list[Settings]:
+    """Ask all masters, and refuse those that cannot be used."""
+    if target.db:  # some versions of the library pass over a database that is not there, and use the first
+        await server.ask("SELECT", target.db)
+    found = [await _asked(server, node) for node in await server.nodes()]
+    for one in found:
+        _check(one, target)
+    weak = sorted({reason for one in found for reason in one.shortcomings})
+    if target.durability == "fsync" and weak:
+        raise StoreUnavailable(
+            f"{server.name} cannot promise durability=fsync: {', '.join(weak)}; "
+            "set appendonly yes and appendfsync always, or ask for less"
+        )
+    return found
+
+
+async def claim_layout(server: Server) -> None:
+    """Mark the database as one of ours, and refuse one that a newer Turnstate has marked."""
+    kept = await server.ask("GET", VERSION_KEY)
+    if kept is None:
+        await server.ask("SET", VERSION_KEY, VERSION, "NX")
+        kept = await server.ask("GET", VERSION_KEY)
+    if not kept or not kept.isdigit():
+        raise StoreDamaged(
+            f"{server.name} has a key {VERSION_KEY.decode()} that is not ours; take another database"
+        )
+    if int(kept) > VERSION:
+        raise NewerFormat(
+            f"{server.name} has layout {int(kept)}, newer than {VERSION}; update Turnstate to open it"
+        )
+
+
+async def _asked(server: Server, node: Any) -> Settings:
+    info = _mapping(await server.ask("INFO", node=node))
+    told = await _configuration(server, node)
+    name = "valkey" if "valkey_version" in info else "redis"
+    logged = {"0": "no", "1": "yes"}.get(info.get("aof_enabled", ""), "")
+    return Settings(
+        program=name,
+        version=info.get(f"{name}_version", ""),
+        role=info.get("role", ""),
+        replicas=int(info.get("connected_slaves", "0")),
+        appendonly=told.get("appendonly", logged),
+        appendfsync=told.get("appendfsync", ""),
+        no_appendfsync_on_rewrite=told.get("no-appendfsync-on-rewrite", ""),
+        save=told.get("save", ""),
+        maxmemory=info.get("maxmemory", ""),
+        maxmemory_policy=told.get("maxmemory-policy", info.get("maxmemory_policy", "")),
+        used_memory=info.get("used_memory_human", ""),
+    )
+
+
+async def _configuration(server: Server, node: Any) -> dict[str, str]:
+    try:
+        return _mapping(await server.ask("CONFIG GET", *_WANTED, node=node))
+    except StoreError:  # rented servers often do not tell
+        return {}
+
+
+def _check(one: Settings, target: Target) -> None:
+    numbers = [int(number) for number in one.version.split(".")[:2] if number.isdigit()]
+    if tuple(numbers) < LEAST_VERSION:
+        raise StoreUnavailable(
+            f"{target.shown} is {one.program} {one.version}; Turnstate needs Redis 7 or Valkey"
+        )
+    if one.role != "master":
+        raise StoreUnavailable(
+            f"{target.shown} is a replica and takes no writes; give the address of its master"
+        )
+    if one.maxmemory_policy.startswith("allkeys") and not target.allow_eviction:
+        raise StoreUnavailable(
+            f"{target.shown} throws data away when its memory is full (maxmemory-policy "
+            f"{one.maxmemory_policy}): set noeviction, or write allow_eviction=1 into the URL"
+        )
+
+
+def _mapping(answer: Any) -> dict[str, str]:
+    """Give an answer of names and values as texts, however the client library hands it out."""
+    if isinstance(answer, bytes):
+        lines = (line.partition(":") for line in answer.decode(errors="replace").splitlines())
+        return {name: value for name, colon, value in lines if colon}
+    if not isinstance(answer, dict):
+        answer = dict(zip(answer[::2], answer[1::2], strict=True))
+    return {_text(name): _text(value) for name, value in answer.items()}
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,228 @@
+"""Connections: how a file is opened, what is set on it, and how its schema comes up to date.
+
+A new file, an old schema and eight processes that open it at once are the normal case: whoever gets
+the lock migrates, the others find it done. A migration is one transaction, so a process that is
+killed in it leaves the schema as it was. Before anything is written the file is looked at: what is
+not ours, and what a newer version wrote, is left untouched.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+
+import apsw
+
+from ...durable import FILE_MODE
+from ...errors import NewerFormat, StoreDamaged, StoreUnavailable
+from .broken_log import lost_commits, note_lost_commits, read_log
+from .queries import migrations
+
+__all__ = [
+    "APPLICATION",
+    "LEAST_SQLITE",
+    "PATIENCE",
+    "check_readable",
+    "connect",
+    "foreign_objects",
+    "migrate",
+]
+
+APPLICATION = 0x5475726E
+"""What SQLite's header says of whose file it is: "Hold"."""
+
+LEAST_SQLITE = (3, 51, 3)
+"""Older ones can damage a database in WAL mode when two connections write at the wrong moment."""
+
+PATIENCE = 30.0
+"""Seconds to wait for another process before giving up."""
+
+MOST_NAMED = 3
+"""Foreign objects that an error names."""
+
+_MADE = re.compile(r"\bCREATE (VIRTUAL )?(TABLE|INDEX) (\w+)")
+_PARTS_OF_INDEX = ("data", "idx", "docsize", "config")
+
+_MARKS = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version
+"""
+"""Asked in one statement, so that all is of one moment: another process may be migrating."""
+
+
+def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None) -> apsw.Connection:
+    """Open a connection to a file that has its schema."""
+    flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
+    db = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
+    try:
+        _distrust_schema(db)
+        db.set_busy_handler(_patient())
+        if write:
+            _prepare_writer(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def migrate(path: str, mode: int = FILE_MODE) -> None:
+    """Make the file and its schema, or bring it up to date, or refuse it untouched."""
+    _create(path, mode)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            _migrate(path)
+            return
+        except (apsw.BusyError, apsw.LockedError, apsw.SchemaChangeError):
+            # The switch to WAL does not ask the busy handler.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
+
+
+def _create(path: str, mode: int) -> None:
+    """Make an empty file with a mode of its own, unless there is one: SQLite would make it for everybody.
+
+    SQLite gives its mode to the files beside it. It is made without being opened: to close a file ends all
+    locks that this process has on it.
+    """
+    path = os.path.realpath(path)  # a link may lead to a file that is to be made
+    with suppress(OSError):  # it is there, or SQLite says why it cannot be opened
+        try:
+            os.mknod(path, stat.S_IFREG | mode)
+        except PermissionError:  # not everywhere may everybody do that
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
+        os.chmod(path, mode)  # whatever was masked
+
+
+def _migrate(path: str) -> None:
+    flags = apsw.SQLITE_OPEN_READWRITE
+    log = read_log(path)
+    db = apsw.Connection(path, flags=flags)
+    try:
+        _distrust_schema(db)
+        if log:  # whose file it is, is not known yet: closing must not move the log of writes into it
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        db.set_busy_handler(_patient())
+        version = _version(db, path)
+        lost = lost_commits(db, path, log)
+        if version < len(migrations()) or db.pragma("journal_mode") != "wal":
+            _prepare_writer(db)
+            with_lock(db, lambda: _step_up(db, path))
+        _refuse_foreign(db, path)
+        if log and lost:
+            note_lost_commits(db, log, lost)
+    finally:
+        db.close()
+
+
+def check_readable(db: apsw.Connection, path: str) -> None:
+    """Raise an error if a file cannot be read as it is, since nothing can be written to it."""
+    version = _version(db, path)
+    if version < len(migrations()):
+        raise StoreUnavailable(
+            f"{path} has schema {version} and cannot be brought up to date, since it cannot be written; "
+            "open it once where it can be, or copy it"
+        )
+    _refuse_foreign(db, path)
+
+
+def _distrust_schema(db: apsw.Connection) -> None:
+    """Let no trigger or view run, whoever put it into the file: we make none."""
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+    db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+
+
+def _refuse_foreign(db: apsw.Connection, path: str) -> None:
+    """Raise `StoreDamaged` if the schema has something that we did not make."""
+    if found := foreign_objects(db):
+        raise StoreDamaged(
+            f"{path} has {', '.join(found[:MOST_NAMED])}, which Turnstate did not make and which could read "
+            "or change what is written; find out who did, then drop it, or run `turnstate verify --repair` "
+            "for a copy without it"
+        )
+
+
+def foreign_objects(db: apsw.Connection) -> list[str]:
+    """Name triggers, views, tables and indexes that are not of our schema."""
+    known = _own_objects(migrations())
+    return [
+        f"the {kind} `{name}`"
+        for kind, name in db.execute("SELECT type, name FROM sqlite_schema")
+        if (kind, name) not in known and not (kind in ("table", "index") and name.startswith("sqlite_"))
+    ]
+
+
+@cache
+def _own_objects(steps: tuple[str, ...]) -> frozenset[tuple[str, str]]:
+    """Return kind and name of everything that migrations make; SQLite's own have names of their own."""
+    made = {(kind.lower(), name) for step in steps for _, kind, name in _MADE.findall(step)}
+    indexes = [name for step in steps for virtual, _, name in _MADE.findall(step) if virtual]
+    return frozenset(made | {("table", f"{name}_{part}") for name in indexes for part in _PARTS_OF_INDEX})
+
+
+def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:
+    """Do something in a transaction that has the write lock from its start."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        work()
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _step_up(db: apsw.Connection, path: str) -> None:
+    steps = migrations()
+    for number in range(_version(db, path), len(steps)):
+        db.execute(steps[number])
+        db.execute(f"PRAGMA user_version = {number + 1}")
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def _version(db: apsw.Connection, path: str) -> int:
+    """Give the schema's version, and refuse a file that is somebody else's or newer."""
+    ((application, version, tables),) = db.execute(_MARKS)
+    if application != APPLICATION and (version or tables):
+        raise StoreDamaged(f"{path} is a database of another program; give the path of another file")
+    if application == APPLICATION and version < 1:
+        raise StoreDamaged(f"{path} is damaged: its schema has the number {version}; put a copy in its place")
+    if version > len(migrations()):
+        raise NewerFormat(
+            f"{path} has schema {version}, newer than {len(migrations())}; update Turnstate to open it"
+        )
+    return int(version)
+
+
+def _prepare_writer(db: apsw.Connection) -> None:
+    if db.pragma("journal_mode", "wal") != "wal":
+        raise StoreUnavailable(
+            f"{db.filename} cannot be put into WAL mode; its file system must support shared memory"
+        )
+    db.pragma("synchronous", "FULL")
+    db.pragma("secure_delete", "ON")
+    db.pragma("cache_size", -16_000)
+
+
+def _patient() -> Callable[[int], bool]:
+    """Wait in short, uneven steps: whoever holds the lock has it for a few milliseconds."""
+    waiting_since = 0.0
+
+    def wait(calls: int) -> bool:
+        nonlocal waiting_since
+        if calls == 0:
+            waiting_since = time.monotonic()
+        elif time.monotonic() - waiting_since > PATIENCE:
+            return False
+        time.sleep(random.uniform(0.0002, 0.002))  # noqa: S311
+        return True
+
+    return wait

@@ -1,0 +1,367 @@
+"""The log in SQLite: a change is a few statements inside the writer's transaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+import apsw
+from msgspec import structs
+
+from ...errors import AlreadyExists, NotFound, StoreDamaged
+from ..admission import KEY_LIFE, KnownKey, admitted, advanced
+from ..values import (
+    MESSAGE,
+    Address,
+    Branch,
+    Change,
+    Fork,
+    Hit,
+    Position,
+    Receipt,
+    Record,
+    Row,
+    SessionRow,
+    Span,
+)
+from .careful import promised, rows_around
+from .faults import UNREADABLE
+from .queries import query
+from .readers import Readers
+from .rows import (
+    Place,
+    advance_columns,
+    branch_row,
+    entry_columns,
+    entry_row,
+    marks,
+    session_place,
+    session_row,
+    unreadable_row,
+)
+from .soundness import list_is_indexed, words_are_indexed
+from .writer import Writer
+
+__all__ = ["SqliteLog", "add_entries"]
+
+FEW = 8
+"""Entries that are read at once where the newest message is looked for."""
+
+_WORD = re.compile("[a-z0-9_\x80-\U0010ffff]+").fullmatch
+"""What can be a token of the index; the query of anything else would be several, or broken."""
+
+
+class SqliteLog:
+    """Appends through the writer, reads beside it."""
+
+    _writer: Writer
+    _readers: Readers
+
+    async def commit(self, change: Change) -> Receipt:
+        """Take a change whole, or raise the first check that fails and take nothing."""
+        return await self._writer.run(lambda db: _commit(db, change))
+
+    async def read(
+        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+    ) -> list[Row]:
+        """Give a run of entries in order; with a limit the first ones, or the newest."""
+        return await self._readers.run(lambda db: _read(db, at, span, limit, newest))
+
+    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
+        """Give the entries with these ids, those that there are, in the order of the log."""
+        return await self._readers.run(lambda db: _find(db, at, ids))
+
+    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+        """Give the newest entry of each kind on a path, whose newest span comes first."""
+        return await self._readers.run(lambda db: _newest(db, at, spans, kinds))
+
+    async def branches(self, at: Address) -> list[Branch]:
+        """Give all branches of a session in the order of their making."""
+        return await self._readers.run(lambda db: _branches(db, at))
+
+    async def search(
+        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+    ) -> list[Hit]:
+        """Give the entries that hold all the words, newest first, from behind a mark on."""
+        return await self._readers.run(lambda db: _search(db, tenant, words, user, before, limit))
+
+
+def add_entries(
+    db: apsw.Connection, key: int, behind: Position, total: int, records: Sequence[Record]
+) -> None:
+    """Write entries behind a place, and their words into the index."""
+    seq = behind.seq
+    for record in records:
+        seq, total = seq + 1, total + record.tokens
+        columns = entry_columns(key, behind.branch, seq, total, record)
+        try:
+            db.execute(query("add_entry"), columns)
+        except apsw.ConstraintError:
+            raise AlreadyExists(f"the session holds an entry {record.id} already") from None
+        if record.words:
+            db.execute(query("add_words"), {"key": db.last_insert_rowid(), "words": " ".join(record.words)})
+
+
+def _commit(db: apsw.Connection, change: Change) -> Receipt:
+    key, row = session_row(db, change.at)
+    if repeated := admitted(row, change, _known_key(db, key, change)):
+        return repeated
+    head, total = _target(db, key, row, change)
+    add_entries(db, key, head, total, change.records)
+    after = advanced(row, change, branch=head.branch, seq=head.seq, total=total)
+    if head.branch != row.branch:
+        db.execute(query("leave_branch"), {"key": key, "branch": row.branch, "seq": row.seq})
+    db.execute(query("advance_session"), advance_columns(key, after, marks(change.records, behind=head.seq)))
+    for parcel in change.parcels:
+        db.execute(query("add_parcel"), structs.asdict(parcel))
+    receipt = Receipt(
+        epoch=after.epoch, version=after.version, branch=after.branch, first=head.seq + 1, last=after.seq
+    )
+    if change.key:
+        _keep_key(db, key, change, receipt)
+    return receipt
+
+
+def _known_key(db: apsw.Connection, key: int, change: Change) -> KnownKey | None:
+    if change.key is None:
+        return None
+    for found in db.execute(query("known_key"), {"key": key, "name": change.key.name}):
+        digest, epoch, version, branch, first, last, created = found
+        receipt = Receipt(epoch=epoch, version=version, branch=branch, first=first, last=last)
+        return KnownKey(digest, receipt, created)
+    return None
+
+
+def _keep_key(db: apsw.Connection, key: int, change: Change, receipt: Receipt) -> None:
+    """Remember a key, and forget a few that are too old: each append does its share of the sweeping."""
+    if change.key is None:
+        return
+    columns = structs.asdict(receipt) | change.key._asdict() | {"key": key, "created": change.now}
+    db.execute(query("keep_key"), columns)
+    db.execute(query("forget_keys"), {"before": change.now - KEY_LIFE})
+
+
+def _target(db: apsw.Connection, key: int, row: SessionRow, change: Change) -> tuple[Position, int]:
+    """Return the place behind which records are written, and the sum of tokens up to there."""
+    if change.fork is not None:
+        return _forked(db, key, row, change.fork, change.now)
+    if change.select is None or change.select == row.branch:
+        return row.head, row.total
+    head = Position(change.select, _tip(db, key, row, change.select))
+    return head, _total(db, key, row, head)
+
+
+def _forked(db: apsw.Connection, key: int, row: SessionRow, fork: Fork, now: int) -> tuple[Position, int]:
+    if fork.parent is not None and not 0 <= fork.seq <= _tip(db, key, row, fork.parent):
+        raise NotFound(f"branch {fork.parent} of session {row.id} has no entry {fork.seq}")
+    last = _last_branch(db, key, row.branch)
+    seq = fork.seq if fork.parent is not None else 0
+    total = _total(db, key, row, Position(fork.parent, seq)) if fork.parent is not None else 0
+    columns = {"key": key, "id": last + 1, "parent": fork.parent, "fork_seq": seq, "created": now}
+    made = {"name": fork.name, "operation": fork.operation, "former": row.branch}
+    db.execute(query("add_branch"), columns | made)
+    return Position(last + 1, seq), total
+
+
+def _last_branch(db: apsw.Connection, key: int, head: int) -> int:
+    """Return the number of the newest branch; raise `StoreDamaged` if entries know of a newer one."""
+    ((last,),) = db.execute(query("last_branch"), {"key": key})
+    if last is None or last < max(head, _told(db, "last_spoken_on", key=key) or 0):
+        raise StoreDamaged("branches of a session are missing; run `turnstate verify`")
+    return int(last)
+
+
+def _tip(db: apsw.Connection, key: int, row: SessionRow, branch: int) -> int:
+    """Return the last sequence number of a branch, which a branch without entries has from its fork."""
+    for _, _, tip in db.execute(query("branch"), {"key": key, "branch": branch}):
+        seq = row.seq if branch == row.branch else int(tip)
+        if _told(db, "goes_beyond", key=key, branch=branch, seq=seq):
+            raise _goes_on(branch, seq)
+        return seq
+    raise NotFound(f"session {row.id} has no branch {branch}")
+
+
+def _total(db: apsw.Connection, key: int, row: SessionRow, at: Position) -> int:
+    """Return the sum of tokens at a place of a path, which may stand on an earlier branch."""
+    branch: int | None = at.branch
+    while branch is not None and at.seq > 0:
+        parent, fork = _origin(db, key, branch)
+        if at.seq > fork:
+            for (total,) in db.execute(query("total"), {"key": key, "branch": branch, "seq": at.seq}):
+                return int(total)
+            for found in rows_around(db, Place(key, *row.head), Span(branch, at.seq, at.seq)):
+                if not found.damaged:
+                    return found.total
+            raise StoreDamaged(f"entry {at.seq} of branch {branch} cannot be read; run `turnstate verify`")
+        branch = parent
+    return 0
+
+
+def _told(db: apsw.Connection, name: str, **which: int | str) -> Any:
+    """Return the one value that a query gives, and None if what it reads is damaged."""
+    with suppress(*UNREADABLE):
+        for (value,) in db.execute(query(name), which):
+            return value
+    return None
+
+
+def _origin(db: apsw.Connection, key: int, branch: int) -> tuple[int | None, int]:
+    for parent, fork, _ in db.execute(query("branch"), {"key": key, "branch": branch}):
+        if parent is None or 0 < parent < branch:
+            return parent, int(fork)
+    raise StoreDamaged(f"branch {branch} of a session leads nowhere; run `turnstate verify`")
+
+
+def _read(db: apsw.Connection, at: Address, span: Span, limit: int | None, newest: bool) -> list[Row]:
+    place = session_place(db, at)
+    reaches_head = span.branch == place.branch and span.last >= place.seq
+    if reaches_head and _told(db, "goes_beyond", **place._asdict()):
+        raise _goes_on(place.branch, place.seq)
+    return _read_in(db, place, span, limit=limit, newest=newest)
+
+
+def _read_in(db: apsw.Connection, place: Place, span: Span, *, limit: int | None, newest: bool) -> list[Row]:
+    which = {"key": place.key, **span._asdict(), "limit": -1 if limit is None else limit}
+    sql = query("read_newest" if newest else "read")
+    try:
+        rows = [entry_row(columns) for columns in db.execute(sql, which)]
+    except UNREADABLE:
+        return rows_around(db, place, span, limit=limit, newest=newest)
+    if _is_short(db, place, span, limit, rows, newest=newest):
+        return rows_around(db, place, span, limit=limit, newest=newest)
+    return rows[::-1] if newest else rows
+
+
+def _is_short(
+    db: apsw.Connection, place: Place, span: Span, limit: int | None, rows: Sequence[Row], *, newest: bool
+) -> bool:
+    """Return whether entries are missing that the session promises, or not all are sound."""
+    seqs = [row.seq for row in rows]
+    gaps = bool(seqs) and abs(seqs[-1] - seqs[0]) + 1 != len(seqs)
+    if gaps or any(row.damaged for row in rows):
+        return True
+    if _fills(span, seqs, limit, newest=newest):
+        return False
+    there = promised(db, place, span)
+    if seqs and max(seqs) > there.last:
+        raise _goes_on(span.branch, there.last)
+    return not _fills(there, seqs, limit, newest=newest)
+
+
+def _fills(span: Span, seqs: Sequence[int], limit: int | None, *, newest: bool) -> bool:
+    """Return whether numbers without gaps are all of a span, or as many from its end as were asked for."""
+    size = max(0, span.last - span.first + 1)
+    wanted = size if limit is None else min(limit, size)
+    return len(seqs) == wanted and (not wanted or seqs[0] == (span.last if newest else span.first))
+
+
+def _goes_on(branch: int, seq: int) -> StoreDamaged:
+    return StoreDamaged(
+        f"branch {branch} is said to end at entry {seq}, and its log goes on; run `turnstate verify`"
+    )
+
+
+def _find(db: apsw.Connection, at: Address, ids: Sequence[str]) -> list[Row]:
+    key, found = session_place(db, at).key, list[Row]()
+    for id in set(ids):
+        with suppress(*UNREADABLE):  # what cannot be read is not found; reading its span tells of it
+            found += [entry_row(columns) for columns in db.execute(query("find"), {"key": key, "id": id})]
+    if missing := set(ids) - {row.id for row in found if not row.damaged}:
+        found = [row for row in found if row.id not in missing] + _find_by_scan(db, key, missing, found)
+    return sorted(found, key=lambda row: (row.branch, row.seq))
+
+
+def _find_by_scan(db: apsw.Connection, key: int, missing: Collection[str], known: Sequence[Row]) -> list[Row]:
+    """Look in the whole table for entries, if the index of ids does not lead to all that there are."""
+    if _told(db, "ids_are_indexed", key=key):
+        return [row for row in known if row.id in missing]
+    found = list[Row]()
+    for id in missing:
+        with suppress(*UNREADABLE):
+            columns = db.execute(query("scan_for_id"), {"key": key, "id": id})
+            found += [structs.replace(entry_row(one), recovered=True) for one in columns]
+    return found
+
+
+def _newest(db: apsw.Connection, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+    place = session_place(db, at)
+    finding = _newest_of if _told(db, "marks", key=place.key) else _newest_by_reading
+    newest = {
+        kind: (_newest_by_reading if kind == MESSAGE else finding)(db, place, spans, kind) for kind in kinds
+    }
+    return {kind: row for kind, row in newest.items() if row}
+
+
+def _newest_of(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: str) -> Row | None:
+    which = {"key": place.key, "kind": kind}
+    found = (db.execute(query("newest"), which | span._asdict()) for span in spans)
+    try:
+        return next((entry_row(columns) for cursor in found for columns in cursor), None)
+    except UNREADABLE:
+        pass
+    for span in spans:  # its row cannot be read, and an older one must not stand for it
+        seq = _told(db, "newest_place", kind=kind, key=place.key, **span._asdict())
+        if seq is not None:
+            (row,) = rows_around(db, place, Span(span.branch, seq, seq))
+            return structs.replace(row, kind=kind)
+    return _newest_by_reading(db, place, spans, kind)
+
+
+def _newest_by_reading(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: str) -> Row | None:
+    """Walk a path back from its head until an entry of the kind is found."""
+    for span in spans:
+        last = span.last
+        while last >= span.first:
+            rows = _read_in(db, place, Span(span.branch, span.first, last), limit=FEW, newest=True)
+            for row in reversed(rows):
+                if row.kind == kind:
+                    return row
+            last = rows[0].seq - 1 if rows else span.first - 1
+    return None
+
+
+def _branches(db: apsw.Connection, at: Address) -> list[Branch]:
+    place, found = session_place(db, at), list[Branch]()
+    last = _last_branch(db, place.key, place.branch)
+    for *columns, tip in db.execute(query("branches"), {"key": place.key}):
+        branch = branch_row(columns)
+        end = place.seq if branch.id == place.branch else tip
+        first = _told(db, "first_entry", key=place.key, branch=branch.id)
+        if first != branch.fork_seq + 1 and end > branch.fork_seq:
+            first = _told(db, "scan_for_first", key=place.key, branch=branch.id)
+        if first not in (branch.fork_seq + 1, None):
+            raise StoreDamaged(
+                f"branch {branch.id} of session {at.session} begins at entry {first}, "
+                f"and its row says behind {branch.fork_seq}; run `turnstate verify`"
+            )
+        found.append(branch)
+    if [branch.id for branch in found] != list(range(1, last + 1)):
+        raise StoreDamaged(f"branches of session {at.session} are missing; run `turnstate verify`")
+    return found
+
+
+def _search(
+    db: apsw.Connection, tenant: str, words: Sequence[str], user: str | None, before: int | None, limit: int
+) -> list[Hit]:
+    if not words or not all(_WORD(word) for word in words):
+        return []
+    list_is_indexed(db)  # a message is shown to its tenant: the rows of sessions must say whose they are
+    if not words_are_indexed(db):
+        raise StoreDamaged("the index for search is damaged; run `turnstate verify --repair`")
+    which = {
+        "words": " ".join(f'"{word}"' for word in words),
+        "tenant": tenant,
+        "user": user,
+        "before": before,
+        "limit": limit,
+    }
+    return [
+        Hit(
+            session=session or "",
+            row=entry_row(columns) if session is not None else unreadable_row(0, 0),
+            mark=mark,
+        )
+        for mark, session, *columns in db.execute(query("search"), which)
+    ]

@@ -1,0 +1,173 @@
+"""Salvage: everything that can still be read is copied into a new file, beside the damaged one.
+
+Rows are read by ranges of keys; a range that cannot be read is halved until what is lost is alone.
+An entry whose bytes do not match their checksum is set aside. Only rows that the trees lead to are
+taken: pages that hang loose may hold what was erased. A session whose row is lost is known to an
+index still. The damaged file is neither written to nor replaced: whoever runs it decides that, with
+everything that uses it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from ...durable import FILE_MODE
+from ...errors import StoreDamaged
+from .connection import connect, migrate, with_lock
+from .faults import UNREADABLE
+from .queries import query
+from .rows import checksum
+
+__all__ = ["Salvaged", "publish", "salvage", "salvage_path"]
+
+MOST_FAILURES = 100_000
+"""Ranges of one table that may fail before the rest of it is given up: seconds, not hours."""
+
+_FAILURES = (*UNREADABLE, apsw.IOError)
+_NO_TABLE = apsw.SQLError  # what its own definition is damaged of
+_UNKNOWN_END = 2**40
+_BEFORE_ALL, _BEHIND_ALL = "", b""  # SQLite sorts every blob behind every text
+_USUAL_COUNTER = "o200k_base"
+
+_TABLES = {"damaged": 1, "session": 1, "entry": 1, "branch": 0, "tag": 0, "key": 0}
+"""The tables that are read by ranges of a number, and how far the next row's number is from one's own:
+those that have the number of their session may have it again.
+"""
+
+
+class Salvaged(Struct, frozen=True):
+    """A new file, not yet under its own name, and how much came into it."""
+
+    part: str
+    sessions: int
+    entries: int
+
+
+def salvage_path(path: str) -> str:
+    """Name the file that a damaged one is salvaged into."""
+    return f"{path}.salvaged"
+
+
+def salvage(path: str) -> Salvaged:
+    """Copy what can be read into a new file; `publish` gives it its name."""
+    part = f"{salvage_path(path)}.part"
+    _remove(part)
+    try:
+        migrate(part, _mode(path))
+        with closing(connect(path, write=False)) as source, closing(connect(part, write=True)) as target:
+            source.pragma("writable_schema", "ON")  # opens what was cut off, and leaves a broken table out
+            source.execute("BEGIN")
+            with_lock(target, lambda: _copy(source, target))
+            ((sessions, entries),) = target.execute(query("salvaged"))
+    except BaseException:
+        _remove(part)
+        raise
+    return Salvaged(part, sessions, entries)
+
+
+def _mode(path: str) -> int:
+    """Return the mode of a copy: that of the damaged file, or a private one if that was open to everybody."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    return FILE_MODE if mode & stat.S_IRWXO else FILE_MODE | mode & 0o060
+
+
+def publish(path: str, part: str) -> None:
+    """Give a salvaged file its name, for good."""
+    with open(part, "rb") as file:
+        os.fsync(file.fileno())
+    os.rename(part, salvage_path(path))
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _remove(part: str) -> None:
+    for name in (part, f"{part}-wal", f"{part}-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
+    if not {name for _, name, *_ in source.execute(query("schema"))} & set(_TABLES):
+        raise StoreDamaged(f"{source.filename} has no table of Turnstate's; there is nothing to salvage")
+    for table in _TABLES:
+        with suppress(_NO_TABLE):
+            for columns in _readable(source, table):
+                if table == "entry" and not _is_sound(*columns):
+                    _add(target, "unsound_entry", columns[1:7])
+                else:
+                    _add(target, table, columns)
+    with suppress(_NO_TABLE):
+        for columns in _parcels(source):
+            _add(target, "parcel", columns)
+    _remake_sessions(source, target)
+    target.execute(query("set_promises"), {"key": None})
+
+
+def _add(target: apsw.Connection, table: str, columns: tuple[Any, ...]) -> None:
+    with suppress(apsw.ConstraintError):  # a column of another type: the row is no more than its bytes
+        target.execute(query(f"restore_{table}"), columns)
+
+
+def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
+    """Give the rows that can be read; where a session has several, some of them twice."""
+    waiting, failures = [_ends(source, table)], 0
+    while waiting and failures < MOST_FAILURES:
+        low, high = waiting.pop()
+        try:
+            for columns in source.execute(query(f"salvage_{table}"), (low, high)):
+                low = columns[0] + _TABLES[table]
+                yield columns
+        except _FAILURES:
+            failures += 1
+            middle = (low + high) // 2
+            waiting += [(middle + 1, high), (low, middle)] if low < high else []  # the lower ones first
+
+
+def _ends(source: apsw.Connection, table: str) -> tuple[int, int]:
+    """Give the lowest and the highest number of a table, as far as they can be read."""
+    first, last = 1, _UNKNOWN_END
+    with suppress(*_FAILURES):
+        ((found,),) = source.execute(query(f"first_of_{table}"))
+        first = found if found is not None else 1
+    with suppress(*_FAILURES):
+        ((found,),) = source.execute(query(f"last_of_{table}"))
+        last = found if found is not None else 0
+    return first, last
+
+
+def _is_sound(_: Any, *columns: Any) -> bool:
+    session, branch, seq, id, kind, body, tokens, _, known = columns
+    try:
+        return bool(checksum(session, branch, seq, id.decode(), kind.decode(), tokens, body) == known)
+    except (UnicodeDecodeError, AttributeError, TypeError):
+        return False
+
+
+def _parcels(source: apsw.Connection) -> Iterator[tuple[Any, ...]]:
+    """Give parcels from either end, as far as that goes."""
+    for name, start in (("next_parcel", _BEFORE_ALL), ("parcel_before", _BEHIND_ALL)):
+        found: list[Any] = [(start,)]
+        with suppress(*_FAILURES):
+            while found := list(source.execute(query(name), {"behind": found[0][0]})):
+                yield found[0]
+
+
+def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
+    """Make the sessions anew that only an index knows; a check of the new file finds their heads."""
+    known = list[tuple[Any, ...]]()
+    for name in ("indexed_sessions", "indexed_sessions_from_the_end"):
+        with suppress(*_FAILURES, _NO_TABLE):
+            known.extend(source.execute(query(name)))
+    ((counter,),) = target.execute(query("usual_counter"))
+    for columns in known:
+        _add(target, "indexed_session", (*columns, counter or _USUAL_COUNTER))

@@ -1,0 +1,139 @@
+"""The base of all values that Turnstate writes: frozen, strict, and kind to fields it does not know.
+
+A value is checked when it is made, by whoever makes it, and owns what it holds: JSON that is handed
+to it is copied into plain dicts, lists and scalars. So a value that exists can be written, reads back
+as an equal one, and does not change when its maker changes what it was made from.
+
+Settings are checked by the same rule: ``check_whole``, ``check_number`` and ``check_kind`` refuse a value
+with an `InvalidSetting` that names the setting, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NoReturn
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import force_setattr
+
+from . import reader
+from .errors import ForbiddenJSON, InvalidMessage, InvalidSetting
+
+__all__ = [
+    "COUNT",
+    "TOKENS",
+    "Extra",
+    "Value",
+    "check_kind",
+    "check_number",
+    "check_string",
+    "check_whole",
+    "refuse",
+    "settle",
+    "settle_extra",
+    "settle_object",
+    "wire_names",
+]
+
+COUNT = 2**31 - 1
+"""The most of anything that a setting may ask for."""
+
+TOKENS = 2**62
+"""The most tokens of a budget: as good as no limit, and within what every store and format keeps."""
+
+
+class Extra(dict[str, Any]):
+    """Fields that this version does not know, kept as they came."""
+
+
+class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A frozen value that keeps unknown fields (`codec` puts them back where they stood)."""
+
+    extra: Extra | UnsetType = UNSET
+
+
+def settle(value: Value, *texts: str, optional: tuple[str, ...] = ()) -> None:
+    """Own the unknown fields, and hold the named ones to plain text that has a UTF-8 form."""
+    if value.extra is not UNSET:
+        settle_extra(value)
+    for field in texts + optional:
+        text = getattr(value, field)
+        if (type(text) is str and text.isascii()) or (text is None and field in optional):
+            continue
+        reader.check_text(text, at=field)
+        if type(text) is not str:
+            force_setattr(value, field, reader.plain(text))
+
+
+def settle_extra(value: Value) -> None:
+    """Own the unknown fields, none of which may pass for one that the value has."""
+    extra = _object(value.extra, at="extra")
+    if taken := extra.keys() & wire_names(type(value)):
+        raise InvalidMessage(f"{min(taken)} is no extra field of {type(value).__name__}", path="extra")
+    force_setattr(value, "extra", Extra(extra) if extra else UNSET)
+
+
+def settle_object(value: Value, field: str) -> None:
+    """Own a field that is a JSON object."""
+    force_setattr(value, field, _object(getattr(value, field), at=field))
+
+
+@cache
+def wire_names(kind: type[Value]) -> frozenset[str]:
+    """Name the fields that a kind of value has on the wire."""
+    tag = kind.__struct_config__.tag_field
+    return frozenset({*kind.__struct_fields__, *([tag] if tag else [])} - {"extra"})
+
+
+def _object(given: object, *, at: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise InvalidMessage(f"expected a JSON object, got {type(given).__name__}", path=at)
+    plain: dict[str, Any] = reader.plain(given, at=at)
+    return plain
+
+
+def check_whole(setting: str, value: object, *, least: int = 0, most: int = COUNT) -> None:
+    """Refuse a setting that is not a whole number within its range."""
+    if type(value) is not int or not least <= value <= most:
+        refuse(setting, value, f"a whole number from {least:,} to {most:,}")
+
+
+def check_number(
+    setting: str, value: object, *, least: float, most: float, above: bool = False, below: bool = False
+) -> None:
+    """Refuse a setting that is not a number within its range; `above` and `below` leave its ends out."""
+    if (
+        isinstance(value, int | float)
+        and type(value) is not bool
+        and (value > least if above else value >= least)
+        and (value < most if below else value <= most)
+    ):
+        return
+    lower, upper = "above" if above else "at least", "below" if below else "at most"
+    refuse(setting, value, f"a number {lower} {least:g} and {upper} {most:,g}")
+
+
+def check_string(setting: str, value: object, *, optional: bool = False) -> None:
+    """Refuse a setting that is not text with a UTF-8 form."""
+    if optional and value is None:
+        return
+    check_kind(setting, value, str)
+    try:
+        reader.check_text(value, at=setting)
+    except ForbiddenJSON:
+        refuse(setting, value, "text without lone surrogates")
+
+
+def check_kind(setting: str, value: object, kind: type, *, optional: bool = False) -> None:
+    """Refuse a setting that is not of its type."""
+    if not (isinstance(value, kind) or (optional and value is None)):
+        refuse(setting, value, f"{'nothing or ' if optional else ''}a value of type {kind.__name__}")
+
+
+def refuse(setting: str, value: object, allowed: str) -> NoReturn:
+    """Raise `InvalidSetting` for a value, and say what is allowed."""
+    try:
+        shown = repr(value)
+    except Exception:  # of a foreign type, or of an integer that is too long to be printed
+        shown = f"a value of type {type(value).__name__}"
+    raise InvalidSetting(f"{setting} = {shown:.80} is not allowed: expected {allowed}", setting=setting)
