@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .health import verify
+from .carrying import verify
 from .purge import Purged
 from .repository import ShadowRepository
 from .values import Changes, Diff, FileDiff, Kept, LeftOut, Limits, Restored, Snapshot, shown

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -19,8 +20,11 @@ from .. import ids
 from ..conversation import ConversationState
 from ..conversation.tracking import LineTracking
 from ..errors import CheckpointError, SessionError
+from ..home import Home
+from ..stores.values import Finding
 from . import intent as intents
 from .acts import Act, Leave, Undo
+from .health import finding, verify_folder
 from .intent import Intent
 from .repository import ShadowRepository
 from .values import Restored
@@ -28,7 +32,7 @@ from .values import Restored
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["Carrier", "Recovered", "WentBack", "new_tag"]
+__all__ = ["Carrier", "Recovered", "WentBack", "new_tag", "verify"]
 
 
 class WentBack(Struct, frozen=True, kw_only=True):
@@ -199,3 +203,14 @@ class Carrier:
 def new_tag() -> str:
     """Make a tag that nothing has."""
     return f"c-{ids.message_id()}"
+
+
+def verify(home: Home, *, repair: bool = False) -> Iterator[Finding]:
+    """Check all checkpoints in a home; return what is damaged and what to do about it."""
+    for folder in sorted((home.path / "checkpoints").glob("*")):
+        if not folder.name.startswith("."):
+            yield from verify_folder(folder, repair=repair)
+            try:
+                intents.read(folder)
+            except CheckpointError as error:
+                yield finding(("", "", folder.name), str(error))

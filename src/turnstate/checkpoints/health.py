@@ -1,8 +1,8 @@
 """The health of a shadow repository: which snapshots are damaged, by which file, and what to do.
 
 A snapshot is sound if every object that it needs is there; objects that are there are sound (`packs`).
-`verify` looks at all shadow repositories of a home. Unless it is to repair them it works on a copy, whose
-packs are links to those of the repository, so that it changes nothing.
+`verify_folder` checks one repository. Unless it is to repair it, it works on a copy whose packs are links to
+those of the repository, so that it changes nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat
-from ..home import Home
 from ..stores.values import Finding
-from . import intent, keeping, packs
+from . import keeping, packs
 from .committing import HEADS, TAGS, WAS, point, references
 from .git import Git
 from .listing import Commit, Reader
@@ -25,7 +24,7 @@ from .modes import Modes
 from .objects import FOLDER
 from .values import shown
 
-__all__ = ["WAY_OUT", "Survey", "mend_heads", "verify", "verify_folder"]
+__all__ = ["WAY_OUT", "Survey", "finding", "mend_heads", "verify_folder"]
 
 WAY_OUT = (
     "`turnstate verify` says what is damaged; other checkpoints can be used; "
@@ -129,13 +128,6 @@ def mend_heads(git: Git) -> None:
     point(git, {name: id for name, id in changed.items() if id or (git.folder / name).exists()})
 
 
-def verify(home: Home, *, repair: bool = False) -> Iterator[Finding]:
-    """Check all checkpoints that are kept in a home, and say what is damaged and what to do about it."""
-    for folder in sorted((home.path / "checkpoints").glob("*")):
-        if not folder.name.startswith("."):
-            yield from verify_folder(folder, repair=repair)
-
-
 def verify_folder(folder: Path, *, repair: bool = False) -> Iterator[Finding]:
     """Check the checkpoints in one folder."""
     whose = ("", "", folder.name)
@@ -143,40 +135,40 @@ def verify_folder(folder: Path, *, repair: bool = False) -> Iterator[Finding]:
         about = keeping.read_about(folder)
         whose = (about.tenant, about.session, folder.name)
     except (CheckpointError, NewerFormat) as error:
-        yield _finding(whose, str(error))
+        yield finding(whose, str(error))
         return
     try:
         with ExitStack() as stack:
             stack.enter_context(keeping.locked(folder))
             kept = folder if repair else stack.enter_context(_copied(folder))
             for text in keeping.lay_out(kept):
-                yield _finding(whose, text, "written anew" if repair else "")
+                yield finding(whose, text, "written anew" if repair else "")
             git = Git(kept / "repository")
             checked = packs.check(git, kept, deep=True)
             for text in checked.found:
-                yield _finding(whose, text, "what is sound is saved" if repair else "")
+                yield finding(whose, text, "what is sound is saved" if repair else "")
             damaged = list(_snapshots(git, whose))
             yield from damaged
             if repair:
                 mend_heads(git)
                 packs.note(git, kept, suspect=bool(damaged) or checked.suspect)
-        intent.read(folder)
     except (CheckpointError, OSError) as error:
-        yield _finding(whose, str(error))
+        yield finding(whose, str(error))
 
 
 def _snapshots(git: Git, whose: tuple[str, str, str]) -> Iterator[Finding]:
     with Survey.opened(git) as survey:
         for tag, commit in references(git, TAGS).items():
             if not commit:
-                yield _finding(whose, f"the reference {TAGS}{tag} cannot be read")
+                yield finding(whose, f"the reference {TAGS}{tag} cannot be read")
             elif problem := survey.problem(commit):
                 message = survey.message(commit)
                 name = f'checkpoint "{message}" ({commit[:12]})' if message else f"checkpoint {commit[:12]}"
-                yield _finding(whose, f"{name} cannot be restored: {problem}")
+                yield finding(whose, f"{name} cannot be restored: {problem}")
 
 
-def _finding(whose: tuple[str, str, str], fault: str, done: str = "") -> Finding:
+def finding(whose: tuple[str, str, str], fault: str, done: str = "") -> Finding:
+    """Return a finding about the checkpoints of (tenant, session, folder)."""
     tenant, session, folder = whose
     text = fault if done else f"{fault}; {WAY_OUT.replace('SESSION', session or 'SESSION')}"
     return Finding(tenant=tenant, session=session, id=f"checkpoints/{folder}", fault=text, done=done)

@@ -9,8 +9,8 @@ import click
 from . import document, screen
 from .access import as_json
 from .checks import Check, checks
+from .screen import styled
 from .store_option import store_option
-from .telling import styled
 
 __all__ = ["command"]
 

@@ -15,6 +15,8 @@ import os
 import re
 import sys
 
+import click
+
 from ..errors import TurnstateError
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "on_terminal",
     "say",
     "show",
+    "styled",
 ]
 
 MAX_REMARK = 1_000
@@ -124,3 +127,9 @@ def _spelled(character: str) -> str:
     if ord(character) in _BYTE_ESCAPES:
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode()
+
+
+def styled(text: str, **style: bool) -> str:
+    """Make text stand out where a terminal can do that."""
+    plain = not on_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else click.style(text, **style)

@@ -11,8 +11,8 @@ from .. import words
 from ..session import Found
 from . import document, screen
 from .access import as_json, managed, tenant_option, user_option
+from .screen import styled
 from .store_option import EXIT_CODES
-from .telling import styled
 
 __all__ = ["command"]
 

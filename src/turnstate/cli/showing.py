@@ -19,9 +19,9 @@ from ..stores.port import Log
 from ..stores.values import MESSAGE, Row, SessionRow
 from . import document, screen
 from .moments import iso
-from .screen import harmless
+from .screen import harmless, styled
 from .session_fields import entries, fields, state
-from .telling import styled, told
+from .telling import told
 
 __all__ = ["ALL", "Lines", "Showing"]
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 
 from . import screen
-from .telling import styled
+from .screen import styled
 
 __all__ = ["table"]
 

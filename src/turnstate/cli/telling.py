@@ -5,10 +5,7 @@ What is cut says how to see all of it. Characters that a terminal would act on a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-
-import click
 
 from .. import sent
 from ..context.reduce import output_id, output_texts
@@ -16,18 +13,12 @@ from ..decision import Answer, Cut, Mask, Revert, Summary
 from ..entry import Bootstrap, Checkpoint, Entry, FileLines, Note, Prompt, Restore, Settings, Tangent, Usage
 from ..message import Message, ToolCallResult
 from . import screen
-from .screen import harmless
+from .screen import harmless, styled
 
-__all__ = ["styled", "told"]
+__all__ = ["told"]
 
 MOST_LINES = 12
 LONGEST = 2_000
-
-
-def styled(text: str, **style: bool) -> str:
-    """Make text stand out where a terminal can do that."""
-    plain = not screen.on_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else click.style(text, **style)
 
 
 def told(id: str, entry: Entry | None, *, whole: bool = False) -> str:
