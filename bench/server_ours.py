@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from turnstate import Budget, Session, SessionManager
-from turnstate.decision import Cut
+from turnstate.entry import Cut
 
 from .server_contest import session_name, told
 from .session_clock import timed, together

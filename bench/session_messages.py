@@ -15,7 +15,7 @@ from random import Random
 from turnstate import codec
 from turnstate.message import Message
 from turnstate.testing import conversations
-from turnstate.testing.stamps import stamp
+from turnstate.testing.samples import stamp
 
 from .window_agent import MESSAGES_A_TURN, turn, turns
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from turnstate import Budget, Message, Session, SessionManager
-from turnstate.decision import Cut
+from turnstate.entry import Cut
 
 from .session_clock import timed, together
 from .session_contest import Place, Portion, Settings

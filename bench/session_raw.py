@@ -19,7 +19,7 @@ from msgspec import structs
 
 from turnstate import Message, SessionManager
 from turnstate.context.policy import Policy
-from turnstate.session.records import Recorder
+from turnstate.log.records import Recorder
 from turnstate.stores.sqlite.connection import connect
 from turnstate.stores.sqlite.queries import query
 from turnstate.stores.sqlite.rows import advance_columns, entry_columns, session_row

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from turnstate import codec
-from turnstate.context.budget import Budget
 from turnstate.context.manager import StateManager
+from turnstate.context.policy import Budget
 from turnstate.context.window import Window
-from turnstate.decision import Decision
+from turnstate.entry import Decision
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
 from turnstate.tokens import message_cost

@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from turnstate.context.budget import Budget
 from turnstate.context.manager import StateManager
-from turnstate.context.policy import Policy
+from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
-from turnstate.decision import Decision
+from turnstate.entry import Decision
 from turnstate.message import Message
 from turnstate.tokens.vocabulary import encoding
 

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from turnstate import formats
-from turnstate.context.budget import Budget
 from turnstate.context.manager import StateManager
+from turnstate.context.policy import Budget
 from turnstate.errors import ContextOverflow
 from turnstate.message import Message
 from turnstate.testing import conversations

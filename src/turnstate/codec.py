@@ -15,11 +15,10 @@ from typing import Any
 
 import msgspec
 
-from . import reader
+from . import strict_json
 from .errors import InputError, InvalidMessage, InvalidPayload, NewerFormat
 from .message import Message, ToolCallRequest, ToolCallResult
-from .native import Edit, Native
-from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
+from .part import Edit, FilePart, ImagePart, Native, OpaquePart, ReasoningPart, TextPart
 from .value import Extra, Value, wire_names
 
 __all__ = ["VERSION", "decode", "dump", "encode", "from_builtins", "load", "to_builtins"]
@@ -90,7 +89,7 @@ def decode(data: bytes, *, version: int = VERSION) -> Message:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # an unknown field, or damage: the strict way keeps the one and names the other
     _check_version(version)
-    return _message(reader.read(data, max_bytes=sys.maxsize), version, "$")
+    return _message(strict_json.read(data, max_bytes=sys.maxsize), version, "$")
 
 
 def dump(messages: Iterable[Message]) -> bytes:
@@ -98,9 +97,9 @@ def dump(messages: Iterable[Message]) -> bytes:
     return b'{"version":%d,"messages":[%s]}' % (VERSION, b",".join(map(encode, messages)))
 
 
-def load(data: bytes | str, *, max_bytes: int = reader.MAX_BYTES) -> list[Message]:
+def load(data: bytes | str, *, max_bytes: int = strict_json.MAX_BYTES) -> list[Message]:
     """Read a document strictly, whoever wrote it, whichever version it has."""
-    document = reader.read(data, max_bytes=max_bytes)
+    document = strict_json.read(data, max_bytes=max_bytes)
     if isinstance(document, list):
         document = {"messages": document}
     version = document.get("version", 0) if isinstance(document, dict) else 0
@@ -119,7 +118,7 @@ def to_builtins(message: Message) -> dict[str, Any]:
 def from_builtins(value: Any, *, version: int = VERSION, at: str = "$") -> Message:
     """Take a message from plain JSON values, keeping the fields that it does not know."""
     _check_version(version)
-    reader.check(value, at=at)
+    strict_json.check(value, at=at)
     return _message(value, version, at)
 
 

@@ -9,32 +9,188 @@ back. A kind that this version does not know was written by a newer one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from . import codec
-from .decision import Answer, Cut, Decision, Mask, Revert, Summary
+from . import codec, ids
 from .errors import InvalidPayload, NewerFormat, TurnstateError
-from .ids import CallId
-from .message import Message
+from .ids import CallId, MessageId
+from .message import Message, ToolCallResult
 from .value import Value
 
 __all__ = [
+    "ABANDONED",
+    "CANCELLED",
+    "IMPORTED",
+    "INTERRUPTED",
+    "LEFT",
+    "RAN",
+    "UNDONE",
+    "Answer",
     "Bootstrap",
     "Checkpoint",
+    "Cut",
+    "Decision",
     "Entry",
     "FileLines",
+    "Mask",
     "Note",
     "Prompt",
     "Restore",
+    "Revert",
     "Settings",
+    "Summary",
     "Tangent",
     "Usage",
     "decode",
+    "effective",
     "encode",
     "kind_of",
 ]
+
+# Decisions: what changes the view of a log, written down so that it can be replayed and undone.
+
+
+IMPORTED = (
+    "the summary was imported, and the messages that it covers are not in this log; "
+    "undoing would lose it and bring nothing back"
+)
+"""Why the compaction of an imported conversation cannot be undone."""
+
+# The results that the core gives for calls that have none.
+ABANDONED = "[No result: the conversation went on without it.]"
+CANCELLED = "Tool use was cancelled by the user"
+INTERRUPTED = "[No result: the process ended while the tool was running.]"
+LEFT = "The tangent was left before the tool answered"
+RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
+UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
+
+
+class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
+    """Tool messages whose output is shown as a line from now on, and the tokens that it saves.
+
+    With ``each``, the outputs are not hidden: each is shown in that many tokens at most. ``ids`` are then
+    all tool messages of one group, and ``limit`` is the budget that the group did not fit otherwise. Such
+    a mask holds for exactly these messages, and until the budget is much larger.
+    """
+
+    ids: tuple[MessageId, ...]
+    saved: int
+    each: int = 0
+    limit: int = 0
+
+
+class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
+    """The whole view after a cut: what is kept, what is masked, what stands for the rest.
+
+    ``kept_from`` is the first message that is kept with all that follows; ``pinned`` are earlier
+    messages that stay; ``masked`` are tool messages whose output is shown as a line; ``summary``
+    is the text that stands for what left (empty where there is no room for any), ``digest`` what
+    the next cut folds into its own. ``covers`` names the first and the last message that left.
+
+    ``cap`` is the number of tokens that its summary may take, a model's included; 0 where nobody said.
+
+    A cut that the user ``asked`` for (what was wanted, and what it came to) holds under every budget and
+    policy, until it is reverted. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
+    ``shares`` are the masks with ``each`` that hold for what is kept.
+    """
+
+    id: str
+    kept_from: MessageId | None
+    pinned: tuple[MessageId, ...] = ()
+    masked: tuple[MessageId, ...] = ()
+    summary: str
+    digest: dict[str, Any] = msgspec.field(default_factory=dict)
+    covers: tuple[MessageId, MessageId]
+    limit: int
+    policy: str
+    counter: str
+    cap: int = 0
+    asked: dict[str, Any] = msgspec.field(default_factory=dict)
+    shares: tuple[Mask, ...] = ()
+
+    @property
+    def imported(self) -> bool:
+        """Whether the summary came from elsewhere: the messages that it covers are in no log."""
+        return not self.covers[1] and self.asked.get("operation") != "clear"
+
+
+class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind"):
+    """A model's text in place of the digest of one cut.
+
+    ``facts`` is what code knows of the same messages and tells beside the model's words; None if it was
+    not computed yet, in which case the window computes it from the cut's digest.
+    """
+
+    cut: str
+    text: str
+    facts: str | None = None
+    source: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The whole text that stands in the window: the model's words, then the facts."""
+        return f"{self.text}\n{self.facts}" if self.facts else self.text
+
+
+class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):
+    """A result that the core gave for a call; the first real result of that call is a late one.
+
+    An answer with an ``id`` is shown at its own place in the log, as the tool message of that id. An
+    answer without one records what a window shows before the words of a user who did not wait.
+    """
+
+    call: CallId
+    text: str
+    is_error: bool = True
+    id: MessageId | None = None
+    timestamp: str = ids.UNKNOWN_TIME
+
+    def __post_init__(self) -> None:
+        _ = self.message  # raises InvalidMessage if no message can be made of it
+
+    @classmethod
+    def give(cls, call: CallId, text: str, *, is_error: bool = True) -> Answer:
+        """Answer a call here and now."""
+        return cls(call=call, text=text, is_error=is_error, id=ids.message_id(), timestamp=ids.now())
+
+    @property
+    def message(self) -> Message | None:
+        """The tool message that the answer is shown as; None if it is not shown at its own place."""
+        if self.id is None:
+            return None
+        result = ToolCallResult(tool_call_id=self.call, result=self.text, is_error=self.is_error)
+        return Message.tool([result], id=self.id, timestamp=self.timestamp)
+
+
+class Revert(Value, frozen=True, kw_only=True, tag="revert", tag_field="kind"):
+    """A cut that the user asked for is taken back, with all decisions that were made on top of it.
+
+    ``at`` is the number of its entry and ``former`` that of the cut which holds again, 0 where none does:
+    so opening a session need not look for it.
+    """
+
+    cut: str
+    at: int
+    former: int
+
+
+Decision = Cut | Mask | Summary | Answer | Revert
+
+
+def effective(decisions: Iterable[Decision]) -> list[Decision]:
+    """Give the decisions that hold: none that was taken back, nor what was decided on top of it."""
+    holding = list[Decision]()
+    for decision in decisions:
+        if not isinstance(decision, Revert):
+            holding.append(decision)
+            continue
+        cuts = (place for place, one in enumerate(holding) if isinstance(one, Cut) and one.id == decision.cut)
+        start = next(cuts, 0)  # where it is not among them, it is older than they are
+        holding[start:] = [one for one in holding[start:] if isinstance(one, Answer)]
+    return holding
 
 
 class Prompt(Value, frozen=True, tag="prompt", tag_field="kind"):

@@ -15,7 +15,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from . import durable
+from . import files
 from .errors import HomeUnusable
 
 __all__ = ["KEY_FILE", "Home", "Key"]
@@ -60,7 +60,7 @@ class Home:
     def make(self) -> Path:
         """Make the folder, private to its owner, unless it is there."""
         try:
-            durable.make_folder(self.path)
+            files.make_folder(self.path)
         except OSError as error:
             raise _unusable(self.path, error) from error
         if not self.path.is_dir():
@@ -89,7 +89,7 @@ class Home:
             )
         if wide:
             with suppress(OSError):  # a key that somebody mounted read-only keeps the mode they chose
-                path.chmod(durable.FILE_MODE)
+                path.chmod(files.FILE_MODE)
         return Key(secret)
 
     def _new_key(self) -> Key:
@@ -110,13 +110,13 @@ class Home:
 def _place_once(name: str, data: bytes, folder: int) -> None:
     """Give a whole file its name unless the name is taken: of several at once, the first wins."""
     temporary = f".{name}.{secrets.token_hex(8)}.tmp"
-    durable.write_new(temporary, data, folder=folder)
+    files.write_new(temporary, data, folder=folder)
     try:
         with suppress(FileExistsError):
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     finally:
         os.unlink(temporary, dir_fd=folder)
-    durable.sync_folder(folder)
+    files.sync_folder(folder)
 
 
 def _expanded(path: str) -> Path:

@@ -17,11 +17,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import force_setattr
 
-from . import ids, reader
+from . import ids, strict_json
 from .errors import InvalidMessage
 from .ids import CallId, MessageId
-from .native import Native
-from .part import Content, OpaquePart, Part, TextPart
+from .part import Content, Native, OpaquePart, Part, TextPart
 from .value import Extra, Value, settle, settle_extra, settle_object
 
 __all__ = ["Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult"]
@@ -82,12 +81,12 @@ class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
             raise InvalidMessage(
                 f"expected true or false, got {type(self.is_error).__name__}", path="is_error"
             )
-        force_setattr(self, "result", reader.plain(self.result, at="result"))
+        force_setattr(self, "result", strict_json.plain(self.result, at="result"))
 
     @classmethod
     def of(cls, tool_call_id: str, output: Any, *, is_error: bool = False) -> ToolCallResult:
         """Take what a tool gave, whatever it is: the tool has run, so what JSON cannot hold becomes text."""
-        return cls(tool_call_id=CallId(tool_call_id), result=reader.clean(output), is_error=is_error)
+        return cls(tool_call_id=CallId(tool_call_id), result=strict_json.clean(output), is_error=is_error)
 
     def says_same(self, other: ToolCallResult) -> bool:
         """Tell whether two results are the same JSON; to Python, 0 and False would be equal."""
@@ -232,9 +231,9 @@ def _copy(value: V, field: str | None = None) -> V:
     """Copy a value with the JSON in one of its fields, and with its unknown fields."""
     copy = copy_of(value)
     if value.extra is not UNSET:
-        force_setattr(copy, "extra", Extra(reader.copied(dict(value.extra), at="extra")))
+        force_setattr(copy, "extra", Extra(strict_json.copied(dict(value.extra), at="extra")))
     if field is not None and (json := getattr(value, field)) is not UNSET:
-        force_setattr(copy, field, reader.copied(json, at=field))
+        force_setattr(copy, field, strict_json.copied(json, at=field))
     return copy
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
 
-from . import reader
+from . import strict_json
 from .errors import ForbiddenJSON, InvalidMessage, InvalidSetting
 
 __all__ = [
@@ -60,9 +60,9 @@ def settle(value: Value, *texts: str, optional: tuple[str, ...] = ()) -> None:
         text = getattr(value, field)
         if (type(text) is str and text.isascii()) or (text is None and field in optional):
             continue
-        reader.check_text(text, at=field)
+        strict_json.check_text(text, at=field)
         if type(text) is not str:
-            force_setattr(value, field, reader.plain(text))
+            force_setattr(value, field, strict_json.plain(text))
 
 
 def settle_extra(value: Value) -> None:
@@ -88,7 +88,7 @@ def wire_names(kind: type[Value]) -> frozenset[str]:
 def _object(given: object, *, at: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise InvalidMessage(f"expected a JSON object, got {type(given).__name__}", path=at)
-    plain: dict[str, Any] = reader.plain(given, at=at)
+    plain: dict[str, Any] = strict_json.plain(given, at=at)
     return plain
 
 
@@ -119,7 +119,7 @@ def check_string(setting: str, value: object, *, optional: bool = False) -> None
         return
     check_kind(setting, value, str)
     try:
-        reader.check_text(value, at=setting)
+        strict_json.check_text(value, at=setting)
     except ForbiddenJSON:
         refuse(setting, value, "text without lone surrogates")
 

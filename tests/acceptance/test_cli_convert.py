@@ -10,7 +10,7 @@ import pytest
 from cli_program import broken, conversation, jsonl, turnstate
 
 from turnstate import formats
-from turnstate.formats.jsonl import read_jsonl
+from turnstate.formats.exports import read_jsonl
 
 pytestmark = pytest.mark.req("P3")
 

@@ -17,9 +17,9 @@ from cli_program import Outcome, command_line, environment, turnstate
 import turnstate as package
 from turnstate import SessionManager, formats
 from turnstate.checkpoints.manager import CheckpointManager
-from turnstate.cli import demo_checkpoint, demo_compaction, demo_life, demo_script, demo_tangent
-from turnstate.cli.demo_claims import Claims
 from turnstate.conversation import ConversationState
+from turnstate.demo import agent, story
+from turnstate.demo.screen import Claims
 from turnstate.session import Session
 
 ROOT = Path(package.__file__).parent
@@ -175,7 +175,7 @@ def test_the_demo_finds_a_message_that_was_acknowledged_and_not_kept(
 ) -> None:
     (tmp_path / "liar.py").write_text(LIAR)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT.parent)]))
-    monkeypatch.setattr(demo_life, "AGENT", "liar")
+    monkeypatch.setattr(agent, "AGENT", "liar")
     code, out, _ = turnstate("demo")
     assert code == 1
     assert false_claims(out) == [
@@ -211,12 +211,12 @@ def no_plant(_: pytest.MonkeyPatch) -> None:
 
 async def tell_all(url: str, folder: Path, claims: Claims) -> None:
     async with await SessionManager.open(url) as sessions:
-        session = await sessions.create(id=demo_script.SESSION, system=demo_script.SYSTEM)
+        session = await sessions.create(id=agent.SESSION, system=agent.SYSTEM)
         for number in (1, 2, 3):
-            await session.append(*demo_script.messages(number))
-        await demo_tangent.tell(sessions, claims)
-        await demo_compaction.tell(sessions, claims)
-        await demo_checkpoint.tell(sessions, claims, folder)
+            await session.append(*agent.messages(number))
+        await story.tell_tangent(sessions, claims)
+        await story.tell_compaction(sessions, claims)
+        await story.tell_checkpoint(sessions, claims, folder)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,13 @@ from turnstate import formats
 from turnstate._version import __version__
 from turnstate.cli import COMMANDS
 
-HEAVY = ("tiktoken", "rich", "turnstate.tokens", "turnstate.formats.openai_chat", "turnstate.cli.count")
+HEAVY = (
+    "tiktoken",
+    "rich",
+    "turnstate.tokens",
+    "turnstate.formats.openai_chat",
+    "turnstate.cli.commands.count",
+)
 
 
 def test_the_version_is_told() -> None:
@@ -170,7 +176,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    "module", ["click", "turnstate.cli", "turnstate.cli.sessions", "msgspec", "json", "tomllib"]
+    "module", ["click", "turnstate.cli", "turnstate.cli.commands.sessions", "msgspec", "json", "tomllib"]
 )
 def test_an_interruption_during_start_leaves_no_traceback(module: str) -> None:
     """The signal comes in the middle of an import; some of these are loaded only by the command."""

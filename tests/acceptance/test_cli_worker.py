@@ -15,10 +15,10 @@ import pytest
 from cli_program import Outcome, command_line, environment, turnstate
 
 from turnstate import codec
+from turnstate.log.outbox import Ending
 from turnstate.memory.jsonl import JsonlEngine
 from turnstate.memory.port import User
 from turnstate.message import Message
-from turnstate.session.parcels import Ending
 from turnstate.stores import connect
 from turnstate.stores.port import Store
 from turnstate.stores.values import Address, Change, Fork, Parcel, Record, SessionRow

@@ -25,9 +25,9 @@ from turnstate.errors import NotFound, TurnstateError
 from turnstate.stores import connect, postgres, redis
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.port import Store
-from turnstate.stores.postgres.target import target
+from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address, SessionRow
-from turnstate.testing.contract_scenes import dump
+from turnstate.testing.contract.scenes import dump
 
 THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 UNSEEN = (ComparesAndThenSets, HandsOutItsOwnMeta, PausesInTheMiddle)  # not by one client that takes turns

@@ -13,26 +13,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from turnstate.checkpoints import intent
+from turnstate.checkpoints import transaction
 from turnstate.checkpoints.manager import CheckpointManager
 from turnstate.home import Home
 from turnstate.session import SessionManager
 
 
 def no_intent() -> None:
-    intent.write = lambda *_: None  # type: ignore[assignment]
+    transaction.write = lambda *_: None  # type: ignore[assignment]
 
 
 def forgets_too_early() -> None:
     """Take an intent for carried out as soon as the files are there."""
-    really = intent.write
+    really = transaction.write
 
-    def write(one: intent.Intent, folder: Path) -> None:
+    def write(one: transaction.Intent, folder: Path) -> None:
         really(one, folder)
         if one.placed:
-            intent.forget(folder)
+            transaction.forget(folder)
 
-    intent.write = write  # type: ignore[assignment]
+    transaction.write = write  # type: ignore[assignment]
 
 
 PLANTED: dict[str, Callable[[], None]] = {

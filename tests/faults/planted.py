@@ -17,20 +17,20 @@ from promises import texts
 from worker import Clerk
 
 from turnstate import Message
-from turnstate.archive import restoring
+from turnstate.archive import restore
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.stores import admission
-from turnstate.stores.postgres import migration
+from turnstate.stores.postgres import store
 from turnstate.stores.redis import log as redis_log
-from turnstate.stores.redis.scripts import Script
+from turnstate.stores.redis.server import Script
 from turnstate.stores.sqlite import connection, log
 
 ADMISSION: Any = admission  # modules whose functions are replaced
 CONNECTION: Any = connection
 LOG: Any = log
-MIGRATION: Any = migration
+MIGRATION: Any = store
 REDIS_LOG: Any = redis_log
-RESTORING: Any = restoring
+RESTORING: Any = restore
 
 
 class AcksFirst(Clerk):

@@ -9,18 +9,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from turnstate.checkpoints import ShadowRepository, committing, git, journal, repository, restoring
+from turnstate.checkpoints import ShadowRepository
+from turnstate.shadow import git, refs, repository, restore
 
 
 def no_journal() -> None:
-    journal.write = lambda *_: None  # type: ignore[assignment]
+    restore.write = lambda *_: None  # type: ignore[assignment]
 
 
 def ends_the_journal_too_early() -> None:
-    really = restoring.perform
+    really = restore.perform
 
     def perform(*arguments, **options):  # type: ignore[no-untyped-def]
-        journal.remove(Path(sys.argv[2]))
+        restore.remove(Path(sys.argv[2]))
         return really(*arguments, **options)
 
     repository.perform = perform  # type: ignore[assignment]
@@ -39,7 +40,7 @@ def _forgetful(really):  # type: ignore[no-untyped-def]
 
 def does_not_sync() -> None:
     git._SETTINGS["core.fsync"] = "none"
-    committing.sync = lambda _: None  # type: ignore[assignment]
+    refs.sync = lambda _: None  # type: ignore[assignment]
 
 
 PLANTED = {

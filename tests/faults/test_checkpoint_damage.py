@@ -294,12 +294,12 @@ def test_large_damage_leaves_a_way_out(how: str, desk: Desk) -> None:
 
 @pytest.mark.parametrize("plant", ["the check of packs", "the check of names"])
 def test_a_planted_bug_is_caught(plant: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnstate.checkpoints import packs
+    from turnstate.shadow import packs
 
     if plant == "the check of packs":
         monkeypatch.setattr(packs, "check", lambda *_, **__: packs.Checked((), suspect=False, changed=False))
     else:
-        monkeypatch.setattr("turnstate.checkpoints.health.Survey.problem", lambda *_: "")
+        monkeypatch.setattr("turnstate.shadow.health.Survey.problem", lambda *_: "")
     desk.begin()
     for pack in desk.shadow.rglob("*.pack"):  # without its last byte, all objects of a pack can be saved
         data = pack.read_bytes()

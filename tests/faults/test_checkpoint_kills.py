@@ -14,7 +14,7 @@ from system_calls import Point, killing, points, watching
 from test_restore_kills import CHANGES
 from thoroughness import LONG, rng, tell
 
-from turnstate.checkpoints.carrying import Carrier, Recovered
+from turnstate.checkpoints.transaction import Recovered, RestoreTransaction
 from turnstate.errors import TurnstateError
 
 QUICK = {"restore": 3, "undo": 2, "leave": 3, "open": 2}  # points that the quick version takes at random
@@ -199,6 +199,6 @@ def test_an_undo_that_is_taken_again_is_caught(desks: Desks, monkeypatch: pytest
 
     desk, found = desks.of("restore"), desks.points("restore")
     late = [point for point in reversed(found[: last_named(found)]) if point.call == "unlink"]
-    monkeypatch.setattr(Carrier, "_is_carried_out", never)
+    monkeypatch.setattr(RestoreTransaction, "_is_carried_out", never)
     broken = (what for point in late if killed_at(point, desk) for what in aftermath(desk, "restore")[1])
     assert next(broken) == "the undo leads elsewhere"

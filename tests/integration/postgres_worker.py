@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from turnstate.stores.postgres import connect, migration
+from turnstate.stores.postgres import connect, store
 
 
 async def migrate(url: str) -> None:
-    real = migration.migrations
-    migration.migrations = lambda schema: (*real(schema), "SELECT pg_sleep(1000)")  # type: ignore[assignment]
+    real = store.migrations
+    store.migrations = lambda schema: (*real(schema), "SELECT pg_sleep(1000)")  # type: ignore[assignment]
     await connect(url)
 
 

@@ -14,10 +14,8 @@ import pytest
 from checkpoint_talk import Desk, played
 
 from turnstate import SessionManager
-from turnstate.checkpoints.keeping import locked
-from turnstate.errors import (
-    CheckpointsBusy,
-)
+from turnstate.errors import CheckpointsBusy
+from turnstate.shadow.folder import locked
 
 
 @pytest.mark.req("G9")
@@ -67,7 +65,7 @@ async def test_the_home_of_the_environment_is_where_erasing_looks(
 async def test_while_somebody_is_at_work_on_the_files_nothing_is_erased(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnstate.checkpoints.keeping._PATIENCE", 0.05)
+    monkeypatch.setattr("turnstate.shadow.folder._PATIENCE", 0.05)
     async with desk.started(home=desk.home) as talk, other_sessions(desk) as sessions:
         with locked(talk.checkpoints.repository.folder), pytest.raises(CheckpointsBusy):
             await sessions.erase(session=desk.id)
@@ -88,8 +86,8 @@ AS_SOMEBODY = """
 import os, sys
 from pathlib import Path
 from turnstate.checkpoints import ShadowRepository
-from turnstate.checkpoints.erasing import discard
-from turnstate.checkpoints.places import folder_for
+from turnstate.shadow.folder import discard
+from turnstate.shadow.folder import folder_for
 from turnstate.home import Home
 folder, user = sys.argv[1], int(sys.argv[2])
 if os.geteuid() == 0:

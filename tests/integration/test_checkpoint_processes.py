@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, scene, write
 
-from turnstate.checkpoints import ShadowRepository, keeping
-from turnstate.checkpoints.git import Git
+from turnstate.checkpoints import ShadowRepository
 from turnstate.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed
+from turnstate.shadow import folder
+from turnstate.shadow.git import Git
 
 TAKE = """
 import sys
@@ -44,7 +45,7 @@ def test_processes_that_take_snapshots_at_once_lose_none(here: Scene) -> None:
 
 def test_whoever_waits_too_long_is_told(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = here.open()
-    monkeypatch.setattr(keeping, "_PATIENCE", 0.05)
+    monkeypatch.setattr(folder, "_PATIENCE", 0.05)
     with (here.shadow / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(CheckpointsBusy, match="another process"):
@@ -123,7 +124,7 @@ def test_a_lock_of_checkpoints_that_were_removed_and_made_again_is_not_the_lock(
         really(lock, how)
 
     monkeypatch.setattr(fcntl, "flock", overtaken)
-    with keeping.locked(here.shadow) as lock, (here.shadow / "lock").open() as other:
+    with folder.locked(here.shadow) as lock, (here.shadow / "lock").open() as other:
         assert os.path.samestat(os.fstat(lock), os.fstat(other.fileno()))
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

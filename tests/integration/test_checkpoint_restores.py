@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, Trees, git, scene, state, write
 
-from turnstate.checkpoints import Changes, Kept, restoring
+from turnstate.checkpoints import Changes, Kept
 from turnstate.errors import CheckpointError, RestoreFailed
+from turnstate.shadow import restore
 
 
 @pytest.fixture
@@ -147,14 +148,14 @@ def test_a_file_that_changes_while_others_are_restored_is_left_alone(
         write(here.tree, name, "2")
     write(here.tree, "d", "2")
     repository.snapshot("1")
-    really = restoring.perform
+    really = restore.perform
 
     def late(*arguments: object, **options: object) -> object:
         write(here.tree, "b", "3")
         write(here.tree, "d", "3")
         return really(*arguments, **options)
 
-    monkeypatch.setattr("turnstate.checkpoints.repository.perform", late)
+    monkeypatch.setattr("turnstate.shadow.repository.perform", late)
     restored = repository.restore("0", hard=True)
     assert reasons(restored.kept).keys() == {b"b", b"d"}
     assert [(here.tree / name).read_text() for name in "abcd"] == ["1", "3", "1", "3"]
@@ -251,7 +252,7 @@ def test_a_restore_that_could_not_end_is_finished_before_anything_else(
     all_changed(here.tree)
     changed = state(here.tree)
     with monkeypatch.context() as failing:
-        failing.setattr(restoring._Work, "place", lambda _: os.stat("/no such file"))
+        failing.setattr(restore._Work, "place", lambda _: os.stat("/no such file"))
         with pytest.raises(CheckpointError, match="cannot be used"):
             repository.restore("0")
     assert state(here.tree) != before

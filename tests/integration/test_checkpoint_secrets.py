@@ -11,7 +11,8 @@ import pytest
 from checkpoint_scene import Scene, git, scene, state, write
 from checkpoint_talk import Desk, played
 
-from turnstate.checkpoints import Restored, ShadowRepository, restoring
+from turnstate.checkpoints import Restored, ShadowRepository
+from turnstate.shadow import restore
 
 SECRET = b"the token is 8f14e45f"
 
@@ -228,7 +229,7 @@ def test_a_restore_and_an_undo_that_were_cut_off_keep_ignored_files_out(
         def cut(_: object) -> None:
             raise KeyboardInterrupt
 
-        failing.setattr(restoring._Work, step, cut)
+        failing.setattr(restore._Work, step, cut)
         with pytest.raises(KeyboardInterrupt):
             acts[act](repository)
     again = here.open()
@@ -281,9 +282,7 @@ async def test_an_undo_that_the_log_refuses_leaves_ignored_files_alone(
 def test_a_purge_leaves_no_byte_of_what_is_ignored_now_and_keeps_the_rest(
     here: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "turnstate.checkpoints.committing.MANY", 3
-    )  # so that some packs are joined, with deltas
+    monkeypatch.setattr("turnstate.shadow.refs.MANY", 3)  # so that some packs are joined, with deltas
     git(here.tree, "init", "--quiet")
     (here.tree / "nested").mkdir()
     git(here.tree / "nested", "init", "--quiet")
@@ -350,7 +349,7 @@ def test_a_purge_that_was_cut_off_can_be_done_again(here: Scene, monkeypatch: py
             def cut(*_: object) -> None:
                 raise KeyboardInterrupt
 
-            failing.setattr(f"turnstate.checkpoints.purge.{name}", cut)
+            failing.setattr(f"turnstate.shadow.purge.{name}", cut)
             with pytest.raises(KeyboardInterrupt):
                 repository.purge()
         (here.tree / "a").unlink()

@@ -8,11 +8,8 @@ import pytest
 from checkpoint_talk import Desk, Talk, played
 
 from turnstate import Message
-from turnstate.context.compaction import Strategy
-from turnstate.errors import (
-    CheckpointError,
-    UnknownCheckpoint,
-)
+from turnstate.context.cut import Strategy
+from turnstate.errors import CheckpointError, UnknownCheckpoint
 
 
 @pytest.mark.req("O3")

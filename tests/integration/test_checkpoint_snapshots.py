@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, scene, state, write
 
-from turnstate.checkpoints import Changes, Limits, capturing
-from turnstate.checkpoints import committing as checkpoint_committing
+from turnstate.checkpoints import Changes, Limits
 from turnstate.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
+from turnstate.shadow import capture
+from turnstate.shadow import refs as checkpoint_committing
 
 
 @pytest.fixture
@@ -22,13 +23,13 @@ def here(tmp_path: Path) -> Scene:
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """List the files that are read from now on."""
-    read, seen = capturing.read_regular, list[bytes]()
+    read, seen = capture.read_regular, list[bytes]()
 
     def listening(path: bytes, **options: object) -> object:
         seen.append(os.path.basename(path))
         return read(path, **options)
 
-    monkeypatch.setattr(capturing, "read_regular", listening)
+    monkeypatch.setattr(capture, "read_regular", listening)
     return seen
 
 

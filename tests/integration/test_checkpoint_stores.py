@@ -17,31 +17,32 @@ from checkpoint_scene import Scene, git, scene, state, write
 from checkpoint_talk import Desk, Talk, played
 
 from turnstate import Message, SessionManager
-from turnstate.checkpoints import ShadowRepository, journal, snapshotting
-from turnstate.checkpoints.committing import point, store
-from turnstate.checkpoints.git import Git
-from turnstate.checkpoints.journal import Journal
-from turnstate.checkpoints.modes import Modes
-from turnstate.checkpoints.objects import (
+from turnstate.checkpoints import ShadowRepository
+from turnstate.home import Home
+from turnstate.memory import open_engine
+from turnstate.memory.engines import NoEngine
+from turnstate.memory.port import SessionRecord
+from turnstate.shadow import restore, snapshot
+from turnstate.shadow.capture import Remembered, StatCache
+from turnstate.shadow.git import Git
+from turnstate.shadow.objects import (
     BLOB,
     COMMIT,
     FILE,
     FOLDER,
     TREE,
     Leaf,
+    Modes,
     Pack,
     commit,
     object_id,
     tree,
 )
-from turnstate.checkpoints.planning import Plan, Put, Remove
-from turnstate.checkpoints.remembering import Memory, Remembered
-from turnstate.checkpoints.values import Entry, Restored
-from turnstate.checkpoints.walking import stamp
-from turnstate.home import Home
-from turnstate.memory import open_engine
-from turnstate.memory.plugins import NoEngine
-from turnstate.memory.port import SessionRecord
+from turnstate.shadow.plan import Plan, Put, Remove
+from turnstate.shadow.refs import point, store
+from turnstate.shadow.restore import Journal
+from turnstate.shadow.scan import stamp
+from turnstate.shadow.values import FileEntry, Restored
 from turnstate.snapshots import Snapshots
 from turnstate.stores import connect
 
@@ -225,16 +226,16 @@ def test_a_store_that_a_cut_off_restore_would_replace_stays(here: Scene) -> None
     make_store(path, "two")
     make_store(here.tree / "new.db", "new")
     now, new = (
-        Entry(False, 0o644, object_id(BLOB, one.read_bytes())) for one in (path, here.tree / "new.db")
+        FileEntry(False, 0o644, object_id(BLOB, one.read_bytes())) for one in (path, here.tree / "new.db")
     )
-    held, text = (Entry(False, 0o644, object_id(BLOB, data)) for data in (old, b"text"))
+    held, text = (FileEntry(False, 0o644, object_id(BLOB, data)) for data in (old, b"text"))
     shutil.copy(path, here.tree / "third.db")
     plan = Plan(
         removals=(Remove(b"new.db", new),),
         puts=(Put(b"agent.db", held, now), Put(b"fresh.db", held, None), Put(b"third.db", text, now)),
     )
     target = repository.snapshot("1").commit
-    journal.write(Journal(id="x", name="old", target=target, undo=target, hard=True, plan=plan), here.shadow)
+    restore.write(Journal(id="x", name="old", target=target, undo=target, hard=True, plan=plan), here.shadow)
     recovered = here.open().recovered
     assert isinstance(recovered, Restored)
     assert {one.path for one in recovered.kept} == {b"new.db", b"agent.db", b"fresh.db", b"third.db"}
@@ -250,7 +251,7 @@ def test_a_file_that_becomes_a_store_between_the_look_and_the_reading_is_not_kep
 ) -> None:
     make_store(tmp_path / "other.db", "one")
     path = write(here.tree, "x", "text")
-    really = snapshotting.walk
+    really = snapshot.walk
 
     def overtaken(*arguments: object, **options: object) -> object:
         scan = really(*arguments, **options)  # type: ignore[arg-type]
@@ -260,7 +261,7 @@ def test_a_file_that_becomes_a_store_between_the_look_and_the_reading_is_not_kep
             os.replace(tmp_path / "other.db", path)
         return scan
 
-    monkeypatch.setattr(snapshotting, "walk", overtaken)
+    monkeypatch.setattr(snapshot, "walk", overtaken)
     here.open().snapshot("0")
     assert here.kept() == set()
 
@@ -272,7 +273,7 @@ def test_a_store_that_an_older_version_remembered_as_a_file_is_not_kept(here: Sc
     held_by_older(here, "old", {b"agent.db": path.read_bytes()})
     last = here.git("rev-parse", "old").strip()
     blob = object_id(BLOB, path.read_bytes())
-    Memory(commit=last, files={b"agent.db": Remembered(stamp(path.lstat()), blob)}).save(
+    StatCache(commit=last, files={b"agent.db": Remembered(stamp(path.lstat()), blob)}).save(
         here.shadow / "stamps"
     )
     stamps = here.shadow / "stamps"

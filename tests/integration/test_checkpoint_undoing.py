@@ -9,13 +9,9 @@ import pytest
 from checkpoint_talk import Desk, played
 
 from turnstate import Message
-from turnstate.checkpoints import restoring
-from turnstate.context.compaction import Strategy
-from turnstate.errors import (
-    Conflict,
-    RestoreFailed,
-    UnknownCheckpoint,
-)
+from turnstate.context.cut import Strategy
+from turnstate.errors import Conflict, RestoreFailed, UnknownCheckpoint
+from turnstate.shadow import restore
 
 
 @pytest.mark.req("O3")
@@ -130,7 +126,7 @@ async def test_a_restore_that_fails_changes_neither(desk: Desk, monkeypatch: pyt
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(restoring._Work, "_write", full)
+            patch.setattr(restore._Work, "_write", full)
             with pytest.raises(RestoreFailed):
                 await talk.checkpoints.restore("0")
         assert (talk.seen, desk.files) == (seen, files)

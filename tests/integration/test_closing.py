@@ -15,8 +15,8 @@ from postgres_server import fresh_url
 from valkey_server import fresh_server
 
 from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult, formats
-from turnstate.context.compaction import Strategy
-from turnstate.decision import ABANDONED, INTERRUPTED
+from turnstate.context.cut import Strategy
+from turnstate.entry import ABANDONED, INTERRUPTED
 from turnstate.errors import InvalidMessage, NotFound
 from turnstate.home import Home
 from turnstate.session import Session

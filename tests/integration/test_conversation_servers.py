@@ -11,7 +11,7 @@ from postgres_server import fresh_url
 from valkey_server import fresh_cluster, fresh_server
 
 from turnstate import Budget, Message, SessionManager
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields
 from turnstate.session import Session
 

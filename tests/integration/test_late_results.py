@@ -18,13 +18,12 @@ from valkey_server import fresh_server
 from turnstate import Budget, Message, SessionManager, StateManager, ToolCallRequest, ToolCallResult, formats
 from turnstate.archive import archived, conversation, written
 from turnstate.checkpoints.manager import CheckpointManager
-from turnstate.context.mend import rendered
+from turnstate.context.check import rendered
 from turnstate.context.window import Window
-from turnstate.conversation import original
-from turnstate.decision import ABANDONED, CANCELLED, INTERRUPTED, LEFT, Answer
-from turnstate.entry import kind_of
+from turnstate.conversation import amazon_q
+from turnstate.entry import ABANDONED, CANCELLED, INTERRUPTED, LEFT, Answer, kind_of
 from turnstate.errors import InvalidMessage
-from turnstate.formats.markdown import markdown
+from turnstate.formats.exports import markdown
 from turnstate.home import Home
 from turnstate.session import Session
 from turnstate.session.loading import entry_of, path_to
@@ -374,7 +373,7 @@ async def test_snapshots_archives_and_exports_show_the_answer_and_are_valid(stor
         lines = [written(line) async for line in archived(sessions.store, session.row.address)]
         assert any('"answer"' in line and INTERRUPTED in line for line in lines)
 
-        document = original.write(await session.conversation())
+        document = amazon_q.write(await session.conversation())
         uses = list[str]()
         for entry in document["history"]:
             content = next(iter(entry["user"]["content"].values()))

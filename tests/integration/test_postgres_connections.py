@@ -16,9 +16,9 @@ from postgres_server import PostgresServer, executed, fresh_url, local_server, w
 
 from turnstate.errors import StoreDamaged, StoreUnavailable
 from turnstate.stores.postgres import PostgresStore, connect
-from turnstate.stores.postgres.target import target
+from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Change, Key, Parcel, Record, Row, Span
-from turnstate.testing.contract_scenes import HERE, change, message, parcel, session
+from turnstate.testing.contract.scenes import HERE, change, message, parcel, session
 
 Scene = Callable[[PostgresStore], Coroutine[Any, Any, None]]
 

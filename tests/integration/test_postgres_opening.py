@@ -31,7 +31,7 @@ from turnstate.errors import (
     TurnstateError,
 )
 from turnstate.stores.postgres import connect, connections
-from turnstate.stores.postgres.target import target
+from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Filter
 
 SECRET = "s3cr3t-p4ss"

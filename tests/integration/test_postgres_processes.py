@@ -12,8 +12,8 @@ import pytest
 from postgres_server import execute, fresh_url
 
 from turnstate.stores.postgres import connect
-from turnstate.stores.postgres.target import target
-from turnstate.testing.contract_scenes import session
+from turnstate.stores.postgres.server import target
+from turnstate.testing.contract.scenes import session
 
 WORKER = Path(__file__).with_name("postgres_worker.py")
 

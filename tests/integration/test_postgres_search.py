@@ -10,9 +10,9 @@ import pytest
 from postgres_server import executed, fresh_url
 
 from turnstate.stores.postgres import PostgresStore, connect
-from turnstate.stores.postgres.lexemes import LONGEST, query_of, vector
+from turnstate.stores.postgres.rows import LONGEST, query_of, vector
 from turnstate.stores.values import Change, Record
-from turnstate.testing.contract_scenes import HERE, change, message, session
+from turnstate.testing.contract.scenes import HERE, change, message, session
 
 ODD = "'\"\\:&|!()<>*-%_ \n\tabAé日😀\u2028\x01"
 

@@ -10,7 +10,7 @@ from postgres_server import execute, fresh_url
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import EpochEnded, NotFound
 from turnstate.stores import STORES
-from turnstate.stores.postgres.target import target
+from turnstate.stores.postgres.server import target
 
 
 @pytest.fixture(autouse=True)

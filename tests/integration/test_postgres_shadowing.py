@@ -13,22 +13,20 @@ from postgres_server import execute, fresh_url
 
 from turnstate import Budget, Message, SessionManager
 from turnstate.archive import archive
-from turnstate.cli.checks import checks
-from turnstate.memory.delivery import Worker
+from turnstate.cli.commands.doctor import checks
 from turnstate.memory.jsonl import JsonlEngine
+from turnstate.memory.worker import Worker
 from turnstate.stores.port import Store
 from turnstate.stores.postgres import PostgresStore, connect
 from turnstate.stores.postgres.queries import migrations
-from turnstate.stores.postgres.target import target
+from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address
-from turnstate.testing.contract_admission import AdmissionContract
-from turnstate.testing.contract_branches import BranchContract
-from turnstate.testing.contract_directory import DirectoryContract
-from turnstate.testing.contract_health import HealthContract
-from turnstate.testing.contract_leases import LeaseContract
-from turnstate.testing.contract_log import LogContract
-from turnstate.testing.contract_outbox import OutboxContract
-from turnstate.testing.contract_search import SearchContract
+from turnstate.testing.contract.admission import AdmissionContract
+from turnstate.testing.contract.directory import DirectoryContract
+from turnstate.testing.contract.health import HealthContract
+from turnstate.testing.contract.leases import LeaseContract, OutboxContract
+from turnstate.testing.contract.log import BranchContract, LogContract
+from turnstate.testing.contract.search import SearchContract
 
 _numbers = count(1)
 _PINNED = "search_path=pg_catalog, pg_temp"

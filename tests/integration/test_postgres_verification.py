@@ -12,11 +12,11 @@ from postgres_server import execute, fresh_url
 from turnstate.entry import Note, encode
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
+from turnstate.search_terms import words_of
 from turnstate.stores.postgres import PostgresStore, connect
 from turnstate.stores.postgres.rows import checksum, content_sum
-from turnstate.stores.postgres.target import target
+from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address, Change, Finding, Fork, Key, Parcel, Record, Row, SessionRow, Span
-from turnstate.words import words_of
 
 NOW = 1_750_000_000_000
 LONG, SHORT = Address("acme", "long"), Address("other", "short")

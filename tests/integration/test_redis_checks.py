@@ -15,9 +15,9 @@ from turnstate.entry import Note, decode
 from turnstate.errors import NotFound, StoreDamaged
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
-from turnstate.stores.redis.scripts import script
+from turnstate.stores.redis.server import script
 from turnstate.stores.values import Address, Filter, Finding, Fork, Key, Span
-from turnstate.testing.contract_scenes import END, HERE, NOW, change, message, note, parcel, path, session
+from turnstate.testing.contract.scenes import END, HERE, NOW, change, message, note, parcel, path, session
 
 OTHER = Address(HERE.tenant, "other")
 BUCKET = bucket_of(HERE)

@@ -17,7 +17,7 @@ from turnstate.errors import AlreadyExists, StoreUnavailable
 from turnstate.stores.redis import connect
 from turnstate.stores.redis.layout import bucket_of, session_keys
 from turnstate.stores.values import Address, Fork, Key, Span
-from turnstate.testing.contract_scenes import END, HERE, change, message, note, parcel, session
+from turnstate.testing.contract.scenes import END, HERE, change, message, note, parcel, session
 
 SLOT = key_slot(b"{ts:%d}" % bucket_of(HERE))
 

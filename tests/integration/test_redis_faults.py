@@ -15,7 +15,7 @@ from valkey_server import Cluster, Valkey, free_port, fresh_server
 from turnstate.errors import StoreError, StoreUnavailable
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.values import Filter, Fork, Key, Span
-from turnstate.testing.contract_scenes import END, HERE, NOW, change, message, parcel, session
+from turnstate.testing.contract.scenes import END, HERE, NOW, change, message, parcel, session
 
 BIG = b"x" * 3_000_000
 

@@ -11,7 +11,7 @@ from valkey_server import Valkey
 
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.values import Finding, Fork, Key
-from turnstate.testing.contract_scenes import HERE, change, message, session
+from turnstate.testing.contract.scenes import HERE, change, message, session
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from valkey_server import Valkey, empty_server, free_port, fresh_cluster, fresh_
 
 from turnstate.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from turnstate.stores.redis import RedisStore, connect
-from turnstate.testing.contract_scenes import change, message, session
+from turnstate.testing.contract.scenes import change, message, session
 
 PASSWORD = "correct-horse"
 Server = Callable[..., Valkey]

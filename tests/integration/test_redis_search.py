@@ -11,7 +11,7 @@ from valkey_server import fresh_cluster, fresh_server
 from turnstate.stores.redis import RedisStore, connect, search
 from turnstate.stores.redis.layout import bucket_of
 from turnstate.stores.values import Address, Hit
-from turnstate.testing.contract_scenes import HERE, change, message, session
+from turnstate.testing.contract.scenes import HERE, change, message, session
 
 both = pytest.mark.parametrize("fresh", [fresh_server, fresh_cluster])
 

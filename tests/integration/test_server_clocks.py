@@ -11,7 +11,7 @@ from valkey_server import fresh_cluster, fresh_server
 
 from turnstate import Message, SessionManager
 from turnstate.errors import ClockSkew
-from turnstate.session.clock import wall_clock
+from turnstate.session.writer import wall_clock
 
 pytestmark = pytest.mark.req("G8")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnstate import Message
-from turnstate.decision import CANCELLED, LEFT
+from turnstate.entry import CANCELLED, LEFT
 
 
 @dataclass

@@ -9,20 +9,18 @@ from random import Random
 from window_checks import as_bytes, check_window
 
 from turnstate import Message
-from turnstate.context.budget import Budget
 from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
-from turnstate.context.policy import Policy
+from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
-from turnstate.decision import Answer, Cut, Decision
-from turnstate.entry import Entry, decode
+from turnstate.entry import Answer, Cut, Decision, Entry, decode
 from turnstate.errors import ContextOverflow, InputError, SessionError
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager
 from turnstate.session.loading import path_to
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.values import Row
-from turnstate.testing import FixedClock, conversations, prose
+from turnstate.testing import FixedClock, conversations, samples
 
 ID = "s1"
 
@@ -130,7 +128,7 @@ def disturbed(rng: Random, message: Message) -> Message | None:
     if rng.random() < 0.5:
         return None
     outputs = [
-        prose.huge_output(rng.randrange(20, 300)),
+        samples.huge_output(rng.randrange(20, 300)),
         "x!?;" * rng.randrange(1_500),
         {"error": "bad " * rng.randrange(2_000), "id": 5},
         [{"type": "text", "text": "line\n" * rng.randrange(600)}, {"type": "text", "text": "short"}],

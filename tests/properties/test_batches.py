@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from window_checks import as_bytes, check_replay, check_window
 
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec
-from turnstate.context.budget import Budget
 from turnstate.context.head import Head
-from turnstate.context.reduce import Limits, reduced
+from turnstate.context.policy import Budget
+from turnstate.context.reduction import Limits, reduced
 from turnstate.context.rounds import PENDING
 from turnstate.context.window import Window
-from turnstate.decision import Decision, Mask
+from turnstate.entry import Decision, Mask
 from turnstate.errors import ContextOverflow
 from turnstate.ids import CallId
 

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 from window_checks import as_bytes, check_window
 
 from turnstate import Budget, Message, Policy, ToolCallRequest, ToolCallResult
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.context.manager import StateManager
 from turnstate.conversation import ConversationState, fields
 from turnstate.errors import ContextOverflow, InvalidMessage, SessionError

@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnstate.tokens import Count, Counter, counter
+from turnstate.tokens.estimate import pieces_of
 from turnstate.tokens.pieces import pieces
-from turnstate.tokens.shape import pieces_of
 from turnstate.tokens.vocabulary import SIZES
 
 with warnings.catch_warnings():

@@ -12,10 +12,9 @@ import pytest
 from window_checks import check_window
 
 from turnstate import Message, ToolCallResult, formats
-from turnstate.context.budget import Budget
 from turnstate.context.manager import StateManager
-from turnstate.context.policy import Policy
-from turnstate.context.reduce import Limits, reduced
+from turnstate.context.policy import Budget, Policy
+from turnstate.context.reduction import Limits, reduced
 from turnstate.context.rounds import PENDING
 from turnstate.errors import ContextOverflow
 from turnstate.testing import conversations

@@ -29,10 +29,9 @@ from hypothesis.stateful import (
 from window_checks import as_bytes, check_window
 
 from turnstate import Budget, Message, Policy, ToolCallRequest, ToolCallResult
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields, from_json, to_json
-from turnstate.decision import Answer, Cut, Revert
-from turnstate.entry import Entry, Tangent
+from turnstate.entry import Answer, Cut, Entry, Revert, Tangent
 from turnstate.errors import ContextOverflow, InputError
 from turnstate.session import Session, SessionManager
 from turnstate.stores.memory import MemoryStore

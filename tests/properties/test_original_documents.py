@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from original_strategies import damaged, documents
 
 from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
-from turnstate.context.compaction import Strategy
-from turnstate.conversation import ConversationState, from_json, original, to_json
+from turnstate.context.cut import Strategy
+from turnstate.conversation import ConversationState, amazon_q, from_json, to_json
 from turnstate.conversation.tools import specs
 from turnstate.errors import TurnstateError
 from turnstate.sticky import Workspace
@@ -36,7 +36,7 @@ class Nowhere:
 
 
 def read(document: Any) -> ConversationState:
-    return original.read(document, os=Nowhere())
+    return amazon_q.read(document, os=Nowhere())
 
 
 def exactly(value: Any) -> bytes:
@@ -55,7 +55,7 @@ async def kept(state: ConversationState, url: str = "memory:") -> ConversationSt
 @given(documents())
 @settings(max_examples=150)
 def test_a_document_comes_back_as_it_was(document: Any) -> None:
-    assert exactly(original.write(read(document))) == exactly(document)
+    assert exactly(amazon_q.write(read(document))) == exactly(document)
 
 
 @pytest.mark.req("I9", "I1")
@@ -63,7 +63,7 @@ def test_a_document_comes_back_as_it_was(document: Any) -> None:
 @settings(max_examples=100)
 def test_a_document_comes_back_from_our_own_json(document: Any) -> None:
     ours = json.loads(json.dumps(to_json(read(document))))
-    assert exactly(original.write(from_json(ours, os=Nowhere()))) == exactly(document)
+    assert exactly(amazon_q.write(from_json(ours, os=Nowhere()))) == exactly(document)
 
 
 @pytest.mark.req("I9", "I1")
@@ -71,7 +71,7 @@ def test_a_document_comes_back_from_our_own_json(document: Any) -> None:
 @settings(max_examples=100)
 def test_a_document_comes_back_from_a_store(document: Any) -> None:
     loaded = asyncio.run(kept(read(document)))
-    assert exactly(original.write(loaded)) == exactly(document)
+    assert exactly(amazon_q.write(loaded)) == exactly(document)
 
 
 @pytest.mark.req("I9", "A7")
@@ -92,7 +92,7 @@ def test_leaving_the_tangent_of_a_document_shows_its_main_conversation(document:
         return
     assert state.is_in_tangent_mode()
     state.exit_tangent_mode()
-    shown = original.write(state)
+    shown = amazon_q.write(state)
     for name in ("history", "next_message", "transcript", "latest_summary"):
         assert exactly(shown.get(name)) == exactly(tangent.get(f"main_{name}")), name
     assert shown.get("tangent_state") is None
@@ -122,7 +122,7 @@ def test_a_damaged_document_is_refused_with_its_place_or_comes_back_as_it_is(doc
         return
     event("read")
     document["valid_history_range"] = [0, len(document["history"])]
-    assert exactly(original.write(state)) == exactly(document)
+    assert exactly(amazon_q.write(state)) == exactly(document)
 
 
 def ask(state: ConversationState) -> None:
@@ -160,9 +160,9 @@ def test_what_is_exported_after_more_was_done_can_be_read_again(document: Any, s
     state = read(document)
     for step in steps:
         step(state)
-    exported = original.write(state)
+    exported = amazon_q.write(state)
     again = read(exported)
-    assert exactly(original.write(again)) == exactly(exported)
+    assert exactly(amazon_q.write(again)) == exactly(exported)
     assert len(again.history) == len(exported["history"])
     assert again.transcript == state.transcript
     if steps[-1] is ask:
@@ -186,13 +186,13 @@ def uses_and_results(document: Any) -> list[tuple[list[str], list[str]]]:
 
 
 def assert_answered(state: ConversationState) -> None:
-    document = original.write(state)
+    document = amazon_q.write(state)
     for uses, results in uses_and_results(document):
         assert uses == results
     first = document["history"][0]["user"]["content"] if document["history"] else {}
     assert not first or "Prompt" in first
     again = read(document)
-    assert exactly(original.write(again)) == exactly(document)
+    assert exactly(amazon_q.write(again)) == exactly(document)
 
 
 @pytest.mark.req("I7", "I9")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnstate import sent
-from turnstate.context import lines
+from turnstate import wire_text
+from turnstate.context import text as lines
 from turnstate.context.frame import BARE, Frames, bare
-from turnstate.context.reduce import Limits, full_range, output_texts, reduced
+from turnstate.context.reduction import Limits, full_range, output_texts, reduced
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallResult
 from turnstate.tokens.counter import Count, Counter
@@ -66,9 +66,9 @@ def tool(result: Any) -> Message:
 
 
 def sizes(result: Any, counter: Counter) -> list[int]:
-    found = sent.result_parts(result) if not isinstance(result, str) else None
+    found = wire_text.result_parts(result) if not isinstance(result, str) else None
     pieces = (
-        [sent.result_text(result)]
+        [wire_text.result_text(result)]
         if found is None
         else [part.text for part in found if hasattr(part, "text")]
     )
@@ -159,7 +159,7 @@ def test_nothing_but_the_text_changes_and_always_in_the_same_way(
     assert (short.id, short.timestamp, short.role) == (message.id, message.timestamp, message.role)
     assert (new.tool_call_id, new.is_error) == ("call_1", True)
     assert message.tool_results[0].result == result
-    if sent.result_parts(result) and not isinstance(result, str):
+    if wire_text.result_parts(result) and not isinstance(result, str):
         assert [part for part in new.result if part["type"] == "image"] == [
             p for p in result if p["type"] == "image"
         ]

@@ -22,12 +22,11 @@ from session_runs import ID, Life, check_handles_agree, check_log, window
 from window_checks import check_window
 
 from turnstate import Message
-from turnstate.context.budget import Budget
-from turnstate.context.policy import Policy
+from turnstate.context.policy import Budget, Policy
 from turnstate.errors import EpochEnded, InvalidMessage, NotFound, SessionError
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import Session
-from turnstate.session import groups as session_groups
+from turnstate.session import branching as session_groups
 
 THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 T = TypeVar("T")

@@ -28,8 +28,7 @@ from session_runs import (
 from window_checks import as_bytes, check_window
 
 from turnstate import Message
-from turnstate.context.budget import Budget
-from turnstate.context.policy import Policy
+from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
 from turnstate.message import ToolCallRequest
 from turnstate.session import loading
@@ -300,7 +299,7 @@ def test_a_cut_that_is_written_without_a_look_at_the_head_is_caught(monkeypatch:
         records = await self._scribe.records(decisions)
         self.grow(await self._scribe.commit(records=records), decisions, records)
 
-    monkeypatch.setattr(session_windows.Windows, "record", blind)
+    monkeypatch.setattr(session_windows.WindowMaker, "record", blind)
     assert caught(at_once)
 
 

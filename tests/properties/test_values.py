@@ -21,11 +21,11 @@ from turnstate import (
     ToolCallRequest,
     ToolCallResult,
     codec,
-    reader,
-    sent,
+    strict_json,
+    wire_text,
 )
 from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge, TurnstateError
-from turnstate.native import Edit, Native
+from turnstate.part import Edit, Native
 from turnstate.value import Value, wire_names
 
 often = settings(deadline=None, max_examples=150)
@@ -125,7 +125,7 @@ def test_every_message_survives_encoding_and_decoding(message: Message) -> None:
     assert same(again, message)
     assert codec.encode(again) == data
     assert same(codec.from_builtins(codec.to_builtins(message)), message)
-    assert same(reader.read(data), codec.to_builtins(message))
+    assert same(strict_json.read(data), codec.to_builtins(message))
 
 
 @pytest.mark.req("A2", "A6", "A7")
@@ -211,14 +211,14 @@ def test_json_reads_as_everybody_reads_it_or_is_refused_for_what_would_be_lost(t
         value, faithful = as_everybody_reads_it(text)
     except ValueError as error:  # an integer of too many digits has a position in ours
         with pytest.raises(MalformedJSON if isinstance(error, json.JSONDecodeError) else InputError):
-            reader.read(text)
+            strict_json.read(text)
         return
     if faithful:
-        assert same(reader.read(text), value)
-        assert same(reader.read(text.encode()), value)
+        assert same(strict_json.read(text), value)
+        assert same(strict_json.read(text.encode()), value)
     else:
         with pytest.raises(ForbiddenJSON) as caught:
-            reader.read(text)
+            strict_json.read(text)
         assert caught.value.path.startswith("$")
         str(caught.value).encode()
 
@@ -240,15 +240,15 @@ def outcome(act: Callable[[], Any]) -> tuple[type[Exception], str] | None:
 @given(odd_values)
 def test_what_is_in_memory_is_judged_as_what_is_written(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False)  # NaN, infinities, lone surrogates: without a word
-    assert outcome(lambda: reader.check(value)) == outcome(lambda: reader.read(text))
-    assert outcome(lambda: reader.plain(value)) == outcome(lambda: reader.check(value))
+    assert outcome(lambda: strict_json.check(value)) == outcome(lambda: strict_json.read(text))
+    assert outcome(lambda: strict_json.plain(value)) == outcome(lambda: strict_json.check(value))
 
 
 @pytest.mark.req("A7")
 @often
 @given(values)
 def test_a_plain_copy_is_the_same_value_and_another_object(value: Any) -> None:
-    copy = reader.plain(value)
+    copy = strict_json.plain(value)
     assert same(copy, value)
     assert copy is not value or not isinstance(value, dict | list)
 
@@ -259,7 +259,7 @@ def test_a_plain_copy_is_the_same_value_and_another_object(value: Any) -> None:
 @example(b"\xef\xbb\xbf")
 @example(b"[" * 100_000)
 def test_no_bytes_raise_anything_but_our_own_errors(data: bytes) -> None:
-    for act in (reader.read, codec.load, codec.decode):
+    for act in (strict_json.read, codec.load, codec.decode):
         outcome(lambda act=act: act(data))
 
 
@@ -294,21 +294,21 @@ anything = nested(
 @often
 @given(anything)
 def test_any_tool_output_is_storable_once_it_is_clean(output: Any) -> None:
-    cleaned = reader.clean(output)
-    reader.check(cleaned)
-    assert same(reader.clean(cleaned), cleaned)
+    cleaned = strict_json.clean(output)
+    strict_json.check(cleaned)
+    assert same(strict_json.clean(cleaned), cleaned)
     result = ToolCallResult(tool_call_id="c", result=cleaned)  # type: ignore[arg-type]
     message = Message.tool([result])
     assert same(codec.decode(codec.encode(message)), message)
-    sent.result_text(cleaned).encode()
+    wire_text.result_text(cleaned).encode()
 
 
 @pytest.mark.req("A6")
 @often
 @given(odd_values)
 def test_cleaning_changes_nothing_that_could_be_kept(value: Any) -> None:
-    assume(outcome(lambda: reader.plain(value)) is None)
-    assert same(reader.clean(value), reader.plain(value))
+    assume(outcome(lambda: strict_json.plain(value)) is None)
+    assert same(strict_json.clean(value), strict_json.plain(value))
 
 
 @pytest.mark.req("A3", "A6")
@@ -353,7 +353,7 @@ def test_depth_is_judged_alike_in_text_and_in_memory(depth: int, brackets: tuple
     opening, closing = brackets
     text = opening * depth + "null" + closing * depth
     levels = depth * (opening.count("[") + opening.count("{"))
-    expected = TooLarge if levels > reader.MAX_DEPTH else None
-    read = outcome(lambda: reader.read(text))
+    expected = TooLarge if levels > strict_json.MAX_DEPTH else None
+    read = outcome(lambda: strict_json.read(text))
     assert (read and read[0]) == expected
-    assert outcome(lambda: reader.check(json.loads(text))) == read
+    assert outcome(lambda: strict_json.check(json.loads(text))) == read

@@ -22,15 +22,14 @@ from window_checks import (
 )
 
 from turnstate import Message, ToolCallRequest, ToolCallResult
-from turnstate.context import collect, rounds
+from turnstate.context import collector, rounds
 from turnstate.context import window as windows
-from turnstate.context.budget import Budget
-from turnstate.context.compaction import planned
+from turnstate.context.cut import planned
 from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
-from turnstate.context.policy import Policy
+from turnstate.context.policy import Budget, Policy
 from turnstate.context.tally import Tally
-from turnstate.decision import Cut, Decision, Summary
+from turnstate.entry import Cut, Decision, Summary
 from turnstate.errors import ContextOverflow, TurnstateError
 from turnstate.testing import conversations
 
@@ -200,9 +199,9 @@ def test_without_a_planted_bug_nothing_is_caught() -> None:
 
 
 def test_a_cut_at_a_raw_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = collect.plan
+    plan = collector.plan
 
-    def raw(tally: Tally, *args: Any) -> collect.Plan:
+    def raw(tally: Tally, *args: Any) -> collector.Plan:
         found = plan(tally, *args)
         return msgspec.structs.replace(found, kept=min(found.kept + 1, tally.end - 1), pinned=())
 

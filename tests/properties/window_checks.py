@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnstate import codec, formats
-from turnstate.context.budget import Budget
 from turnstate.context.manager import StateManager
+from turnstate.context.policy import Budget
 from turnstate.context.window import Window
-from turnstate.decision import Decision
+from turnstate.entry import Decision
 from turnstate.message import Message
 
 FORMATS = [formats.get(name) for name in formats.names()]

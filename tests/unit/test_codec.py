@@ -17,7 +17,7 @@ from turnstate import (
     ToolCallRequest,
     ToolCallResult,
     codec,
-    reader,
+    strict_json,
 )
 from turnstate.errors import (
     ForbiddenJSON,
@@ -29,7 +29,7 @@ from turnstate.errors import (
     TooLarge,
 )
 from turnstate.ids import CallId
-from turnstate.native import Edit, Native
+from turnstate.part import Edit, Native
 from turnstate.testing import conversations
 
 STAMP = '"id":"m1","timestamp":"2024-05-06T07:08:09Z"'
@@ -376,8 +376,8 @@ def deep(levels: int) -> Any:
 
 @pytest.mark.req("A6")
 def test_whatever_a_message_may_hold_can_be_read_back_from_any_document_around_it() -> None:
-    value = deep(reader.MAX_VALUE_DEPTH)
-    box = {"a": deep(reader.MAX_VALUE_DEPTH - 1)}
+    value = deep(strict_json.MAX_VALUE_DEPTH)
+    box = {"a": deep(strict_json.MAX_VALUE_DEPTH - 1)}
     native = Native(format="f", edits=(Edit(("a",), value),), envelope=box, extra=box)  # type: ignore[arg-type]
     call = ToolCallRequest(name="n", args=box, extra=box)  # type: ignore[arg-type]
     part = OpaquePart(format="f", body=box, extra=box)  # type: ignore[arg-type]
@@ -393,7 +393,7 @@ def test_whatever_a_message_may_hold_can_be_read_back_from_any_document_around_i
 @pytest.mark.req("A6")
 def test_a_value_too_deep_for_a_message_is_told_as_such_with_its_path() -> None:
     plain = a_message(
-        role="tool", tool_results=[{"tool_call_id": "c", "result": deep(reader.MAX_VALUE_DEPTH + 1)}]
+        role="tool", tool_results=[{"tool_call_id": "c", "result": deep(strict_json.MAX_VALUE_DEPTH + 1)}]
     )
     del plain["content"]
     with pytest.raises(TooLarge) as caught:
@@ -407,7 +407,7 @@ def test_documents_have_a_limit_that_the_caller_may_move_and_kept_bytes_have_non
     with pytest.raises(TooLarge):
         codec.load(document, max_bytes=len(document) - 1)
     assert codec.load(document, max_bytes=len(document))
-    big = Message.user("x" * reader.MAX_BYTES).replace(extra={"unknown": 1})
+    big = Message.user("x" * strict_json.MAX_BYTES).replace(extra={"unknown": 1})
     assert codec.decode(codec.encode(big)) == big
 
 

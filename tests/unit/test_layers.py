@@ -17,30 +17,32 @@ LAYERS: list[set[str]] = [
     {
         "_version",
         "errors",
+        "files",
+        "home",
         "ids",
-        "reader",
+        "strict_json",
         "value",
         "part",
-        "native",
         "message",
         "codec",
-        "sent",
+        "wire_text",
         "toolspec",
-        "decision",
         "entry",
-        "words",
+        "search_terms",
     },
     {"tokens", "catalog", "formats"},
     {"context"},
-    {"models", "stores", "home", "durable", "sticky"},
-    {"conversation", "session", "snapshots", "memory", "checkpoints"},
+    {"models", "stores"},
+    {"log", "sticky"},
+    {"conversation", "session", "snapshots", "shadow", "memory", "checkpoints"},
     {"archive", "blocking"},
     {"testing"},
-    {"cli"},
+    {"cli_kit"},
+    {"cli", "demo"},
     {"__main__"},
 ]
-PURE = {"reader", "value", "part", "native", "message", "codec", "sent", "toolspec", "decision"}
-PURE |= {"entry", "words"}
+PURE = {"strict_json", "value", "part", "message", "codec", "wire_text", "toolspec"}
+PURE |= {"entry", "search_terms"}
 PURE |= {"formats", "tokens", "catalog", "context"}
 IMPURE_IMPORTS = {
     "asyncio",
@@ -55,7 +57,7 @@ IMPURE_IMPORTS = {
     "uuid",
 }
 ALLOWED = {
-    ("tokens.background", "asyncio"),  # its idea is to leave the loop free
+    ("tokens.exact", "asyncio"),  # its idea is to leave the loop free
     ("tokens.vocabulary", "threading"),  # a table is loaded once, whoever asks
 }
 

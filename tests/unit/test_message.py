@@ -23,7 +23,7 @@ from turnstate import (
 )
 from turnstate.errors import ForbiddenJSON, InputError, InvalidMessage, TooLarge
 from turnstate.message import Role, SystemKind
-from turnstate.native import Edit, Native
+from turnstate.part import Edit, Native
 
 WHEN = "2024-05-06T07:08:09.123Z"
 CALL = ToolCallRequest(id=ids.CallId("call_1"), name="ls", args={"path": "."})

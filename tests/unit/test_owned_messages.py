@@ -12,8 +12,7 @@ import pytest
 from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult
 from turnstate.conversation import ConversationState
 from turnstate.errors import InputError
-from turnstate.native import Edit, Native
-from turnstate.part import OpaquePart, TextPart
+from turnstate.part import Edit, Native, OpaquePart, TextPart
 from turnstate.session import SessionManager
 from turnstate.value import Extra
 

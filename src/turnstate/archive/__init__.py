@@ -7,12 +7,11 @@ idempotency keys, parcels that wait for delivery. A session that was exported, i
 exported again gives the same bytes.
 """
 
-from .adopting import adopt
-from .exporting import archive, archived
-from .lines import VERSION, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header, Line, written
-from .path import Conversation, conversation
-from .reading import Bundle, bundles
-from .restoring import Restored, is_half_made, restore
+from .adopt import Conversation, adopt, conversation
+from .export import archive, archived
+from .format import VERSION, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header, Line, written
+from .read import Bundle, bundles
+from .restore import Restored, is_half_made, restore
 
 __all__ = [
     "VERSION",

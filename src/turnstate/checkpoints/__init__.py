@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from .carrying import verify
-from .purge import Purged
-from .repository import ShadowRepository
-from .values import Changes, Diff, FileDiff, Kept, LeftOut, Limits, Restored, Snapshot, shown
+from ..shadow.purge import Purged
+from ..shadow.repository import ShadowRepository
+from ..shadow.values import Changes, Diff, FileDiff, Kept, LeftOut, Limits, Restored, Snapshot, shown
+from .transaction import verify
 
 __all__ = [
     "Changes",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ..conversation import ConversationState
-from ..conversation.tracking import LineTracking
+from ..conversation.edits import LineTracking
 from ..entry import Checkpoint
 from ..errors import (
     CheckpointError,
@@ -34,21 +34,19 @@ from ..errors import (
 )
 from ..home import KEY_FILE, Home
 from ..ids import CallId
-from .acts import Back, Bring, Leave, Undo, newest_restore
-from .carrying import Carrier, Recovered, WentBack, new_tag
-from .erasing import discard
-from .health import WAY_OUT
-from .keeping import read_about
-from .numbering import ASIDE, START, Numbers, Turn, description, numbers, since_start, turns
-from .places import folder_for, is_in_repository
-from .purge import Purged
-from .repository import ShadowRepository
-from .values import Diff, LeftOut, Limits, Snapshot
+from ..shadow.folder import discard, folder_for, is_in_repository, read_about
+from ..shadow.health import WAY_OUT
+from ..shadow.purge import Purged
+from ..shadow.repository import ShadowRepository
+from ..shadow.values import Diff, LeftOut, Limits, Snapshot
+from .labels import ASIDE, START, Numbers, Turn, description, numbers, since_start, turns
+from .operations import Bring, LeaveTangent, RestoreOperation, Undo, newest_restore
+from .transaction import Recovered, RestoreResult, RestoreTransaction, new_tag
 
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["CheckpointManager", "Recovered", "WentBack"]
+__all__ = ["CheckpointManager", "Recovered", "RestoreResult"]
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -63,7 +61,7 @@ class CheckpointManager:
         self.left_out: tuple[LeftOut, ...] = ()
         self.recovered: Recovered | None = None
         self.lines = LineTracking(state, repository.work_tree, home=Path.home())
-        self._carrier = Carrier(state, repository, self.lines, session=session)
+        self._carrier = RestoreTransaction(state, repository, self.lines, session=session)
         self._ran = frozenset[CallId]()
 
     @classmethod
@@ -182,7 +180,7 @@ class CheckpointManager:
 
     async def restore(
         self, label: str, *, files: bool = True, conversation: bool = True, hard: bool = False
-    ) -> WentBack:
+    ) -> RestoreResult:
         """Go back to a checkpoint: its files, its conversation, or both; `undo_restore` goes forth again.
 
         Newer files stay, unless `hard`, which removes those that a checkpoint holds. Without the
@@ -194,10 +192,12 @@ class CheckpointManager:
         commit = self._commit(label)
         if files:
             await self._refuse_damaged({commit: label})
-        act = Back(label=label, commit=commit, number=number, files=files, conversation=conversation)
+        act = RestoreOperation(
+            label=label, commit=commit, number=number, files=files, conversation=conversation
+        )
         return await self._carrier.carry(act, files=commit if files else "", hard=hard)
 
-    async def undo_restore(self) -> WentBack:
+    async def undo_restore(self) -> RestoreResult:
         """Take the last restore back: the files as they were before it, and the conversation."""
         newest = newest_restore(self.state)
         if newest is None:
@@ -230,7 +230,7 @@ class CheckpointManager:
 
     async def leave_tangent(
         self, bring: Bring = "nothing", *, summary: str | None = None, files: bool = True
-    ) -> WentBack:
+    ) -> RestoreResult:
         """Go back to the main conversation, and bring nothing along, the tail, or a summary.
 
         With `files`, those that were changed in the tangent become what they were. `undo_restore` is not
@@ -244,7 +244,7 @@ class CheckpointManager:
         before = next((one for one in own if isinstance(one, Checkpoint) and one.label == ASIDE), None)
         commit = before.commit if before is not None and files else ""
         changed = bool(commit) and await asyncio.to_thread(self.repository.has_changes)
-        act = Leave(
+        act = LeaveTangent(
             tangent=tangent.name,
             bring=bring,
             summary=summary,

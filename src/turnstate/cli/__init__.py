@@ -15,8 +15,8 @@ from importlib import import_module
 import click
 
 from .._version import __version__
+from ..cli_kit import screen
 from ..errors import TurnstateError, exit_code
-from . import screen
 
 __all__ = ["COMMANDS", "run"]
 
@@ -52,8 +52,8 @@ class _Program(click.Group):
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        import_module(".remarks", __name__).hear()
-        command: click.Command = import_module(f".{_module(cmd_name)}", __name__).command
+        screen.hear()
+        command: click.Command = import_module(_module(cmd_name), __name__).command
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -86,7 +86,9 @@ def program(ctx: click.Context) -> int:
 
 
 def _module(name: str) -> str:
-    return f"{name}_" if keyword.iskeyword(name) else name
+    if name == "demo":
+        return "..demo"
+    return f".commands.{name}_" if keyword.iskeyword(name) else f".commands.{name}"
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from ..durable import FILE_MODE
+from ..cli_kit import screen
 from ..errors import InputError
-from . import screen
+from ..files import FILE_MODE
 
 __all__ = ["opened"]
 

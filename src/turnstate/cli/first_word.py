@@ -27,5 +27,6 @@ class FirstWord(click.Command):
         """Prepare the command that is meant."""
         if not args or args[0] not in self._others:
             return super().make_context(info_name, args, parent, **extra)
-        other: click.Command = import_module(f".{self._others[args[0]]}", __package__).command
+        module, _, name = self._others[args[0]].partition(":")
+        other: click.Command = getattr(import_module(f".commands.{module}", __package__), name)
         return other.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)

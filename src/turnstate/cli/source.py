@@ -7,6 +7,7 @@ parsed before it is asked for, so that one bad line costs one conversation.
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import stat
@@ -17,12 +18,61 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, BinaryIO
 
-from .. import reader
+from .. import strict_json
+from ..cli_kit import screen
 from ..errors import InputError, MalformedJSON, TooLarge
-from . import screen
-from .lines import Line, lines, readable
+from ..strict_json import MAX_BYTES
 
-__all__ = ["Document", "Source", "opened", "source"]
+__all__ = ["Document", "Line", "Source", "lines", "opened", "readable", "source"]
+
+# Lines of an input of any size: numbered, bounded, never held all at once.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line with its end; `cut` when only its beginning was read."""
+
+    number: int
+    data: bytes
+
+    @property
+    def cut(self) -> bool:
+        """Whether the line is longer than a document may be."""
+        return len(self.data) > MAX_BYTES
+
+    @property
+    def blank(self) -> bool:
+        """Whether the line says nothing."""
+        return not self.data.strip()
+
+
+def lines(stream: BinaryIO, name: str) -> Iterator[Line]:
+    """Read a stream line by line, without the byte order mark that some editors put first."""
+    for number, raw in enumerate(_bounded(stream, name), 1):
+        yield Line(number, raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw)
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Turn a failure to open or read into one that the user understands."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{name}: cannot be read: {reason}") from None
+
+
+def _bounded(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    while data := _readline(stream, name):
+        yield data
+        while len(data) > MAX_BYTES and not data.endswith(b"\n"):
+            data = _readline(stream, name)
+
+
+def _readline(stream: BinaryIO, name: str) -> bytes:
+    with readable(name):
+        return stream.readline(MAX_BYTES + 1)
+
 
 STDIN = "stdin"
 LINE_SUFFIXES = (".jsonl", ".ndjson")
@@ -43,10 +93,10 @@ class Document:
 
     def value(self) -> Any:
         """Parse the document strictly."""
-        if len(self.data) > reader.MAX_BYTES:
+        if len(self.data) > strict_json.MAX_BYTES:
             advice = "; put one conversation on each line to read more" if self.line is None else ""
-            raise TooLarge(f"one conversation of more than {reader.MAX_BYTES:,} bytes{advice}")
-        return reader.read(self.data)
+            raise TooLarge(f"one conversation of more than {strict_json.MAX_BYTES:,} bytes{advice}")
+        return strict_json.read(self.data)
 
 
 @dataclass(frozen=True)
@@ -88,7 +138,7 @@ def _head(numbered: Iterator[Line]) -> tuple[list[Line], bytearray]:
     """Take lines until two of them say something; give those two, and all that was taken."""
     spoken: list[Line] = []
     taken = bytearray()
-    while len(spoken) < 2 and len(taken) <= reader.MAX_BYTES and (line := next(numbered, None)):
+    while len(spoken) < 2 and len(taken) <= strict_json.MAX_BYTES and (line := next(numbered, None)):
         taken += line.data
         if not line.blank:
             spoken.append(line)
@@ -101,7 +151,7 @@ def _each(numbered: Iterator[Line], name: str) -> Iterator[Document]:
 
 def _only(head: bytearray, stream: BinaryIO, name: str) -> Iterator[Document]:
     with readable(name):
-        rest = stream.read(max(0, reader.MAX_BYTES + 1 - len(head)))
+        rest = stream.read(max(0, strict_json.MAX_BYTES + 1 - len(head)))
     yield Document(name, None, bytes(head + rest))
 
 
@@ -115,7 +165,7 @@ def _is_jsonl(first: bytes, second: bytes, name: str) -> bool:
 
 def _is_complete(line: bytes) -> bool:
     try:
-        reader.read(line)
+        strict_json.read(line)
     except MalformedJSON:
         return False
     except InputError:

@@ -5,14 +5,12 @@ Pure: values in, values out. What it decides it returns; somebody else writes it
 
 from __future__ import annotations
 
-from .budget import Budget
 from .head import Head
 from .manager import StateManager
-from .policy import Policy, Reduction
+from .policy import Budget, Policy, Reduction
 from .snapshot import ContextSnapshot
 from .tally import Tally
-from .tiers import Tiers
-from .window import Window
+from .window import Tiers, Window
 
 __all__ = [
     "Budget",

@@ -7,12 +7,16 @@ renders validly in every format. A window that grew is walked from where it grew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from .. import formats
 from ..errors import InvalidConversation
+from ..formats.port import Format
 from ..message import Message
+from ..toolspec import ToolSpec
 
-__all__ = ["check", "check_fit"]
+__all__ = ["check", "check_fit", "mended", "rendered"]
 
 
 def check(messages: Sequence[Message], known: int = 0) -> None:
@@ -66,3 +70,25 @@ def _check_ids(messages: Sequence[Message]) -> None:
     if len(set(calls)) < len(calls):
         twice = next(id for id in calls if calls.count(id) > 1)
         raise InvalidConversation(f"the call id {twice} is not unique")
+
+
+# Mending: messages as their own provider takes them.
+
+
+def mended(message: Message) -> tuple[Message, str | None]:
+    """Return a message without what its provider rejects in it, and what was done to it."""
+    native = message.native
+    if native is None or native.format not in formats.names():
+        return message, None
+    return formats.get(native.format).mended(message)
+
+
+def rendered(
+    messages: Sequence[Message], format: Format, *, tools: Iterable[ToolSpec] = (), request: bool = False
+) -> Any:
+    """Render the messages of a window, or raise `InvalidConversation` if the provider would reject them."""
+    payload = format.render(messages, tools=tools)
+    if violations := format.validate(payload, request=request):
+        more = f" (and {len(violations) - 1:,} more)" if len(violations) > 1 else ""
+        raise InvalidConversation(f"{format.name} would reject the result: {violations[0]}{more}")
+    return payload

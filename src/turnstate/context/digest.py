@@ -19,10 +19,9 @@ import msgspec
 
 from ..message import Message, ToolCallRequest, ToolCallResult
 from . import evidence
-from .known import Digest
-from .mentions import Room, folded
-from .quote import line
-from .telling import facts, text
+from .digest_text import facts, text
+from .evidence import Digest, Room, folded
+from .text import line
 
 __all__ = ["Digest", "carrying", "digest", "facts", "text"]
 

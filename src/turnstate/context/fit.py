@@ -8,28 +8,92 @@ validated and counted once more, since a provider's form can add to what the win
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, structs, to_builtins
 
-from .. import sent
+from .. import wire_text
+from ..entry import Cut
 from ..errors import ContextOverflow
 from ..formats.port import Format, Violation
 from ..message import Message
-from ..native import Native
+from ..part import Native, TextPart
 from ..tokens import Count
-from .budget import Budget
-from .earlier import parted, recorded
-from .head import Head
+from .check import mended, rendered
+from .digest import carrying
+from .head import OPENER, Head
 from .manager import StateManager
-from .mend import mended, rendered
-from .preface import OPENER
-from .reduce import Limits
-from .rounds import Repair
+from .policy import Budget, Policy
+from .reduction import Limits
+from .rounds import Repair, derived
+from .tally import Tally
+from .template import TEMPLATES, WORDINGS, bare, label
 from .window import Window
 
-__all__ = ["Fitted", "fitted"]
+__all__ = ["Fitted", "fitted", "parted", "recorded"]
+
+# The earlier summary: what a document says of messages that were cut before it came here.
+
+
+# How a summary begins that carries an earlier one; what it quotes has other quotation marks inside.
+_NESTED = re.compile(
+    "|".join("^{}“([^”]*)”{} ?".format(*map(re.escape, one.earlier.split("{}"))) for one in WORDINGS.values())
+)
+
+
+def parted(messages: Sequence[Message], template: str) -> tuple[list[Message], str]:
+    """Part the messages from the summary that stands in their head; it is empty where there is none."""
+    head = list(takewhile(lambda message: message.role == "system", messages))
+    found = [(message, _summary(message, template)) for message in head]
+    rest = [_without(message, template) if text else message for message, text in found]
+    kept = [message for message in rest if message is not None]
+    return [*kept, *messages[len(head) :]], " ".join(text for _, text in found if text)
+
+
+def recorded(earlier: str, tally: Tally, policy: Policy, limit: int) -> tuple[Cut, ...]:
+    """Give an earlier summary as the cut that it stands for, which kept every message there is."""
+    if not earlier or not tally.end:
+        return ()
+    first = tally.at(0).id
+    return (
+        Cut(
+            id=derived("earlier", earlier),
+            kept_from=first,
+            summary=earlier,
+            digest=carrying(earlier).to_json(),
+            covers=(first, first),
+            limit=limit,
+            policy=policy.fingerprint,
+            counter=tally.counter.name,
+        ),
+    )
+
+
+def _summary(message: Message, template: str) -> str:
+    """Give the summary that a system message ends with, if it does."""
+    last = message.parts[-1]
+    if not isinstance(last, TextPart):
+        return ""
+    text = bare(template if label(template) else "", last.text)
+    if text == last.text.strip():
+        return ""
+    return _NESTED.sub(lambda found: f"{found[found.lastindex or 0]} ", text)
+
+
+def _without(message: Message, template: str) -> Message | None:
+    """Take the summary off the end of a system message; None where nothing else stands in it."""
+    parts, native = message.parts[:-1], message.native
+    if not parts:
+        return None
+    if native:
+        # Marks on the other blocks stay; an edit that would write the summary back does not.
+        labels = [one for one in map(label, (template, *TEMPLATES.values())) if one]
+        edits = tuple(edit for edit in native.edits if not any(one in str(edit.to) for one in labels))
+        native = structs.replace(native, edits=edits)
+    return structs.replace(message, content=parts, native=native)
 
 
 class Fitted(Struct, frozen=True, kw_only=True):
@@ -194,4 +258,4 @@ def _spoken(message: Message) -> Message:
     """Say as the user what a bare list has no other place for: the summary, where `system` stands apart."""
     if message.role != "system":
         return message
-    return Message.user(sent.notice(message.text), id=message.id, timestamp=message.timestamp)
+    return Message.user(wire_text.notice(message.text), id=message.id, timestamp=message.timestamp)

@@ -22,8 +22,8 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from ..tokens.counter import Counter
-from . import lines
-from .measure import exceeds, widest
+from . import text as lines
+from .text import exceeds, widest
 
 __all__ = ["BARE", "Frames", "bare", "framed"]
 

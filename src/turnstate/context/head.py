@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
+
+import msgspec
 
 from ..ids import UNKNOWN_TIME
 from ..message import Message
+from ..tokens import Counter, message_cost, tools_cost
+from ..tokens.cost import REPLY_START
 from ..toolspec import ToolSpec
 from ..value import Value, check_kind
+from .check import mended
 from .rounds import derived
 
-__all__ = ["Category", "Head"]
+__all__ = ["OPENER", "Category", "Head", "Preface"]
 
 Category = Literal["system", "bootstrap", "context", "memory", "tools", "summary", "immediate", "short_term"]
 
@@ -57,3 +62,50 @@ def _system(text: str, kind: Literal["prompt", "bootstrap"]) -> Message:
 
 def _data(text: str, name: str) -> Message:
     return Message.user(text, id=derived(name, text), timestamp=UNKNOWN_TIME)
+
+
+# The preface: the head as messages with their costs, counted once for as long as the head stays.
+
+
+OPENER = Message.user("[The conversation goes on from here.]", id=derived("opener"), timestamp=UNKNOWN_TIME)
+"""Stands where a question should, since every provider wants to hear the user first."""
+
+_Row = tuple[Category, Message, int]
+
+
+class Preface:
+    """What stands before the conversation: system messages, then data, and the tools beside them."""
+
+    def __init__(self, head: Head, leading: Sequence[Message], counter: Counter) -> None:
+        def rows(messages: Iterable[tuple[Category, Message]]) -> list[_Row]:
+            return [
+                (category, message, message_cost(message, counter).tokens) for category, message in messages
+            ]
+
+        self.head = head
+        self.tools_sent = _as_sent(head)
+        self.leading = len(leading)
+        self.systems = rows(head.system_messages())
+        self.systems += rows(("system", mended(message)[0]) for message in leading)
+        self.data = rows(head.data_messages())
+        self.tools = tools_cost(head.tools, counter).tokens
+        self.opener = 0 if self.data else message_cost(OPENER, counter).tokens
+        self.fixed = self.tools + REPLY_START
+        self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.data)
+
+    def fits(self, head: Head, leading: Sequence[Message]) -> bool:
+        """Tell whether this is the preface of that head, tools compared byte by byte."""
+        same = self.head == head and self.leading == len(leading)
+        return same and self.tools_sent == _as_sent(head)
+
+    def by_category(self) -> dict[str, int]:
+        """Give the tokens of each part of the head."""
+        found = {"system": 0, "bootstrap": 0, "context": 0, "memory": 0}
+        for category, _, cost in self.systems + self.data:
+            found[category] += cost
+        return {**found, "tools": self.fixed}
+
+
+def _as_sent(head: Head) -> bytes:
+    """Encode tools as they are sent: a provider's cache tells definitions apart that are equal to Python."""
+    return msgspec.json.encode(head.tools) if head.tools else b""

@@ -8,29 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..decision import Answer, Cut, Decision, effective
+from ..entry import Answer, Cut, Decision, effective
 from ..errors import InputError
 from ..message import Message
 from ..tokens import Count, Counter, conversation_cost, counter_names, message_cost
 from ..tokens import counter as counter_named
 from ..toolspec import ToolSpec
 from ..value import check_kind, refuse
-from .append import appended
-from .budget import Budget
 from .check import check, check_fit
-from .collect import Plan, Room, hiding, plan
+from .collector import Plan, Room, hiding, plan
 from .cut import decided
-from .head import Head
-from .policy import Policy
-from .preface import Preface
-from .reduce import Limits
-from .report import Report
+from .head import Head, Preface
+from .policy import Budget, Policy
+from .reduction import Limits
+from .rounds import appended
 from .snapshot import ContextSnapshot, snapshot
 from .summary import rendered
 from .tally import Tally
-from .tiers import Tiers, tiers, usage
 from .view import View, folded
-from .window import Lead, Window
+from .window import Lead, Report, Tiers, Window, tiers, usage
 
 __all__ = ["StateManager"]
 

@@ -7,15 +7,16 @@ is planned anew.
 from __future__ import annotations
 
 import hashlib
+from typing import ClassVar
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from ..catalog import ModelInfo
 from ..value import TOKENS, Value, check_kind, check_number, check_string, check_whole, refuse
-from .template import SLOT
-from .wording import LANGUAGES, TEMPLATES, Language
+from .template import LANGUAGES, SLOT, TEMPLATES, Language
 
-__all__ = ["Policy", "Reduction"]
+__all__ = ["Budget", "Policy", "Reduction"]
 
 LONGEST_TEMPLATE = 1_000
 """Characters; what is longer would take the room of the summary itself."""
@@ -93,3 +94,35 @@ class Policy(Value, frozen=True, kw_only=True):
     def summary_cap(self, limit: int) -> int:
         """Give the most tokens that a summary may take of a budget."""
         return max(self.summary_least, min(self.summary_tokens, int(limit * self.summary_share)))
+
+
+# The budget: how many tokens a request may have, and who uses them.
+
+
+class Budget(Value, frozen=True):
+    """A model's window, and the part of it that is kept for the answer."""
+
+    UNLIMITED: ClassVar[Budget]
+    window: int
+    output: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("Budget.window", self.window, least=1, most=TOKENS)
+        check_whole("Budget.output", self.output, most=TOKENS)
+        if self.output >= self.window:
+            allowed = f"fewer than the window's {self.window:,} tokens; this leaves nothing for the request"
+            refuse("Budget.output", self.output, allowed)
+
+    @classmethod
+    def of(cls, model: ModelInfo) -> Budget:
+        """Give the budget of a model, its whole output limit reserved (at most half of the window)."""
+        check_kind("Budget.of(model)", model, ModelInfo)
+        return cls(model.context_window, min(model.output_limit, model.context_window // 2))
+
+    @property
+    def limit(self) -> int:
+        """The tokens that a request may have, tools included."""
+        return self.window - self.output
+
+
+Budget.UNLIMITED = Budget(TOKENS)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .. import codec, reader, sent
+from .. import codec, strict_json, wire_text
 from ..errors import InvalidPayload, NewerFormat
 from ..message import Message
 
@@ -40,12 +40,12 @@ class ContextSnapshot(Struct, frozen=True, kw_only=True):
         }
         document |= {"summary": self.summary} if self.summary is not None else {}
         document |= {"extension": self.extension} if self.extension else {}
-        return sent.json_text(document).encode()
+        return wire_text.json_text(document).encode()
 
     @classmethod
     def from_json(cls, data: bytes | str) -> ContextSnapshot:
         """Read a snapshot strictly; anything that is not one is refused with the path to the fault."""
-        document = reader.read(data)
+        document = strict_json.read(data)
         if not isinstance(document, dict):
             raise InvalidPayload("a snapshot is an object", path="$")
         if document.get("version") != VERSION:

@@ -10,20 +10,27 @@ one a turn. A summary is recognised by its kind, never by its text.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
 from msgspec import structs
 
-from ..decision import Cut, Summary
+from .. import strict_json
+from ..entry import Cut, Summary
 from ..errors import InputError
-from ..ids import UNKNOWN_TIME, derived_id
+from ..ids import UNKNOWN_TIME, MessageId, derived_id
 from ..message import Message
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value
-from .acceptance import Reason, Refusal, accepted
-from .briefing import SummaryRequest, request
 from .digest import Digest, facts
 from .policy import Policy
-from .template import filled
+from .summary_prompt import SummaryRequest, request
+from .template import bare, filled
+from .text import visible
 
 __all__ = [
     "Failures",
@@ -37,6 +44,138 @@ __all__ = [
     "text_cap",
     "with_facts",
 ]
+
+# Acceptance: whether what a model wrote may stand for the messages that were cut.
+
+
+Reason = Literal["empty", "error", "longer", "over-cap", "late", "cut-off"]
+
+CUTTABLE = 2  # times the cap: what is longer than that did not follow the request at all
+
+_FENCED = re.compile(r"```[\w-]*\n(?P<inside>.*)\n```", re.DOTALL)
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
+_LABEL = re.compile(r"[#* ]*(?:Here is the |Here's the |The )?summary[* ]*(?::[* ]*\s*|\n\s*)", re.IGNORECASE)
+_EDGE = re.compile(r"\n+|(?<=[.!?]) +|(?<=[。！？])")
+
+_EXCUSES = (
+    "i'm sorry",
+    "i am sorry",
+    "sorry,",
+    "i cannot",
+    "i can't",
+    "i'm unable",
+    "i am unable",
+    "as an ai",
+    "申し訳",
+    "抱歉",
+    "对不起",
+    "對不起",
+)
+_FAULTS = (
+    "error:",
+    "exception:",
+    "traceback (most recent call last)",
+    "<!doctype",
+    "<html",
+    "internal server error",
+)
+
+
+class Refusal(Value, frozen=True):
+    """Why a summary is thrown away, as a word for code and a sentence for people."""
+
+    reason: Reason
+    text: str
+
+
+def accepted(
+    text: object,
+    request: SummaryRequest,
+    *,
+    counter: Counter,
+    replaced_tokens: int,
+    template: str,
+    facts: str = "",
+    cap: int | None = None,
+    covers: tuple[MessageId, MessageId] | None = None,
+) -> str | Refusal:
+    """Give a model's summary as it may stand, or say why not.
+
+    `replaced_tokens` is what the messages cost that it stands for; `facts` is what will stand beside the
+    text, within the same cap; `cap` is the request's unless the budget has changed since; `covers` is
+    what the cut covers now, where that may have changed.
+    """
+    if covers is not None and covers != request.covers:
+        return Refusal("late", "the cut has moved on since the summary was asked for")
+    if not isinstance(text, str):
+        return Refusal("error", f"the model gave {type(text).__name__}, not text")
+    words = _unwrapped(text, template)
+    if fault := _fault(words, request):
+        return fault
+
+    def tokens(some: str) -> int:
+        return counter.count(filled(template, f"{some}\n{facts}" if facts else some)).tokens
+
+    if (cost := counter.count(filled(template, words)).tokens) > replaced_tokens:
+        return Refusal("longer", f"the summary has {cost:,} tokens, what it replaces {replaced_tokens:,}")
+    return _fitted(words, request.cap if cap is None else cap, tokens)
+
+
+def _fitted(words: str, limit: int, tokens: Callable[[str], int]) -> str | Refusal:
+    """Cut a text that is a little over the limit where a line or a sentence ends."""
+    cost = tokens(words)
+    if cost <= limit:
+        return words
+    if cost <= CUTTABLE * limit:
+        edges = [match.start() for match in _EDGE.finditer(words)]
+        fitting = bisect_right(edges, limit, key=lambda edge: tokens(words[:edge]))
+        shorter = words[: edges[fitting - 1]].rstrip() if fitting else ""
+        if shorter and tokens(shorter) <= limit:
+            return shorter
+    return Refusal("over-cap", f"the summary has {cost:,} tokens where {limit:,} are allowed")
+
+
+def _unwrapped(text: str, template: str) -> str:
+    """Take off what models put around a summary, however often."""
+    words, before = visible(strict_json.clean(text)).strip(), ""
+    while words != before:
+        before = words
+        if fenced := _FENCED.fullmatch(words):
+            words = fenced["inside"].strip()
+        for wrapping in (_THOUGHT, _LABEL):
+            if found := wrapping.match(words):
+                words = words[found.end() :]
+        words = _inside_json(bare(template, words))
+    return words
+
+
+def _inside_json(words: str) -> str:
+    """Give the text of ``{"summary": …}``; any other JSON stays as it is, to be refused."""
+    found = _json(words)
+    summary = found.get("summary") if isinstance(found, dict) else None
+    return summary.strip() if isinstance(summary, str) else words
+
+
+def _fault(words: str, request: SummaryRequest) -> Refusal | None:
+    if not any(map(str.isalnum, words)):
+        return Refusal("empty", "the summary says nothing")
+    start = words[:40].replace("’", "'").lower()
+    if start.startswith(_EXCUSES):
+        return Refusal("error", f"the model would not summarise: {words[:80]!r}")
+    if start.startswith(_FAULTS) or _json(words) is not None:
+        return Refusal("error", f"the model gave an error or an object, not a summary: {words[:80]!r}")
+    return Refusal("error", "the model repeated the request") if request.mark in words else None
+
+
+def _json(words: str) -> Any:
+    """Read an object or a list; None where the text is neither."""
+    if not words.startswith(("{", "[")):
+        return None
+    try:
+        return msgspec.json.decode(words)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
 
 MOST_FAILURES = 3
 

@@ -17,22 +17,111 @@ where nobody else has them, or it serves a single window of a list (``shared``).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from ..message import Message
+import msgspec
+
+from ..message import Message, ToolCallResult
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME, Meter
-from .ledger import Ledger
-from .mask import masked
-from .mend import mended
-from .places import Places
-from .reduce import Handle, Limits, output_id, output_tokens, reduced, share, shortened
+from .check import mended
+from .reduction import Handle, Limits, note_of, output_id, output_tokens, reduced, share, shortened
 from .rounds import note
-from .structure import Structure
+from .turns import Structure
 
-__all__ = ["Tally"]
+__all__ = ["MASK", "Ledger", "Places", "Tally", "masked"]
+
+# The ledger: running totals that grow at both ends.
+
+
+class Ledger:
+    """Costs by index, counted lazily from an anchor outward."""
+
+    def __init__(self, anchor: int, cost: Callable[[int], int]) -> None:
+        self._anchor = anchor
+        self._cost = cost
+        self._back = [0]
+        self._forth = [0]
+
+    @property
+    def first(self) -> int:
+        """The first index that is counted."""
+        return self._anchor - len(self._back) + 1
+
+    def between(self, start: int, end: int) -> int:
+        """Give the sum of the costs from `start` up to, not including, `end`."""
+        self._reach(start)
+        self._reach(end)
+        return self._at(end) - self._at(start)
+
+    def exceeds(self, start: int, end: int, room: int) -> bool:
+        """Tell whether a range costs more than the room, counting back no further than it takes."""
+        self._reach(end)
+        counted = max(start, self.first)
+        left = room - (self._at(end) - self._at(counted))
+        for index in range(counted - 1, start - 1, -1):
+            if left < 0:
+                break
+            cost = self._cost(index)
+            self._back.append(self._back[-1] + cost)
+            left -= cost
+        return left < 0
+
+    def _reach(self, index: int) -> None:
+        if index < self._anchor:
+            for earlier in range(self.first - 1, index - 1, -1):
+                self._back.append(self._back[-1] + self._cost(earlier))
+        else:
+            for later in range(self._anchor + len(self._forth) - 1, index):
+                self._forth.append(self._forth[-1] + self._cost(later))
+
+    def _at(self, index: int) -> int:
+        offset = index - self._anchor
+        return self._forth[offset] if offset >= 0 else -self._back[-offset]
+
+
+# Masking: old tool output as one line, where the whole output is no longer worth its tokens.
+
+
+MASK = "[Old tool output hidden.]"
+
+
+def masked(message: Message, handle: Callable[[ToolCallResult], str] | None = None) -> Message:
+    """Return a tool message with a line in place of each output; ids and errors stay.
+
+    ``handle`` returns the id under which a store holds a whole output; a second line tells it.
+    """
+    results = (
+        msgspec.structs.replace(result, result=f"{MASK}\n{note_of(handle(result))}" if handle else MASK)
+        for result in message.tool_results
+    )
+    return message.replace(tool_results=tuple(results))
+
+
+# Places: where messages stand, by id.
+
+
+class Places:
+    """Indices by id, of a list that may grow; read lazily from an anchor outward."""
+
+    def __init__(self, items: Sequence[Message], anchor: int) -> None:
+        self._items = items
+        self._known: dict[str, int] = {}
+        self._read = range(anchor, anchor)
+
+    def of(self, id: str) -> int | None:
+        """Give where the message with this id stands."""
+        for later in range(self._read.stop, len(self._items)):
+            self._known[self._items[later].id] = later
+        first = self._read.start
+        while first > 0 and id not in self._known:
+            first -= 1
+            self._known.setdefault(self._items[first].id, first)
+        self._read = range(first, len(self._items))
+        return self._known.get(id)
+
 
 Shown = tuple[Message, int]  # a message as it is sent, and its tokens
 

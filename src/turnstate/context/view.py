@@ -15,9 +15,9 @@ from itertools import accumulate
 
 from msgspec import Struct, field
 
-from ..decision import Cut, Decision, Mask, Summary
+from ..entry import Cut, Decision, Mask, Summary
 from .policy import Policy
-from .reduce import step
+from .reduction import step
 from .summary import with_facts
 from .tally import Tally
 

@@ -7,20 +7,106 @@ byte for byte, which is what a provider's prompt cache can reuse.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from .. import formats
-from ..decision import Decision
+from msgspec import Struct
+
+from .. import formats, wire_text
+from ..entry import Decision
 from ..formats.port import Format
+from ..ids import MessageId
 from ..message import Message
-from .mend import rendered
-from .preface import OPENER, Preface
-from .report import Report
+from ..tokens import message_cost
+from .check import rendered
+from .head import OPENER, Preface
+from .policy import Policy
+from .rounds import Repair
 from .tally import Tally
 from .view import View
 
-__all__ = ["Lead", "Window"]
+__all__ = ["GroupReport", "Lead", "Report", "Tiers", "Window", "tiers", "usage"]
+
+# The report: what is in a window and what is not, and why.
+
+
+class GroupReport(Struct, frozen=True):
+    """One group, weighed: its messages, tokens, and tokens per character."""
+
+    first: str
+    messages: int
+    tokens: int
+    density: float
+    kept: bool
+
+
+class Report:
+    """What a window holds and what it left out."""
+
+    def __init__(self, tally: Tally, view: View, usage: Mapping[str, int], events: tuple[str, ...]) -> None:
+        self.usage = dict(usage)
+        self.events = events
+        self.evicted = view.kept - len(view.pinned)
+        self._tally, self._view = tally, view
+        self._end, self._repairs = len(tally.items), len(tally.repairs)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The kept tool messages whose output is shown as a line."""
+        return tuple(self._tally.items[index].id for index in sorted(self._view.hidden))
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What was mended in the conversation so far, and in the kept messages themselves."""
+        return (*self._tally.repairs[: self._repairs], *self._rewritten)
+
+    @cached_property
+    def _rewritten(self) -> tuple[Repair, ...]:
+        rewritten = self._tally.mended_ids
+        places = sorted((self._tally.place(id) or 0, id) for id in rewritten)
+        return tuple(Repair(id, rewritten[id]) for at, id in places if at >= self._view.kept)
+
+    @cached_property
+    def reduced(self) -> tuple[str, ...]:
+        """The kept tool messages whose output was reduced."""
+        tally, view = self._tally, self._view
+        places = {place for id in tally.whole if (place := tally.place(id)) is not None}
+        return tuple(tally.at(place).id for place in sorted(places | view.short.keys()) if place >= view.kept)
+
+    @cached_property
+    def groups(self) -> tuple[GroupReport, ...]:
+        """Every group before the round under way, weighed."""
+        return tuple(self._weighed())
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the report as plain JSON."""
+        return {
+            "usage": self.usage,
+            "events": list(self.events),
+            "evicted_messages": self.evicted,
+            "hidden": list(self.hidden),
+            "reduced": list(self.reduced),
+            "repairs": [{"id": repair.id, "text": repair.text} for repair in self.repairs],
+        }
+
+    def _weighed(self) -> Iterator[GroupReport]:
+        starts = [start for start in self._tally.groups if start < self._end]
+        for start, end in zip(starts, [*starts[1:], self._end], strict=True):
+            items = self._tally.items[start:end]
+            tokens = sum(message_cost(item, self._tally.counter).tokens for item in items)
+            characters = sum(map(_characters, items))
+            kept = start >= self._view.kept or start in self._view.pinned
+            yield GroupReport(items[0].id, len(items), tokens, tokens / max(1, characters), kept)
+
+
+def _characters(message: Message) -> int:
+    calls = sum(len(call.name) + len(wire_text.args_text(call.args)) for call in message.tool_calls)
+    return (
+        len(message.text)
+        + calls
+        + sum(len(wire_text.result_text(one.result)) for one in message.tool_results)
+    )
 
 
 class Lead:
@@ -119,3 +205,47 @@ def _shared(messages: Sequence[Message], before: Sequence[Message]) -> int:
             break
         shared += 1
     return shared
+
+
+# The three tiers: what is kept whole, what slides, what has left.
+
+
+class Tiers(Struct, frozen=True):
+    """Message ids by tier, and the tokens of every category, what is free included."""
+
+    immediate: tuple[MessageId, ...]
+    short_term: tuple[MessageId, ...]
+    archive: tuple[MessageId, ...]
+    usage: dict[str, int]
+
+
+def tiers(window: Window, policy: Policy) -> Tiers:
+    """Sort the messages of a conversation into tiers."""
+    tally, view = window.tally, window.view
+    border = _border(tally, view, policy)
+    ids = [message.id for message in tally.items + tally.tail]
+    pinned = [ids[index] for index in view.pinned]
+    archive = [id for index, id in enumerate(ids[: view.kept]) if index not in view.pinned]
+    immediate = [message.id for message in tally.head] + ids[border:]
+    return Tiers(
+        tuple(immediate), tuple(pinned + ids[view.kept : border]), tuple(archive), window.report.usage
+    )
+
+
+def usage(
+    tally: Tally, view: View, preface: Preface, lead: Lead, policy: Policy, limit: int
+) -> dict[str, int]:
+    """Return the tokens of every category: what is used adds up to the window, the rest is free."""
+    border = _border(tally, view, policy)
+    immediate = tally.total(border) - view.saving(border)
+    short_term = tally.total(view.kept) - view.saved - immediate + lead.pinned
+    used: dict[str, int] = {**preface.by_category(), "summary": lead.summary}
+    used |= {"immediate": immediate, "short_term": short_term}
+    return {**used, "free": max(0, limit - sum(used.values()))}
+
+
+def _border(tally: Tally, view: View, policy: Policy) -> int:
+    """Give where the immediate buffer begins."""
+    starts = tally.turns[-policy.lock_turns_at_most :]
+    kept = [start for start in starts if start >= view.kept]
+    return kept[0] if kept else view.kept

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ..catalog import ModelInfo
 from .document import fields, from_json, to_json
-from .history import HistoryEntry, RequestMetadata, UserMessage
-from .ports import Agents, Os, System, ToolManager
+from .environment import Agents, Os, System, ToolManager
+from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMessage
+from .line_tracker import FileLineTracker
 from .state import ConversationState
-from .strand import MAX_CONVERSATION_STATE_HISTORY_LEN
 from .tangents import ConversationCheckpoint, KeptTangent
+from .timeline import MAX_CONVERSATION_STATE_HISTORY_LEN
 from .tools import ToolOrigin
-from .tracker import FileLineTracker
-from .transcript import MAX_TRANSCRIPT_LEN
 
 __all__ = [
     "MAX_CONVERSATION_STATE_HISTORY_LEN",

@@ -14,18 +14,17 @@ from typing import Any
 
 import msgspec
 
-from .. import codec, reader
-from ..context.compaction import carried
-from ..decision import Cut, Revert
-from ..entry import Entry, Note, Tangent, Usage, decode, kind_of
+from .. import codec, strict_json
+from ..context.cut import carried
+from ..entry import Cut, Entry, Note, Revert, Tangent, Usage, decode, kind_of
 from ..errors import InvalidPayload, NewerFormat, TurnstateError
 from ..message import Message
 from . import settings
+from .environment import Os
 from .history import HistoryEntry, UserMessage
-from .ports import Os
+from .line_tracker import tracker_to_json
 from .state import ConversationState
-from .strand import Strand
-from .tracker import tracker_to_json
+from .timeline import Timeline
 
 __all__ = ["VERSION", "fields", "from_json", "to_json"]
 
@@ -64,7 +63,7 @@ def to_json(state: ConversationState) -> dict[str, Any]:
 
 def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
     """Read a conversation; what is unreadable is refused with the path to it."""
-    reader.check(document)
+    strict_json.check(document)
     if not isinstance(document, dict):
         raise InvalidPayload(f"a conversation is an object, not {type(document).__name__}", path="$")
     for name in REQUIRED:
@@ -112,7 +111,7 @@ def _tangent(state: ConversationState) -> dict[str, Any] | None:
     }
 
 
-def _strand(strand: Strand, strands: list[Strand], shown: set[Any]) -> dict[str, Any]:
+def _strand(strand: Timeline, strands: list[Timeline], shown: set[Any]) -> dict[str, Any]:
     """Write what a strand adds; one that begins in the middle of a log begins with what it recalls of it."""
     recalled = [] if strand.forked_at else strand.recalled
     entries: list[Entry] = [*recalled, *(_renumbered(entry, strand) for entry in strand.entries.own)]
@@ -129,7 +128,7 @@ def _strand(strand: Strand, strands: list[Strand], shown: set[Any]) -> dict[str,
     return plain
 
 
-def _renumbered(entry: Entry, strand: Strand) -> Entry:
+def _renumbered(entry: Entry, strand: Timeline) -> Entry:
     """Give an entry with the numbers that others have when the document's first is the first there is."""
     match entry:
         case Revert(at=at, former=former):
@@ -140,7 +139,7 @@ def _renumbered(entry: Entry, strand: Strand) -> Entry:
             return entry
 
 
-def _number(number: int, strand: Strand) -> int:
+def _number(number: int, strand: Timeline) -> int:
     if number >= strand.first:
         return number - strand.first + 1 + len(strand.recalled)
     cuts = (place for place, one in enumerate(strand.recalled, start=1) if isinstance(one, Cut))
@@ -179,7 +178,7 @@ def _restore_strands(state: ConversationState, document: Any, known: dict[Any, M
         part = msgspec.convert(document, _Part)
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not the strands of a conversation: {error}", path=at) from None
-    strands = list[Strand]()
+    strands = list[Timeline]()
     for number, plain in enumerate(part.strands):
         here = f"{at}.strands[{number}]"
         strand = _begun(plain, strands, here)
@@ -202,9 +201,9 @@ def _restore_strands(state: ConversationState, document: Any, known: dict[Any, M
     state.strands, state.head = strands, strands[part.head]
 
 
-def _begun(plain: _Strand, strands: list[Strand], at: str) -> Strand:
+def _begun(plain: _Strand, strands: list[Timeline], at: str) -> Timeline:
     if plain.parent is None:
-        return Strand()
+        return Timeline()
     if not 0 <= plain.parent < len(strands):
         raise InvalidPayload("a strand comes behind its parent", path=f"{at}.parent")
     parent = strands[plain.parent]
@@ -213,7 +212,7 @@ def _begun(plain: _Strand, strands: list[Strand], at: str) -> Strand:
     return parent.fork(name=plain.name, at=plain.at)
 
 
-def _take_place(strand: Strand, plain: _Strand, strands: list[Strand], at: str) -> None:
+def _take_place(strand: Timeline, plain: _Strand, strands: list[Timeline], at: str) -> None:
     """Let a strand that a restore began stand for the one that it went back in."""
     if plain.restores is None:
         return

@@ -11,7 +11,7 @@ from ..message import Message, ToolCallResult
 from ..part import ImagePart
 from ..value import Value
 
-__all__ = ["HistoryEntry", "RequestMetadata", "UserMessage"]
+__all__ = ["MAX_TRANSCRIPT_LEN", "HistoryEntry", "RequestMetadata", "UserMessage", "line_of"]
 
 RequestMetadata = Usage
 """What is known of a request: what the provider reported, and details such as its id and its times."""
@@ -51,3 +51,21 @@ class HistoryEntry(Value, frozen=True):
     user: UserMessage
     assistant: Message
     request_metadata: RequestMetadata | None = None
+
+
+# The transcript: a conversation as lines that people read; no model does.
+
+
+MAX_TRANSCRIPT_LEN = 10_000
+
+
+def line_of(message: Message) -> str | None:
+    """Write a message as it stands in the transcript; None where nobody speaks in it."""
+    match message.role:
+        case "user":
+            return "> " + message.text.replace("\n", "\n> ")
+        case "assistant":
+            names = ", ".join(call.name for call in message.tool_calls) or "none"
+            return f"{message.text}\n[Tool uses: {names}]"
+        case _:
+            return None

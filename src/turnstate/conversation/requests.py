@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
+from ..context.policy import Budget
 from ..context.tally import Tally
 from ..context.window import Window
-from ..decision import Decision
+from ..entry import Decision
 from ..toolspec import ToolSpec
-from .strand import Strand
+from .timeline import Timeline
 from .tools import repaired
 
 __all__ = ["Requests"]
@@ -31,7 +31,7 @@ class Requests:
 
     def make(
         self,
-        strand: Strand,
+        strand: Timeline,
         manager: StateManager,
         budget: Budget,
         *,
@@ -49,14 +49,14 @@ class Requests:
         return window
 
     def shown(
-        self, strand: Strand, manager: StateManager, budget: Budget, *, tools: Sequence[ToolSpec]
+        self, strand: Timeline, manager: StateManager, budget: Budget, *, tools: Sequence[ToolSpec]
     ) -> Window:
         """Make the window of a strand under what is decided already, whether it fits or not."""
         tally = self._grown(strand, manager, budget, frozenset(spec.name for spec in tools))
         head = Head(system=strand.prompt, bootstrap=strand.bootstrap, tools=tuple(tools))
         return manager.shown(tally, budget, head=head, decisions=strand.decisions)
 
-    def _grown(self, strand: Strand, manager: StateManager, budget: Budget, names: frozenset[str]) -> Tally:
+    def _grown(self, strand: Timeline, manager: StateManager, budget: Budget, names: frozenset[str]) -> Tally:
         stored = _is_stored(strand)
         wanted = (strand, budget.limit, manager.counter.name, manager.policy.fingerprint, names, stored)
         messages = strand.messages
@@ -69,7 +69,7 @@ class Requests:
         return self._tally
 
 
-def _is_stored(strand: Strand) -> bool:
+def _is_stored(strand: Timeline) -> bool:
     """Tell whether a log holds the strand, or will: then whole outputs can be found there."""
     while strand.branch is None and strand.parent is not None:
         strand = strand.parent

@@ -16,8 +16,8 @@ from ..catalog import named as model_named
 from ..errors import InvalidPayload, UnknownName
 from ..sticky import ContextManager, ContextState
 from ..tokens import counter
+from .line_tracker import FileLineTracker, tracker_from_json
 from .tools import tools_from_json, tools_to_json
-from .tracker import FileLineTracker, tracker_from_json
 
 if TYPE_CHECKING:
     from .state import ConversationState

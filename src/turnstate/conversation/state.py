@@ -16,15 +16,27 @@ from msgspec import Struct
 
 from .. import catalog, ids
 from ..catalog import ModelInfo
-from ..context.budget import Budget
-from ..context.compaction import Planned, Strategy, cleared, planned
+from ..context.cut import Planned, Strategy, cleared, planned
 from ..context.manager import StateManager
-from ..context.policy import Policy
+from ..context.policy import Budget, Policy
 from ..context.rounds import late_note
 from ..context.summary import with_facts
 from ..context.window import Window
-from ..decision import CANCELLED, IMPORTED, Answer, Cut, Decision, Revert, Summary, effective
-from ..entry import Entry, FileLines, Note, Prompt, Settings
+from ..entry import (
+    CANCELLED,
+    IMPORTED,
+    Answer,
+    Cut,
+    Decision,
+    Entry,
+    FileLines,
+    Note,
+    Prompt,
+    Revert,
+    Settings,
+    Summary,
+    effective,
+)
 from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
 from ..message import Message, ToolCallResult
@@ -34,14 +46,13 @@ from ..stores.values import Position
 from ..toolspec import ToolSpec
 from ..value import check_kind
 from . import settings
-from .history import HistoryEntry, RequestMetadata, UserMessage
-from .ports import Agents, Os, System, ToolManager
+from .environment import Agents, Os, System, ToolManager
+from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMessage
+from .line_tracker import FileLineTracker, tracker_to_json
 from .requests import Requests
-from .strand import Strand
 from .tangents import Tangents
+from .timeline import Timeline
 from .tools import ToolOrigin, Tools, specs
-from .tracker import FileLineTracker, tracker_to_json
-from .transcript import MAX_TRANSCRIPT_LEN
 
 __all__ = ["ConversationState", "Doubt"]
 
@@ -54,7 +65,7 @@ class Doubt(Struct, frozen=True, kw_only=True):
 
     key: str
     digest: bytes
-    strand: Strand | None
+    strand: Timeline | None
     count: int
 
 

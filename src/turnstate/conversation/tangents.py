@@ -9,24 +9,104 @@ exactly as before; on the way out one may bring the last exchange along, or a su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct
 
 from .. import ids
 from ..context.digest import digest, text
-from ..decision import Answer
-from ..entry import Entry, Tangent
+from ..context.rounds import open_calls
+from ..entry import LEFT, Answer, Entry, Tangent
 from ..errors import InputError, NotFound
-from ..ids import CallId
+from ..ids import CallId, MessageId
 from ..message import Message
 from ..tokens import counter
+from ..value import Extra
+from .environment import Os
 from .history import HistoryEntry, UserMessage
-from .ports import Os
-from .strand import Strand
-from .tail import tail
+from .timeline import Timeline
 
-__all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents"]
+__all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents", "tail"]
+
+# The tail of a tangent: its last exchange, to be said again where the tangent leads back to.
+
+
+def tail(strand: Timeline, back_to: Timeline) -> list[Message | Answer]:
+    """Give the last exchange in a form that stands by itself, as new messages that name their origins.
+
+    Where it answers tool results, their calls come along, and the question that opened the turn; but not
+    what waits where it goes back to: that is there already.
+    """
+    if not strand.history.own:
+        return []
+    last, there = strand.history[-1], {message.id for message in back_to.pending}
+    messages = [*_beyond(last.user.messages, there), last.assistant]
+    answered = {result.tool_call_id for message in messages for result in message.tool_results}
+    if not answered.issubset(call.id for call in back_to.open_calls) and len(strand.history) > 1:
+        calls = strand.history[-2].assistant
+        messages = [*_beyond(_question(strand), there), calls, *_answers(last, calls), last.assistant]
+    given = {one.id for one in strand.decisions if isinstance(one, Answer)}
+    return list(_copied(messages, given))
+
+
+def _beyond(messages: Iterable[Message], there: Container[MessageId]) -> list[Message]:
+    return [message for message in messages if message.id not in there]
+
+
+def _question(strand: Timeline) -> list[Message]:
+    """Give the words that opened the turn of the last exchange."""
+    for entry in reversed(strand.history[:-1]):
+        words = [message for message in entry.user.messages if message.role == "user"]
+        if words:
+            return words
+    return []
+
+
+def _answers(last: HistoryEntry, calls: Message) -> list[Message]:
+    """Give the user's side with the results of these calls alone."""
+    known = {call.id for call in calls.tool_calls}
+    found = list[Message]()
+    for message in last.user.messages:
+        results = tuple(result for result in message.tool_results if result.tool_call_id in known)
+        if message.role == "user" or results:
+            found.append(message.replace(tool_results=results) if results else message)
+    return found
+
+
+def _copied(messages: list[Message], given: Container[MessageId | None]) -> Iterator[Message | Answer]:
+    """Copy messages under new ids, each with a note of its origin, and answer calls that have no result."""
+    calls = {call.id: ids.call_id() for message in messages for call in message.tool_calls}
+    left = set[CallId]()
+    for place, message in enumerate([*messages, None]):
+        if message is None or message.role != "tool":
+            lacking = [call.id for call in open_calls(messages[:place]) if call.id not in left]
+            yield from (Answer.give(calls[call], LEFT) for call in lacking)
+            left.update(lacking)
+        if message is None:
+            return
+        if message.id in given:
+            yield from (
+                Answer.give(calls.get(one.tool_call_id, one.tool_call_id), one.result, is_error=one.is_error)
+                for one in message.tool_results
+            )
+        else:
+            yield _copy(message, calls)
+
+
+def _copy(message: Message, calls: Mapping[CallId, CallId]) -> Message:
+    extra = dict(message.extra) if message.extra is not UNSET else {}
+    return msgspec.structs.replace(
+        message,
+        id=ids.message_id(),
+        tool_calls=tuple(msgspec.structs.replace(call, id=calls[call.id]) for call in message.tool_calls),
+        tool_results=tuple(
+            msgspec.structs.replace(result, tool_call_id=calls.get(result.tool_call_id, result.tool_call_id))
+            for result in message.tool_results
+        ),
+        extra=Extra({**extra, "origin": message.id}),
+    )
+
 
 RETURNED = "[Back from a tangent. What was found there:]\n{summary}"
 SUMMARY_TOKENS = 500
@@ -56,7 +136,7 @@ class Tangents:
 
     def __init__(self, os: Os) -> None:
         self.os = os
-        self.head = Strand()
+        self.head = Timeline()
         self.strands = [self.head]
 
     def enter_tangent_mode(self) -> None:
@@ -146,7 +226,7 @@ class Tangents:
 
     def undo_restore(self) -> None:
         """Show what was there before the last restore, whatever tangents began since."""
-        strand: Strand | None = self.head
+        strand: Timeline | None = self.head
         while strand is not None and strand.restores is None:
             strand = strand.parent
         if strand is None or strand.restores is None:
@@ -159,7 +239,7 @@ class Tangents:
         self.strands = other.strands
         self._go_to(other.head)
 
-    def stand_at(self, head: Strand, strands: list[Strand]) -> None:
+    def stand_at(self, head: Timeline, strands: list[Timeline]) -> None:
         """Take a step back that could not be written, and was never seen by anybody else."""
         self.strands = strands
         self._go_to(head)
@@ -174,14 +254,14 @@ class Tangents:
     def _switched(self) -> None:
         """Take over what belongs to the strand that is the head now."""
 
-    def _go_to(self, strand: Strand) -> None:
+    def _go_to(self, strand: Timeline) -> None:
         self.head = strand
         self._switched()
 
-    def _left(self) -> list[Strand]:
+    def _left(self) -> list[Timeline]:
         """Give the tangents that were left and lead back to where the conversation is, or to each other."""
         under_way = self._under_way()
-        names, left = {one.name for one in under_way}, dict[str, Strand]()
+        names, left = {one.name for one in under_way}, dict[str, Timeline]()
         bases = [*under_way, under_way[-1].parent if under_way else self.head]
         while bases:
             base = bases.pop()
@@ -191,7 +271,7 @@ class Tangents:
             bases += found.values()
         return [left[name] for name in sorted(left)]  # names are minted in the order of time
 
-    def _leave(self, back_to: Strand) -> None:
+    def _leave(self, back_to: Timeline) -> None:
         tangent = self.head
         self.note_settings()
         self._go_to(back_to)
@@ -201,9 +281,9 @@ class Tangents:
         else:  # nothing was said in it
             self.strands.remove(tangent)
 
-    def _under_way(self) -> list[Strand]:
+    def _under_way(self) -> list[Timeline]:
         """Give the tangents that lead to the head, the innermost first."""
-        found, strand = list[Strand](), self.head
+        found, strand = list[Timeline](), self.head
         while strand.parent is not None:
             found.append(strand)
             strand = strand.parent
@@ -234,7 +314,7 @@ def _before_open_calls(entries: Sequence[Entry], end: int) -> int:
     return end
 
 
-def _kept(strand: Strand) -> KeptTangent:
+def _kept(strand: Timeline) -> KeptTangent:
     words = (message.text for message in strand.messages.own if message.role == "user")
     return KeptTangent(
         name=strand.name,

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import UnknownName
+from .equality import same
 from .port import Format, Omission, Rendering, Violation
-from .same import same
 
 __all__ = ["Format", "Omission", "Rendering", "Violation", "convert", "get", "names", "same"]
 

@@ -9,29 +9,115 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr, replace
 
-from .. import reader, sent
-from ..ids import UNKNOWN_TIME
+from .. import strict_json, wire_text
+from .. import wire_text as sent
+from ..ids import UNKNOWN_TIME, CallId
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
-from ..native import Edit, Native
-from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..part import Edit, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import media
 from .draft import Document, Draft, settled
 from .edits import apply, difference, put
+from .equality import says_something
 from .pairing import LONGEST_NAME, gathered, is_native, wire_ids, wire_name
 from .port import Format, Omission, Rendering, Violation
 from .rules.fields import Fields, stripped
 from .rules.report import Report
-from .same import says_something
-from .scope import Piece, Scope, Slot
 
-__all__ = ["Adapter"]
+__all__ = ["Adapter", "Piece", "Scope", "Slot"]
+
+# One rendering under way: the pieces it makes, the ids in use, and what had to be left out.
+
+
+class Piece(NamedTuple):
+    """What a message contributes to a document.
+
+    `starts` keeps it apart from its neighbour; `native` says that the provider's own document held it.
+    """
+
+    role: Role
+    body: Any
+    starts: bool | None = None
+    leading: bool = False
+    native: bool = False
+
+
+class Slot(NamedTuple):
+    """Where a piece names a call or the call that it answers: the paths of the id and of the name."""
+
+    answers: bool
+    id: tuple[str | int, ...] | None
+    name: tuple[str | int, ...] | None = None
+
+
+class Scope:
+    """One rendering under way: where it stands, the ids in use, and what had to be left out so far."""
+
+    def __init__(
+        self, format: str, ids: dict[CallId, str], names: dict[CallId, str], longest_name: int
+    ) -> None:
+        self.names = names
+        self.leading = False
+        self.left_out: list[Omission] = []
+        self.silent: set[CallId] = set()
+        self._format = format
+        self._ids = ids
+        self._longest_name = longest_name
+        self._index = 0
+        self._origin: str | None = None
+
+    def enter(self, message: Message, index: int, *, leading: bool) -> None:
+        """Turn to a message, which stands at this index in the list that is rendered."""
+        self.leading = leading
+        self._index = index
+        self._origin = message.native.format if message.native else None
+
+    @property
+    def native(self) -> bool:
+        """Whether this very provider's document held the current message."""
+        return self._origin == self._format
+
+    def wire_id(self, call: CallId) -> str:
+        """Give the id under which the provider knows a call."""
+        return self._ids[call]
+
+    def omit(self, text: str) -> None:
+        """Note that something of the current message is left out."""
+        self.left_out.append(Omission(self._index, text))
+
+    def name(self, name: str) -> str:
+        """Give a tool's name as the provider takes it."""
+        wire = wire_name(name, self._longest_name)
+        if wire != name:
+            self.omit(f"the tool name {name!r:.80} is sent as {wire}")
+        return wire
+
+    def knows(self, part: ImagePart | FilePart) -> bool:
+        """Tell whether a file's id means something here: files are kept by a company, not a format."""
+        return (
+            part.file_id is None or self._origin is None or _company(self._origin) == _company(self._format)
+        )
+
+    def describe(self, part: ImagePart | FilePart) -> str:
+        """Give the text that stands for a part which the provider cannot take."""
+        medium = media.by_type(part)
+        self.omit(f"{'image' if isinstance(medium, ImagePart) else 'file'} part sent as text")
+        return wire_text.described(medium)
+
+    def in_words(self, part: TextPart | ImagePart | FilePart) -> str:
+        """Give a part as text, for a place that takes nothing else."""
+        return part.text if isinstance(part, TextPart) else self.describe(part)
+
+
+def _company(format: str) -> str:
+    return format.partition("-")[0]
+
 
 UNKNOWN_TOOL = "unknown"
 """Stands for the name of a tool whose call is gone."""
@@ -130,7 +216,7 @@ class Adapter(Format):
 
     def parse(self, payload: Any) -> list[Message]:
         """Read a document: a list of the provider's messages, or an object that holds one."""
-        reader.check(payload)
+        strict_json.check(payload)
         document = self._open(payload)
         drafts = list(self._read(document))
         messages = settled(drafts, Native(format=self.name))

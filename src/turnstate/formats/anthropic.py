@@ -14,20 +14,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .. import sent
+from .. import wire_text
 from ..errors import InvalidPayload
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import arguments, media
-from .adapter import Adapter
-from .draft import Call, Document, Draft, Result, result_of_blocks
+from . import draft, media
+from .adapter import Adapter, Piece, Scope, Slot
+from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
 from .port import Violation
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
-from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
-from .wire import expect, text_or_none
 
 __all__ = ["Anthropic"]
 
@@ -92,7 +90,7 @@ class Anthropic(Adapter):
         if scope.leading:
             return content
         role = "assistant" if message.role == "assistant" else "user"
-        return {"role": role, "content": content or [self._text(sent.SILENCE, message.role)]}
+        return {"role": role, "content": content or [self._text(wire_text.SILENCE, message.role)]}
 
     def _slots(self, body: Any) -> Iterator[Slot]:
         content = body.get("content") if isinstance(body, dict) else None
@@ -109,7 +107,7 @@ class Anthropic(Adapter):
 
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
         system = [piece.body for piece in pieces if piece.leading and (piece.body or piece.native)]
-        opening = {"role": "user", "content": [self._text(sent.SILENCE, "user")]}
+        opening = {"role": "user", "content": [self._text(wire_text.SILENCE, "user")]}
         wires = merged(pieces, "content", opening, blocks=_as_blocks, apart=_thinks_first)
         if not system:
             return {"messages": wires}
@@ -118,9 +116,9 @@ class Anthropic(Adapter):
 
     def _result(self, result: ToolCallResult, scope: Scope) -> dict[str, Any]:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": scope.wire_id(result.tool_call_id)}
-        if parts := sent.result_parts(result.result):
+        if parts := wire_text.result_parts(result.result):
             block["content"] = self.result_blocks(parts, scope)
-        elif text := sent.result_text(result.result):
+        elif text := wire_text.result_text(result.result):
             block["content"] = text
         return block | {"is_error": True} if result.is_error else block
 
@@ -189,7 +187,7 @@ def _read_call(block: dict[str, Any]) -> Call:
     id, name = block.get("id"), block.get("name")
     return Call(
         name if isinstance(name, str) else "",
-        arguments.parsed(block.get("input")),
+        draft.parsed(block.get("input")),
         text_or_none(id),
     )
 

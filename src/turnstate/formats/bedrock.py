@@ -14,20 +14,18 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import sent
+from .. import wire_text
 from ..errors import InvalidPayload
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import arguments, media
-from .adapter import UNKNOWN_TOOL, Adapter
-from .draft import Call, Document, Draft, Result, result_of_blocks
+from . import draft, media
+from .adapter import UNKNOWN_TOOL, Adapter, Piece, Scope, Slot
+from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
 from .port import Violation
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
-from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
-from .wire import expect, text_or_none
 
 __all__ = ["Bedrock"]
 
@@ -99,7 +97,7 @@ class Bedrock(Adapter):
         if scope.leading:
             return content
         role = "assistant" if message.role == "assistant" else "user"
-        return {"role": role, "content": content or [{"text": sent.SILENCE}]}
+        return {"role": role, "content": content or [{"text": wire_text.SILENCE}]}
 
     def _may_start(self, message: Message) -> bool:
         return False
@@ -129,19 +127,21 @@ class Bedrock(Adapter):
 
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
         system = [piece.body for piece in pieces if piece.leading and (piece.body or piece.native)]
-        wires = merged(pieces, "content", {"role": "user", "content": [{"text": sent.SILENCE}]})
+        wires = merged(pieces, "content", {"role": "user", "content": [{"text": wire_text.SILENCE}]})
         blocks = [block for body in system for block in body]
         return {"system": blocks, "messages": wires} if system else {"messages": wires}
 
     def _result(self, result: ToolCallResult, scope: Scope) -> dict[str, Any]:
         block: dict[str, Any] = {"toolUseId": scope.wire_id(result.tool_call_id)}
         value = result.result
-        if parts := sent.result_parts(value):
-            block["content"] = self.result_blocks(parts, scope) or [{"text": sent.SILENCE}]
+        if parts := wire_text.result_parts(value):
+            block["content"] = self.result_blocks(parts, scope) or [{"text": wire_text.SILENCE}]
         elif isinstance(value, dict):
             block["content"] = [{"json": value}]
         else:
-            block["content"] = [self._text(sent.result_text(value), "user") or {"text": sent.SILENCE}]
+            block["content"] = [
+                self._text(wire_text.result_text(value), "user") or {"text": wire_text.SILENCE}
+            ]
         return {"toolResult": block | {"status": "error"} if result.is_error else block}
 
     def _text(self, text: str, role: Role) -> dict[str, Any] | None:
@@ -212,7 +212,7 @@ def _read_call(block: dict[str, Any]) -> Call:
     id, name = block.get("toolUseId"), block.get("name")
     return Call(
         name if isinstance(name, str) else "",
-        arguments.parsed(block.get("input")),
+        draft.parsed(block.get("input")),
         text_or_none(id),
     )
 

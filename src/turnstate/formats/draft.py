@@ -8,14 +8,26 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from .. import sent
+from .. import strict_json, wire_text
+from ..errors import InputError, InvalidPayload
 from ..ids import UNKNOWN_TIME, CallId, derived_id
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
-from ..native import Native
-from ..part import Content, FilePart, ImagePart, Part, TextPart
+from ..part import Content, FilePart, ImagePart, Native, Part, TextPart
 from .pairing import Answers, core_id
 
-__all__ = ["Call", "Document", "Draft", "Result", "result_of_blocks", "settled"]
+__all__ = [
+    "UNPARSED",
+    "Call",
+    "Document",
+    "Draft",
+    "Result",
+    "expect",
+    "parsed",
+    "result_of_blocks",
+    "settled",
+    "text_or_none",
+    "written",
+]
 
 
 class Call(NamedTuple):
@@ -61,7 +73,7 @@ def result_of_blocks(blocks: Any, read: Callable[[dict[str, Any]], Part]) -> Any
     parts = [read(block) if isinstance(block, dict) else None for block in blocks]
     if not all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts):
         return blocks
-    return sent.result_of_parts(part for part in parts if part) if parts else ""
+    return wire_text.result_of_parts(part for part in parts if part) if parts else ""
 
 
 def settled(drafts: Sequence[Draft], native: Native) -> list[Message]:
@@ -97,3 +109,48 @@ def settled(drafts: Sequence[Draft], native: Native) -> list[Message]:
 def _settled_call(call: Call, index: int, taken: set[CallId]) -> ToolCallRequest:
     id = core_id(call.id, index, taken)
     return ToolCallRequest(id=id, name=call.name or "unnamed", args=call.args, provider_id=call.id or None)
+
+
+# Tool-call arguments that travel as a JSON string, as OpenAI's do.
+
+
+UNPARSED = "_unparsed"
+
+
+def parsed(arguments: Any) -> dict[str, Any]:
+    """Read arguments; what is no JSON object is kept as text."""
+    if isinstance(arguments, dict):
+        return arguments
+    if arguments is None or arguments == "":
+        return {}
+    if not isinstance(arguments, str):
+        return {UNPARSED: wire_text.json_text(arguments)}
+    try:
+        value = strict_json.read(arguments, max_depth=strict_json.MAX_VALUE_DEPTH)
+    except InputError:
+        return {UNPARSED: arguments}
+    return value if isinstance(value, dict) else {UNPARSED: arguments}
+
+
+def written(args: dict[str, Any]) -> str:
+    """Write arguments as the string that the provider takes."""
+    if args.keys() == {UNPARSED} and isinstance(args[UNPARSED], str):
+        return str(args[UNPARSED])
+    return wire_text.args_text(args)
+
+
+# Untyped JSON: taking a value for what it ought to be, or saying where it is not.
+
+
+def expect(value: Any, shape: Any, path: str) -> Any:
+    """Convert a wire value to its typed shape, or say where it is not of the format."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        text, _, inner = str(error).partition(" - at `$")
+        raise InvalidPayload(text, path=path + inner.rstrip("`")) from None
+
+
+def text_or_none(value: Any) -> str | None:
+    """Take text for itself and anything else for nothing."""
+    return value if isinstance(value, str) else None

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from ..native import Edit
+from ..part import Edit
 
 __all__ = ["apply", "difference", "put"]
 

@@ -13,22 +13,20 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .. import sent
+from .. import wire_text
 from ..errors import InvalidPayload
 from ..ids import CallId
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import arguments, media
-from .adapter import UNKNOWN_TOOL, Adapter
-from .draft import Call, Document, Draft, Result
+from . import draft, media
+from .adapter import UNKNOWN_TOOL, Adapter, Piece, Scope, Slot
+from .draft import Call, Document, Draft, Result, expect, text_or_none
 from .pairing import is_native
 from .port import Violation
 from .rules import gemini as rules
 from .schemas import function_schemas, read_declaration
-from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
-from .wire import expect, text_or_none
 
 __all__ = ["Gemini"]
 
@@ -105,7 +103,7 @@ class Gemini(Adapter):
         if scope.leading:
             return {"systemInstruction": {"parts": parts}} if parts else {}
         role = "model" if message.role == "assistant" else "user"
-        return {"role": role, "parts": parts or [{"text": sent.SILENCE}]}
+        return {"role": role, "parts": parts or [{"text": wire_text.SILENCE}]}
 
     def _may_start(self, message: Message) -> bool:
         return not message.tool_calls and not message.tool_results
@@ -125,7 +123,7 @@ class Gemini(Adapter):
         return body.keys() <= set(rules.SYSTEM_KEYS) if leading else isinstance(body.get("parts", []), list)
 
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        opening = {"role": "user", "parts": [{"text": sent.SILENCE}]}
+        opening = {"role": "user", "parts": [{"text": wire_text.SILENCE}]}
         contents = merged(
             pieces, "parts", opening, apart=lambda one, other: (one.role == "tool") != (other.role == "tool")
         )
@@ -229,7 +227,7 @@ def _read_call(call: dict[str, Any]) -> Call:
     id, name = call.get("id"), call.get("name")
     return Call(
         name if isinstance(name, str) else "",
-        arguments.parsed(call.get("args")),
+        draft.parsed(call.get("args")),
         text_or_none(id),
     )
 
@@ -259,7 +257,7 @@ def _read_result(response: dict[str, Any]) -> Result:
 
 def _write_result(result: ToolCallResult, scope: Scope) -> dict[str, Any]:
     value = result.result
-    if parts := sent.result_parts(value):
+    if parts := wire_text.result_parts(value):
         value = [{"type": "text", "text": scope.in_words(part)} for part in parts]
     if result.is_error:
         response = {"error": value}

@@ -12,20 +12,19 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .. import sent
+from .. import wire_text
 from ..errors import InvalidPayload
 from ..message import Message, Role, ToolCallRequest
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import arguments, media
-from .adapter import Adapter
-from .draft import Call, Document, Draft, Result, result_of_blocks
+from . import draft as arguments
+from . import media
+from .adapter import Adapter, Piece, Scope, Slot
+from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
 from .pairing import is_native
 from .port import Violation
 from .rules import openai_chat as rules
 from .schemas import function_schemas, read_function_schemas
-from .scope import Piece, Scope, Slot
-from .wire import expect, text_or_none
 
 __all__ = ["OpenAIChat"]
 
@@ -136,9 +135,9 @@ class OpenAIChat(Adapter):
         return self.blocks(message, scope) or (None if message.tool_calls else "")
 
     def _output(self, result: Any, scope: Scope) -> Any:
-        if parts := sent.result_parts(result):
+        if parts := wire_text.result_parts(result):
             return [self._text(scope.in_words(part), "tool") for part in parts]
-        return sent.result_text(result)
+        return wire_text.result_text(result)
 
     def _text(self, text: str, role: Role) -> dict[str, Any]:
         return {"type": "text", "text": text}

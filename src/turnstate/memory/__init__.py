@@ -4,9 +4,9 @@
 and ``delivery`` takes parcels from a store's outbox to an engine.
 """
 
-from .delivery import Worker
-from .plugins import open_engine
+from .engines import open_engine
 from .port import Evicted, Listed, MemoryEngine, Recollection, SessionRecord, User
+from .worker import Worker
 
 __all__ = [
     "Evicted",

@@ -11,13 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 
-from ..decision import Answer, Cut, Summary
-from ..entry import decode
+from ..entry import Answer, Cut, Summary, decode
 from ..errors import NewerFormat, TurnstateError
+from ..log.outbox import Ending, Eviction
+from ..log.path import between
 from ..message import Message
 from ..session.loading import path_to, standing_cut
-from ..session.parcels import Ending, Eviction
-from ..session.path import between
 from ..stores.port import Log
 from ..stores.values import MESSAGE, Address, Row, SessionRow, Span
 from .port import Evicted, SessionRecord

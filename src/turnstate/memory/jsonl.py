@@ -8,23 +8,101 @@ number of processes may use one folder. What it holds can be read with any tool 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import hashlib
+import os
+import re
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .. import durable
+from .. import files
 from ..errors import StoreUnavailable
+from ..search_terms import query as asked
+from ..search_terms import words
 from ..stores.values import Address
-from ..words import query as asked
-from ..words import words
-from . import lines
-from .lines import Line, MessageLine, SessionLine, SummaryLine
-from .notebook import lines_of
+from . import jsonl_file
+from .jsonl_file import Line, MessageLine, Notebook, SessionLine, SummaryLine, UserLine, lines_of
 from .port import Evicted, Recollection, SessionRecord, User
-from .shelf import Shelf
 
-__all__ = ["JsonlEngine"]
+__all__ = ["JsonlEngine", "Shelf"]
+
+# A shelf: the notebooks of one tenant in a folder of their own, and the lock that writers hold.
+
+
+LOCK = "lock"
+PATIENCE = 10.0
+"""Seconds to wait for another writer, who holds the lock for one batch of messages."""
+
+MOST_NOTEBOOKS = 64
+"""Notebooks whose lines are remembered; the others are read again when they are written to."""
+
+NO_USER = "no-user"  # no user's file is called so: theirs end in a digest
+_READABLE = 40
+
+
+class Shelf:
+    """The notebooks of one tenant."""
+
+    def __init__(self, folder: Path, tenant: str) -> None:
+        self._folder = folder / _named(tenant)
+        self._tenant = tenant
+        self._open: dict[Path, Notebook] = {}
+
+    def path(self, user: str | None) -> Path:
+        """Name the file of a user, or of those who have no name."""
+        return self._folder / f"{NO_USER if user is None else _named(user)}.jsonl"
+
+    def notebook(self, user: str | None) -> Notebook:
+        """Give the notebook of a user."""
+        path = self.path(user)
+        notebook = self._open.pop(path, None) or Notebook(path, self._tenant, user)
+        self._open[path] = notebook
+        if len(self._open) > MOST_NOTEBOOKS:
+            del self._open[next(iter(self._open))]
+        return notebook
+
+    def notebooks(self) -> Iterator[Notebook]:
+        """Give all notebooks that there are."""
+        for path in sorted(self._folder.glob("*.jsonl")):
+            first = next(lines_of(path), b"")
+            line = jsonl_file.read(first)
+            yield Notebook(path, self._tenant, line.user if isinstance(line, UserLine) else None)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Write alone, among the threads and processes that use this folder."""
+        files.make_folder(self._folder)
+        lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, files.FILE_MODE)
+        try:
+            self._acquire(lock)
+            yield
+        finally:
+            os.close(lock)
+
+    def _acquire(self, lock: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(
+                        f"{self._folder}: another process has held the lock for {PATIENCE:g} s; try again"
+                    ) from None
+                time.sleep(0.005)
+            else:
+                return
+
+
+def _named(name: str) -> str:
+    readable = re.sub(r"[^a-z0-9_]+", "-", name[:_READABLE].lower()).strip("-")
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{readable}-{digest}" if readable else digest
+
 
 BATCH = 500
 BATCH_BYTES = 4_000_000
@@ -45,7 +123,7 @@ class JsonlEngine:
         self.files = (self._folder,)
         self._shelves: dict[str, Shelf] = {}
         try:
-            durable.make_folder(self._folder)
+            files.make_folder(self._folder)
         except OSError as error:
             raise StoreUnavailable(
                 f"{self._folder}: {error.strerror or error}; name another folder"
@@ -113,14 +191,14 @@ class JsonlEngine:
     def _search(self, user: User, wanted: frozenset[str], k: int) -> list[Recollection]:
         newest: deque[Recollection] = deque(maxlen=max(0, k))
         for raw in lines_of(self._shelf(user.tenant).path(user.id)):
-            found = _recollection(lines.read(raw), wanted)
+            found = _recollection(jsonl_file.read(raw), wanted)
             if found:
                 newest.appendleft(found)
         return list(newest)
 
     def _profile(self, user: User) -> str:
         path = self._shelf(user.tenant).path(user.id)
-        read = (lines.read(raw) for raw in lines_of(path) if raw.startswith(SESSION_START))
+        read = (jsonl_file.read(raw) for raw in lines_of(path) if raw.startswith(SESSION_START))
         ended = [line for line in read if isinstance(line, SessionLine)]
         if not ended:
             return ""

@@ -12,20 +12,19 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
-from ..context.reduce import Limits
+from ..context.policy import Budget
+from ..context.reduction import Limits
 from ..context.rounds import is_shown_as
 from ..context.tally import Tally
-from ..decision import Answer, Cut, Decision, Summary, effective
-from ..entry import Bootstrap, Entry, Prompt
+from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Summary, effective
 from ..ids import CallId
+from ..log.records import COUNTED_WHOLE
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..stores.values import Position, Row, Span
-from ..tokens.background import INLINE
+from ..tokens.exact import INLINE
 from ..toolspec import ToolSpec
-from .records import COUNTED_WHOLE
 
 __all__ = ["Growth", "Loaded"]
 

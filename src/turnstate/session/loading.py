@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from msgspec import Struct
 
 from ..context.rounds import is_shown_as
-from ..decision import Answer, Cut, Revert
-from ..entry import Entry, decode
+from ..entry import Answer, Cut, Entry, Revert, decode
 from ..errors import NewerFormat, TurnstateError
+from ..log.path import between, spans
 from ..message import Message
 from ..stores.port import Log
 from ..stores.values import MESSAGE, Address, Position, Row, SessionRow, Span
-from ..tokens.background import INLINE, off_loop
+from ..tokens.exact import INLINE, off_loop
 from .loaded import Loaded
-from .path import between, spans
 
 __all__ = [
     "Settings",

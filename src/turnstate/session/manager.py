@@ -23,34 +23,79 @@ from ..context.policy import Policy
 from ..entry import Prompt
 from ..errors import ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
+from ..log.records import Recorder
 from ..message import Message
 from ..models import Model
+from ..search_terms import query
 from ..snapshots import Snapshots
 from ..stores.port import OnDisk, Store
 from ..stores.values import Address, Filter, Hit, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
-from ..tokens.background import INLINE, off_loop
+from ..tokens.exact import INLINE, off_loop
 from ..value import TOKENS, check_kind, check_number, check_whole, refuse
-from ..words import query
-from .background import Background
-from .clock import Clock, ClockWatch, check_store_time, monotonic_clock, wall_clock
-from .erasing import Erasure, erase_checkpoints, erased, snapshot_name
-from .keeping import Keeper
+from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
 from .loading import message_of
 from .names import checked, checked_meta, checked_prompt
-from .opening import Open
-from .queue import entries_of
-from .records import Recorder
-from .restoring import described
-from .scribe import Scribe
 from .session import Session
-from .summaries import Summaries
+from .snapshots import SnapshotWriter, described, entries_of
+from .summaries import Background, Summarizer
+from .writer import Clock, ClockWatch, SessionWriter, check_store_time, monotonic_clock, wall_clock
 
 if TYPE_CHECKING:
     from ..memory.port import MemoryEngine
+from typing import TYPE_CHECKING, Protocol, overload
 
-__all__ = ["Erasure", "Found", "SessionManager"]
+if TYPE_CHECKING:
+    from ..context.policy import Policy
+    from ..home import Home
+    from ..memory.port import MemoryEngine
+    from ..models import Model
+    from ..snapshots import Snapshots
+    from .session import Session
+
+__all__ = ["Erasure", "Found", "Open", "OpensSession", "OpensStore", "SessionManager"]
+
+# Opening: one word for two things, as its users say it.
+
+
+class OpensStore(Protocol):
+    """What `SessionManager.open` is: the way to a store."""
+
+    async def __call__(  # noqa: D102
+        self,
+        url: str,
+        *,
+        tenant: str = "default",
+        policy: Policy | None = None,
+        counter: str = "o200k_base",
+        idle: float | None = None,
+        model: Model | None = None,
+        snapshots: Snapshots | None = None,
+        memory: MemoryEngine | None = None,
+        home: Home | None = None,
+        clock: Clock = wall_clock,
+        monotonic: Clock | None = None,
+    ) -> SessionManager: ...
+
+
+class OpensSession(Protocol):
+    """What `sessions.open` is: the way to a session."""
+
+    async def __call__(self, id: str, *, user: str | None = None) -> Session:  # noqa: D102
+        ...
+
+
+class Open:
+    """`SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
+
+    @overload
+    def __get__(self, sessions: None, kind: type[SessionManager]) -> OpensStore: ...
+    @overload
+    def __get__(self, sessions: SessionManager, kind: type[SessionManager]) -> OpensSession: ...
+    def __get__(self, sessions: SessionManager | None, kind: type[SessionManager]) -> Any:
+        return kind._open_store if sessions is None else sessions._open_session
+
 
 PAGE = 100
 
@@ -102,7 +147,7 @@ class SessionManager:
         self._background, self._snapshots, self._memory = Background(), snapshots, memory
         self._home = home
         self._files = _files(store, snapshots, memory, home)
-        self._unsaved = dict[str, Keeper]()
+        self._unsaved = dict[str, SnapshotWriter]()
 
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
@@ -323,17 +368,19 @@ class SessionManager:
 
     def _session(self, row: SessionRow) -> Session:
         manager = StateManager(_counter_of(row), self.policy)
-        summaries = Summaries(self._model, manager, self._background.spawn) if self._model else None
+        summaries = Summarizer(self._model, manager, self._background.spawn) if self._model else None
         session = Session(self._scribe(row), manager, reopened=self._session, summaries=summaries)
         session.files = self._files
         if self._snapshots is not None:
             name, check = snapshot_name(row.address), session._scribe.refresh
-            keeper = Keeper(self._snapshots, name, session.snapshot, check, self._background, self._unsaved)
+            keeper = SnapshotWriter(
+                self._snapshots, name, session.snapshot, check, self._background, self._unsaved
+            )
             session.keep_snapshots(keeper)
         return session
 
-    def _scribe(self, row: SessionRow) -> Scribe:
-        return Scribe(self.store, row, self._clock, self._recorder(row), self._watch)
+    def _scribe(self, row: SessionRow) -> SessionWriter:
+        return SessionWriter(self.store, row, self._clock, self._recorder(row), self._watch)
 
     def _recorder(self, row: SessionRow) -> Recorder:
         return Recorder(_counter_of(row), self.policy)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from .. import reader
+from .. import strict_json
 from ..errors import InputError, TooLarge
 
 __all__ = ["LARGEST_META", "LONGEST", "checked", "checked_meta", "checked_prompt"]
@@ -22,7 +22,7 @@ def checked(name: object, what: str, *, empty: bool = False) -> str:
     """Give a name that every store keeps as it is, or say what is wrong with it."""
     if not isinstance(name, str):
         raise InputError(f"{what} is text, not {type(name).__name__}")
-    reader.check_text(name, at=what)
+    strict_json.check_text(name, at=what)
     if "\0" in name:
         raise InputError(f"{what} holds a NUL character")
     if len(name) > LONGEST or not (name or empty):
@@ -32,7 +32,7 @@ def checked(name: object, what: str, *, empty: bool = False) -> str:
 
 def checked_prompt(text: object) -> str:
     """Give a system prompt that every store keeps as it is; it may have any length."""
-    reader.check_text(text, at="system")
+    strict_json.check_text(text, at="system")
     return str(text)
 
 
@@ -40,7 +40,7 @@ def checked_meta(meta: object) -> dict[str, Any]:
     """Give a copy of what is noted of a session, a JSON object, or say what is wrong with it."""
     if not isinstance(meta, dict):
         raise InputError(f"meta is an object, not {type(meta).__name__}")
-    plain: dict[str, Any] = reader.plain(meta, at="meta")
+    plain: dict[str, Any] = strict_json.plain(meta, at="meta")
     if (size := len(msgspec.json.encode(plain))) > LARGEST_META:
         raise TooLarge(f"meta has {size:,} bytes; at most {LARGEST_META:,} are kept with a session")
     return plain

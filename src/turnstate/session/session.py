@@ -13,9 +13,9 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..context.budget import Budget
-from ..context.compaction import Strategy
+from ..context.cut import Strategy
 from ..context.manager import StateManager
+from ..context.policy import Budget
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
@@ -25,20 +25,17 @@ from ..message import Message
 from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
-from . import leasing
-from .appending import Appender
-from .compacting import Compaction, Compactor
-from .conversations import Conversations
-from .groups import end_of
-from .keeping import Keeper
+from . import leases
+from .append import Appender
+from .branching import end_of, undo, undo_restore
+from .compaction import Compaction, Compactor
+from .conversation import Conversations
 from .loading import path_to, rows_backwards, shown_messages
 from .names import checked, checked_meta, checked_prompt
-from .queue import live_snapshot
-from .restoring import interrupted
-from .scribe import Scribe
-from .summaries import Summaries
-from .undoing import undo, undo_restore
-from .windows import Windows
+from .snapshots import SnapshotWriter, interrupted, live_snapshot
+from .summaries import Summarizer
+from .windows import WindowMaker
+from .writer import SessionWriter
 
 __all__ = ["Session"]
 
@@ -48,18 +45,18 @@ class Session:
 
     def __init__(
         self,
-        scribe: Scribe,
+        scribe: SessionWriter,
         manager: StateManager,
         *,
         reopened: Callable[[SessionRow], Session],
-        summaries: Summaries | None = None,
+        summaries: Summarizer | None = None,
     ) -> None:
         self._scribe, self._manager, self._summaries = scribe, manager, summaries
         self._reopened = reopened
-        self._keeper: Keeper | None = None
+        self._keeper: SnapshotWriter | None = None
         self.files: tuple[Path, ...] = ()
         """Files and folders that its manager keeps on this machine: store, snapshots, memory, home."""
-        self._windows = Windows(scribe, manager, summaries)
+        self._windows = WindowMaker(scribe, manager, summaries)
         self._appender = Appender(scribe, self._windows)
         self._compactor = Compactor(self._windows, manager, summaries)
         self._conversations = Conversations(scribe, self._windows)
@@ -137,7 +134,7 @@ class Session:
         loaded = await self._windows.loaded()
         return live_snapshot(loaded, self.row, self._manager, self._scribe.clock())
 
-    def keep_snapshots(self, keeper: Keeper) -> None:
+    def keep_snapshots(self, keeper: SnapshotWriter) -> None:
         """Have a snapshot written after each turn and round of tools, and of what is left at the end."""
         self._keeper = keeper
         self._scribe.watch(keeper.changed)
@@ -218,7 +215,7 @@ class Session:
         lease: Lease | None = None
         try:
             while not await self._began_next(system):
-                lease = await leasing.seized(self._scribe) or lease
+                lease = await leases.seized(self._scribe) or lease
         finally:
             if lease is not None:  # after a reset it is over in any case
                 await self._scribe.store.release(self._scribe.at, lease, now=self._scribe.clock())
@@ -285,19 +282,19 @@ class Session:
         self, *, seconds: float = 30.0, holder: str | None = None
     ) -> AbstractAsyncContextManager[Lease]:
         """Write alone for as long as the block runs: ``async with session.lease(): …``."""
-        return leasing.leased(self._scribe, seconds, holder)
+        return leases.leased(self._scribe, seconds, holder)
 
     async def acquire(self, *, seconds: float = 30.0, holder: str | None = None) -> Lease:
         """Take the lease until it is released or runs out; `Busy` while another worker has it."""
-        return await leasing.acquire(self._scribe, seconds, holder)
+        return await leases.acquire(self._scribe, seconds, holder)
 
     async def renew(self, *, seconds: float = 30.0) -> Lease:
         """Hold the lease for longer; `Fenced` where somebody took over."""
-        return await leasing.renew(self._scribe, seconds)
+        return await leases.renew(self._scribe, seconds)
 
     async def release(self) -> None:
         """Give the lease back."""
-        await leasing.release(self._scribe)
+        await leases.release(self._scribe)
 
     async def _last_messages(self, path: Sequence[Span], count: int) -> list[Message]:
         check_whole("last", count)

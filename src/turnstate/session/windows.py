@@ -13,24 +13,23 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..context.budget import Budget
 from ..context.head import Head
 from ..context.manager import StateManager
+from ..context.policy import Budget
 from ..context.tally import Tally
 from ..context.window import Window
-from ..decision import Cut, Decision, Revert, Summary
-from ..entry import Entry
+from ..entry import Cut, Decision, Entry, Revert, Summary
 from ..errors import Conflict, SessionError, TurnstateError
+from ..log.outbox import Eviction
 from ..stores.values import Parcel, Position, Receipt, Record
-from ..tokens.background import off_loop
+from ..tokens.exact import off_loop
 from ..toolspec import ToolSpec
 from .loaded import Loaded
 from .loading import Settings, load, refreshed
-from .parcels import Eviction
-from .scribe import Scribe
-from .summaries import Summaries
+from .summaries import Summarizer
+from .writer import SessionWriter
 
-__all__ = ["Windows"]
+__all__ = ["WindowMaker"]
 
 SPARE = 1_000
 """Messages that may be held beyond what the window shows, before they are let go."""
@@ -43,10 +42,10 @@ class _Made(NamedTuple):
     head: Position
 
 
-class Windows:
+class WindowMaker:
     """Makes the windows of one session, and keeps what the next one can be made from."""
 
-    def __init__(self, scribe: Scribe, manager: StateManager, summaries: Summaries | None) -> None:
+    def __init__(self, scribe: SessionWriter, manager: StateManager, summaries: Summarizer | None) -> None:
         self._scribe, self._manager, self._summaries = scribe, manager, summaries
         self._loaded: Loaded | None = None
         self._previous: Window | None = None

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 from ..errors import DamagedSnapshot, ForeignSnapshot, SnapshotFailed, UnusableSnapshot
-from .pace import SnapshotPace
-from .restored import Found, Restored
-from .snapshots import FOLDER, KEPT, Snapshots
+from .snapshots import FOLDER, KEPT, Found, Restored, SnapshotPace, Snapshots
 
 __all__ = [
     "FOLDER",

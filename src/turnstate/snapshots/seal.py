@@ -16,14 +16,14 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import reader
+from .. import strict_json
 from ..context.snapshot import ContextSnapshot
 from ..errors import InputError, NewerFormat, TooLarge
 from ..home import Key
 
 __all__ = ["MAX_BYTES", "State", "Verdict", "opened", "sealed"]
 
-MAX_BYTES = reader.MAX_BYTES
+MAX_BYTES = strict_json.MAX_BYTES
 """What the reader takes back; more is not written in the first place."""
 
 State = Literal["own", "foreign", "damaged", "newer", "unreadable"]
@@ -103,8 +103,8 @@ def _read(data: bytes, *, foreign: str = "") -> Verdict:
 
 def _check(snapshot: ContextSnapshot) -> None:
     """Refuse what would not be read back as it was; messages are values and hold to that already."""
-    reader.check(snapshot.extension, at="$.extension")
-    reader.check(snapshot.summary, at="$.summary")
+    strict_json.check(snapshot.extension, at="$.extension")
+    strict_json.check(snapshot.summary, at="$.summary")
     ContextSnapshot.from_json(replace(snapshot, messages=()).to_json())
 
 

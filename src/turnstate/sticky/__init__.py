@@ -6,11 +6,20 @@
 from __future__ import annotations
 
 from ..errors import DuplicatePath, NothingMatches
-from .entries import CONTEXT_ENTRY_END_HEADER, CONTEXT_ENTRY_START_HEADER
 from .manager import ContextManager
-from .state import ContextState, StickyPath
-from .values import Dropped, Gathered, Kept, Owner, Reason, Shown
-from .workspace import Workspace
+from .pattern import Workspace
+from .state import (
+    CONTEXT_ENTRY_END_HEADER,
+    CONTEXT_ENTRY_START_HEADER,
+    ContextState,
+    Dropped,
+    Gathered,
+    Kept,
+    Owner,
+    Reason,
+    Shown,
+    StickyPath,
+)
 
 __all__ = [
     "CONTEXT_ENTRY_END_HEADER",

@@ -15,12 +15,10 @@ from msgspec.structs import replace
 
 from ..errors import InputError, NothingMatches
 from ..tokens import Counter
-from .entries import spelled
-from .finding import find
-from .gathering import Gatherer
-from .state import ContextState, StickyPath, limit_for
-from .values import Gathered, Owner, Shown
-from .workspace import Workspace
+from .files import find
+from .gather import Gatherer
+from .pattern import Workspace
+from .state import ContextState, Gathered, Owner, Shown, StickyPath, limit_for, spelled
 
 __all__ = ["ContextManager"]
 

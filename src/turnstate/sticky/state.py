@@ -8,20 +8,127 @@ this version does not know, are kept as they came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from .. import reader
+from .. import strict_json
 from ..errors import DuplicatePath, InputError, InvalidPayload, UnknownName
 from ..value import Extra, Value, settle, settle_object, wire_names
-from .entries import spelled
 from .pattern import comparable
-from .values import Owner
 
-__all__ = ["ContextState", "StickyPath", "limit_for"]
+__all__ = [
+    "CONTEXT_ENTRY_END_HEADER",
+    "CONTEXT_ENTRY_START_HEADER",
+    "ContextState",
+    "Dropped",
+    "Gathered",
+    "Kept",
+    "Owner",
+    "Reason",
+    "Shown",
+    "StickyPath",
+    "entry",
+    "limit_for",
+    "spelled",
+]
+
+# Entries: the form in which files are sent, and which neither a content nor a name can break out of.
+
+
+CONTEXT_ENTRY_START_HEADER = "--- CONTEXT ENTRY BEGIN ---\n"
+CONTEXT_ENTRY_END_HEADER = "--- CONTEXT ENTRY END ---\n\n"
+
+# Nothing before the first word: a file of a million backslashes must not take a million squared steps.
+_MARKER = re.compile(r"CONTEXT\s+ENTRY\s+(?:BEGIN|END)", re.IGNORECASE)
+_SHORT = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def entry(path: str, content: str) -> str:
+    """Write one file, under a path that `spelled` gave."""
+    named = f"{CONTEXT_ENTRY_START_HEADER}[{_guarded(path)}]\n"
+    return f"{named}{_guarded(content)}\n{CONTEXT_ENTRY_END_HEADER}"
+
+
+def spelled(path: str) -> str:
+    r"""Spell a path so that it is one line that can be seen and stored: ``\n``, ``\u2028``, ``\xe9``.
+
+    A byte that is not UTF-8 is written ``\x..``, an invisible character ``\u....``.
+    """
+    if path.isprintable() and "\\" not in path:
+        return path
+    return "".join(map(_character, path))
+
+
+def _guarded(text: str) -> str:
+    return _MARKER.sub(r"\\\g<0>", text)
+
+
+def _character(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python holds a byte of a name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+# What sticky context tells: which files were kept, which were not and why, what a path stands for.
+
+
+Owner = Literal["agent", "session"]
+"""Who asked for a path: the agent's configuration, or the user in this conversation."""
+
+Reason = Literal["limit", "missing", "unreadable", "special", "huge", "binary", "outside", "stopped"]
+
+
+class Kept(Struct, frozen=True):
+    """A file that is sent: its path as shown, the tokens of its entry, the hash of its bytes."""
+
+    path: str
+    tokens: int
+    sha256: str
+
+
+class Dropped(Struct, frozen=True):
+    """A file, folder or pattern that is not sent, or not wholly, and why."""
+
+    path: str
+    reason: Reason
+    why: str
+
+
+class Gathered(Struct, frozen=True, kw_only=True):
+    """The sticky context at one moment; no text where no file is kept."""
+
+    text: str | None = None
+    files: tuple[Kept, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """The characters of the text."""
+        return len(self.text or "")
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all entries."""
+        return sum(file.tokens for file in self.files)
+
+
+class Shown(Struct, frozen=True):
+    """A path, whose it is, the files that it stands for now, and what there is to say about it."""
+
+    path: str
+    owner: Owner
+    files: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
 
 OWNERS: tuple[str, ...] = get_args(Owner)
 
@@ -97,14 +204,14 @@ class ContextState(Value, frozen=True, kw_only=True):
             "max_context_files_size": self.max_context_files_size,
             "current_profile": self.current_profile,
             "paths": [{"path": one.path, "owner": one.owner, **_extra(one)} for one in self.paths],
-            "hooks": reader.plain(self.hooks),
+            "hooks": strict_json.plain(self.hooks),
             **_extra(self),
         }
 
     @classmethod
     def from_json(cls, document: Any, *, at: str = "$") -> ContextState:
         """Take it from plain JSON values, ours or the original's."""
-        reader.check(document, at=at)
+        strict_json.check(document, at=at)
         if not isinstance(document, dict):
             raise InvalidPayload("sticky context is an object", path=at)
         fields = {key: document[key] for key in wire_names(cls) & document.keys()}
@@ -154,5 +261,5 @@ def _unknown(document: dict[str, Any], kind: type[Value]) -> Extra | UnsetType:
 def _extra(value: Value) -> dict[str, Any]:
     if isinstance(value.extra, UnsetType):
         return {}
-    plain: dict[str, Any] = reader.plain(value.extra)
+    plain: dict[str, Any] = strict_json.plain(value.extra)
     return plain

@@ -75,7 +75,7 @@ class Span(NamedTuple):
 class Record(Struct, frozen=True, kw_only=True):
     """An entry to be written: its body as UTF-8 JSON, its tokens as sent, its words for search.
 
-    Words are of letters, digits and underscores, in lower case, as `turnstate.words` gives them.
+    Words are of letters, digits and underscores, in lower case, as `turnstate.search_terms` gives them.
     """
 
     id: str

@@ -10,8 +10,7 @@ Nothing here needs a package that Turnstate itself does not need, and nothing re
 from __future__ import annotations
 
 from . import conversations
-from .clock import FixedClock
 from .contract import StoreContract
-from .scripted import ScriptedModel
+from .doubles import FixedClock, ScriptedModel
 
 __all__ = ["FixedClock", "ScriptedModel", "StoreContract", "conversations"]

@@ -15,10 +15,9 @@ from random import Random
 from ..errors import InputError
 from ..message import Message, ToolCallResult
 from ..part import Content
-from . import prose, toolwork
+from . import samples
 from .faults import Fault, plant
-from .prose import huge_output
-from .stamps import Stamp, stamp
+from .samples import Stamp, huge_output, stamp
 
 __all__ = ["Fault", "broken", "broken_with", "huge_output", "long_turn", "many", "valid"]
 
@@ -64,7 +63,7 @@ def many(
 def long_turn(seed: int, rounds: int) -> list[Message]:
     """Write one question and the many rounds of one call and one result that it takes to answer it."""
     draft = _Draft(seed, _rng(seed))
-    draft.user(prose.question(draft.rng))
+    draft.user(samples.question(draft.rng))
     for _ in range(rounds):
         draft.round(1)
     return draft.messages
@@ -80,31 +79,31 @@ class _Draft:
         self._dialect = self._any_dialect()
 
     def system(self) -> None:
-        self.messages.append(Message.system(prose.prompt(self.rng), kind="foreign", **self._stamp()))
+        self.messages.append(Message.system(samples.prompt(self.rng), kind="foreign", **self._stamp()))
 
     def user(self, content: Content) -> None:
         self.messages.append(Message.user(content, **self._stamp()))
 
     def assistant(self) -> None:
-        self.messages.append(Message.assistant(prose.answer(self.rng), **self._stamp()))
+        self.messages.append(Message.assistant(samples.answer(self.rng), **self._stamp()))
 
     def round(self, calls: int) -> None:
         """Let the assistant make these calls, and the tools answer them in whatever order they end."""
         rng = self.rng
         if rng.random() < 0.1:  # the session moved on to another provider
             self._dialect = self._any_dialect()
-        said = rng.choice((None, None, "", prose.answer(rng)))
+        said = rng.choice((None, None, "", samples.answer(rng)))
         at = len(self.messages)
-        requests = [toolwork.call(rng, self._dialect, at, place, self._salt) for place in range(calls)]
+        requests = [samples.call(rng, self._dialect, at, place, self._salt) for place in range(calls)]
         self.messages.append(Message.assistant(said, tool_calls=requests, **self._stamp()))
-        results = [toolwork.result(rng, request) for request in requests]
+        results = [samples.result(rng, request) for request in requests]
         if rng.random() < 0.5:
             rng.shuffle(results)
         for piece in _pieces(rng, results):
             self.messages.append(Message.tool(piece, **self._stamp()))
 
-    def _any_dialect(self) -> toolwork.Dialect:
-        return self.rng.choice(tuple(toolwork.DIALECTS.values()))
+    def _any_dialect(self) -> samples.Dialect:
+        return self.rng.choice(tuple(samples.DIALECTS.values()))
 
     def _stamp(self) -> Stamp:
         return stamp(len(self.messages), self._salt)
@@ -134,9 +133,9 @@ def _written(seed: int, rng: Random, plan: _Plan) -> list[Message]:
 
 
 def _write_turn(draft: _Draft, rng: Random, batches: Iterable[int]) -> None:
-    draft.user(prose.attachment(rng) if rng.random() < 0.05 else prose.question(rng))
+    draft.user(samples.attachment(rng) if rng.random() < 0.05 else samples.question(rng))
     if rng.random() < 0.08:
-        draft.user(prose.question(rng))
+        draft.user(samples.question(rng))
     for calls in batches:
         draft.round(calls)
     if rng.random() < 0.85:

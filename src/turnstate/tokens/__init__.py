@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from .. import catalog
 from ..errors import UnknownName
-from .background import count_off_loop
 from .calibrate import Calibrated
 from .cost import conversation_cost, message_cost, tools_cost
 from .counter import Count, Counter, Quality
-from .estimate import Estimator
-from .exact import ExactCounter
-from .families import FACTORS, estimator
+from .estimate import FACTORS, Estimator, estimator
+from .exact import ExactCounter, count_off_loop
 from .vocabulary import SIZES
 
 __all__ = [

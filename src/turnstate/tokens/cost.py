@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .. import sent
+from .. import wire_text
 from ..message import Message
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
@@ -65,7 +65,7 @@ class Meter:
         elif content:
             tokens += sum(map(self._part, content))
         for call in message.tool_calls:
-            tokens += CALL_FRAME + self._name(call.name) + self._text(sent.args_text(call.args))
+            tokens += CALL_FRAME + self._name(call.name) + self._text(wire_text.args_text(call.args))
         for result in message.tool_results:
             tokens += RESULT_FRAME + self._result(result.result)
         return tokens
@@ -85,8 +85,8 @@ class Meter:
     def _result(self, result: Any) -> int:
         if isinstance(result, str):
             return self._text(result)
-        parts = sent.result_parts(result)
-        return self._text(sent.result_text(result)) if parts is None else sum(map(self._part, parts))
+        parts = wire_text.result_parts(result)
+        return self._text(wire_text.result_text(result)) if parts is None else sum(map(self._part, parts))
 
     def _part(self, part: Part) -> int:
         match part:
@@ -99,7 +99,7 @@ class Meter:
             case ReasoningPart():
                 return self._reasoning(part)
             case OpaquePart():
-                return self._text(sent.json_text(part.body))
+                return self._text(wire_text.json_text(part.body))
 
     def _reasoning(self, part: ReasoningPart) -> int:
         """Count a thought by its words; one that is sealed, by the length of the seal."""
@@ -139,7 +139,7 @@ def conversation_cost(
 
 def _tool(tool: ToolSpec, counter: Counter) -> Count:
     definition = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
-    return Count(TOOL_FRAME) + counter.count(sent.json_text(definition))
+    return Count(TOOL_FRAME) + counter.count(wire_text.json_text(definition))
 
 
 def _file(file: FilePart) -> int:

@@ -10,16 +10,93 @@ Chinese an estimate is mostly within 5 % and seldom beyond 15 %; a short or odd 
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
+from collections import Counter as Tally
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from ..errors import UnknownName
 from .counter import Count
 from .pieces import UNBROKEN, pieces
-from .shape import LONGEST, pieces_of
 
-__all__ = ["Estimator"]
+__all__ = ["FACTORS", "LONGEST", "Estimator", "estimator", "pieces_of"]
+
+# The shape of a text: every character replaced by a letter for its kind.
+
+
+LONGEST = 16
+"""Letters in one piece: hardly any word is as long, so this many are part of something else."""
+
+# Characters that mostly stand inside a longer word of the vocabulary, found by counting; the
+# others, rare or traditional, take a token or two of their own.
+_COMMON_HAN = (
+    "的一用是不数有了在中人以可文我要行定使日上个合本为这出下时大自能入分据方成金他作来年新到会生如指"
+    "多前子注更件表国品者信事所最場理取回期字也当果法于同你看加过支心交对内就名后示必们得此发情您说通"
+    "持意经基面除今時保公部全設没好目次式地思小代都正力天参性知言标然度动利払接现化易其家置么单送息存"
+    "或很已完而列应提間业开主変只间实模付量价明点十格还型需解重無里股含之去但告体高限常相配因認感市学"
+    "些票求何无開道空確并类等美起対算那消位进現平报活程器户容请始务客样任己收第口获建场号例社关包状直"
+    "真少供产结制特该码资料非认商工二别系种问否比则失历段计管安立查画写改网语返由身每三证問济券略什又"
+    "设集区测像売報水考追东待策觉处符投及近流女象味形图选整功款项候题即记且确世連版几才财致调西两响复"
+    "様读订登析至老結权传运线长関服识默具变修机义話函统总打約展造推条员低細输移界題四话序组源込望许購"
+    "超装業根操称况円影死级史错富均介优色退素台教路却喜简案予录索论万页构企库資司议效增番住站止微足板"
+    "電试片音费转録创終声益检民让欢答士応属显孩块検额英爱快删添読価细步仕布态规找串连排决們速友较怎密"
+    "般准按终载联电质钱販詳续断研種择章换共類質百申景份北精技態免科预博售导男协境括海究房启强评周助久"
+    "宝句购阅述希願执故虽专观楽描紹演须編误询键官详备核编判址降异银练政球册术签达突首載际域募邮停队避"
+    "午銀插京风束兴説销映互允警验军控训昨势径范维满志视账围败普览随够领優环材融永院"
+)
+
+_KINDS = {
+    "a": "a-z",
+    "A": "A-Z",
+    "0": "0-9",
+    ".": r"!-)+,./:-<>-@\[-^`{-}",
+    "-": "#*=_~-",  # what rules across a page are drawn with
+    " ": "\t\v\f \x85\xa0\u2000-\u200a\u2028\u2029\u202f\u205f\u3000",
+    "\n": "\n\r",
+    "l": "À-ÖØ-öø-ɏ\u0300-\u036fḀ-ỿ",  # Latin beyond ASCII
+    "g": "\u0370-\u03ff\u1f00-\u1fff",  # Greek
+    "c": "\u0400-\u052f",  # Cyrillic
+    "s": "\u0590-\u05ff",  # Hebrew
+    "r": "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc",  # Arabic
+    "i": "\u0900-\u0dff",  # the scripts of India
+    "t": "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff",  # Thai, Lao, Burmese, Khmer
+    "h": "\u3040-\u309f",  # hiragana
+    "k": "\u30a0-\u30ff\u31f0-\u31ff",  # katakana
+    "K": "\u1100-\u11ff\uac00-\ud7af",  # Hangul
+    "T": "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff",  # Chinese characters
+    "H": _COMMON_HAN,
+    ",": "\u3001-\u303f\uff00-\uffef",  # East Asian punctuation and full-width forms
+    ";": "\xa1-\xbf\u2010-\u2027\u2030-\u205e",  # other punctuation
+}
+_CONTROL, _OTHER = "x", "o"
+
+# As a tokenizer splits: a word takes the space or the one mark before it along, a number goes by
+# threes, a run of marks takes the line's end along, and of an indent the last space is the word's.
+_PIECE = re.compile(
+    rf"[aA]{{3,{LONGEST}}}+(?=0)|(?<=0)[aA]{{3,{LONGEST}}}+"
+    rf"|[ .\-]?(?:[Al]?[al]{{1,{LONGEST}}}+|A{{1,{LONGEST}}}(?!a))|0{{1,3}}"
+    r"| ?-{4,64}+\n{0,15}+| ?[.\-]{1,16}+\n{0,15}+"
+    rf"| ?(?:{'|'.join(f'{kind}{{1,64}}+' for kind in 'HThkKcgsrit,;')})"
+    r"|[ \n]{0,15}\n| {1,80}(?![^ ])| |x|o|[^\x00-\x7f]"
+)
+
+
+def pieces_of(text: str) -> Tally[str]:
+    """Cut the shape of a text into pieces, and count how often each occurs."""
+    return Tally(_PIECE.findall(text.translate(_table())))
+
+
+@cache
+def _table() -> str:
+    """Give the kind of every character of the basic plane; those beyond keep their place."""
+    kinds = [_CONTROL] * 0x80 + [_OTHER] * 0xFF80
+    for kind, characters in _KINDS.items():
+        for first, last in re.findall(r"\\?(.)(?:-\\?(.))?", characters, re.DOTALL):
+            start, end = ord(first), ord(last or first) + 1
+            kinds[start:end] = kind * (end - start)
+    return "".join(kinds)
 
 
 class _Price(NamedTuple):
@@ -106,3 +183,25 @@ def _price_of_letters(piece: str, core: str) -> _Price:
     if core[-1] == "a":
         return _WORD if piece[0] == " " else _GLUED
     return _CAPITALS if core == "A" else _BEYOND
+
+
+# How finely each model family cuts text, beside ``o200k_base``.
+
+
+FACTORS = {
+    "claude": 1.25,  # stated; the public tokenizer of version 2 measured 1.01 to 1.12, Japanese 1.43
+    "deepseek": 1.05,  # measured 1.03 to 1.06; Japanese and Chinese 0.9
+    "gemini": 1.1,  # stated: its vocabulary is larger than o200k, its digits go one by one
+    "llama": 1.05,  # version 3 measured 0.99 to 1.04, version 4 the same; Russian, Arabic 1.2
+    "mistral": 1.2,  # its newer vocabulary measured 1.04 to 1.31, the older one 1.16 to 1.43
+    "nova": 1.25,  # stated, as for Claude: nothing is published
+    "qwen": 1.15,  # two vocabularies measured 1.01 to 1.32: digits go one by one; Japanese and Chinese 0.9
+    "smollm": 1.25,  # measured 1.09 to 1.37; made for English, Japanese and Chinese 2.4
+}
+
+
+def estimator(family: str) -> Estimator:
+    """Give the estimator of a model family."""
+    if family not in FACTORS:
+        raise UnknownName(f"no model family is called {family!r:.60}; there are {', '.join(FACTORS)}")
+    return Estimator(f"estimate:{family}", FACTORS[family])

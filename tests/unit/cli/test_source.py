@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from turnstate import reader
-from turnstate.cli import lines as lines_module
+from turnstate import strict_json
+from turnstate.cli import source as lines_module
 from turnstate.cli.source import Document, Source, opened, source
 from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
 
@@ -48,7 +48,7 @@ def test_a_document_is_one_conversation_however_it_is_laid_out(text: str) -> Non
     (document,) = found.documents
     assert not found.many
     assert document.line is None
-    assert document.value() == reader.read(text)
+    assert document.value() == strict_json.read(text)
 
 
 @pytest.mark.parametrize("text", ONE_DOCUMENT.values(), ids=ONE_DOCUMENT.keys())
@@ -75,7 +75,7 @@ def test_a_value_on_each_line_is_many_conversations(text: str, numbers: list[int
     assert found.many
     assert [document.line for document in documents] == numbers
     assert [document.value() for document in documents] == [
-        reader.read(line) for line in text.split("\n") if line.strip()
+        strict_json.read(line) for line in text.split("\n") if line.strip()
     ]
 
 
@@ -163,7 +163,7 @@ def test_jsonl_is_never_held_all_at_once() -> None:
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(reader, "MAX_BYTES", 100)
+    monkeypatch.setattr(strict_json, "MAX_BYTES", 100)
     monkeypatch.setattr(lines_module, "MAX_BYTES", 100)
     return 100
 

@@ -9,7 +9,7 @@ import pytest
 
 from turnstate.context import rounds
 from turnstate.context.digest import Digest, carrying, digest, facts, text
-from turnstate.context.mentions import Mention, Mentions
+from turnstate.context.evidence import Mention, Mentions
 from turnstate.context.policy import Policy
 from turnstate.context.template import filled
 from turnstate.errors import InputError

@@ -6,7 +6,7 @@ import pytest
 
 from turnstate import Message, TextPart
 from turnstate.context import Budget, Policy, StateManager
-from turnstate.context.earlier import parted, recorded
+from turnstate.context.fit import parted, recorded
 
 pytestmark = pytest.mark.req("D1", "D3", "P4")
 

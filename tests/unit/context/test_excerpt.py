@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from turnstate.context.excerpt import excerpt, shortened
+from turnstate.context.summary_prompt import excerpt, shortened
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.part import ImagePart, ReasoningPart, TextPart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from turnstate.context.ledger import Ledger
+from turnstate.context.tally import Ledger
 
 
 def test_any_range_is_the_sum_of_its_costs_whatever_is_asked_first() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from turnstate import formats
 from turnstate.context import Budget, StateManager
+from turnstate.context.check import rendered
 from turnstate.context.fit import fitted
-from turnstate.context.mend import rendered
 from turnstate.context.rounds import Repair
 from turnstate.errors import InvalidConversation
 from turnstate.session import SessionManager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnstate.context.mentions import Mention, Mentions, Room, folded
+from turnstate.context.evidence import Mention, Mentions, Room, folded
 
 ROOM = Room(first=2, newest=3)
 

@@ -8,7 +8,7 @@ from random import Random
 from scripts import talk
 
 from turnstate import Message
-from turnstate.context.places import Places
+from turnstate.context.tally import Places
 
 
 class Watched(list[Message]):

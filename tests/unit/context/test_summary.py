@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnstate.context.briefing import SECTIONS
 from turnstate.context.policy import Policy
 from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, rendered, request
+from turnstate.context.summary_prompt import SECTIONS
 from turnstate.context.template import bare, filled, label
 from turnstate.ids import UNKNOWN_TIME, MessageId
 from turnstate.message import Message

@@ -7,7 +7,7 @@ from scripts import Letters, shown, talk
 
 from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
 from turnstate.context import Budget, Head, StateManager
-from turnstate.decision import Cut, Decision, Mask, Summary
+from turnstate.entry import Cut, Decision, Mask, Summary
 from turnstate.errors import InputError, InvalidMessage
 from turnstate.testing.conversations import huge_output
 

@@ -10,7 +10,7 @@ import pytest
 from conversation_stage import call, prompts, result, talk, tool, validate, work
 
 from turnstate import Message
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
 from turnstate.errors import NotFound
 

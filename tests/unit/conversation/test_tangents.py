@@ -14,7 +14,7 @@ import pytest
 from conversation_stage import Desk, call, exchanges, prompts, talk, tool, validate
 
 from turnstate import Message
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
 from turnstate.errors import NotFound
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from turnstate import codec
 from turnstate.formats.edits import apply, difference
 from turnstate.message import Message
-from turnstate.native import Edit, Native
+from turnstate.part import Edit, Native
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts

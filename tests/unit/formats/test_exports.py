@@ -6,8 +6,7 @@ import pytest
 
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.errors import InputError
-from turnstate.formats.jsonl import jsonl, read_jsonl
-from turnstate.formats.markdown import markdown
+from turnstate.formats.exports import jsonl, markdown, read_jsonl
 from turnstate.testing import conversations
 
 CALL = ToolCallRequest(name="read_file", args={"path": "notes.md"})

@@ -13,7 +13,7 @@ from turnstate import formats
 from turnstate.formats.pairing import Answers, core_id, gathered, wire_ids, wire_name
 from turnstate.ids import CallId, call_id
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
-from turnstate.native import Native
+from turnstate.part import Native
 
 ANYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=150)
 

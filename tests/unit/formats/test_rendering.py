@@ -12,8 +12,7 @@ from turnstate import formats
 from turnstate.formats.gemini import SKIP_SIGNATURE
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
-from turnstate.native import Edit, Native
-from turnstate.part import OpaquePart, ReasoningPart, TextPart
+from turnstate.part import Edit, Native, OpaquePart, ReasoningPart, TextPart
 from turnstate.testing import conversations
 from turnstate.toolspec import ToolSpec
 

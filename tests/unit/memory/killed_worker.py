@@ -25,10 +25,10 @@ from offload import begin, end, evict, said
 
 from turnstate.memory import Worker, jsonl
 from turnstate.memory.jsonl import JsonlEngine
-from turnstate.memory.notebook import Notebook
+from turnstate.memory.jsonl_file import Notebook
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.values import Position
-from turnstate.testing.clock import FixedClock
+from turnstate.testing.doubles import FixedClock
 
 MESSAGES = 12
 NOW = 10_000

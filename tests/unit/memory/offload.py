@@ -9,16 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from turnstate.decision import Cut, Summary
-from turnstate.entry import Entry, encode, kind_of
+from turnstate.entry import Cut, Entry, Summary, encode, kind_of
+from turnstate.log.outbox import Ending, Eviction
 from turnstate.memory import Evicted, Listed, Recollection, SessionRecord, User, Worker
-from turnstate.memory.delivery import Delivery
+from turnstate.memory.worker import Delivery
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
-from turnstate.session.parcels import Ending, Eviction
 from turnstate.stores import connect
 from turnstate.stores.port import Store
 from turnstate.stores.values import Address, Change, Fork, Parcel, Position, Record, SessionRow
-from turnstate.testing.clock import FixedClock
+from turnstate.testing.doubles import FixedClock
 
 TIME = "2025-06-15T12:00:00Z"
 HERE = Address("default", "s1")

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from turnstate.memory import foreign
-from turnstate.memory.foreign import failure
+from turnstate.memory import worker
+from turnstate.memory.worker import failure
 
 SOON = 0.02
 LONG = 60.0
@@ -77,7 +77,7 @@ def test_a_call_that_hangs_is_ended_and_told() -> None:
 
 
 def test_a_call_that_refuses_to_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "GRACE", SOON)
+    monkeypatch.setattr(worker, "GRACE", SOON)
 
     async def stubborn(enough: asyncio.Event) -> None:
         while not enough.is_set():
@@ -90,7 +90,7 @@ def test_a_call_that_refuses_to_end_is_left_behind(monkeypatch: pytest.MonkeyPat
         enough = asyncio.Event()
         assert await failure(lambda: stubborn(enough), timeout=SOON) == "no answer within 0.02 s"
         enough.set()
-        while foreign._left_behind:
+        while worker._left_behind:
             await asyncio.sleep(0)
 
     asyncio.run(test())
@@ -138,4 +138,4 @@ def test_what_an_error_says_is_cut_and_can_be_kept_by_any_store() -> None:
     told = outcome(raising(ValueError("a\0b\ud800" + "c" * 10_000)))
     assert told is not None
     assert told.startswith("ValueError: ab?cc")
-    assert len(told) <= foreign.LONGEST_ERROR
+    assert len(told) <= worker.LONGEST_ERROR

@@ -8,12 +8,11 @@ import pytest
 from msgspec import structs
 from offload import HERE, STORES, Scene, begin, cut, end, evict, records, said, scene, summary, with_output
 
-from turnstate.decision import Answer
-from turnstate.entry import Bootstrap, Prompt
+from turnstate.entry import Answer, Bootstrap, Prompt
 from turnstate.ids import CallId
+from turnstate.log.outbox import Ending, Eviction, contents
 from turnstate.memory import Evicted, SessionRecord, handover
 from turnstate.message import Message
-from turnstate.session.parcels import Ending, Eviction, contents
 from turnstate.stores.values import Address, Change, Fork, Parcel, Position, Record, Row, Span
 
 pytestmark = pytest.mark.req("F2", "F3")

@@ -13,7 +13,7 @@ from turnstate import Budget, Message
 from turnstate.memory import User, Worker
 from turnstate.memory.jsonl import JsonlEngine
 from turnstate.session import SessionManager
-from turnstate.testing.clock import FixedClock
+from turnstate.testing.doubles import FixedClock
 
 pytestmark = pytest.mark.req("F2", "F3")
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from turnstate.context.window import Window
-from turnstate.decision import Cut, Decision
-from turnstate.entry import Entry, decode
+from turnstate.entry import Cut, Decision, Entry, decode
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager
 from turnstate.session.loading import path_to

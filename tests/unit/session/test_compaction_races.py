@@ -9,7 +9,7 @@ import pytest
 from session_stage import Stage, cuts, everything, grown, played
 
 from turnstate import Budget, Message
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.errors import Conflict, ModelFailed, SessionError
 from turnstate.models import ModelRequest
 from turnstate.session import Session

@@ -9,7 +9,7 @@ from session_stage import Stage, answer, answers, asks, call, decisions, played
 
 from turnstate import Budget, Message, Policy
 from turnstate.context.window import Window
-from turnstate.decision import Cut, Summary
+from turnstate.entry import Cut, Summary
 from turnstate.models import Finished
 from turnstate.session import Session, SessionManager
 from turnstate.snapshots import Snapshots

@@ -13,8 +13,9 @@ from session_stage import Stage, answer, answers, asks, call, played
 from turnstate import Budget, Message
 from turnstate.context import tally
 from turnstate.context.manager import StateManager
-from turnstate.session import appending, loading, records
-from turnstate.tokens.background import INLINE, is_large
+from turnstate.log import records
+from turnstate.session import append, loading
+from turnstate.tokens.exact import INLINE, is_large
 
 LONG = "a" * (2 * INLINE)
 
@@ -41,7 +42,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     noting = Threads(monkeypatch)
     for place, name in (
         *((records, "encode"), (records, "reduced"), (records, "words_of"), (tally, "reduced")),
-        *((loading, "decode"), (appending, "digest"), (appending, "fresh")),
+        *((loading, "decode"), (append, "digest"), (append, "fresh")),
     ):
         noting.note(place, name)
     return noting

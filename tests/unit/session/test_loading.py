@@ -9,7 +9,7 @@ import pytest
 from session_stage import END, Stage, answer, answers, asks, call, cuts, grown, played, rows, texts
 
 from turnstate import Message, codec, formats
-from turnstate.context.budget import Budget
+from turnstate.context.policy import Budget
 from turnstate.context.window import Window
 from turnstate.errors import NewerFormat
 from turnstate.ids import MessageId

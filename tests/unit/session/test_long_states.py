@@ -11,10 +11,10 @@ from conversation_scene import BUDGET, elsewhere, plain, reloaded, said, validat
 from session_stage import Stage, played, rows
 
 from turnstate import Message
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.context.window import Window
-from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, original, to_json
-from turnstate.conversation.tracking import LineTracking
+from turnstate.conversation import ConversationState, ToolOrigin, amazon_q, fields, from_json, to_json
+from turnstate.conversation.edits import LineTracking
 from turnstate.session import Session
 from turnstate.toolspec import ToolSpec
 
@@ -101,10 +101,10 @@ async def test_the_document_of_the_original_holds_the_exchanges_that_are_loaded(
 ) -> None:
     session = await long_session(stage)
     loaded = await reloaded(stage, session)
-    document = original.write(loaded)
+    document = amazon_q.write(loaded)
     assert len(document["history"]) == limit
     assert SUMMARY in document["latest_summary"][0]
-    again = original.read(document)
+    again = amazon_q.read(document)
     assert [entry.user.prompt for entry in again.history] == questions("q")[-limit:]
 
 
@@ -117,7 +117,7 @@ async def test_a_long_conversation_lives_on_in_json(stage: Stage, limit: int) ->
     assert plain(restored) == plain(loaded)
     assert restored.valid_history_range == (0, limit)
     assert restored.preview(BUDGET).messages == loaded.preview(BUDGET).messages
-    assert original.write(restored) == original.write(loaded)
+    assert amazon_q.write(restored) == amazon_q.write(loaded)
 
 
 @pytest.mark.req("I4", "I5")

@@ -10,7 +10,7 @@ from conversation_scene import BUDGET, elsewhere, plain, prompts, reloaded, said
 from session_stage import Stage, answer, asks, call, entries, everything, played, texts
 
 from turnstate import Message
-from turnstate.context.compaction import Strategy
+from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState
 from turnstate.entry import Tangent, decode
 from turnstate.errors import Conflict, SessionError

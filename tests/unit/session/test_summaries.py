@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from turnstate import Budget, Message
-from turnstate.decision import Cut, Summary
-from turnstate.entry import decode
+from turnstate.entry import Cut, Summary, decode
 from turnstate.errors import ModelFailed
 from turnstate.session import Session, SessionManager
 from turnstate.stores.values import Span

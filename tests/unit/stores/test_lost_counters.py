@@ -11,10 +11,10 @@ from verification_stage import NOW, tamper, verified
 
 from turnstate.context.policy import Policy
 from turnstate.errors import StoreDamaged
+from turnstate.log.records import COUNTED_WHOLE, Recorder
 from turnstate.message import Message
 from turnstate.session.manager import SessionManager
-from turnstate.session.records import COUNTED_WHOLE, Recorder
-from turnstate.stores.checks.counters import DEFAULT, SHORT, lost_counter
+from turnstate.stores.verify.descriptions import DEFAULT, SHORT, lost_counter
 from turnstate.tokens import counter, counter_names
 
 pytestmark = pytest.mark.req("B1", "G6")

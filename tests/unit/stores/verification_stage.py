@@ -13,6 +13,7 @@ import apsw
 from turnstate.entry import Note, encode
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
+from turnstate.search_terms import words_of
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite.rows import checksum
 from turnstate.stores.values import (
@@ -28,7 +29,6 @@ from turnstate.stores.values import (
     SessionRow,
     Span,
 )
-from turnstate.words import words_of
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from turnstate import codec
 from turnstate.errors import InputError
 from turnstate.message import Message, ToolCallRequest
 from turnstate.part import FilePart, ImagePart
-from turnstate.testing import conversations, prose
+from turnstate.testing import conversations, samples
 from turnstate.testing.conversations import Fault
 
 COUNT = 2_000
@@ -339,12 +339,12 @@ def test_every_message_survives_the_codec(kind: Callable[[int], list[Message]]) 
 
 
 def test_the_picture_is_a_real_one() -> None:
-    assert prose.TINY_PNG.startswith(b"\x89PNG\r\n\x1a\n")
+    assert samples.TINY_PNG.startswith(b"\x89PNG\r\n\x1a\n")
     at, names = 8, []
-    while at < len(prose.TINY_PNG):
-        (size,) = struct.unpack_from(">I", prose.TINY_PNG, at)
-        body = prose.TINY_PNG[at + 4 : at + 8 + size]
-        assert struct.unpack_from(">I", prose.TINY_PNG, at + 8 + size) == (zlib.crc32(body),)
+    while at < len(samples.TINY_PNG):
+        (size,) = struct.unpack_from(">I", samples.TINY_PNG, at)
+        body = samples.TINY_PNG[at + 4 : at + 8 + size]
+        assert struct.unpack_from(">I", samples.TINY_PNG, at + 8 + size) == (zlib.crc32(body),)
         names.append(body[:4])
         at += size + 12
     assert names == [b"IHDR", b"IDAT", b"IEND"]

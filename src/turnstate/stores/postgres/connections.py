@@ -24,8 +24,7 @@ from ...errors import InputError, StoreError, TurnstateError
 from ..values import Durability
 from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
 from .queries import Query, queries
-from .server import Server
-from .target import Target
+from .server import Server, Target
 
 __all__ = ["LONG", "Connections", "Work"]
 

@@ -13,8 +13,7 @@ from ...errors import AlreadyExists, NotFound, SessionError, StoreError
 from ..admission import KEY_LIFE, KnownKey, admitted
 from ..values import Address, Branch, Change, Hit, Receipt, Record, Row, SessionRow, Span
 from .connections import Connections
-from .lexemes import query_of
-from .rows import branch_row, entry_columns, entry_row
+from .rows import branch_row, entry_columns, entry_row, query_of
 
 __all__ = ["PostgresLog", "missing", "repeated_id"]
 

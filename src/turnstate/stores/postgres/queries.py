@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from .target import SCHEMA
+from .server import SCHEMA
 
 __all__ = ["Query", "functions", "migrations", "queries"]
 

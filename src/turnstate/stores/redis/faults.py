@@ -7,48 +7,74 @@ later; the answer was lost, and nobody knows whether it was done; everything els
 from __future__ import annotations
 
 from ...errors import StoreDamaged, StoreError, StoreUnavailable
-from .library import exceptions as told
 
-__all__ = ["ERRORS", "LOST", "NOT_TAKEN", "REFUSED", "AnswerLost", "fault", "never_sent"]
+__all__ = [
+    "ERRORS",
+    "LOST",
+    "NOT_TAKEN",
+    "REFUSED",
+    "AnswerLost",
+    "NoBackoff",
+    "Redis",
+    "RedisCluster",
+    "Retry",
+    "exceptions",
+    "fault",
+    "never_sent",
+]
 
-ERRORS = (told.RedisError, told.RedisClusterException, OSError)
+# The client library, or a word on how to get it.
+
+
+try:
+    from redis import exceptions
+    from redis.asyncio import Redis, RedisCluster
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+except ModuleNotFoundError as missing:
+    raise StoreUnavailable(
+        "the Redis store needs the package `redis`: pip install 'turnstate[redis]'"
+    ) from missing
+
+
+ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """All that the library raises."""
 
 NOT_TAKEN = (
-    told.TryAgainError,
-    told.ClusterError,
-    told.SlotNotCoveredError,
-    told.BusyLoadingError,
-    told.MaxConnectionsError,
+    exceptions.TryAgainError,
+    exceptions.ClusterError,
+    exceptions.SlotNotCoveredError,
+    exceptions.BusyLoadingError,
+    exceptions.MaxConnectionsError,
 )
 """Nothing was done, and a moment later it may be: keys are moving, a master is being replaced."""
 
-REFUSED = (told.AuthenticationError, told.AuthorizationError)
+REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 """Whom the server does not let in: asking again does not help."""
 
-LOST = (told.ConnectionError, told.TimeoutError, OSError)
+LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 """The connection is gone, and what was asked may have been done."""
 
 _KINDS: list[tuple[type[Exception], str]] = [
-    (told.BusyLoadingError, "{name} is still loading its data; try again in a while"),
-    (told.AuthenticationError, "{name} refuses the user or the password; check both in the URL"),
-    (told.AuthorizationError, "{name} refuses the user; check the URL"),
+    (exceptions.BusyLoadingError, "{name} is still loading its data; try again in a while"),
+    (exceptions.AuthenticationError, "{name} refuses the user or the password; check both in the URL"),
+    (exceptions.AuthorizationError, "{name} refuses the user; check the URL"),
     (
-        told.NoPermissionError,
+        exceptions.NoPermissionError,
         "the user may not do this on {name} ({error}); it needs ~ts:* ~{{ts:* and +@all -@dangerous +info",
     ),
     (
-        told.ReadOnlyError,
+        exceptions.ReadOnlyError,
         "{name} is a replica and takes no writes; give the address of its master in the URL",
     ),
     (
-        told.OutOfMemoryError,
+        exceptions.OutOfMemoryError,
         "the memory of {name} is full (maxmemory); nothing was written: raise maxmemory or remove sessions",
     ),
-    (told.ClusterError, "the Cluster at {name} is down or misses slots; nothing was done, try again"),
-    (told.MaxConnectionsError, "{name} is used by too many at once; nothing was done, try again"),
-    (told.TryAgainError, "keys of {name} are being moved to another node; nothing was done, try again"),
-    (told.MovedError, "{name} is a node of a Cluster; write redis+cluster:// in the URL"),
+    (exceptions.ClusterError, "the Cluster at {name} is down or misses slots; nothing was done, try again"),
+    (exceptions.MaxConnectionsError, "{name} is used by too many at once; nothing was done, try again"),
+    (exceptions.TryAgainError, "keys of {name} are being moved to another node; nothing was done, try again"),
+    (exceptions.MovedError, "{name} is a node of a Cluster; write redis+cluster:// in the URL"),
 ]
 
 _TEXTS: list[tuple[str, type[StoreError], str]] = [

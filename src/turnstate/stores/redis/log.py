@@ -10,10 +10,9 @@ from ..admission import KEY_LIFE, admitted
 from ..values import Address, Branch, Change, Receipt, Row, Span
 from .faults import AnswerLost
 from .layout import MOST, named, natural, packed, session_key, session_keys, text
+from .losses import Sighting, Witness
 from .rows import branches, entry, known_key, packed_parcel, receipt, record_arguments, session
-from .scripts import script
-from .server import Server
-from .witness import Sighting, Witness
+from .server import Server, script
 
 __all__ = ["RedisLog", "refusal", "rows_at"]
 

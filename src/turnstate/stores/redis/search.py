@@ -14,11 +14,10 @@ from collections.abc import Sequence
 
 from ...errors import NotFound
 from ..values import Address, Hit
+from .directory import Walk
 from .layout import BUCKETS, moment, named, session_key, text
 from .log import rows_at
-from .scripts import script
-from .server import Call, Server
-from .walk import Walk
+from .server import Call, Server, script
 
 __all__ = ["MOST_LOOKED_AT", "RedisSearch"]
 

@@ -8,16 +8,65 @@ may be done twice without harm is asked again after a lost connection; anything 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ...errors import StoreError
-from .faults import ERRORS, LOST, NOT_TAKEN, REFUSED, fault, never_sent
-from .library import NoBackoff, Redis, RedisCluster, Retry, exceptions
-from .scripts import Script
+from .faults import (
+    ERRORS,
+    LOST,
+    NOT_TAKEN,
+    REFUSED,
+    NoBackoff,
+    Redis,
+    RedisCluster,
+    Retry,
+    exceptions,
+    fault,
+    never_sent,
+)
 from .target import Target
 
-__all__ = ["Call", "Server"]
+__all__ = ["Call", "Script", "Server", "script"]
+
+# The scripts of the store, by name: a file of Lua, with the files that it includes.
+
+
+_INCLUDE = re.compile(r"^-- include (\w+)\n", re.MULTILINE)
+
+
+class Script(NamedTuple):
+    """What is sent once, and by which name the server knows it from then on."""
+
+    name: str
+    source: bytes
+    digest: bytes
+
+
+@cache
+def script(name: str) -> Script:
+    """Give a script by its name."""
+    source = _resolved(name, set()).encode()
+    digest = hashlib.sha1(source, usedforsecurity=False).hexdigest()
+    return Script(name, source, digest.encode())
+
+
+def _resolved(name: str, included: set[str]) -> str:
+    """Put in what a file includes, each file once."""
+
+    def include(found: re.Match[str]) -> str:
+        if found[1] in included:
+            return ""
+        included.add(found[1])
+        return _resolved(found[1], included)
+
+    source = files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
+    return _INCLUDE.sub(include, source)
+
 
 T = TypeVar("T")
 Call = tuple[Sequence[bytes], Sequence[bytes]]

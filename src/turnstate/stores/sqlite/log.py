@@ -26,10 +26,9 @@ from ..values import (
     SessionRow,
     Span,
 )
-from .careful import promised, rows_around
+from .connection import Readers
 from .faults import UNREADABLE
 from .queries import query
-from .readers import Readers
 from .rows import (
     Place,
     advance_columns,
@@ -41,6 +40,7 @@ from .rows import (
     session_row,
     unreadable_row,
 )
+from .salvage import promised, rows_around
 from .soundness import list_is_indexed, words_are_indexed
 from .writer import Writer
 

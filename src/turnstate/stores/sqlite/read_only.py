@@ -21,9 +21,8 @@ from urllib.parse import quote
 import apsw
 
 from ...errors import StoreError, StoreUnavailable
-from .connection import check_readable, connect
+from .connection import Readers, check_readable, connect
 from .faults import telling
-from .readers import Readers
 from .writer import Writer
 
 __all__ = ["FrozenReaders", "NoWriter", "is_read_only", "readers_of"]

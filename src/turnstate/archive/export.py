@@ -1,0 +1,140 @@
+"""Exporting: sessions as the lines of an archive, read page by page.
+
+A log only grows, so it is enough to find one moment at which the session and the tips of its branches
+belong together: what is read up to there afterwards is what stood there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+
+from msgspec import Raw, Struct
+
+from ..errors import Busy
+from ..session.loading import entry_of
+from ..stores.port import Log, Store
+from ..stores.values import Address, Branch, Row, SessionRow, Span
+from .format import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header, Line
+from .restore import is_half_made
+
+__all__ = ["archive", "archived"]
+
+PAGE = 200
+_END = (1 << 31) - 1
+
+
+async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterator[Header | Line]:
+    """Give the lines of an archive of sessions; `written` makes text of a line."""
+    count = 0
+    yield Header()
+    async for at in sessions:
+        async for line in archived(store, at):
+            yield line
+        count += 1
+    yield ArchiveEnd(sessions=count)
+
+
+async def archived(store: Store, at: Address) -> AsyncIterator[Line]:
+    """Give the lines of one session."""
+    moment = await _moment(store, at)
+    if is_half_made(moment.row):
+        raise Busy(f"session {at.session} is being imported; wait for it, or import its archive again")
+    yield _session(moment)
+    for branch, tip in moment.branches:
+        yield _branch(branch, tip)
+    for branch, tip in moment.branches:
+        async for line in _entries(store, at, Span(branch.id, branch.fork_seq + 1, tip)):
+            yield line
+
+
+class _Moment(Struct, frozen=True):
+    """A session as it was at one moment, and its branches with their tips."""
+
+    row: SessionRow
+    branches: list[tuple[Branch, int]]
+
+
+async def _moment(store: Store, at: Address) -> _Moment:
+    row = await store.get(at)
+    while True:
+        branches = [
+            (branch, row.seq if branch.id == row.branch else await _tip(store, at, branch))
+            for branch in await store.branches(at)
+        ]
+        again = await store.get(at)
+        if (again.head, again.version, again.epoch) == (row.head, row.version, row.epoch):
+            return _Moment(again, branches)
+        row = again
+
+
+async def _tip(log: Log, at: Address, branch: Branch) -> int:
+    for row in await log.read(at, Span(branch.id, branch.fork_seq + 1, _END), limit=1, newest=True):
+        return row.seq
+    return branch.fork_seq
+
+
+async def _entries(log: Log, at: Address, span: Span) -> AsyncIterator[ArchivedEntry]:
+    """Give every place of a branch its line, those at which nothing can be read included."""
+    seq = span.first
+    while seq <= span.last:
+        rows = await log.read(at, Span(span.branch, seq, span.last), limit=PAGE)
+        for row in rows:
+            for missing in range(seq, row.seq):
+                yield _lost(span.branch, missing)
+            yield _entry(row)
+            seq = row.seq + 1
+        if not rows:
+            for missing in range(seq, span.last + 1):
+                yield _lost(span.branch, missing)
+            return
+
+
+def _session(moment: _Moment) -> ArchivedSession:
+    row = moment.row
+    return ArchivedSession(
+        id=row.id,
+        user=row.user,
+        title=row.title,
+        tags=row.tags,
+        counter=row.counter,
+        meta=row.meta,
+        created=row.created,
+        active=row.active,
+        idle=row.idle,
+        epoch=row.epoch,
+        version=row.version,
+        branch=row.branch,
+        ended=row.ended,
+        reason=row.reason,
+        branches=len(moment.branches),
+    )
+
+
+def _branch(branch: Branch, tip: int) -> ArchivedBranch:
+    return ArchivedBranch(
+        id=branch.id,
+        parent=branch.parent,
+        fork_seq=branch.fork_seq,
+        created=branch.created,
+        name=branch.name,
+        operation=branch.operation,
+        former=branch.former,
+        entries=tip - branch.fork_seq,
+    )
+
+
+def _entry(row: Row) -> ArchivedEntry:
+    damaged = entry_of(row) is None
+    return ArchivedEntry(
+        branch=row.branch,
+        seq=row.seq,
+        id=row.id,
+        kind=row.kind,
+        tokens=row.tokens,
+        body=NOTHING if damaged else Raw(row.body),
+        damaged=damaged,
+    )
+
+
+def _lost(branch: int, seq: int) -> ArchivedEntry:
+    return ArchivedEntry(branch=branch, seq=seq, id="", kind="note", damaged=True)

@@ -1,0 +1,177 @@
+"""Reading an archive: session by session, entry by entry, whoever wrote it.
+
+An archive is foreign until it is read. A line is held to its shape, its place, and what the lines
+before it announced; the first that is wrong is named by its number. Nothing is held but the branches
+of one session and the ids of its entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from .. import entry
+from ..errors import InputError, InvalidPayload
+from ..message import Message
+from ..session.names import checked, checked_meta
+from ..tokens import counter as counter_named
+from .format import ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Line, read_header, read_line
+
+__all__ = ["Bundle", "bundles"]
+
+L = TypeVar("L", bound=Line)
+
+
+class Bundle:
+    """One session of an archive; its entries are read as they are asked for, once."""
+
+    def __init__(self, session: ArchivedSession, branches: list[ArchivedBranch], lines: _Lines) -> None:
+        self.session, self.branches, self._lines = session, branches, lines
+        self._entries = self._read()
+
+    @property
+    def line(self) -> int:
+        """The number of the line that was read last."""
+        return self._lines.number
+
+    def entries(self) -> Iterator[tuple[ArchivedEntry, entry.Entry | None]]:
+        """Give the entries in the order of branches and places, each with what it says."""
+        return self._entries
+
+    def _read(self) -> Iterator[tuple[ArchivedEntry, entry.Entry | None]]:
+        known = set[str]()
+        for branch in self.branches:
+            for seq in range(branch.fork_seq + 1, branch.tip + 1):
+                with self._lines.located():
+                    line = _expected(self._lines.take(), ArchivedEntry)
+                    _check_entry(line, branch.id, seq, known)
+                    said = _said(line)
+                known.add(line.id)
+                yield line, said
+
+
+def bundles(lines: Iterable[bytes]) -> Iterator[Bundle]:
+    """Read the sessions of an archive, given line by line; what is no archive is refused at once."""
+    return _bundles(_Lines(lines))
+
+
+def _bundles(numbered: _Lines) -> Iterator[Bundle]:
+    count = 0
+    while True:
+        with numbered.located():
+            line = numbered.take()
+            if isinstance(line, ArchiveEnd):
+                break
+            session = _checked_session(_expected(line, ArchivedSession))
+        found = Bundle(session, _branches(session, numbered), numbered)
+        yield found
+        for _ in found.entries():
+            pass  # those that nobody asked for are checked all the same
+        count += 1
+    with numbered.located():
+        if line.sessions != count:
+            raise InvalidPayload(f"the archive announces {line.sessions:,} sessions and holds {count:,}")
+        numbered.finish()
+
+
+class _Lines:
+    """The lines behind the header, numbered from the start of the file."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines, self.number = iter(lines), 0
+        with self.located():
+            read_header(self._next())
+
+    def take(self) -> Line:
+        """Give the next line."""
+        return read_line(self._next())
+
+    def finish(self) -> None:
+        """Refuse what stands behind the end."""
+        for data in self._lines:
+            self.number += 1
+            if data.strip():
+                raise InvalidPayload("something stands behind the end of the archive")
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Name the line at which something is refused."""
+        try:
+            yield
+        except InputError as error:
+            raise type(error)(f"line {self.number}: {error.text}", path=error.path) from None
+
+    def _next(self) -> bytes:
+        for data in self._lines:
+            self.number += 1
+            if data.strip():
+                return data
+        raise InvalidPayload("the file ends here, before the archive does; it was cut off")
+
+
+def _expected(line: Line, kind: type[L]) -> L:
+    if not isinstance(line, kind):
+        found, wanted = (one.__struct_config__.tag for one in (type(line), kind))
+        raise InvalidPayload(f"a line with a {wanted} is expected here, not with a {found}")
+    return line
+
+
+def _branches(session: ArchivedSession, lines: _Lines) -> list[ArchivedBranch]:
+    found = list[ArchivedBranch]()
+    for _ in range(session.branches):
+        with lines.located():
+            branch = _expected(lines.take(), ArchivedBranch)
+            _check_branch(branch, found)
+        found.append(branch)
+    return found
+
+
+def _checked_session(session: ArchivedSession) -> ArchivedSession:
+    checked(session.id, "a session id")
+    checked(session.title, "a title", empty=True)
+    checked(session.reason, "a reason", empty=True)
+    checked_meta(session.meta)
+    for name, what in ((session.user, "a user"), *((tag, "a tag") for tag in session.tags)):
+        if name is not None:
+            checked(name, what)
+    counter_named(session.counter)
+    if session.branch > session.branches:
+        raise InvalidPayload(f"the head is on branch {session.branch} of {session.branches}")
+    return session
+
+
+def _check_branch(branch: ArchivedBranch, before: list[ArchivedBranch]) -> None:
+    checked(branch.name, "a branch name", empty=True)
+    checked(branch.operation, "an operation", empty=True)
+    if branch.id != len(before) + 1:
+        raise InvalidPayload(f"branch {len(before) + 1} is expected here, not {branch.id}")
+    if branch.parent is None:
+        if branch.fork_seq:
+            raise InvalidPayload(f"branch {branch.id} has no parent to fork from")
+    elif branch.parent >= branch.id or branch.fork_seq > before[branch.parent - 1].tip:
+        raise InvalidPayload(f"branch {branch.id} forks from a place that is not there")
+    if (branch.former is None) != (branch.id == 1) or (branch.former or 0) >= branch.id:
+        raise InvalidPayload(f"branch {branch.id} follows a branch that is not there")
+    if branch.id == 1 and branch.parent is not None:
+        raise InvalidPayload("the first branch has no parent")
+
+
+def _check_entry(line: ArchivedEntry, branch: int, seq: int, known: set[str]) -> None:
+    if (line.branch, line.seq) != (branch, seq):
+        raise InvalidPayload(
+            f"entry {seq} of branch {branch} is expected here, not {line.seq} of {line.branch}"
+        )
+    if not (line.id or line.damaged):
+        raise InvalidPayload("an entry needs an id")
+    if line.id and line.id in known:
+        raise InvalidPayload(f"the id {line.id!r:.80} stands twice in one session")
+
+
+def _said(line: ArchivedEntry) -> entry.Entry | None:
+    if line.damaged:
+        return None
+    said = entry.decode(line.kind, bytes(line.body))
+    if isinstance(said, Message) and said.id != line.id:
+        raise InvalidPayload(f"the entry {line.id!r:.80} holds a message with another id")
+    return said

@@ -1,0 +1,243 @@
+"""``turnstate doctor``: whether this installation can do its work, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from ... import tokens
+from ..._version import __version__
+from ...cli_kit import screen
+from ...cli_kit.screen import styled
+from ...errors import TurnstateError
+from ...home import Home
+from ...tokens.vocabulary import SIZES as VOCABULARIES
+from .. import documents
+from ..store import as_json, file_of, opened, shown_url, store_option
+
+__all__ = ["Check", "checks", "command"]
+
+# The checks of ``turnstate doctor``: each looks at one thing and says how it was found.
+
+
+Result = Literal["ok", "warning", "failed"]
+
+LEAST_PYTHON = (3, 11)
+TIMEOUT = 10.0  # seconds for `git --version`
+SAMPLE = "Never lose a message. 会話を失わない。"
+MEANINGS: dict[str, tuple[Result, str]] = {
+    "fsync": ("ok", "what is acknowledged survives a power cut"),
+    "best_effort": ("warning", "a power cut may lose what was acknowledged last"),
+    "memory": ("warning", "everything is gone when the process ends"),
+}
+MOST_NAMED = 5  # files that are named; the others are counted
+WANTED = {"journal_mode": "wal", "synchronous": "FULL"}
+FOREIGN = "can run with the rights of whoever uses the store; drop what you do not know"
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that was looked at, and how it was found."""
+
+    name: str
+    result: Result
+    text: str
+
+
+async def checks(store: str) -> AsyncIterator[Check]:
+    """Look at everything, one thing after the other."""
+    yield _python()
+    yield Check("turnstate", "ok", __version__)
+    yield _sqlite()
+    async for check in _store(store):
+        yield check
+    for check in _counters():
+        yield check
+    yield _git()
+    yield _home()
+    for check in _home_permissions():
+        yield check
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    least = ".".join(map(str, LEAST_PYTHON))
+    good = sys.version_info >= LEAST_PYTHON
+    return Check("python", "ok" if good else "failed", found if good else f"{found}; {least} is needed")
+
+
+def _sqlite() -> Check:
+    try:
+        import apsw
+
+        from ...stores.sqlite.connection import LEAST_SQLITE
+    except ImportError as error:
+        return Check("sqlite", "failed", f"{error}; install apsw")
+    found, least = apsw.sqlite_lib_version(), ".".join(map(str, LEAST_SQLITE))
+    if tuple(int(number) for number in found.split(".")) >= LEAST_SQLITE:
+        return Check("sqlite", "ok", found)
+    text = f"{found} can damage databases in WAL mode; install an apsw that brings {least} or newer"
+    return Check("sqlite", "failed", text)
+
+
+async def _store(url: str) -> AsyncIterator[Check]:
+    path, shown = file_of(url), shown_url(url)
+    if path is not None and not os.path.exists(path):
+        yield _missing(path, shown)
+        return
+    if path is not None:
+        yield _permissions("store.permissions", _files_of(path))
+    try:
+        async with opened(url) as store:
+            durability, facts = store.durability, await store.facts()
+    except TurnstateError as error:
+        yield Check("store", "failed", f"{shown}: {error}")
+        return
+    yield Check("store", "ok", shown)
+    result, meaning = MEANINGS[durability]
+    yield Check("durability", result, f"{durability}: {meaning}")
+    for name, text in facts.items():
+        if name != "store":  # the URL says so
+            yield _fact(name, text)
+
+
+def _files_of(path: str) -> list[str]:
+    """Name the files of an SQLite store that exist."""
+    names = [path, *(f"{path}{suffix}" for suffix in ("-wal", "-shm", "-journal", ".salvaged"))]
+    return [name for name in names if os.path.exists(name)]
+
+
+def _permissions(name: str, paths: Sequence[str | Path]) -> Check:
+    """Name the files and folders that every user of this machine may read or write."""
+    wide = [str(path) for path in paths if os.stat(path).st_mode & stat.S_IRWXO]
+    if not wide:
+        return Check(name, "ok", "other users are kept out")
+    shown = " ".join(map(shlex.quote, wide[:MOST_NAMED]))
+    more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
+    return Check(name, "warning", f"open to every user of this machine: run chmod o-rwx {shown}{more}")
+
+
+def _fact(name: str, text: str) -> Check:
+    if name == "foreign" and text != "none":
+        return Check("store.foreign", "warning", f"{text}: not made by Turnstate, and {FOREIGN}")
+    wanted = WANTED.get(name, text)
+    told = text if text == wanted else f"{text}, and should be {wanted}"
+    return Check(f"store.{name}", "ok" if text == wanted else "failed", told)
+
+
+def _missing(path: str, shown: str) -> Check:
+    """Tell a store that is made when it is first used from one that cannot be."""
+    folder = next((parent for parent in Path(path).absolute().parents if parent.exists()), Path("/"))
+    if folder.is_dir() and os.access(folder, os.W_OK):
+        return Check("store", "ok", f"{shown}: not there yet; the first session makes it")
+    return Check("store", "failed", f"{shown}: not there, and {folder} cannot be written")
+
+
+def _counters() -> Iterator[Check]:
+    for name in sorted(VOCABULARIES):
+        try:
+            counted = tokens.counter(name).count(SAMPLE)
+        except (TurnstateError, OSError, ImportError) as error:
+            yield Check(name, "failed", f"cannot be loaded: {error}")
+        else:
+            yield Check(name, "ok", f"loads offline ({counted.quality})")
+
+
+def _git() -> Check:
+    program = shutil.which("git")
+    if program is None:
+        return Check("git", "warning", "not found; checkpoints need it")
+    try:
+        line = [program, "--version"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("git", "warning", f"{program} does not run: {error}")
+    return Check("git", "ok", done.stdout.strip().removeprefix("git version "))
+
+
+def _home() -> Check:
+    try:
+        path = Home.from_environment().path
+    except TurnstateError as error:
+        return Check("home", "failed", str(error))
+    if not path.exists():
+        folder = next((parent for parent in path.parents if parent.exists()), path)
+        if os.access(folder, os.W_OK):
+            return Check("home", "ok", f"{path}: not there yet; made when it is needed")
+        return Check(
+            "home", "failed", f"{path}: not there, and {folder} cannot be written; set TURNSTATE_HOME"
+        )
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            return Check("home", "ok", str(path))
+    except OSError as error:
+        return Check("home", "failed", f"{path}: {error.strerror or error}; set TURNSTATE_HOME")
+
+
+def _home_permissions() -> Iterator[Check]:
+    """Look at the home folder and what stands in it; what is deeper is kept by the folders above it."""
+    with suppress(TurnstateError, OSError):
+        path = Home.from_environment().path
+        if path.is_dir():
+            yield _permissions("home.permissions", [path, *sorted(path.iterdir())])
+
+
+EXIT_CODES = """\b
+Exit codes:
+  0  good
+  1  something failed
+  2  bad usage, or input that cannot be read
+"""
+
+
+@click.command("doctor", epilog=EXIT_CODES)
+@store_option
+@as_json("Print one JSON object a check.")
+def command(store: str, as_json: bool) -> int:
+    """Check this installation: Python, SQLite, the store, the counters, git, the home folder.
+
+    Nothing that is kept is changed, and nothing is fetched from the network. Warnings are good
+    enough for exit code 0.
+
+    \b
+    Example:
+      turnstate doctor
+      turnstate doctor --store sqlite:///agent.db --json
+
+    \b
+    With --json, one object a check:
+      name
+      result  ok, warning or failed
+      text    what was found, and what to do about it
+    """
+    return asyncio.run(_examine(store, as_json=as_json))
+
+
+async def _examine(store: str, *, as_json: bool) -> int:
+    failed = False
+    async for check in checks(store):
+        failed |= check.result == "failed"
+        _show(check, as_json=as_json)
+    return 1 if failed else 0
+
+
+def _show(check: Check, *, as_json: bool) -> None:
+    if as_json:
+        screen.show(documents.compact({"name": check.name, "result": check.result, "text": check.text}))
+    else:
+        result = styled(f"{check.result:<7}", bold=check.result != "ok")
+        screen.show(f"{result}  {check.name:<19}  {screen.escaped(check.text)}")
+    screen.flush()

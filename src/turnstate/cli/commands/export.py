@@ -1,0 +1,239 @@
+"""``turnstate export``: sessions in a file, whole, or what was said in them, for a provider or people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from ...archive import (
+    ArchivedBranch,
+    ArchivedEntry,
+    ArchivedSession,
+    ArchiveEnd,
+    Header,
+    Line,
+    archive,
+    conversation,
+    is_half_made,
+    written,
+)
+from ...cli_kit import screen
+from ...cli_kit.progress import Step, metered
+from ...context.check import rendered
+from ...context.window import Window
+from ...errors import NotFound, TurnstateError
+from ...formats.exports import markdown
+from ...formats.port import Format
+from ...session import SessionManager
+from ...session.damage import Damage, Watched
+from ...stores.values import Address, Filter, SessionRow
+from .. import destination, documents, lookup
+from ..first_word import FirstWord
+from ..store import EXIT_CODES, managed, tenant_option, user_option
+
+__all__ = ["command"]
+
+ARCHIVE = ("archive", "jsonl")
+MARKDOWN = "markdown"
+
+WHOLE = 1_000
+"""What a session counts on the meter, so that a part of a long one shows."""
+
+STEP = 500
+"""Entries after which progress is told."""
+
+
+def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | str:
+    from ... import formats  # only now: help does not need it
+
+    return name if name in (*ARCHIVE, MARKDOWN) else formats.get(name)
+
+
+@click.command("export", cls=FirstWord, others={"qcli": "amazon_q:export_command"}, epilog=EXIT_CODES)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Export all sessions, the oldest first.")
+@tenant_option
+@user_option
+@click.option(
+    "--format",
+    "target",
+    metavar="NAME",
+    default=ARCHIVE[0],
+    show_default=True,
+    callback=_found,
+    help="archive, markdown, or the format of a provider.",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write to this file, which appears complete or not at all."
+)
+@click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
+@click.option("--quiet", is_flag=True, help="Do not tell what had to be left out.")
+def command(
+    ids: tuple[str, ...],
+    everything: bool,
+    store: str,
+    tenant: str,
+    user: str | None,
+    target: Format | str,
+    output: str | None,
+    force: bool,
+    quiet: bool,
+) -> int:
+    """Write sessions to a file, for a backup, another store, a provider or people.
+
+    An archive (JSON Lines) holds everything: messages, branches, epochs and decisions, with
+    their ids and times; `turnstate import` brings it into any store. In a provider's format and in
+    markdown it is the conversation at the head, whole: one ID gives a document, several or
+    --all give JSON Lines. Calls that never got a result are answered, so that the provider
+    takes the conversation. `turnstate export qcli` writes one for the Q command line.
+
+    \b
+    Example:
+      turnstate export --all -o backup.jsonl
+      turnstate export 0197a1 --format markdown
+      turnstate export 0197a1 --format anthropic -o conversation.json
+
+    \b
+    Formats:
+      archive  markdown
+      openai-chat  openai-responses  anthropic  bedrock  gemini
+    """
+    if bool(ids) == everything:
+        raise click.UsageError("give the IDs of sessions, or --all")
+    return asyncio.run(_export(ids, store, tenant, user, target, output, force=force, quiet=quiet))
+
+
+async def _export(
+    ids: Sequence[str],
+    store: str,
+    tenant: str,
+    user: str | None,
+    target: Format | str,
+    output: str | None,
+    *,
+    force: bool,
+    quiet: bool,
+) -> int:
+    async with managed(store, tenant) as sessions:
+        chosen = await _chosen(sessions, ids, user)
+        with ExitStack() as files:
+            write = files.enter_context(destination.opened(output, force=force))
+            step = files.enter_context(metered("sessions", len(chosen) * WHOLE))
+            if isinstance(target, str) and target in ARCHIVE:
+                return await _archive(sessions, chosen, write, step)
+            one = len(chosen) == 1 and bool(ids)
+            return await _render(sessions, chosen, target, write, step, one=one, quiet=quiet)
+
+
+async def _chosen(sessions: SessionManager, ids: Sequence[str], user: str | None) -> list[Address]:
+    if ids:
+        rows = [await lookup.session(sessions, id, user=user) for id in ids]
+        return list(dict.fromkeys(row.address for row in rows))
+    return [row.address async for row in lookup.walk(sessions, Filter(user=user))][::-1]
+
+
+async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> AsyncIterator[SessionRow]:
+    """Give the sessions that are there when their turn comes."""
+    for at in chosen:
+        try:
+            row = await sessions.store.get(at)
+        except NotFound:
+            screen.say(f"session {at.session} was deleted meanwhile")
+            continue
+        if is_half_made(row):
+            screen.say(f"session {at.session} is left out: its import has not ended")
+        else:
+            yield row
+
+
+async def _archive(
+    sessions: SessionManager, chosen: Sequence[Address], write: destination.Write, step: Step
+) -> int:
+    damaged, far = 0, _Far(step)
+    addresses = (row.address async for row in _present(sessions, chosen))
+    async for line in archive(sessions.store, addresses):
+        write(written(line))
+        far.see(line)
+        if isinstance(line, ArchivedEntry) and line.damaged:
+            damaged += 1
+            place = line.id or f"{line.seq} of branch {line.branch}"
+            screen.say(f"the entry {place} is damaged: its place is kept, what it said is not")
+    return 1 if damaged else 0
+
+
+class _Far:
+    """How far an archive is: by sessions, and inside of a long one by its entries."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._sessions = self._entries = self._seen = 0
+
+    def see(self, line: Header | Line) -> None:
+        """Take a line into account that was written."""
+        match line:
+            case ArchivedSession():
+                self._tell()
+                self._sessions, self._entries, self._seen = self._sessions + 1, 0, 0
+            case ArchivedBranch(entries=entries):
+                self._entries += entries
+            case ArchivedEntry():
+                self._seen += 1
+                if self._seen % STEP == 0:
+                    self._tell()
+            case ArchiveEnd():
+                self._tell()
+
+    def _tell(self) -> None:
+        """Say how much is done: the sessions before, and a part of the last."""
+        if self._sessions:
+            part = WHOLE * self._seen // self._entries if self._entries else WHOLE
+            self._step((self._sessions - 1) * WHOLE + part, self._sessions)
+
+
+async def _render(
+    sessions: SessionManager,
+    chosen: Sequence[Address],
+    target: Format | str,
+    write: destination.Write,
+    step: Step,
+    *,
+    one: bool,
+    quiet: bool,
+) -> int:
+    done, lost = 0, False
+    async for row in _present(sessions, chosen):
+        damage = Damage()
+        found = await conversation(Watched(sessions.store, damage), row)
+        for notice in damage.notices():
+            screen.say(f"session {row.id}: {notice}")
+        lost |= bool(damage.lost)
+        try:
+            if isinstance(target, str):
+                text = markdown(found.told).rstrip("\n")
+                write(text if one else f"# {_titled(row)}\n\n{text}\n")
+            else:
+                payload = _payload(row, found.window(), target, quiet=quiet)
+                write(documents.indented(payload) if one else documents.compact(payload))
+        except TurnstateError as error:
+            error.add_note(f"session {row.id}")
+            raise
+        done += 1
+        step(done * WHOLE, done)
+    return 1 if lost else 0
+
+
+def _payload(row: SessionRow, window: Window, target: Format, *, quiet: bool) -> Any:
+    payload = rendered(window.messages, target)
+    if not quiet:
+        left_out = map(str, target.rendering(window.messages).left_out)
+        for note in (*left_out, *(repair.text for repair in window.report.repairs)):
+            screen.say(f"session {row.id}: note: {note}")
+    return documents.annotated(payload, {"id": row.id}, target)
+
+
+def _titled(row: SessionRow) -> str:
+    return screen.escaped(f"{row.title} ({row.id})" if row.title else row.id)

@@ -1,0 +1,245 @@
+"""``turnstate fit``: the same conversations within a budget, and such that the provider takes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import click
+
+from ... import catalog, tokens
+from ...cli_kit import screen
+from ...context import Budget, Policy, StateManager
+from ...context.fit import Fitted, fitted
+from ...context.template import LANGUAGES, Language
+from ...errors import ContextOverflow, InvalidConversation
+from ...formats.port import Format
+from ...tokens import Counter
+from .. import destination, documents, options
+from ..documents import Conversation, walk
+from .count import DEFAULT_COUNTER
+from .validate import described
+
+__all__ = ["command"]
+
+MOST_REMARKS = 20
+"""Remarks of one kind on one conversation: a list without any structure may have thousands."""
+
+FILL = 1.0  # there is no next request for which to leave room
+
+
+@click.command("fit", epilog=options.EPILOG)
+@options.file
+@options.input_format
+@click.option("--budget", type=click.IntRange(1), metavar="N", help="Tokens for the whole request.")
+@click.option("--model", metavar="NAME", help="Count as this model; without --budget, fit its window.")
+@click.option(
+    "--output-reserve",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Tokens of the budget to leave for the answer.  [default: 0, or the most that the --model writes]",
+)
+@click.option(
+    "--counter", metavar="NAME", help=f"The counter to use.  [default: the --model's, or {DEFAULT_COUNTER}]"
+)
+@click.option(
+    "--keep-turns", type=click.IntRange(1), metavar="N", help="Newest turns to keep whole.  [default: 5]"
+)
+@click.option("--strict", is_flag=True, help="Fail where these turns do not fit, instead of cutting them.")
+@click.option("--summary-template", metavar="TEXT", help="What to say of the rest; holds {summary} once.")
+@click.option("--language", type=click.Choice(LANGUAGES), default="en", help="Language of the digest.")
+@click.option("--report", metavar="FILE", help="Write what was done, and why, to this file as JSON.")
+@click.option("--output", metavar="FILE", help="Write to this file, which appears complete or not at all.")
+@click.option("--force", is_flag=True, help="Replace the --output and --report files if they exist.")
+@click.option("--quiet", is_flag=True, help="Do not tell what was done.")
+@click.option("--keep-going", is_flag=True, help="Report every line of a JSONL that fails and go on.")
+def command(
+    file: str | None,
+    source: Format,
+    budget: int | None,
+    model: str | None,
+    output_reserve: int | None,
+    counter: str | None,
+    keep_turns: int | None,
+    strict: bool,
+    summary_template: str | None,
+    language: Language,
+    report: str | None,
+    output: str | None,
+    force: bool,
+    quiet: bool,
+    keep_going: bool,
+) -> int:
+    """Make a conversation fit a budget, in the same format and such that the provider takes it.
+
+    FILE is a JSON document (a list of messages, or an object that holds one) or JSONL with a
+    conversation a line; nothing or - is standard input. The system prompt, the tool definitions
+    and all other fields stay. Long tool output is shortened, old output hidden, the oldest turns
+    left out, and one message says what they held. Calls keep their results. A conversation that
+    is broken is repaired; one that is valid and fits comes out as it came in. One that cannot be
+    made to fit is told with the numbers, is not written, and exits with 1.
+
+    \b
+    Example:
+      turnstate fit --budget 8000 messages.json
+      turnstate fit --model gpt-4o --report report.json < messages.json
+      turnstate fit --format anthropic --budget 8000 --output out.jsonl in.jsonl
+
+    \b
+    With --report, one object a conversation:
+      id, line            what it calls itself, and its line in the JSONL
+      format, counter     what it was read as, and what counted it
+      budget              the tokens that the request may have
+      changed             false where it came out as it came in
+      tokens_before, tokens_after, messages_before, messages_after
+      quality             exact or estimated
+      usage               how the tokens are spent, and how many are free
+      events              what the collector did, step by step
+      evicted_messages    how many messages were left out
+      summary             what stands for them
+      hidden, reduced     the calls whose output is not shown whole
+      violations          what the provider would have rejected before
+      repairs             what was done about it
+      error               where nothing could be written: why, instead of the rest
+    """
+    limits = _budget(budget, model, output_reserve)
+    _refuse_one_place(output, report)
+    policy = _policy(keep_turns, strict, summary_template, language)
+    manager = StateManager(_counter(counter, model), policy)
+    with ExitStack() as files:
+        write = files.enter_context(_opened(output, force=force))
+        record = files.enter_context(_opened(report, force=force)) if report else None
+        fitting = _Fitting(source, manager, limits, quiet, write, record)
+        result = walk(file, fitting.fit, keep_going=keep_going)
+    if result.bad > fitting.unfit:
+        return 2
+    return 1 if fitting.unfit else 0
+
+
+def _budget(budget: int | None, model: str | None, reserve: int | None) -> Budget:
+    if budget is not None:
+        return Budget(budget, reserve or 0)
+    if model is None:
+        raise click.UsageError("give --budget, or --model to fit its window")
+    found = catalog.model(model)
+    return Budget.of(found) if reserve is None else Budget(found.context_window, reserve)
+
+
+def _counter(counter: str | None, model: str | None) -> Counter:
+    if model and not counter:
+        return tokens.counter_for(model)
+    return tokens.counter(counter or DEFAULT_COUNTER)
+
+
+def _policy(keep_turns: int | None, strict: bool, template: str | None, language: Language) -> Policy:
+    turns = keep_turns or Policy().lock_turns
+    return Policy(
+        low_water=FILL,
+        strict=strict,
+        lock_turns=turns,
+        lock_turns_at_most=max(turns, Policy().lock_turns_at_most),
+        language=language,
+        summary_template=Policy().summary_template if template is None else template,
+    )
+
+
+def _refuse_one_place(output: str | None, report: str | None) -> None:
+    """Refuse to write results and report into one another."""
+    places = {"-" if path in (None, "-") else os.path.realpath(str(path)) for path in (output, report)}
+    if report and len(places) == 1:
+        raise click.UsageError("the result and the report cannot go to the same place")
+
+
+class _Elsewhere(Exception):
+    """A failure for which the file that is open is not to blame."""
+
+
+@contextmanager
+def _opened(path: str | None, *, force: bool) -> Iterator[destination.Write]:
+    """Open one of two destinations: what goes wrong with the other is not told of this one."""
+    failure: OSError | None = None
+    with suppress(_Elsewhere), destination.opened(path, force=force) as write:
+        try:
+            yield write
+        except OSError as error:
+            failure = error
+            raise _Elsewhere from None
+    if failure:
+        raise failure
+
+
+@dataclass
+class _Fitting:
+    """Conversations, written as they are fitted, and how many could not be."""
+
+    source: Format
+    manager: StateManager
+    budget: Budget
+    quiet: bool
+    write: destination.Write
+    record: destination.Write | None
+    unfit: int = 0
+
+    def fit(self, conversation: Conversation) -> None:
+        """Fit one conversation, write it, and tell what was done to it."""
+        try:
+            result = fitted(conversation.payload, self.source, self.manager, self.budget)
+        except (ContextOverflow, InvalidConversation) as error:
+            self.unfit += 1
+            self._report(conversation, {"error": str(error)})
+            raise
+        self.write(_written(result.payload, conversation))
+        sizes = {
+            "messages_before": documents.size(conversation.payload, self.source),
+            "messages_after": documents.size(result.payload, self.source),
+        }
+        self._report(conversation, {**sizes, **result.to_json()})
+        if not self.quiet and result.window:
+            self._tell(conversation.where, result)
+
+    def _report(self, conversation: Conversation, told: dict[str, Any]) -> None:
+        if self.record:
+            fields = {
+                "id": conversation.id,
+                "line": conversation.line,
+                "format": self.source.name,
+                "counter": self.manager.counter.name,
+                "budget": self.budget.limit,
+                **told,
+            }
+            self.record(_written(fields, conversation))
+
+    def _tell(self, where: str, result: Fitted) -> None:
+        now = f"{result.before.tokens:,} tokens are now {result.after.tokens:,} of {self.budget.limit:,}"
+        done = "; ".join(_steps(result))
+        screen.say(f"{where}: {now}{f': {done}' if done else ''}")
+        invalid = (f"was invalid: {described(violation)}" for violation in result.violations)
+        repaired = (f"repaired: {repair.text} ({repair.id})" for repair in result.repairs)
+        _say_some(where, invalid, len(result.violations))
+        _say_some(where, repaired, len(result.repairs))
+
+
+def _steps(result: Fitted) -> Iterator[str]:
+    """Say in a few words what was done."""
+    if not result.window:
+        return
+    yield from result.window.report.events
+    if evicted := result.window.report.evicted:
+        yield f"{screen.counted(evicted, 'message')} left out"
+    if shortened := len(result.reduced):
+        yield f"{screen.counted(shortened, 'output')} shortened"
+
+
+def _say_some(where: str, remarks: Iterable[str], count: int) -> None:
+    for remark in islice(remarks, MOST_REMARKS):
+        screen.say(f"{where}: {remark}")
+    if count > MOST_REMARKS:
+        screen.say(f"{where}: and {count - MOST_REMARKS:,} more like this; --report lists all of them")
+
+
+def _written(value: Any, conversation: Conversation) -> str:
+    return documents.indented(value) if conversation.line is None else documents.compact(value)

@@ -1,0 +1,118 @@
+"""``turnstate verify``: every record of a store looked at, and what is damaged set aside if asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import click
+import msgspec
+
+from ...cli_kit import screen
+from ...cli_kit.progress import metered
+from ...errors import StoreDamaged
+from ...home import Home
+from ...log.records import recount, sampled_recount
+from ...stores.values import Finding
+from .. import documents
+from ..store import as_json, existing, file_of, shown_url, store_option
+
+__all__ = ["command"]
+
+EXIT_CODES = """\b
+Exit codes:
+  0  good
+  1  something was found, whether it could be repaired or not
+  2  bad usage, or input that cannot be read
+  3  the store cannot be opened
+"""
+
+
+@click.command("verify", epilog=EXIT_CODES)
+@store_option
+@click.option("--repair", is_flag=True, help="Set damaged records aside, so that the rest can be used.")
+@click.option("--deep", is_flag=True, help="Count the tokens of every message again, not of a sample.")
+@as_json("Print one JSON object a finding.")
+def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
+    """Check a whole store, all tenants: order, checksums, branches, token counts, and the search index.
+
+    Then the checkpoints of this installation: every byte of their repositories, and which of them
+    can be restored.
+
+    Without --repair nothing is changed. What is set aside is kept beside the log and can be
+    looked at. Make a copy of the store's files first.
+
+    \b
+    Example:
+      turnstate verify
+      turnstate verify --deep
+      turnstate verify --store sqlite:///agent.db --repair
+
+    \b
+    With --json, one object a finding:
+      tenant, session, branch, seq, id  where, as far as that is known
+      fault                             what is wrong
+      done                              what was done about it, or an empty text
+    """
+    return asyncio.run(_verify(store, repair=repair, deep=deep, as_json=as_json))
+
+
+async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
+    found = undone = 0
+    with metered("findings") as step:
+        async for finding in _everything(url, repair=repair, deep=deep):
+            found += 1
+            undone += not finding.done
+            _show(finding, as_json=as_json)
+            step(found, found)
+    if not found:
+        screen.say(f"{shown_url(url)} is sound")
+    elif not repair:
+        screen.say(f"{screen.counted(found, 'finding')}; --repair sets damaged records aside")
+    else:
+        screen.say(f"{screen.counted(found, 'finding')}, {undone:,} not repaired")
+    return 1 if found else 0
+
+
+async def _everything(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
+    """Check a store, and then all checkpoints."""
+    async for finding in _findings(url, repair=repair, deep=deep):
+        yield finding
+    from ...checkpoints import verify  # only now: help does not need it
+
+    for finding in verify(Home.from_environment(), repair=repair):
+        yield finding
+
+
+async def _findings(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
+    """Check a store; of a file that cannot even be opened, save what can be read if asked to."""
+    try:
+        async with existing(url) as store:
+            recounting = recount if deep else sampled_recount
+            async for finding in store.verify(repair=repair, recount=recounting):
+                yield finding
+    except StoreDamaged as damage:
+        path = file_of(url)
+        if path is None or not repair:
+            raise
+        screen.say(str(damage))
+        from ...stores.sqlite import rescue  # only now: a sound store does not need it
+
+        async for finding in rescue(path):
+            yield finding
+
+
+def _show(finding: Finding, *, as_json: bool) -> None:
+    if as_json:
+        screen.show(documents.compact(msgspec.to_builtins(finding)))
+        return
+    place = [
+        f"tenant {finding.tenant}" if finding.tenant not in ("", "default") else "",
+        f"session {finding.session}" if finding.session else "",
+        f"branch {finding.branch}" if finding.branch else "",
+        f"entry {finding.seq}" if finding.seq else "",
+        finding.id,
+    ]
+    where = " ".join(one for one in place if one)
+    done = f" ({finding.done})" if finding.done else ""
+    screen.show(screen.escaped(f"{where}{': ' if where else ''}{finding.fault}{done}"))

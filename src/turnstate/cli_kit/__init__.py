@@ -1,0 +1,1 @@
+"""What all programs at a terminal share: the screen, progress, and entries as text."""

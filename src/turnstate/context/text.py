@@ -1,0 +1,204 @@
+"""Lines: where a text has them, and how to get at some of them without splitting it all.
+
+A line ends with ``\n``, ``\r\n``, a lone ``\r``, U+2028 or U+2029, as in JavaScript and JSON
+viewers, and its end belongs to it: lines put side by side are the text again, character for
+character. A final end opens no further line; a text that lacks it has its last line all the same;
+the empty text has none. Form feeds and the like are ordinary characters, so that a log has the
+lines that an editor shows.
+
+Ends are searched one kind at a time with `str.find`, since a pattern takes a fifth of a second to walk
+through ten megabytes, and other threads wait for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from ..errors import InputError
+from ..tokens.counter import Counter
+from ..tokens.pieces import pieces
+
+__all__ = [
+    "LONGEST_TOKEN",
+    "count",
+    "cut",
+    "ends",
+    "exceeds",
+    "full_range",
+    "line",
+    "quoted",
+    "starts",
+    "tokens",
+    "visible",
+    "widest",
+    "word",
+]
+
+_ENDS = "\n\r\u2028\u2029"
+
+
+def count(text: str) -> int:
+    """Count the lines of a text."""
+    ended = sum(text.count(end) for end in _ENDS) - text.count("\r\n")
+    return ended + (text[-1:] not in _ENDS)
+
+
+def ends(text: str, most: int) -> list[int]:
+    """Give where the first lines end, at most so many."""
+    found = list[int]()
+    at = {end: place for end in _ENDS if (place := text.find(end)) >= 0}
+    while at and len(found) < most:
+        end, place = min(at.items(), key=itemgetter(1))
+        if end != "\r" or text[place + 1 : place + 2] != "\n":
+            found.append(place + 1)
+        at[end] = text.find(end, place + 1)
+        if at[end] < 0:
+            del at[end]
+    if len(found) < most and text[-1:] not in _ENDS:
+        found.append(len(text))
+    return found
+
+
+def starts(text: str, most: int) -> list[int]:
+    """Give where the last lines begin, at most so many, in the order of the text."""
+    found = list[int]()
+    at = {end: place for end in _ENDS if (place := text.rfind(end)) >= 0}
+    while at and len(found) < most:
+        end, place = max(at.items(), key=itemgetter(1))
+        if place + 1 < len(text) and (end != "\r" or text[place + 1] != "\n"):
+            found.append(place + 1)
+        at[end] = text.rfind(end, 0, place)
+        if at[end] < 0:
+            del at[end]
+    if len(found) < most and text:
+        found.append(0)
+    return found[::-1]
+
+
+def full_range(text: str, first: int, last: int) -> str:
+    """Give the lines from the first to the last, 1-based and inclusive, as far as the text has them."""
+    if first < 1 or last < first:
+        raise InputError(f"lines are counted from 1, the first one first: {first}-{last} is no range")
+    offsets = [0, *ends(text, last)]
+    return text[offsets[min(first, len(offsets)) - 1] : offsets[-1]]
+
+
+# Measure: ask a counter as little as possible.
+
+
+LONGEST_TOKEN = 128
+"""Bytes of the longest token of the open vocabularies: a run of spaces."""
+
+_BEGINNING = 8  # characters for each token allowed: twice what ordinary text needs
+_SCALED = 4  # guesses that follow the proportion; later ones halve what is left
+_GUESSES = 24
+_CLOSE = 32  # a part of what fits that is too small to search on for
+
+
+def tokens(texts: Sequence[str], counter: Counter) -> int:
+    """Count texts that are sent side by side."""
+    return sum(counter.count(text).tokens for text in texts)
+
+
+def exceeds(texts: Sequence[str], limit: int, counter: Counter) -> bool:
+    """Tell whether texts have more tokens than a limit."""
+    size = sum([len(text) if text.isascii() else len(text.encode()) for text in texts])
+    if size <= limit:
+        return False
+    if size > LONGEST_TOKEN * limit:
+        return True
+    room = limit
+    for text in texts:
+        if room < 0 or _begins_beyond(text, room, counter):
+            return True
+        room -= counter.count(text).tokens
+    return room < 0
+
+
+def _begins_beyond(text: str, room: int, counter: Counter) -> bool:
+    beginning = next(pieces(text, limit=max(1, _BEGINNING * room)))
+    if len(beginning.text) == len(text) or not beginning.exact:
+        return False
+    return counter.count(beginning.text).tokens > room
+
+
+def widest(cost: Callable[[int], int], limit: int, most: int) -> int:
+    """Find about the largest number up to ``most`` whose cost is within the limit; 0 if there is none."""
+    low, high = 0, most + 1  # the one fits, the other does not
+    guess = high // 2
+    for attempt in range(_GUESSES):
+        if high - low <= low // _CLOSE + 1:
+            break
+        spent = max(1, cost(guess))
+        scaled = guess * limit // spent
+        if spent <= limit:
+            low, scaled = guess, max(scaled, guess + guess // _CLOSE + 1)
+        else:
+            high, scaled = guess, min(scaled, guess - guess // _CLOSE - 1)
+        guess = scaled if attempt < _SCALED and low < scaled < high else (low + high) // 2
+    return low
+
+
+# Foreign words in our own sentences: one line, clean, quoted.
+
+
+ELLIPSIS = "…"
+_OPEN, _QUOTE_CLOSE = "“", "”"
+_PLAIN_MARKS = str.maketrans({_OPEN: '"', _QUOTE_CLOSE: '"'})
+
+_SPARE = 40  # characters looked at beyond the limit, since white space will collapse
+_FAR = 4_000  # characters searched for the first word of a text that begins with white space
+
+_INVISIBLE = re.compile(
+    r"\x1b\[[0-9;?]*[A-Za-z]"  # a terminal's colours
+    "|[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad]"  # controls that are no white space, soft hyphens
+    "|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"  # zero width, direction
+    "|[\U000e0000-\U000e007f]"  # tags: a second, unseen alphabet
+)
+_SENTENCE_END = re.compile(r"[.!?](?= )|[。！？]")
+_BARE = re.compile(r"[A-Za-z0-9_./\\:@#~+=%$*-]+")
+
+
+def visible(text: str) -> str:
+    """Remove what a reader would not see; white space stays."""
+    return text if text.isprintable() else _INVISIBLE.sub("", text)
+
+
+def line(text: str, most: int) -> str:
+    """Give the beginning of a text as one clean line of at most that many characters."""
+    look = most + _SPARE
+    if text[:look].isspace():
+        text = text[:_FAR].lstrip()
+    words = " ".join(text[:look].split())
+    if not words.isprintable():
+        words = " ".join(_INVISIBLE.sub("", words).split())
+    return words if len(text) <= look and len(words) <= most else cut(words, most, more=len(text) > look)
+
+
+def cut(words: str, most: int, *, more: bool = False) -> str:
+    """Shorten a line: at the end of a sentence if one ends in its second half, else between words."""
+    if len(words) <= most and not more:
+        return words
+    whole = len(words) < most
+    end = max(0, most - 1)
+    ends = [match.end() for match in _SENTENCE_END.finditer(words, most // 2, most) if match.end() <= end]
+    edge = ends[-1] if ends else words.rfind(" ", most // 2, most)
+    return words[: edge if edge > 0 and not whole else end].rstrip() + ELLIPSIS
+
+
+def quoted(text: str, most: int) -> str:
+    """Give the beginning of a text in quotation marks that nothing inside can close."""
+    return f"{_OPEN}{line(text, most).translate(_PLAIN_MARKS)}{_QUOTE_CLOSE}"
+
+
+def word(text: str, most: int) -> str:
+    """Give a name, a path or an id as it stands if it is one plain word, quoted if it is not.
+
+    A long one keeps its end, which is where paths differ.
+    """
+    whole = line(text, len(text) or 1)
+    if len(whole) > most:
+        whole = ELLIPSIS + whole[1 - most :]
+    return whole if _BARE.fullmatch(whole) else quoted(whole, most)

@@ -1,0 +1,226 @@
+"""Reading the original's document: its history as entries, the rest as settings, a tangent as a strand.
+
+The main conversation is a strand, and a tangent that is under way is one that leaves it where the two
+begin to differ. The summary of what the original has compacted stands first, since it keeps all that
+follows. What is stored of the valid range is not looked at: it follows from the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from ... import ids, strict_json
+from ...context.cut import carried
+from ...context.turns import Structure
+from ...entry import Entry, Note, Tangent
+from ...message import Message
+from ...value import Extra
+from ..environment import Os
+from ..state import ConversationState
+from ..timeline import Timeline
+from . import fields, schema, times
+from . import fields as kept
+from . import fields as metadata
+from . import fields as snapshots
+from . import messages as assistants
+from . import messages as users
+from .messages import Naming
+
+__all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARISED", "load", "marked", "read", "repaired"]
+
+# Exchanges as a window would send them: every call answered by what follows it, and nothing else there.
+
+
+BROKEN = "broken"
+
+
+Sides = list[tuple[Message, ...]]
+
+
+def repaired(sides: Sequence[Sequence[Message]], answers: Sequence[Message]) -> tuple[Sides, list[Message]]:
+    """Return what stands before each answer and behind the last one, and the answers, fitting together."""
+    (*sound, waiting), told = _sound(sides, answers)
+    sound.append(waiting if sides[-1] else ())  # calls under way wait for their results there, too
+    kept = [
+        tuple(verbatim) if any(map(_is_marked, verbatim)) else one
+        for verbatim, one in zip(sides, sound, strict=True)
+    ]
+    return kept, told
+
+
+def marked(entries: Iterable[Entry]) -> list[Entry]:
+    """Mark the messages that came from a document in which calls and results do not fit together."""
+    listed = list(entries)
+    sides: list[list[Message]] = [[]]
+    answers: list[Message] = []
+    for entry in listed:
+        if isinstance(entry, Message) and entry.role == "assistant":
+            answers.append(entry)
+            sides.append([])
+        elif isinstance(entry, Message):
+            sides[-1].append(entry)
+    sound, _ = _sound(sides, answers)
+    broken = {
+        verbatim[-1].id for verbatim, one in zip(sides, sound, strict=True) if verbatim and verbatim != [*one]
+    }
+    return [_mark(one) if isinstance(one, Message) and one.id in broken else one for one in listed]
+
+
+def _sound(sides: Sequence[Sequence[Message]], answers: Sequence[Message]) -> tuple[Sides, list[Message]]:
+    structure = Structure()
+    for side, answer in zip(sides, answers, strict=False):
+        structure.extend([*side, answer])
+    structure.extend(sides[-1])
+    found: list[list[Message]] = [[]]
+    told: list[Message] = []
+    for message in structure.sent():
+        if message.role == "assistant":
+            told.append(message)
+            found.append([])
+        else:
+            found[-1].append(message)
+    return list(map(tuple, found)), told
+
+
+def _mark(message: Message) -> Message:
+    extra = message.extra if isinstance(message.extra, Extra) else {}
+    return structs.replace(message, extra=Extra({**extra, BROKEN: True}))
+
+
+def _is_marked(message: Message) -> bool:
+    return isinstance(message.extra, Extra) and message.extra.get(BROKEN) is True
+
+
+LARGEST = 256 * 1024 * 1024
+"""Bytes of a document: the original spells pictures out as numbers, and copies history into checkpoints."""
+
+ENTRIES = ("history", "next_message", "transcript", "latest_summary")
+"""Fields that are entries of a strand; in the state of a tangent they are the main conversation's."""
+
+MAIN = "main_"
+SUMMARISED = "request"
+
+_ELSEWHERE = (*ENTRIES, "conversation_id", "valid_history_range", "checkpoint_manager", "tangent_state")
+_NULLABLE = ("next_message", "latest_summary", "checkpoint_manager")
+_START = "tangent_start_time"
+
+
+def load(data: bytes | str, *, os: Os | None = None) -> ConversationState:
+    """Read a file or a row of the original's database, strictly."""
+    return _read(strict_json.read(data, max_bytes=LARGEST, max_depth=strict_json.MAX_VALUE_DEPTH), os)
+
+
+def read(document: Any, *, os: Os | None = None) -> ConversationState:
+    """Read a conversation; what is unreadable is refused with the path to it."""
+    return _read(strict_json.plain(document), os)
+
+
+def _read(document: Any, os: Os | None) -> ConversationState:
+    schema.check(document)
+    state = ConversationState(document["conversation_id"], os=os)
+    tangent = document.get("tangent_state")
+    main = document if tangent is None else _main(tangent)
+    at = "$" if tangent is None else f"$.tangent_state.{MAIN}"
+    fields.restore(state, document)
+    started = _started(tangent, state.os) if tangent is not None else 0
+    state.extra = _foreign(state, document, main["history"], started)
+    state.note_settings()
+    root, settled = state.head, len(state.head.entries)
+    said = marked(_entries(main, Naming(state.conversation_id), at))
+    root.extend(said)
+    _retell(root, main["transcript"])
+    if tangent is not None:
+        state.head = _aside(root, settled, said, document, started)
+        state.strands.append(state.head)
+    return state
+
+
+def _main(tangent: dict[str, Any]) -> dict[str, Any]:
+    return {name: tangent.get(MAIN + name) for name in ENTRIES}
+
+
+def _started(tangent: dict[str, Any], os: Os) -> int:
+    if _START not in tangent:
+        return max(1, os.now())
+    return times.start_milliseconds(tangent[_START], at=f"$.tangent_state.{_START}")
+
+
+def _foreign(
+    state: ConversationState, document: dict[str, Any], main: Sequence[Any], started: int
+) -> dict[str, Any]:
+    """Give what has no place of ours: fields that we would write otherwise, and checkpoints."""
+    told = {name: value for name, value in document.items() if value is None or name not in _ELSEWHERE}
+    ours = fields.written(state) | {name: None for name in _NULLABLE if document.get(name) is None}
+    checkpoints = document.get("checkpoint_manager")
+    found = {
+        "fields": kept.differing(ours, told) or None,
+        "tangent_state": _foreign_tangent(document.get("tangent_state"), started) or None,
+        "checkpoint_manager": None if checkpoints is None else snapshots.folded(checkpoints, main),
+    }
+    found = {name: value for name, value in found.items() if value is not None}
+    return {fields.KEPT: found} if found else {}
+
+
+def _foreign_tangent(tangent: dict[str, Any] | None, started: int) -> dict[str, Any]:
+    if tangent is None:
+        return {}
+    main = [MAIN + name for name in ENTRIES]
+    told = {name: value for name, value in tangent.items() if value is None or name not in main}
+    nothing = {name: None for name in main if tangent.get(name) is None}
+    return kept.differing({_START: times.start_numbers(started), **nothing}, told)
+
+
+def _aside(
+    root: Timeline, settled: int, said: Sequence[Entry], document: dict[str, Any], started: int
+) -> Timeline:
+    """Give the tangent: what it shares with the main conversation is the main conversation."""
+    id = document["conversation_id"]
+    shared = _shared(said, marked(_entries(document, Naming(id), "$")))
+    messages = sum(isinstance(entry, Message) for entry in said[:shared])
+    own = marked(_entries(document, Naming(id, aside_from=messages), "$"))[shared:]
+    strand = root.fork(name=str(ids.derived_id(shared, id.encode())), at=settled + shared)
+    strand.add(Tangent(name=strand.name, started=started))
+    strand.extend(own)
+    _retell(strand, document["transcript"])
+    return strand
+
+
+def _shared(one: Sequence[Entry], other: Sequence[Entry]) -> int:
+    pairs = zip(one, other, strict=False)
+    differing = (place for place, (mine, yours) in enumerate(pairs) if mine != yours)
+    return next(differing, min(len(one), len(other)))
+
+
+def _entries(document: dict[str, Any], naming: Naming, at: str) -> Iterator[Entry]:
+    """Give summary, history and next message as entries."""
+    join = "" if at.endswith("_") else "."
+    if (summary := document.get("latest_summary")) is not None:
+        yield carried(summary[0], {SUMMARISED: summary[1]})
+    for place, entry in enumerate(document["history"]):
+        here = f"{at}{join}history[{place}]"
+        record = entry.get("request_metadata")
+        sent, answered = _times(record)
+        yield from users.read_user(entry["user"], naming, sent_at=sent, at=f"{here}.user")
+        yield assistants.read_assistant(entry, naming, answered_at=answered)
+        if record is not None:
+            yield metadata.read(record)
+    if (waiting := document.get("next_message")) is not None:
+        here = f"{at}{join}next_message"
+        yield from users.read_user(waiting, naming, sent_at=ids.UNKNOWN_TIME, at=here)
+
+
+def _times(record: dict[str, Any] | None) -> tuple[str, str]:
+    """Tell when a request was sent and answered."""
+    if record is None:
+        return ids.UNKNOWN_TIME, ids.UNKNOWN_TIME
+    begun, ended = record["request_start_timestamp_ms"], record["stream_end_timestamp_ms"]
+    return times.of_milliseconds(begun), times.of_milliseconds(ended)
+
+
+def _retell(strand: Timeline, lines: Sequence[str]) -> None:
+    """Let the transcript be what the document says, where the messages would not tell it so."""
+    if list(strand.lines) != lines:
+        strand.add(Note("", tuple(lines)))

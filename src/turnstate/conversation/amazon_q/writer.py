@@ -1,0 +1,203 @@
+"""What the original's document has no place for, in words for the person who exports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...entry import Cut
+from ...ids import CallId
+from ...message import Message
+from ...part import ImagePart, OpaquePart, Part, ReasoningPart, TextPart
+from ..history import MAX_TRANSCRIPT_LEN, HistoryEntry, UserMessage
+from ..state import ConversationState
+from ..timeline import Timeline
+from . import fields, messages, reader, times
+from . import fields as kept
+from . import fields as metadata
+from . import fields as snapshots
+from .reader import ENTRIES, MAIN, SUMMARISED
+
+__all__ = ["first_written", "left_out", "row", "saved", "write"]
+
+# Writing the original's document: the live history with its summary, in the order and by the rules it has.
+
+
+MOST_MESSAGES = 9_994
+"""Messages that the original sends; with more, it begins at a later prompt."""
+
+ORDER = """
+    conversation_id next_message history valid_history_range transcript tools context_manager
+    context_message_length latest_summary model model_info file_line_tracker checkpoint_manager
+    mcp_enabled tangent_state
+""".split()
+
+
+def saved(state: ConversationState) -> str:
+    """Write a conversation as the original saves it to a file."""
+    return json.dumps(write(state), ensure_ascii=False, indent=2)
+
+
+def row(state: ConversationState) -> str:
+    """Write a conversation as the original keeps it in its database."""
+    return json.dumps(write(state), ensure_ascii=False, separators=(",", ":"))
+
+
+def write(state: ConversationState) -> dict[str, Any]:
+    """Give a conversation as the original's document."""
+    foreign = state.extra.get(fields.KEPT)
+    foreign = foreign if isinstance(foreign, dict) else {}
+    shown = _strand(state.head)
+    ours = {
+        "conversation_id": state.conversation_id,
+        **shown,
+        "valid_history_range": list(_valid_range(shown["history"])),
+        **fields.written(state),
+        "checkpoint_manager": _checkpoints(state, foreign.get("checkpoint_manager")),
+    }
+    if state.is_in_tangent_mode():
+        ours["tangent_state"] = _tangent(state, foreign.get("tangent_state"))
+    found = kept.put_back(ours, foreign.get("fields"))
+    ordered = {name: found[name] for name in ORDER if name in found} | found
+    return _copied(ordered)
+
+
+def _copied(document: dict[str, Any]) -> dict[str, Any]:
+    """Give a document that shares nothing with the values it was written from."""
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    return copy
+
+
+def _strand(strand: Timeline) -> dict[str, Any]:
+    history, waiting = _repaired(strand.history[first_written(strand) :], strand.pending)
+    theirs = _their_ids(strand.history[:]) | _their_ids(history)
+    return {
+        "next_message": messages.written_user(waiting, theirs) if waiting else None,
+        "history": [_exchange(entry, theirs) for entry in history],
+        "latest_summary": _summary(strand),
+        "transcript": strand.lines[-MAX_TRANSCRIPT_LEN:],
+    }
+
+
+def _repaired(
+    history: Sequence[HistoryEntry], pending: Sequence[Message]
+) -> tuple[list[HistoryEntry], tuple[Message, ...]]:
+    """Return exchanges, and what waits behind them, in which every call is answered at once."""
+    sides = [entry.user.messages for entry in history]
+    found, answers = reader.repaired([*sides, pending], [entry.assistant for entry in history])
+    *sides, waiting = found
+    exchanges = [
+        HistoryEntry(UserMessage(side), answer, entry.request_metadata)
+        for side, answer, entry in zip(sides, answers, history, strict=True)
+    ]
+    return exchanges, waiting
+
+
+def _their_ids(history: list[HistoryEntry]) -> dict[CallId, str]:
+    calls = (call for entry in history for call in entry.assistant.tool_calls)
+    return {call.id: call.provider_id for call in calls if call.provider_id is not None}
+
+
+def first_written(strand: Timeline) -> int:
+    """Give the first exchange that no compaction covers, of those that are live."""
+    cut = strand.cut
+    if cut is None or not _is_compaction(cut):
+        return strand.live_from
+    return max(strand.live_from, strand.first_kept(cut))
+
+
+def _is_compaction(cut: Cut) -> bool:
+    return bool(cut.asked) and cut.asked.get("operation") != "clear"
+
+
+def _exchange(entry: HistoryEntry, theirs: Mapping[CallId, str]) -> dict[str, Any]:
+    answer = messages.written_assistant(entry.assistant)
+    if entry.request_metadata is not None:
+        ((_, body),) = answer["assistant"].items()
+        prompt = len((entry.user.prompt or "").encode())
+        record = metadata.of_answer(entry.request_metadata, prompt, entry.assistant, body)
+        answer["request_metadata"] = record
+    return {"user": messages.written_user(entry.user.messages, theirs), **answer}
+
+
+def _summary(strand: Timeline) -> list[Any] | None:
+    found = strand.summary
+    if found is None or not _is_compaction(found[1]):
+        return None
+    text, cut, by_model = found
+    if by_model is None and isinstance(record := cut.asked.get(SUMMARISED), dict):
+        return [text, record]
+    model = str(by_model.source.get("model", "")) if by_model else ""
+    return [text, metadata.of_summary(text, cut.id, model)] if text else None
+
+
+def _valid_range(history: list[dict[str, Any]]) -> tuple[int, int]:
+    if 2 * len(history) <= MOST_MESSAGES:
+        return 0, len(history)
+    prompts = (place for place, one in enumerate(history) if place and "Prompt" in one["user"]["content"])
+    start = next(prompts, None)
+    return (0, 0) if start is None else (start, len(history))
+
+
+def _checkpoints(state: ConversationState, folded: Any) -> dict[str, Any] | None:
+    if not isinstance(folded, dict):
+        return None
+    root = _root(state)
+    if root.first > 1:  # its beginning is in the log alone
+        return None
+    history, _ = _repaired(list(root.history), root.pending)
+    theirs = _their_ids(history)
+    return snapshots.unfolded(folded, [_exchange(entry, theirs) for entry in history])
+
+
+def _tangent(state: ConversationState, foreign: Any) -> dict[str, Any]:
+    shown = _strand(_root(state))
+    main: dict[str, Any] = {MAIN + name: shown[name] for name in ENTRIES}
+    begun = times.start_numbers(state.head.started)
+    return kept.put_back({**main, "tangent_start_time": begun}, foreign)
+
+
+def _root(state: ConversationState) -> Timeline:
+    strand = state.head
+    while strand.parent is not None:
+        strand = strand.parent
+    return strand
+
+
+def left_out(state: ConversationState) -> list[str]:
+    """Say what `write` does not write, or writes as text."""
+    return list(_omissions(state))
+
+
+def _omissions(state: ConversationState) -> Iterator[str]:
+    strand = state.head
+    first = first_written(strand)
+    parts = [part for message in strand.messages for part in message.parts]
+    if strand.prompt:
+        yield "the system prompt is left out: there, an agent brings it along"
+    if strand.bootstrap:
+        yield "what is known of the user is left out"
+    if hidden := first - strand.live_from:
+        yield f"{_counted(hidden, 'exchange')} before the summary left out"
+    if older := strand.live_from:
+        yield f"{_counted(older, 'exchange')} that the live history does not show left out"
+    if kept := len(state.kept_tangents()):
+        yield f"{_counted(kept, 'tangent')} that came to an end left out"
+    if thoughts := sum(isinstance(part, ReasoningPart) for part in parts):
+        yield f"{_counted(thoughts, 'piece')} of reasoning left out"
+    if foreign := sum(map(_is_told, parts)):
+        yield f"{_counted(foreign, 'file or picture', 'files or pictures')} written as a line of text"
+
+
+def _is_told(part: Part) -> bool:
+    """Tell whether a part is written as a line that says what it was."""
+    if isinstance(part, ImagePart):
+        return part.data is None or part.media_type is None
+    return not isinstance(part, TextPart | ReasoningPart | OpaquePart)
+
+
+def _counted(number: int, one: str, more: str = "") -> str:
+    return f"{number:,} {one if number == 1 else more or one + 's'}"

@@ -1,0 +1,228 @@
+"""A look at a file, as the line tracker takes it: what its bytes are, and how many lines, whatever is there.
+
+A pipe or a device is not opened for reading, and a huge file is known by its size alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from msgspec import Struct, structs
+
+from ..errors import InputError
+from .line_tracker import FileLineTracker, LineChange, Who, churn, line_count
+from .state import ConversationState
+
+__all__ = ["ABSENT", "LARGEST", "EditConflict", "LineTracking", "Look", "look"]
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes; a larger file is not looked into."""
+
+ABSENT, OTHER, UNREADABLE = "absent", "other", "unreadable"
+
+_READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Look(NamedTuple):
+    """What stands at a path: a digest of it, or a word for what has none."""
+
+    digest: str
+    lines: int = 0
+
+
+def look(path: bytes) -> Look:
+    """Look at a file; nothing waits, and nothing is raised."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return Look(OTHER)
+        descriptor = os.open(path, _READING)
+        try:
+            return _looked_into(descriptor)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return Look(ABSENT)
+    except (OSError, ValueError):
+        return Look(UNREADABLE)
+
+
+def _looked_into(descriptor: int) -> Look:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return Look(OTHER)
+    if status.st_size > LARGEST:
+        return Look(f"large:{status.st_size}")
+    pieces, size = list[bytes](), 0
+    while size <= status.st_size and (piece := os.read(descriptor, status.st_size + 1 - size)):
+        pieces.append(piece)
+        size += len(piece)
+    data = b"".join(pieces)
+    return Look(hashlib.sha256(data).hexdigest(), line_count(data))
+
+
+# Tracking who changes which lines, around the agent's reads and writes, and conflicts before they hurt.
+
+
+_BYTES = "bytes:"
+"""How a path begins that is no text; others begin with a slash."""
+
+
+class EditConflict(Struct, frozen=True, kw_only=True):
+    """The user changed a file since the agent last read or wrote it; ``lines`` is how many it has more."""
+
+    path: str
+    lines: int
+    gone: bool = False
+
+
+class LineTracking:
+    """Tracks the files of one conversation."""
+
+    def __init__(self, state: ConversationState, root: Path, *, home: Path | None = None) -> None:
+        self._state, self._root, self._home = state, root.absolute(), home
+        self._strand, self._former = state.head, state.file_line_tracker
+        self._noticed = dict[str, LineChange]()  # what the user did, until the agent reads or writes
+
+    def canonical(self, path: str | os.PathLike[str]) -> str:
+        """Give the one spelling under which a file is tracked: absolute, every link followed."""
+        text = os.fspath(path)
+        if "\0" in text:
+            raise InputError("a path holds no NUL character")
+        if self._home is not None and (text == "~" or text.startswith("~/")):
+            text = str(self._home) + text[1:]
+        real = os.path.realpath(self._root / text)
+        try:
+            real.encode()
+        except UnicodeEncodeError:
+            return _BYTES + quote_from_bytes(os.fsencode(real))
+        return real
+
+    def read(self, path: str | os.PathLike[str]) -> None:
+        """Note that the agent has seen a file as it is now, or that there is none."""
+        name, known, found = self._before(path)
+        changes = self._by_user(known, found)
+        self._noticed.pop(name, None)
+        self._set(
+            name,
+            structs.replace(
+                known, sha256=found.digest, lines=found.lines, history=known.remembering(*changes)
+            ),
+        )
+
+    def before_write(self, path: str | os.PathLike[str], *, creates: bool) -> EditConflict | None:
+        """Note how a file is before the agent writes it; say so if the user changed it since.
+
+        It is said again until the agent reads the file or writes it. `creates` is for a write that makes
+        the file anew, whatever it holds.
+        """
+        name, known, found = self._before(path)
+        prev = known.prev_fswrite_lines
+        if known.is_first_write:
+            prev = 0 if creates else found.lines
+        self._set(name, structs.replace(known, prev_fswrite_lines=prev, before_fswrite_lines=found.lines))
+        self._noticed.pop(name, None)
+        for change in self._by_user(known, found):
+            self._noticed[name] = change
+            return EditConflict(path=name, lines=found.lines - known.lines, gone=found.digest == ABSENT)
+        return None
+
+    def after_write(self, path: str | os.PathLike[str], *, added: int, removed: int = 0) -> FileLineTracker:
+        """Note what the agent wrote, or deleted; the next delta of the user counts from here."""
+        name, known, found = self._before(path)
+        by_user = [self._noticed.pop(name)] if name in self._noticed else []
+        noted = structs.replace(
+            known,
+            after_fswrite_lines=found.lines,
+            lines_added_by_agent=added,
+            lines_removed_by_agent=removed,
+            is_first_write=False,
+            sha256=found.digest,
+            lines=found.lines,
+            history=known.remembering(*by_user, self._change("agent", added, removed)),
+        )
+        self._set(name, noted)
+        return noted
+
+    def created(self, path: str | os.PathLike[str], text: str) -> FileLineTracker:
+        """Note that the agent wrote a file anew: all of its lines are the agent's."""
+        return self.after_write(path, added=line_count(text.encode(errors="replace")))
+
+    def inserted(self, path: str | os.PathLike[str], text: str) -> FileLineTracker:
+        """Note that the agent put lines in, or behind the last."""
+        return self.after_write(path, added=line_count(text.encode(errors="replace")))
+
+    def replaced(self, path: str | os.PathLike[str], old: str, new: str) -> FileLineTracker:
+        """Note that the agent put one text in the place of another."""
+        added, removed = churn(old, new)
+        return self.after_write(path, added=added, removed=removed)
+
+    def reported(self, path: str | os.PathLike[str]) -> None:
+        """Note that a successful write was told: from here on the user's lines are counted anew."""
+        name = self.canonical(path)
+        known = self._known(name)
+        self._set(name, structs.replace(known, prev_fswrite_lines=known.after_fswrite_lines))
+
+    def follow(self, put_back: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
+        """Go with a conversation that went elsewhere, and with files that were put back; say which differ.
+
+        Files that stand as the agent knew them where the conversation was are nobody's edit, and neither
+        are those that were put back.
+        """
+        ours = {self.canonical(path) for path in put_back}
+        others = list[str]()
+        for name, known in [*self._state.file_line_tracker.items()]:
+            found = look(_path(name))
+            before = self._former.get(name, known)
+            if known.sha256 != found.digest and (name in ours or before.sha256 == found.digest):
+                self._set(name, self._settled(known, found))
+                others.append(name)
+        self._strand, self._former = self._state.head, self._state.file_line_tracker
+        self._noticed.clear()
+        return tuple(others)
+
+    def _before(self, path: str | os.PathLike[str]) -> tuple[str, FileLineTracker, Look]:
+        if self._state.head is not self._strand:
+            self.follow()
+        name = self.canonical(path)
+        return name, self._known(name), look(_path(name))
+
+    def _by_user(self, known: FileLineTracker, found: Look) -> list[LineChange]:
+        """Give what the user did to a file since the agent knew it, if anything."""
+        if not known.sha256 or known.sha256 == found.digest:
+            return []
+        delta = found.lines - known.lines
+        return [self._change("user", max(0, delta), max(0, -delta))]
+
+    def _settled(self, known: FileLineTracker, found: Look) -> FileLineTracker:
+        delta = found.lines - known.lines
+        return structs.replace(
+            known,
+            prev_fswrite_lines=found.lines,
+            before_fswrite_lines=found.lines,
+            after_fswrite_lines=found.lines,
+            sha256=found.digest,
+            lines=found.lines,
+            history=known.remembering(self._change("restore", max(0, delta), max(0, -delta))),
+        )
+
+    def _known(self, name: str) -> FileLineTracker:
+        return self._state.file_line_tracker.get(name, FileLineTracker())
+
+    def _set(self, name: str, known: FileLineTracker) -> None:
+        self._state.file_line_tracker = {**self._state.file_line_tracker, name: known}
+        if self._state.head is self._strand:
+            self._former = self._state.file_line_tracker
+
+    def _change(self, by: Who, added: int, removed: int) -> LineChange:
+        entries = self._state.head.first - 1 + len(self._state.head.entries)
+        return LineChange(by=by, at=self._state.os.now(), added=added, removed=removed, entry=entries)
+
+
+def _path(name: str) -> bytes:
+    return unquote_to_bytes(name.removeprefix(_BYTES)) if name.startswith(_BYTES) else os.fsencode(name)

@@ -1,0 +1,411 @@
+"""Moments: what a strand showed behind each of its entries, so that another can begin there later.
+
+A moment holds no copy: it says how far the lines reached, and what was newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import dropwhile, islice, takewhile
+from typing import Any
+
+from msgspec import Struct, structs
+
+from ..context.rounds import KnownCalls, fresh, is_shown_as, open_calls, unknown_calls
+from ..entry import (
+    Answer,
+    Bootstrap,
+    Checkpoint,
+    Cut,
+    Decision,
+    Entry,
+    FileLines,
+    Mask,
+    Note,
+    Prompt,
+    Restore,
+    Revert,
+    Settings,
+    Summary,
+    Tangent,
+    Usage,
+    effective,
+)
+from ..errors import InvalidPayload
+from ..ids import MessageId
+from ..message import Message, ToolCallRequest
+from ..stores.values import Position, Span
+from .forked_list import ForkedList
+from .history import HistoryEntry, UserMessage, line_of
+from .line_tracker import FileLineTracker, tracker_from_json
+
+__all__ = ["MAX_CONVERSATION_STATE_HISTORY_LEN", "Clearing", "Moment", "Recalled", "Timeline"]
+
+
+class Clearing(Struct, frozen=True):
+    """What a clearing took out of sight: a part of the history, and what was to be sent."""
+
+    shown_from: int
+    until: int
+    pending: tuple[Message, ...]
+
+
+class Moment(Struct, frozen=True, gc=False):
+    """What a strand showed behind one entry: where its lines ended, and what was newest."""
+
+    messages: int
+    history: ForkedList[HistoryEntry]
+    exchanges: int
+    last: HistoryEntry | None
+    lines: ForkedList[str]
+    shown_lines: int
+    decisions: int
+    checkpoints: int
+    pending: tuple[Message, ...]
+    settings: Settings | None
+    trackers: Mapping[str, FileLineTracker]
+    prompt: str | None
+    bootstrap: str | None
+    clearings: Mapping[str, Clearing]
+    shown_from: int
+
+
+# A strand: the entries of one path, folded into what a conversation shows.
+
+
+MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
+"""Exchanges that the live history holds; older ones are in the log."""
+
+Recalled = Prompt | Bootstrap | Settings | Checkpoint | Cut | Summary
+
+
+class Timeline:
+    """A path, folded."""
+
+    def __init__(self, *, first: int = 1, parent: Timeline | None = None, name: str = "") -> None:
+        self.first, self.parent, self.name, self.started = first, parent, name, 0
+        self.branch: int | None = None
+        self.path = list[Span]()
+        self.written = 0
+        self.recalled: list[Recalled] = parent.recalled if parent else []
+        self.recalled_at: dict[str, int] = parent.recalled_at if parent else {}
+        self.entries = ForkedList(parent.entries if parent else None)
+        self.messages = ForkedList(parent.messages if parent else None)
+        self.history = ForkedList(parent.history if parent else None)
+        self.lines = ForkedList(parent.lines if parent else None)
+        self.decisions = ForkedList(parent.decisions if parent else None)
+        self.checkpoints = ForkedList(parent.checkpoints if parent else None)
+        self.restores: Timeline | None = None
+        self.shared = 0
+        self.leavings = dict[int, Timeline]()
+        self.pending: tuple[Message, ...] = parent.pending if parent else ()
+        self.settings: Settings | None = parent.settings if parent else None
+        self.trackers: Mapping[str, FileLineTracker] = parent.trackers if parent else {}
+        self.prompt: str | None = parent.prompt if parent else None
+        self.bootstrap: str | None = parent.bootstrap if parent else None
+        self._clearings: Mapping[str, Clearing] = parent._clearings if parent else {}
+        self._moments: ForkedList[Moment] = ForkedList(parent._moments if parent else None)
+        self._shown_from: int = parent._shown_from if parent else 0
+
+    entries: ForkedList[Entry]
+    messages: ForkedList[Message]
+    history: ForkedList[HistoryEntry]
+    lines: ForkedList[str]
+    decisions: ForkedList[Decision]
+    checkpoints: ForkedList[tuple[int, Checkpoint]]
+
+    def fork(self, *, name: str, at: int | None = None) -> Timeline:
+        """Go on from here, or from behind an earlier entry, on a strand of its own."""
+        base = self if at is None or at == len(self.entries) else self._earlier(at)
+        branch = Timeline(first=self.first, parent=base, name=name)
+        branch.parent = self
+        return branch
+
+    def restored(self, at: int) -> Timeline:
+        """Go back to a moment: a strand with the entries up to there, in the tangent that it was in then."""
+        level = self
+        while level.parent is not None and at <= level.forked_at:
+            level = level.parent
+        if level.parent is not None and (begun := level.forked_at):
+            back = level.parent.fork(name=level.name, at=begun)
+            back.extend(level.entries[begun:at])
+        else:
+            back = level._prefix(at)
+            back.parent, back.name = level.parent, level.name
+        back.restores, back.shared = self, at
+        return back
+
+    def _earlier(self, at: int) -> Timeline:
+        """Give the strand as it was behind an entry: its lines up to there, and nothing is folded again."""
+        if at == 0:
+            return self._prefix(0)
+        moment, base = self._moments[at - 1], Timeline(first=self.first, parent=self)
+        base.entries, base._moments = self.entries.fork(at), self._moments.fork(at)
+        base.messages, base.decisions = (
+            self.messages.fork(moment.messages),
+            self.decisions.fork(moment.decisions),
+        )
+        base.lines, base.checkpoints = (
+            moment.lines.fork(moment.shown_lines),
+            self.checkpoints.fork(moment.checkpoints),
+        )
+        base.history = moment.history.fork(moment.exchanges)
+        if moment.last is not None and moment.last is not base.history[-1]:  # its usage was reported later
+            base.history.replace_last(moment.last)
+        base.pending, base._clearings = moment.pending, moment.clearings
+        base.settings, base.trackers = moment.settings, moment.trackers
+        base.prompt, base.bootstrap, base._shown_from = moment.prompt, moment.bootstrap, moment.shown_from
+        return base
+
+    def _remember(self) -> None:
+        """Take down what is shown now, so that a strand can begin here later."""
+        self._moments.append(
+            Moment(
+                messages=len(self.messages),
+                history=self.history,
+                exchanges=len(self.history),
+                last=self.history[-1] if self.history else None,
+                lines=self.lines,
+                shown_lines=len(self.lines),
+                decisions=len(self.decisions),
+                checkpoints=len(self.checkpoints),
+                pending=self.pending,
+                settings=self.settings,
+                trackers=self.trackers,
+                prompt=self.prompt,
+                bootstrap=self.bootstrap,
+                clearings=self._clearings,
+                shown_from=self._shown_from,
+            )
+        )
+
+    def _prefix(self, at: int) -> Timeline:
+        base = Timeline(first=self.first)
+        for entry in self.recalled:
+            base.recall(entry, at=self.recalled_at.get(getattr(entry, "id", ""), 0))
+        base.extend(self.entries[:at])
+        return base
+
+    def left(self, tangent: Timeline) -> None:
+        """Note that a tangent was left, and that the conversation goes on here."""
+        self.leavings[len(self.entries)] = tangent
+        self.add(Tangent(name=tangent.name, branch=tangent.branch or 0))
+
+    def last_left(self, name: str) -> Timeline | None:
+        """Give the strand on which a tangent of that name was left last, to come back here."""
+        return next((one for one in reversed(self.leavings.values()) if one.name == name), None)
+
+    @property
+    def source(self) -> Timeline | None:
+        """The strand that it began from: a tangent's parent, or what a restore took the place of."""
+        return self.restores if self.restores is not None else self.parent
+
+    @property
+    def shared_with_source(self) -> int:
+        """How many entries it has in common with its source."""
+        return self.shared if self.restores is not None else self.forked_at
+
+    def told(self, until: int) -> list[Entry]:
+        """Give the entries to be written next; tangents that were left are named by their branches."""
+        for place in (one for one in self.leavings if self.written <= one < until):
+            entry, branch = self.entries[place], self.leavings[place].branch
+            if isinstance(entry, Tangent) and branch is not None:
+                self.entries.replace(place, structs.replace(entry, branch=branch))
+        return self.entries[self.written : until]
+
+    @property
+    def forked_at(self) -> int:
+        """How many entries there were when it forked."""
+        return len(self.entries) - len(self.entries.own)
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        """Fold entries in, one after the other."""
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Fold the next entry in."""
+        self.entries.append(entry)
+        match entry:
+            case Message():
+                self._add_message(entry)
+            case Usage() if self.history:
+                last = self.history[-1]
+                self.history.replace_last(HistoryEntry(last.user, last.assistant, entry))
+            case Note(text=text, lines=lines):
+                self._add_note(text, lines)
+            case Prompt() | Bootstrap() | Settings():
+                self._take(entry)
+            case Cut() | Mask() | Summary() | Revert():
+                self._decide(entry)
+            case Answer():
+                self.decisions.append(entry)
+                if shown := entry.message:
+                    self._add_message(shown)
+            case FileLines(path=path, record=record):
+                self._track(path, record)
+            case Tangent(started=started) if started:
+                self.started = started
+            case Checkpoint():
+                self.checkpoints.append((len(self.entries), entry))
+            case Usage() | Tangent() | Restore():
+                pass
+        self._remember()
+
+    @property
+    def live_from(self) -> int:
+        """The number of the first exchange of the live history: at the edge of a turn, if there is one."""
+        start = max(self._shown_from, len(self.history) - MAX_CONVERSATION_STATE_HISTORY_LEN)
+        if start == self._shown_from:
+            return start
+        edges = (place for place in range(start, len(self.history)) if self.history[place].user.opens_turn)
+        return next(edges, start)
+
+    @property
+    def live_history(self) -> list[HistoryEntry]:
+        """The exchanges that are shown: not those before a clearing, and the newest 10,000 at most."""
+        return self.history[self.live_from :]
+
+    @property
+    def cut(self) -> Cut | None:
+        """The newest cut that holds."""
+        return next((one for one in reversed(effective(self.decisions)) if isinstance(one, Cut)), None)
+
+    @property
+    def summary(self) -> tuple[str, Cut, Summary | None] | None:
+        """The text that stands for what the newest cut covers, and where it comes from."""
+        holding = effective(self.decisions)
+        cut = next((one for one in reversed(holding) if isinstance(one, Cut)), None)
+        if cut is None:
+            return None
+        by_model = [one for one in holding if isinstance(one, Summary) and one.cut == cut.id]
+        return (by_model[-1].shown, cut, by_model[-1]) if by_model else (cut.summary, cut, None)
+
+    @property
+    def open_calls(self) -> list[ToolCallRequest]:
+        """The calls that are under way; none once the user has spoken instead."""
+        return open_calls(self.messages)
+
+    def fresh(self, message: Message) -> Message | None:
+        """Return what is new in a tool message, under the core's ids; None if nothing is.
+
+        Raise `InvalidMessage` for a result of an unknown call, or a second, different one.
+        """
+        exchange = KnownCalls()
+        for entry in reversed(self.entries):
+            if isinstance(entry, Message):
+                exchange.recall(entry)
+                if entry.tool_calls and not unknown_calls(exchange, [message]):
+                    break
+        return next(iter(fresh(exchange, [message])), None)
+
+    def kept_before(self, cut: Cut) -> MessageId:
+        """Give the first message that was shown when a cut was made: what the cut before it kept first."""
+        earlier = effective(takewhile(lambda one: one is not cut, self.decisions))
+        before = next((one for one in reversed(earlier) if isinstance(one, Cut)), None)
+        if before is not None and before.kept_from is not None:
+            return before.kept_from
+        gone = before.covers[1] if before else ""
+        shown = dropwhile(lambda message: message.id != gone, self.messages) if gone else ()
+        return next((message.id for message in islice(shown, 1, None)), self.messages[0].id)
+
+    def first_kept(self, cut: Cut) -> int:
+        """Give the first exchange that a cut kept; none of them, where it kept only what waits to be sent.
+
+        What stands before the part that is loaded was kept from before it on.
+        """
+        if cut.kept_from is None:
+            last = self.place_of(cut.covers[1])
+            return 0 if last is None else last + 1
+        if any(is_shown_as(message, cut.kept_from) for message in self.pending):
+            return len(self.history)
+        return self.place_of(cut.kept_from) or 0
+
+    def place_of(self, id: str) -> int | None:
+        """Give the exchange that a message stands in, looking from the newest on."""
+        for place in range(len(self.history) - 1, -1, -1):
+            entry = self.history[place]
+            if entry.assistant.id == id or any(is_shown_as(message, id) for message in entry.user.messages):
+                return place
+        return None
+
+    def place(self, seq: int) -> Position:
+        """Give the place of an entry in the log by its number."""
+        owners = (span.branch for span in self.path if span.first <= seq <= span.last)
+        return Position(next(owners, self.path[-1].branch if self.path else self.branch or 1), seq)
+
+    def wrote(self, count: int, head: Position) -> None:
+        """Take note that entries were written up to a head."""
+        self.written += count
+        first = self.path[0].last + 1 if self.path else 1
+        if count and self.path and self.path[0].branch == head.branch:
+            self.path[0] = self.path[0]._replace(last=head.seq)
+        elif count:
+            self.path.insert(0, Span(head.branch, first, head.seq))
+
+    def recall(self, entry: Recalled, *, at: int = 0) -> None:
+        """Take in what stands before the first entry, with its number if that is known, and still counts."""
+        self.recalled.append(entry)
+        self._take(entry)
+        if isinstance(entry, Cut):
+            self.recalled_at[entry.id] = at
+
+    def _take(self, entry: Recalled) -> None:
+        match entry:
+            case Prompt(text=text):
+                self.prompt = text
+            case Bootstrap(text=text):
+                self.bootstrap = text
+            case Settings():
+                self.settings = entry
+            case Checkpoint():
+                self.checkpoints.append((0, entry))
+            case _:
+                self.decisions.append(entry)
+
+    def _add_message(self, message: Message) -> None:
+        self.messages.append(message)
+        if (line := line_of(message)) is not None:
+            self.lines.append(line)
+        if message.role == "assistant":
+            self.history.append(HistoryEntry(UserMessage(self.pending), message))
+            self.pending = ()
+        elif message.role != "system":
+            self.pending += (message,)
+
+    def _add_note(self, text: str, lines: tuple[str, ...] | None) -> None:
+        if lines is not None:
+            self.lines = ForkedList()
+            for line in lines:
+                self.lines.append(line)
+        if text:
+            self.lines.append(text)
+
+    def _track(self, path: str, record: dict[str, Any] | None) -> None:
+        kept = {name: one for name, one in self.trackers.items() if name != path}
+        with suppress(InvalidPayload):  # it says nothing that could be used
+            kept |= {path: tracker_from_json(record)} if record is not None else {}
+        self.trackers = kept
+
+    def _decide(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        if isinstance(decision, Cut) and decision.asked.get("operation") == "clear":
+            hidden = Clearing(self._shown_from, len(self.history), self.pending)
+            self._clearings = {**self._clearings, decision.id: hidden}
+            self._shown_from, self.pending = len(self.history), ()
+        elif isinstance(decision, Revert) and decision.cut in self._clearings:
+            self._uncover(self._clearings[decision.cut])
+            self._clearings = {id: one for id, one in self._clearings.items() if id != decision.cut}
+
+    def _uncover(self, hidden: Clearing) -> None:
+        """Show again what a clearing hid; what waited waits again, or belongs to the first answer since."""
+        self._shown_from = hidden.shown_from
+        if len(self.history) == hidden.until:
+            self.pending = hidden.pending + self.pending
+        elif hidden.pending:
+            first, *rest = self.history[hidden.until :]
+            user = UserMessage(hidden.pending + first.user.messages)
+            self.history = self.history.fork(hidden.until)  # a tangent that began before sees it as it was
+            for entry in (HistoryEntry(user, first.assistant, first.request_metadata), *rest):
+                self.history.append(entry)

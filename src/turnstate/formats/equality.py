@@ -1,0 +1,107 @@
+"""Are two conversations the same to a model?
+
+Providers cut a conversation up differently: one message or several for the results of a batch,
+neighbours of one role joined or not, other ids, a system message in its place or as a notice.
+``same`` compares what is left when these differences are gone: roles, content, calls and results
+in order, with calls and results tied to each other the same way.
+
+Text that says nothing counts as nothing. Reasoning is private to the model that had it and is not
+compared. ``is_error`` is compared where both sides can carry it. The order in which the results of
+one batch arrive does not count: they belong to their calls by id, they come in whichever order the
+tools end, and a provider without ids is sent them in the order of the calls. The order of the keys
+of arguments does not count either, since a JSON object has none. Tools are compared under the names
+that every provider takes, since that is how a name from elsewhere comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from .. import wire_text
+from ..ids import CallId
+from ..message import Message
+from ..part import FilePart, ImagePart, Part, ReasoningPart
+from . import draft, media
+from .pairing import gathered, wire_name
+
+__all__ = ["same", "says_something"]
+
+_WITHOUT_ERRORS = ("openai-chat", "openai-responses")
+
+_Atom = tuple[Any, ...]
+"""``("text", role, text)``, ``("call", n, name, args)`` or ``("result", n, texts, is_error or None)``."""
+
+
+def says_something(text: str) -> bool:
+    """Tell text from what stands for silence."""
+    return bool(text.strip()) and text != wire_text.SILENCE
+
+
+def same(one: Sequence[Message], other: Sequence[Message]) -> bool:
+    """Tell whether two conversations say the same."""
+    left, right = list(_atoms(one)), list(_atoms(other))
+    return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _equal(a: _Atom, b: _Atom) -> bool:
+    if a[0] == b[0] == "result":
+        return a[1:3] == b[1:3] and (None in (a[3], b[3]) or a[3] == b[3])
+    return a == b
+
+
+def _atoms(messages: Sequence[Message]) -> Iterator[_Atom]:
+    """Take a conversation apart into what was said, asked and answered, in order."""
+    numbers: dict[CallId, int] = {}
+    leading = True
+    for role, run in groupby(gathered(messages), lambda message: message.role):
+        said = list(run)
+        leading = leading and role == "system"
+        yield from _texts(said, notice=role == "system" and not leading)
+        yield from _calls(said, numbers)
+        yield from sorted(_results(said, numbers), key=lambda atom: atom[1])
+
+
+def _texts(said: Iterable[Message], *, notice: bool) -> Iterator[_Atom]:
+    for message in said:
+        for text in _audible(message.parts):
+            yield ("text", "user", wire_text.notice(text)) if notice else ("text", message.role, text)
+
+
+def _calls(said: Iterable[Message], numbers: dict[CallId, int]) -> Iterator[_Atom]:
+    for message in said:
+        for call in message.tool_calls:
+            number = numbers.setdefault(call.id, len(numbers))
+            yield "call", number, wire_name(call.name), _args(call.args)
+
+
+def _results(said: Iterable[Message], numbers: dict[CallId, int]) -> Iterator[_Atom]:
+    for message in said:
+        flagged = message.native is None or message.native.format not in _WITHOUT_ERRORS
+        for result in message.tool_results:
+            number = numbers.setdefault(result.tool_call_id, len(numbers))
+            parts = wire_text.result_parts(result.result)
+            texts = tuple(_audible(parts)) if parts else _audible_text(wire_text.result_text(result.result))
+            yield "result", number, texts, result.is_error if flagged else None
+
+
+def _args(args: dict[str, Any]) -> bytes:
+    if args.keys() == {draft.UNPARSED}:
+        return draft.written(args).encode()
+    return msgspec.json.encode(args, order="deterministic")
+
+
+def _audible(parts: Iterable[Part]) -> Iterator[str]:
+    """Give the texts that say something; media count as the line that describes them."""
+    for part in parts:
+        if isinstance(part, ImagePart | FilePart):
+            yield wire_text.described(media.by_type(part))
+        elif not isinstance(part, ReasoningPart):
+            yield from _audible_text(part.text)
+
+
+def _audible_text(text: str) -> tuple[str, ...]:
+    return (text,) if says_something(text) else ()

@@ -1,0 +1,286 @@
+"""The lines of a memory file: whose it is, what was said, what a cut was summarised as, how a session ended.
+
+Each line is one JSON object with its ``kind``. A line has an identity; one whose identity stands in the
+file already is not written again, which makes every delivery repeatable.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Raw, Struct
+
+from .. import codec, files
+from ..errors import NewerFormat, TurnstateError
+from ..message import Message
+
+__all__ = [
+    "VERSION",
+    "Line",
+    "MessageLine",
+    "Notebook",
+    "SessionLine",
+    "SummaryLine",
+    "UserLine",
+    "identity",
+    "lines_of",
+    "read",
+    "written",
+]
+
+VERSION = 1
+
+
+class UserLine(Struct, frozen=True, kw_only=True, tag="user", tag_field="kind"):
+    """The first line: whose file it is. ``file`` is new whenever the file is written anew."""
+
+    version: int = VERSION
+    tenant: str
+    user: str | None
+    file: str
+
+
+class MessageLine(Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
+    """A message, as the log holds it."""
+
+    session: str
+    epoch: int
+    id: str
+    message: Raw
+
+    @classmethod
+    def of(cls, message: Message, *, session: str, epoch: int) -> MessageLine:
+        """Write a message down."""
+        return cls(session=session, epoch=epoch, id=message.id, message=Raw(codec.encode(message)))
+
+    @property
+    def value(self) -> Message | None:
+        """The message itself, unless it is damaged."""
+        try:
+            return codec.decode(bytes(self.message))
+        except TurnstateError:
+            return None
+
+
+class SummaryLine(Struct, frozen=True, kw_only=True, tag="summary", tag_field="kind"):
+    """What stood for the messages that a cut took out of the window."""
+
+    session: str
+    epoch: int
+    key: str
+    summary: str
+
+
+class SessionLine(Struct, frozen=True, kw_only=True, tag="session", tag_field="kind"):
+    """A session that has ended; all its messages stand before this line."""
+
+    session: str
+    epoch: int
+    key: str
+    reason: str
+    started: int
+    ended: int
+    summary: str
+
+
+Line = UserLine | MessageLine | SummaryLine | SessionLine
+
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_encoder = msgspec.json.Encoder()
+
+
+def read(line: bytes) -> Line | None:
+    """Read a line; nothing where it is damaged."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def written(line: Line) -> bytes:
+    """Write a line with its end."""
+    return _encoder.encode(line) + b"\n"
+
+
+def identity(line: Line) -> tuple[str, ...]:
+    """Tell a line from others: a message by its session and id, the rest by the key of their delivery."""
+    match line:
+        case UserLine():
+            return ("user",)
+        case MessageLine():
+            return ("message", line.session, line.id)
+        case _:
+            return ("key", line.key)
+
+
+# A notebook: one user's lines in one file, each written once and on the disk before it counts.
+
+
+_log = logging.getLogger(__name__)
+
+
+class Notebook:
+    """One user's file, and the identities of the lines that are known to stand in it."""
+
+    def __init__(self, path: Path, tenant: str, user: str | None) -> None:
+        self.path = path
+        self._tenant, self._user = tenant, user
+        self._first: bytes | None = None  # never looked at
+        self._end = 0
+        self._seen = set[tuple[str, ...]]()
+
+    @property
+    def torn(self) -> Path:
+        """Where torn lines are set aside."""
+        return self.path.with_suffix(".torn")
+
+    def knows(self, key: str) -> bool:
+        """Tell whether the delivery with this key has been written."""
+        with self._opened() as file:
+            self._catch_up(file)
+        return ("key", key) in self._seen
+
+    def add(self, more: Iterable[Line]) -> None:
+        """Write the lines that the file does not hold yet."""
+        with self._opened() as file:
+            self._catch_up(file)
+            new = {identity(line): line for line in more}
+            new = {name: line for name, line in new.items() if name not in self._seen}
+            if new:
+                self._write(file, b"".join(map(written, new.values())))
+                self._seen.update(new)
+
+    def remove_session(self, session: str) -> int:
+        """Write the file anew without a session, and say how many of its messages that removes."""
+        with self._opened() as file:
+            self._catch_up(file)
+        with suppress(FileNotFoundError):
+            self.torn.unlink()  # it comes again, if it is still to come
+        if not any(_belongs(raw, read(raw), session) for raw in lines_of(self.path)):
+            return 0
+        with _created(self._draft, os.O_TRUNC) as draft:
+            removed = self._copy_without(session, draft)
+            draft.flush()
+            os.fsync(draft.fileno())
+        os.replace(self._draft, self.path)
+        self._sync_folder()
+        return removed
+
+    def remove(self) -> int:
+        """Remove the file with all that lies beside it, and say how many messages that was."""
+        messages = sum(isinstance(read(raw), MessageLine) for raw in lines_of(self.path))
+        for path in (self.path, self.torn, self._draft):
+            with suppress(FileNotFoundError):
+                path.unlink()
+        self._sync_folder()
+        return messages
+
+    @property
+    def _draft(self) -> Path:
+        return self.path.with_suffix(".new")
+
+    def _opened(self) -> BinaryIO:
+        return _created(self.path, os.O_APPEND)
+
+    def _catch_up(self, file: BinaryIO) -> None:
+        """Note the lines that were added since, by others or before a crash."""
+        first = file.readline()
+        self._check_version(first)
+        if first != self._first:
+            self._first, self._end, self._seen = first, 0, set()
+            self._sync_folder()
+        file.seek(self._end)
+        start, damaged = self._end, 0
+        for raw in file:
+            if not raw.endswith(b"\n"):
+                self._set_aside(file, raw)
+                break
+            self._end += len(raw)
+            damaged += not self._note(raw)
+        if self._end > start:
+            os.fsync(file.fileno())  # whoever wrote them may have died before this
+        if damaged:
+            _log.warning("%s: %d damaged lines are passed over", self.path, damaged)
+
+    def _note(self, raw: bytes) -> bool:
+        line = read(raw)
+        if line is not None:
+            self._seen.add(identity(line))
+        return line is not None
+
+    def _check_version(self, first: bytes) -> None:
+        line = read(first)
+        if isinstance(line, UserLine) and line.version > VERSION:
+            raise NewerFormat(f"{self.path} was written by a newer Turnstate; update this one to change it")
+
+    def _set_aside(self, file: BinaryIO, raw: bytes) -> None:
+        _log.warning("%s ends in a torn line, which is set aside in %s", self.path, self.torn.name)
+        with _created(self.torn, os.O_APPEND) as torn:
+            torn.write(raw + b"\n")
+            torn.flush()
+            os.fsync(torn.fileno())
+        os.ftruncate(file.fileno(), self._end)
+
+    def _write(self, file: BinaryIO, data: bytes) -> None:
+        header = b"" if self._end else written(self._header())
+        rest = memoryview(header + data)
+        size = len(rest)
+        try:
+            while rest:
+                rest = rest[os.write(file.fileno(), rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), self._end)
+            raise
+        self._first = header or self._first
+        self._end += size
+
+    def _header(self) -> UserLine:
+        return UserLine(tenant=self._tenant, user=self._user, file=secrets.token_hex(8))
+
+    def _copy_without(self, session: str, draft: BinaryIO) -> int:
+        removed = 0
+        draft.write(written(self._header()))
+        for raw in lines_of(self.path):
+            line = read(raw)
+            if _belongs(raw, line, session):
+                removed += isinstance(line, MessageLine)
+            elif not isinstance(line, UserLine):
+                draft.write(raw)
+        return removed
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            files.sync_folder(folder)
+        finally:
+            os.close(folder)
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """Give the whole lines of a file, none where there is no file."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        for raw in file:
+            if raw.endswith(b"\n"):
+                yield raw
+
+
+def _created(path: Path, flag: int) -> BinaryIO:
+    """Open a file for reading and writing, made where it is missing, private to its owner; no links."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flag
+    return os.fdopen(os.open(path, flags, files.FILE_MODE), "r+b")
+
+
+def _belongs(raw: bytes, line: Line | None, session: str) -> bool:
+    """Tell whether a line came from a session; a damaged one that names it had better go, too."""
+    if line is None:
+        return session.encode() in raw
+    return not isinstance(line, UserLine) and line.session == session

@@ -1,0 +1,220 @@
+"""Text as the words it can be found by, cut once and alike for every store.
+
+Text is normalised (NFKC) and casefolded, and cut at everything that is not a letter, digit, mark or
+underscore, so paths, addresses and numbers are found by their parts. ``snake_case`` and ``camelCase``
+are kept whole and in parts. Scripts that are written without spaces, and Hangul, whose particles
+cling to the word, become overlapping pairs of characters; a Han character also stands alone,
+since it is often a word. A store keeps ``words`` of an entry, and finds it when all of ``query`` are in it.
+
+A token is unique in its entry, at most 64 characters long, has of ASCII only ``a-z0-9_``, and neither
+begins nor ends with ``_``: a store may mark rows with tokens of its own that begin so.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+from unicodedata import category, normalize
+
+from . import wire_text
+from .errors import InputError
+from .message import Message
+from .part import TextPart
+
+__all__ = ["query", "searchable", "snippet", "words", "words_of"]
+
+SEARCHED_BYTES = 100_000
+"""Of a longer entry only the beginning is searched: a dump of megabytes would bury the conversation."""
+
+LONGEST_TOKEN = 64  # a SHA-256 in hex is found whole; of a longer blob its beginning suffices
+MOST_HUMPS = 8  # with more, it is base64 rather than a name, and its parts are noise
+
+_HAN = "\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
+_KANA = "\u3031-\u3035\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+_RARE_KANA_AND_BOPOMOFO = "\U0001aff0-\U0001b16f\u3105-\u312f\u31a0-\u31bf"
+_HANGUL = "\u1100-\u11ff\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb"
+_THAI_AND_LAO = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u0edf"
+_MYANMAR_AND_KHMER = "\u1000-\u103f\u1050-\u108f\u1780-\u17b3\u17b6-\u17d3\u17d7\u17dc\u17dd"
+_DENSE = _HAN + _KANA + _RARE_KANA_AND_BOPOMOFO + _HANGUL + _THAI_AND_LAO + _MYANMAR_AND_KHMER
+
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\U000e0100-\U000e01ef]+"
+)
+"""Soft hyphens, joiners, directions and variants: the word is the same with and without them."""
+
+_ASCII_SPACED = "".join(c if c.isalnum() or c == "_" else " " for c in map(chr, range(128)))
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
+_PLAIN = re.compile(f"[A-Z]?[a-z0-9]{{1,{LONGEST_TOKEN - 1}}}|[A-Z0-9]{{1,{LONGEST_TOKEN}}}").fullmatch
+_HEADLESS = re.compile(r"^[\W_]+")  # underscores, and marks that have lost their letter
+_HUMP = re.compile("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+")
+_GAP = re.compile("[\\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")  # would break or reorder a line
+
+
+def words(text: str) -> list[str]:
+    """Give the tokens that an entry with this text is found by, in order of first appearance."""
+    tokens: dict[str, None] = {}
+    for word in _cut(text):  # every append waits for this loop, and most words leave it at the first line
+        if word.islower() and word.isascii() and "_" not in word:
+            tokens[word[:LONGEST_TOKEN]] = None
+        elif _PLAIN(word):
+            tokens[word.lower()] = None
+        else:
+            for token in _indexed(word):
+                tokens[token] = None
+    tokens.pop("", None)
+    return list(tokens)
+
+
+def searchable(message: Message) -> Iterator[str]:
+    """Give the texts of a message that a search finds it by."""
+    yield from (part.text for part in message.parts if isinstance(part, TextPart))
+    for call in message.tool_calls:
+        yield call.name
+        yield wire_text.args_text(call.args)
+    for result in message.tool_results:
+        yield wire_text.result_text(result.result)
+
+
+def words_of(message: Message) -> list[str]:
+    """Give the tokens that a message is found by."""
+    return words("\n".join(searchable(message)))
+
+
+def query(text: str) -> list[str]:
+    """Give the tokens that an entry must all have to be a hit."""
+    tokens = dict.fromkeys(token for word in _cut(text) for token in _asked(word) if token)
+    if not tokens:
+        raise InputError(f"nothing to search for in {text[:40]!r}: give at least one letter or digit")
+    return list(tokens)
+
+
+def snippet(text: str, terms: list[str], width: int = 80) -> str:
+    """Show one line of the text around the first match of any term, or its beginning if there is none."""
+    line = _GAP.sub(" ", _searched(text)).strip()
+    if len(line) <= width:
+        return line
+    begin, end = _match(line, terms)
+    margin = max(0, width - (end - begin)) // 2
+    start = max(0, min(begin - margin, len(line) - width))
+    left = "…" if start else ""
+    right = "…" if start + width < len(line) else ""
+    return (left + line[start + len(left) : start + width - len(right)] + right)[:width]
+
+
+def _cut(text: str) -> dict[str, None]:
+    """Give each word once, as it stands; where the text passes into a dense script, a new one begins."""
+    text = _searched(text)
+    foreign = "" if text.isascii() else " ".join(dict.fromkeys(_FOREIGN.findall(text)))
+    if not _has_words(foreign):  # translate and split are four times as fast as a pattern
+        return dict.fromkeys(text.encode("ascii", "replace").decode().translate(_ASCII_SPACED).split())
+    if _INVISIBLE.search(foreign):
+        text = _INVISIBLE.sub("", text)
+    patterns = _beyond_ascii()
+    found = dict.fromkeys(patterns.word.findall(normalize("NFKC", text)))
+    if not patterns.dense.search(normalize("NFKC", foreign)):
+        return found
+    return dict.fromkeys(part for word in found for part in patterns.dense_or_not.findall(word))
+
+
+def _has_words(foreign: str) -> bool:
+    """Tell quotes, dashes and emoji, which only separate, from what makes or changes a word."""
+    return any(category(character)[0] in "LMNC" for character in normalize("NFKC", foreign))
+
+
+def _searched(text: str) -> str:
+    if len(text) * 4 <= SEARCHED_BYTES:  # no character takes more than four bytes
+        return text
+    return text[:SEARCHED_BYTES].encode(errors="replace")[:SEARCHED_BYTES].decode(errors="ignore")
+
+
+class _Patterns(NamedTuple):
+    word: re.Pattern[str]
+    dense: re.Pattern[str]
+    dense_or_not: re.Pattern[str]
+    han: re.Pattern[str]
+
+
+@cache
+def _beyond_ascii() -> _Patterns:
+    r"""Compile what only texts beyond ASCII need: it takes some milliseconds, and many never need it.
+
+    ``\w`` has no marks, and Indic words would break at their vowels, so a word goes on after them.
+    The lookaheads are for speed: after most words stands a space.
+    """
+    marks = _marks()
+    return _Patterns(
+        word=re.compile(
+            rf"(?:\w+|(?![\x00-\u0e00])[{_DENSE}]+\w*)"  # the second: a dense script's vowel sign comes first
+            rf"(?:(?![\x00-\u02ff])[{marks}]+\w*)*"
+        ),
+        dense=re.compile(f"[{_DENSE}]+"),
+        dense_or_not=re.compile(f"[{_DENSE}]+|[^{_DENSE}]+"),
+        han=re.compile(f"[{_HAN}]"),
+    )
+
+
+def _marks() -> str:
+    """List the ranges of combining marks; among the Han and Hangul blocks that are left out is none."""
+    codes = [*range(0x300, 0x3400), *range(0xA000, 0xAC00), *range(0xFB00, 0x1F000)]
+    categories = "".join(category(chr(code)) for code in codes)
+    runs = (run.span() for run in re.finditer("(?:Mn|Mc)+", categories))
+    return "".join(f"{chr(codes[begin // 2])}-{chr(codes[end // 2 - 1])}" for begin, end in runs)
+
+
+def _is_dense(word: str) -> bool:
+    return not word.isascii() and _beyond_ascii().dense.match(word) is not None
+
+
+def _indexed(word: str) -> Iterable[str]:
+    if _is_dense(word):
+        return [*_pairs(word), *_beyond_ascii().han.findall(word)]
+    tokens = [_token(word)]
+    for part in word.split("_"):
+        tokens.append(_token(part))
+        humps = [] if part.islower() else _HUMP.findall(part)
+        if 1 < len(humps) <= MOST_HUMPS:
+            tokens += [_token(hump) for hump in humps if len(hump) > 1]
+    return tokens
+
+
+def _asked(word: str) -> Iterable[str]:
+    return _pairs(word) if _is_dense(word) else [_token(word)]
+
+
+def _pairs(run: str) -> Iterable[str]:
+    return map("".join, pairwise(run)) if len(run) > 1 else [run]
+
+
+def _token(word: str) -> str:
+    if word.isascii():
+        return word.lower().lstrip("_")[:LONGEST_TOKEN].rstrip("_")
+    return _HEADLESS.sub("", _folded(word))[:LONGEST_TOKEN].rstrip("_")
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else normalize("NFKC", normalize("NFKC", text).casefold())
+
+
+def _match(line: str, terms: list[str]) -> tuple[int, int]:
+    """Find where in the line the first term stands, by preference as a word of its own."""
+    folded = _folded(_INVISIBLE.sub("", line))
+    inside = "|".join(map(re.escape, terms))
+    alone = rf"(?<![^\W_])(?:{inside})(?![^\W_])"
+    found = (re.search(alone, folded) or re.search(inside, folded)) if terms else None
+    return (_origin(line, folded, found.start()), _origin(line, folded, found.end())) if found else (0, 0)
+
+
+def _origin(line: str, folded: str, offset: int) -> int:
+    """Give the place in the line that became this offset of the folded line."""
+    if len(line) == len(folded):
+        return offset
+
+    def reach(place: int) -> int:
+        return len(_folded(_INVISIBLE.sub("", line[: place + 1])))
+
+    return bisect_right(range(len(line)), offset, key=reach)

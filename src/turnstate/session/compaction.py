@@ -1,0 +1,133 @@
+"""Compacting a session when its user asks for it: preview, the model's words or the digest, one write.
+
+The cut is planned on what is shown now, a model is asked if there is one, and then cut and summary are
+written together. Words that were said meanwhile stay behind the cut. Where somebody else cut meanwhile,
+reset the session or took the lease, nothing is written, and the error says so. Without a model, or with
+one that fails, the digest stands for what left: compaction never depends on a model.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from ..context.cut import Planned, Strategy, planned
+from ..context.manager import StateManager
+from ..context.policy import Budget
+from ..context.summary import Refusal
+from ..entry import Cut, Decision, Summary
+from ..errors import Conflict, SessionError
+from .loaded import Loaded
+from .summaries import SHARES, Asked, Summarizer
+from .windows import WindowMaker
+
+__all__ = ["Compaction", "Compactor"]
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """What a compaction came to, or would come to.
+
+    ``refused`` says why a model's words do not stand; the digest does then.
+    """
+
+    cut: Cut
+    summary: str
+    source: Literal["model", "digest"]
+    tokens_before: int
+    tokens_after: int
+    messages: int
+    refused: str = ""
+
+
+class Compactor:
+    """Compacts one session."""
+
+    def __init__(self, windows: WindowMaker, manager: StateManager, summaries: Summarizer | None) -> None:
+        self._windows, self._manager, self._summaries = windows, manager, summaries
+
+    async def preview(self, budget: Budget | None, strategy: Strategy) -> Compaction:
+        """Say what a compaction without a model would come to; nothing is written, nobody is asked."""
+        budget = await self._budget(budget)
+        loaded, plan = await self._plan(budget, strategy, None)
+        return await self._outcome(loaded, budget, plan, None, "")
+
+    async def compact(
+        self,
+        budget: Budget | None,
+        strategy: Strategy,
+        focus: str | None,
+        *,
+        model: bool,
+        patience: float | None,
+    ) -> Compaction:
+        """Compact, and say what it came to."""
+        budget = await self._budget(budget)
+        loaded, plan = await self._plan(budget, strategy, focus)
+        base, summary, refused = loaded.cut, None, ""
+        if model and self._summaries:
+            asked = Asked(
+                cut=plan.cut, evicted=plan.evicted, previous=plan.previous, focus=focus, strategy=strategy
+            )
+            answer = await self._summaries.ask(asked, tries=len(SHARES), patience=patience)
+            summary, refused = (None, answer.text) if isinstance(answer, Refusal) else (answer, "")
+        while True:
+            loaded = await self._windows.loaded(budget)  # a model takes its time, and others go on
+            if loaded.cut != base or not _is_there(plan.cut, loaded):
+                raise Conflict(
+                    "somebody else cut this conversation meanwhile; nothing was compacted",
+                    version=self._windows.version,
+                    head=loaded.head,
+                )
+            outcome = await self._outcome(loaded, budget, plan, summary, refused)
+            try:
+                await self._windows.record(loaded, _decisions(outcome, summary))
+            except Conflict:
+                continue
+            return outcome
+
+    async def _budget(self, given: Budget | None) -> Budget:
+        """Take the budget that the session is used with, where none is given."""
+        if given is not None:
+            return given
+        limit = self._windows.limit
+        if limit is None:
+            cut = (await self._windows.loaded()).cut
+            limit = cut.limit if cut else 0
+        return Budget(limit) if limit else Budget.UNLIMITED
+
+    async def _plan(self, budget: Budget, strategy: Strategy, focus: str | None) -> tuple[Loaded, Planned]:
+        loaded, window = await self._windows.shown(budget)
+        wish = {"focus": focus} if focus else {}
+        plan = planned(window, self._manager.policy, strategy, asked=wish | {"before": window.tokens})
+        if plan is None:
+            raise SessionError(
+                f"there is nothing to compact: the conversation has no more than the {strategy.keep} "
+                "exchanges that are to be kept"
+            )
+        return loaded, plan
+
+    async def _outcome(
+        self, loaded: Loaded, budget: Budget, plan: Planned, summary: Summary | None, refused: str
+    ) -> Compaction:
+        decisions: list[Decision] = [plan.cut, *([summary] if summary else [])]
+        after = (await self._windows.showing(loaded, budget, decisions)).tokens
+        return Compaction(
+            cut=structs.replace(plan.cut, asked={**plan.cut.asked, "after": after}),
+            summary=summary.shown if summary else plan.cut.summary,
+            source="model" if summary else "digest",
+            tokens_before=plan.before,
+            tokens_after=after,
+            messages=len(plan.evicted),
+            refused=refused,
+        )
+
+
+def _decisions(outcome: Compaction, summary: Summary | None) -> list[Decision]:
+    return [outcome.cut, *([summary] if summary else [])]
+
+
+def _is_there(cut: Cut, loaded: Loaded) -> bool:
+    """Tell whether what a cut keeps is still on the path."""
+    ids = [*([cut.kept_from] if cut.kept_from else []), *cut.pinned, cut.covers[1]]
+    return all(id in loaded.places for id in ids)

@@ -1,0 +1,96 @@
+"""Erasing: everything of a session or a user, wherever it is kept, and a receipt of it.
+
+The copies of files come first: where somebody is at work on them, nothing is erased, and it can be tried
+again. Then the store, then snapshots and memory, and last the bytes that are left in the store's files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from ..errors import HomeUnusable, NotFound
+from ..home import Home
+from ..snapshots import Snapshots
+from ..stores.port import Store
+from ..stores.values import Address, Removed
+
+if TYPE_CHECKING:
+    from ..memory.port import MemoryEngine
+
+__all__ = ["Erasure", "erase_checkpoints", "erased", "snapshot_name"]
+
+
+class Erasure(Struct, frozen=True, kw_only=True):
+    """The receipt of an erasure: what was deleted of which sessions, and when.
+
+    ``memories`` counts messages in the memory engine, ``snapshots`` files, ``checkpoints`` the sessions
+    whose shadow repository was there. ``scrubbed`` says that no byte of it is left in the store's files;
+    it is false where others were reading all the time, and scrubbing again completes it.
+    """
+
+    at: int
+    sessions: dict[str, Removed]
+    snapshots: int
+    memories: int
+    scrubbed: bool
+    checkpoints: int = 0
+
+
+async def erased(
+    store: Store,
+    sessions: Sequence[Address],
+    *,
+    tenant: str,
+    user: str | None,
+    snapshots: Snapshots | None,
+    memory: MemoryEngine | None,
+    home: Home | None,
+    now: int,
+) -> Erasure:
+    """Delete sessions with all that was kept of them; with a user, all that the memory knows of that user."""
+    shadows = sum([await erase_checkpoints(home, at) for at in sessions])
+    removed = dict[str, Removed]()
+    for at in sessions:
+        with suppress(NotFound):  # somebody else was faster
+            removed[at.session] = await store.remove(at)
+    files = 0
+    if snapshots is not None:
+        for at in sessions:
+            files += await asyncio.to_thread(snapshots.erase, snapshot_name(at))
+    memories = 0
+    if memory is not None:
+        from ..memory.port import User  # only now: the memory stands on sessions
+
+        whose = [User(tenant, user)] if user is not None else sessions
+        memories = sum([await memory.forget(one) for one in whose])
+    scrubbed = await store.scrub()
+    return Erasure(
+        at=now,
+        sessions=removed,
+        snapshots=files,
+        memories=memories,
+        scrubbed=scrubbed,
+        checkpoints=shadows,
+    )
+
+
+async def erase_checkpoints(home: Home | None, at: Address) -> bool:
+    """Remove the shadow repository of a session; tell whether there was one."""
+    from ..shadow.folder import erase  # only now: most sessions are never erased
+
+    try:
+        where = home or Home.from_environment()
+    except HomeUnusable:  # so nothing can have been kept there
+        return False
+    return await asyncio.to_thread(erase, where, at.tenant, at.session)
+
+
+def snapshot_name(at: Address) -> str:
+    """Name a session among the snapshots of all tenants."""
+    return f"{quote(at.tenant, safe='')}/{at.session}"

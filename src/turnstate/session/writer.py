@@ -1,0 +1,238 @@
+"""The clock of the sessions: milliseconds, when to trust them, and a name for whoever writes.
+
+A session ends by itself when it was left idle, which a wall clock that jumps ahead would make of every
+session at once. So a manager compares the wall clock with one that only counts, and a store that has a
+clock of its own is asked for it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from ..entry import Entry
+from ..errors import Busy, ClockSkew, Conflict, EpochEnded
+from ..log.outbox import Ending
+from ..log.records import Recorder
+from ..stores.port import Health, Store
+from ..stores.values import MESSAGE, Change, Fork, Key, Lease, Parcel, Position, Receipt, Record, SessionRow
+from .damage import Damage, Watched
+from .loading import path_to
+from .setbacks import Setbacks
+
+__all__ = [
+    "JUMP",
+    "Clock",
+    "ClockWatch",
+    "SessionWriter",
+    "check_store_time",
+    "holder_name",
+    "monotonic_clock",
+    "wall_clock",
+]
+
+Clock = Callable[[], int]
+
+JUMP = 60_000
+"""Milliseconds by which two clocks may differ, and for which they must agree after they did."""
+
+AGREEMENT = 1_000
+"""Milliseconds by which two clocks that agree may drift apart in that time."""
+
+
+def wall_clock() -> int:
+    """Read the wall clock in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_clock() -> int:
+    """Read a clock in milliseconds that is never set."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class ClockWatch:
+    """Compares a wall clock with a monotonic one, from look to look."""
+
+    def __init__(self, clock: Clock, monotonic: Clock) -> None:
+        self._clock, self._monotonic = clock, monotonic
+        self._seen = clock(), monotonic()
+        self._jumped = False
+
+    def trusts(self) -> bool:
+        """Return whether the wall clock can be trusted: not from a jump on until both agree for a minute."""
+        wall, steady = self._clock(), self._monotonic()
+        passed = steady - self._seen[1]
+        ahead = wall - self._seen[0] - passed
+        if ahead > JUMP or (self._jumped and abs(ahead) > AGREEMENT):
+            self._jumped = True
+        elif not self._jumped or passed >= JUMP:
+            self._jumped = False
+        else:
+            return False  # they agree, and not for long enough yet
+        self._seen = wall, steady
+        return not self._jumped
+
+
+async def check_store_time(store: Health, clock: Clock) -> None:
+    """Raise `ClockSkew` if the store has a clock of its own that differs by more than a minute."""
+    theirs = await store.time()
+    ahead = 0 if theirs is None else clock() - theirs
+    if abs(ahead) > JUMP:
+        how = f"{abs(ahead) / 1_000:,.0f} s {'ahead of' if ahead > 0 else 'behind'}"
+        raise ClockSkew(f"the clock of this machine is {how} the store's; set it, nothing was ended")
+
+
+def holder_name() -> str:
+    """Name this process, for people who ask who holds a lease."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+# The scribe: writes for one session, with the epoch, the fence and the time that belong to it.
+
+
+class SessionWriter:
+    """One session's way into its store."""
+
+    def __init__(
+        self, store: Store, row: SessionRow, clock: Clock, recorder: Recorder, watch: ClockWatch
+    ) -> None:
+        self.store, self.row, self.clock, self._recorder = store, row, clock, recorder
+        self._watch = watch
+        self.at, self.epoch = row.address, row.epoch
+        self.lease: Lease | None = None
+        self.setbacks, self.damage = Setbacks(), Damage()
+        self.log = Watched(store, self.damage)
+        self._wrote: Callable[[], None] | None = None
+
+    def watch(self, wrote: Callable[[], None]) -> None:
+        """Have a function called after each write, but not after one that ends the conversation."""
+        self._wrote = wrote
+
+    async def refresh(self) -> SessionRow:
+        """Read the session as it is now; raise `EpochEnded` if another epoch runs.
+
+        The store is asked under a lease, too: a reset wins over it.
+        """
+        known = self.row
+        self.row = await self.store.get(self.at)
+        self.setbacks.read(known, self.row)
+        if self.row.epoch != self.epoch:
+            raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
+        return self.row
+
+    async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
+        """Make entries ready to be written."""
+        return await self._recorder.records(entries)
+
+    async def commit(
+        self,
+        *,
+        records: Sequence[Record] = (),
+        key: Key | None = None,
+        expected_version: int | None = None,
+        expected_head: Position | None = None,
+        fork: Fork | None = None,
+        select: int | None = None,
+        parcels: Sequence[Parcel] = (),
+        next_epoch: bool = False,
+        end: str | None = None,
+    ) -> Receipt:
+        """Write a change, all of it or nothing."""
+        if not (next_epoch or end):
+            await self.end_if_idle()
+        change = Change(
+            at=self.at,
+            now=self.clock(),
+            epoch=self.epoch,
+            key=key,
+            fence=self.lease.fence if self.lease else None,
+            expected_version=expected_version,
+            expected_head=expected_head,
+            fork=fork,
+            select=select,
+            records=tuple(records),
+            parcels=tuple(parcels),
+            next_epoch=next_epoch,
+            end=end,
+        )
+        known = self.row
+        receipt = await self.store.commit(change)
+        self.setbacks.wrote(known, receipt)
+        self._seen(receipt, change)
+        if self._wrote is not None and end is None and not next_epoch:
+            self._wrote()
+        return receipt
+
+    async def end_if_idle(self) -> bool:
+        """End a session that was left alone for too long; return whether this call did.
+
+        While the clock cannot be trusted, nothing is ended.
+        """
+        while self._watch.trusts() and self.row.expires is not None and self.row.expires <= self.clock():
+            self.row = await self.store.get(self.at)
+            if not self.row.is_idle(self.clock()) or self.row.epoch != self.epoch:
+                break
+            try:
+                await check_store_time(self.store, self.clock)
+                await self.end("idle")
+            except ClockSkew:
+                break
+            except (Busy, Conflict, EpochEnded):
+                continue
+            return True
+        return False
+
+    async def end(self, reason: str) -> Receipt:
+        """End the epoch, and leave its history for the memory engine."""
+        receipt = await self.commit(
+            end=reason, expected_head=self.row.head, parcels=await self.ending(reason)
+        )
+        self.row = structs.replace(self.row, ended=self.clock(), reason=reason)
+        return receipt
+
+    async def ending(self, reason: str) -> list[Parcel]:
+        """Give the parcel for an epoch that ends at the head; none where nothing was said since it began."""
+        row, now = self.row, self.clock()
+        path = await path_to(self.log, self.at, row.head)
+        said = await self.log.newest(self.at, path, [MESSAGE])
+        if not said or row.ended is not None:
+            return []
+        ending = Ending(
+            epoch=row.epoch,
+            branch=row.branch,
+            seq=row.seq,
+            last=said[MESSAGE].id,
+            user=row.user,
+            reason=reason,
+            started=await self._started(path[-1].branch),
+            ended=now,
+        )
+        return [ending.parcel(self.at, due=now)]
+
+    async def _started(self, root: int) -> int:
+        """Tell when an epoch began: with its root branch."""
+        branches = await self.log.branches(self.at)
+        return next(branch.created for branch in branches if branch.id == root)
+
+    def _seen(self, receipt: Receipt, change: Change) -> None:
+        """Remember where the session is after a change; a repeated one says nothing of now.
+
+        The epoch of this handle stays: after a reset it is over, and the next epoch has a handle of its own.
+        """
+        if receipt.repeated:
+            return
+        row = self.row
+        self.row = structs.replace(
+            row,
+            epoch=receipt.epoch,
+            version=receipt.version,
+            branch=receipt.branch,
+            seq=receipt.last,
+            active=max(row.active, change.now) if change.is_activity else row.active,
+            ended=None if change.next_epoch else row.ended,
+            reason="" if change.next_epoch else row.reason,
+        )

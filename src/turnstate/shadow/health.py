@@ -1,0 +1,191 @@
+"""The health of a shadow repository: which snapshots are damaged, by which file, and what to do.
+
+A snapshot is sound if every object that it needs is there; objects that are there are sound (`packs`).
+`verify_folder` checks one repository. Unless it is to repair it, it works on a copy whose packs are links to
+those of the repository, so that it changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat
+from ..stores.values import Finding
+from . import folder as keeping
+from . import packs
+from .contents import Commit, Reader
+from .git import Git
+from .objects import FOLDER, Modes
+from .refs import HEADS, TAGS, WAS, point, references
+from .values import shown
+
+__all__ = ["WAY_OUT", "Survey", "finding", "mend_heads", "verify_folder"]
+
+WAY_OUT = (
+    "`turnstate verify` says what is damaged; other checkpoints can be used; "
+    "`turnstate checkpoint clean SESSION` removes all of them"
+)
+
+
+class Survey:
+    """Tells of snapshots what is missing; `opened` returns one."""
+
+    def __init__(self, reader: Reader, names: set[str]) -> None:
+        self._reader, self._names = reader, names
+        self._trees = dict[str, tuple[tuple[bytes, str, bool], ...]]()
+
+    @classmethod
+    @contextmanager
+    def opened(cls, git: Git) -> Iterator[Survey]:
+        """Look at the objects that a repository has now."""
+        with Reader.opened(git) as reader:
+            yield cls(reader, packs.object_names(git))
+
+    def problem(self, commit: str) -> str:
+        """Say what is wrong with a snapshot; nothing if it is sound."""
+        try:
+            missing = self._missing(commit)
+        except CheckpointsDamaged as error:
+            return str(error)
+        if not missing:
+            return ""
+        path, id, _ = missing[0]
+        more = f", and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        return f"{shown(path)} is damaged (object {id}){more}"
+
+    def has_trees(self, commit: str) -> bool:
+        """Tell whether all folders of a snapshot can be read, whatever became of the files in them."""
+        try:
+            return not any(is_folder for _, _, is_folder in self._missing(commit))
+        except CheckpointsDamaged:
+            return False
+
+    def newest_first(self, commits: Iterable[str]) -> list[Commit]:
+        """Read commits, the newest first; of one second, those that lead to another come after it."""
+        wanted = set(commits)
+        ordered = [one for id, one in self._reader.ordered(sorted(wanted)).items() if id in wanted]
+        ordered.reverse()
+        return sorted(ordered, key=lambda one: -one.seconds)
+
+    def message(self, commit: str) -> str:
+        """Return what a snapshot is called, if that can be read."""
+        with suppress(CheckpointsDamaged):
+            return self._reader.commit(commit).message if commit in self._names else ""
+        return ""
+
+    def _missing(self, commit: str) -> list[tuple[bytes, str, bool]]:
+        if commit not in self._names:
+            raise CheckpointsDamaged(f"its snapshot is missing (object {commit})")
+        tree = self._reader.commit(commit).tree
+        if tree not in self._names:
+            raise CheckpointsDamaged(f"its list of files is missing (object {tree})")
+        files, modes = self._reader.parts(tree)
+        if modes not in self._names:
+            raise CheckpointsDamaged(f"the modes of its files are missing (object {modes})")
+        Modes.decoded(self._reader.objects.read(modes))
+        for leaf in self._reader.tree(tree):
+            if leaf.id not in self._names and leaf.id not in (files, modes):
+                raise CheckpointsDamaged(f"its list of databases is missing (object {leaf.id})")
+        return [(path.removeprefix(b"/"), id, folder) for path, id, folder in self._below(files)]
+
+    def _below(self, tree: str) -> tuple[tuple[bytes, str, bool], ...]:
+        """Name what is missing in a folder, with its path from there."""
+        if tree not in self._names:
+            return ((b"/", tree, True),)
+        if tree not in self._trees:
+            found = list[tuple[bytes, str, bool]]()
+            for leaf in self._reader.tree(tree):
+                if leaf.mode == FOLDER:
+                    found += [
+                        (b"/" + leaf.name + path, id, is_folder)
+                        for path, id, is_folder in self._below(leaf.id)
+                    ]
+                elif leaf.id not in self._names:
+                    found.append((b"/" + leaf.name, leaf.id, False))
+            self._trees[tree] = tuple(found)
+        return self._trees[tree]
+
+
+def mend_heads(git: Git) -> None:
+    """Let the history end with the newest snapshots that new ones can be compared with.
+
+    The history of checkpoints ends with a checkpoint: what only the snapshot of an undo has seen must not
+    count as kept.
+    """
+    heads, changed = {"history": "", **references(git, HEADS)}, dict[str, str]()
+    with Survey.opened(git) as survey:
+        known = {*references(git, TAGS).values(), *references(git, WAS).values()} - {""}
+        newest = survey.newest_first(one for one in sorted(known) if survey.has_trees(one))
+        for name, commit in heads.items():
+            if not commit or not survey.has_trees(commit):
+                usable = (one.id for one in newest if name != "history" or one.is_checkpoint)
+                changed[HEADS + name] = next(usable, "")
+    point(git, {name: id for name, id in changed.items() if id or (git.folder / name).exists()})
+
+
+def verify_folder(folder: Path, *, repair: bool = False) -> Iterator[Finding]:
+    """Check the checkpoints in one folder."""
+    whose = ("", "", folder.name)
+    try:
+        about = keeping.read_about(folder)
+        whose = (about.tenant, about.session, folder.name)
+    except (CheckpointError, NewerFormat) as error:
+        yield finding(whose, str(error))
+        return
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(keeping.locked(folder))
+            kept = folder if repair else stack.enter_context(_copied(folder))
+            for text in keeping.lay_out(kept):
+                yield finding(whose, text, "written anew" if repair else "")
+            git = Git(kept / "repository")
+            checked = packs.check(git, kept, deep=True)
+            for text in checked.found:
+                yield finding(whose, text, "what is sound is saved" if repair else "")
+            damaged = list(_snapshots(git, whose))
+            yield from damaged
+            if repair:
+                mend_heads(git)
+                packs.note(git, kept, suspect=bool(damaged) or checked.suspect)
+    except (CheckpointError, OSError) as error:
+        yield finding(whose, str(error))
+
+
+def _snapshots(git: Git, whose: tuple[str, str, str]) -> Iterator[Finding]:
+    with Survey.opened(git) as survey:
+        for tag, commit in references(git, TAGS).items():
+            if not commit:
+                yield finding(whose, f"the reference {TAGS}{tag} cannot be read")
+            elif problem := survey.problem(commit):
+                message = survey.message(commit)
+                name = f'checkpoint "{message}" ({commit[:12]})' if message else f"checkpoint {commit[:12]}"
+                yield finding(whose, f"{name} cannot be restored: {problem}")
+
+
+def finding(whose: tuple[str, str, str], fault: str, done: str = "") -> Finding:
+    """Return a finding about the checkpoints of (tenant, session, folder)."""
+    tenant, session, folder = whose
+    text = fault if done else f"{fault}; {WAY_OUT.replace('SESSION', session or 'SESSION')}"
+    return Finding(tenant=tenant, session=session, id=f"checkpoints/{folder}", fault=text, done=done)
+
+
+@contextmanager
+def _copied(folder: Path) -> Iterator[Path]:
+    """Copy the repository of a folder, with links to its packs; it is gone after the block."""
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp") as name:
+        copy = Path(name)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            shutil.copytree(folder / "repository", copy / "repository", symlinks=True, copy_function=_linked)
+        yield copy
+
+
+def _linked(source: str, target: str) -> None:
+    if source.endswith((".pack", ".idx")):
+        os.symlink(os.path.abspath(source), target)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)

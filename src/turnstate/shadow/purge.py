@@ -1,0 +1,236 @@
+"""The purge of a shadow repository: files that are ignored now leave every snapshot, bytes and names.
+
+All snapshots are written anew without them, and a reference under the old name of each leads to the new
+one, since the log of the conversation goes on using the old names. Then everything that is still in use
+goes into one pack, and all other packs are removed. Killed at any moment it can be done again: the new
+snapshots are the same ones, and old packs go last.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from .capture import FILES, LEFT, MODES
+from .contents import Commit, Reader
+from .folder import ASIDE, sync
+from .git import Git
+from .ignore import RULES as IGNORE
+from .ignore import Rules
+from .objects import BLOB, COMMIT, FOLDER, TREE, Leaf, Modes, Pack, parents, tree
+from .refs import HEADS, RECORDS, RULES, TAGS, WAS, point, references, remove_pack, store
+from .restore import Record
+from .snapshot import STAMPS, Place
+
+__all__ = ["Purged", "ignored_now", "purge"]
+
+_MOST = 4 << 20  # bytes of rules that are read from one file
+
+
+class Purged(Struct, frozen=True, kw_only=True):
+    """What a purge removed: the paths, from how many snapshots, and how many bytes became free."""
+
+    paths: tuple[bytes, ...]
+    snapshots: int
+    freed: int
+
+
+def ignored_now(place: Place, git: Git) -> tuple[bytes, ...]:
+    """Return the files in snapshots that the rules in the work tree ignore now."""
+    with Reader.opened(git) as reader:
+        files, _ = _ignored(place, git, reader, [one.tree for one in _commits(git, reader).values()])
+    return tuple(sorted(files))
+
+
+def purge(place: Place, git: Git) -> Purged:
+    """Remove from all snapshots what is ignored now, so that no object holds a byte of it."""
+    before = _size(git.folder)
+    with Reader.opened(git) as reader, Pack(place.folder) as pack:
+        commits = _commits(git, reader)
+        files, folders = _ignored(place, git, reader, [one.tree for one in commits.values()])
+        rewriting = _Rewriting(reader, pack, files, folders)
+        new = {id: rewriting.commit(commit) for id, commit in commits.items()}
+        records = {
+            RECORDS + tag: rewriting.record(blob) for tag, blob in references(git, RECORDS).items() if blob
+        }
+        store(git, pack)
+    moved = {old: commit for old, commit in new.items() if old != commit}
+    was = {**{old: new.get(id, id) for old, id in references(git, WAS).items()}, **moved}
+    point(git, {WAS + old: commit for old, commit in was.items()})
+    names = {
+        under + name: new.get(id, id)
+        for under in (HEADS, TAGS, RULES)
+        for name, id in references(git, under).items()
+        if id
+    }
+    point(git, names | records)
+    _repack(git)
+    (place.folder / STAMPS).unlink(missing_ok=True)  # it names objects that may be gone
+    shutil.rmtree(place.folder / ASIDE, ignore_errors=True)
+    sync(place.folder)
+    return Purged(paths=tuple(sorted(files)), snapshots=len(moved), freed=max(0, before - _size(git.folder)))
+
+
+class _Rewriting:
+    """Writes snapshots anew without some paths; what does not change keeps its name."""
+
+    def __init__(self, reader: Reader, pack: Pack, files: set[bytes], folders: set[bytes]) -> None:
+        self._reader, self._pack, self._files, self._folders = reader, pack, files, folders
+        self._done = dict[tuple[bytes, str], tuple[str, tuple[bytes, ...]]]()
+        self._new = dict[str, str]()
+
+    def commit(self, commit: Commit) -> str:
+        """Write a commit, whose parents were written before."""
+        root, modes = self._reader.parts(commit.tree)
+        files, emptied = self._tree(b"", root)
+        written = {FILES.encode(): files, MODES.encode(): self._modes(modes, emptied)}
+        if left := [one for one in self._reader.left_databases(commit.tree) if not self._is_out(one)]:
+            written[LEFT.encode()] = self._pack.add(BLOB, b"".join(path + b"\0" for path in sorted(left)))
+        leaves = [
+            Leaf(leaf.name, leaf.mode, written[leaf.name])
+            for leaf in self._reader.tree(commit.tree)
+            if leaf.name in written
+        ]
+        head, _, message = self._reader.objects.read(commit.id).partition(b"\n\n")
+        lines = head.split(b"\n")
+        lines[0] = b"tree " + self._pack.add(TREE, tree(leaves)).encode()
+        above = [b"parent " + self._new.get(one, one).encode() for one in commit.parents]
+        rest = [line for line in lines[1:] if not line.startswith(b"parent ")]
+        data = b"\n".join([lines[0], *above, *rest]) + b"\n\n" + message
+        self._new[commit.id] = self._pack.add(COMMIT, data)
+        return self._new[commit.id]
+
+    def record(self, blob: str) -> str:
+        """Write the record of a restore."""
+        record = Record.decoded(self._reader.objects.read(blob))
+        kept = structs.replace(
+            record,
+            put={path: entry for path, entry in record.put.items() if not self._is_out(path)},
+            removed={path: entry for path, entry in record.removed.items() if not self._is_out(path)},
+            folders=tuple(path for path in record.folders if not self._is_out(path)),
+        )
+        return self._pack.add(BLOB, kept.encoded())
+
+    def _tree(self, before: bytes, id: str) -> tuple[str, tuple[bytes, ...]]:
+        """Write a tree; name the folders in it that hold nothing any more."""
+        if (before, id) not in self._done:
+            leaves, emptied = list[Leaf](), list[bytes]()
+            for leaf in self._reader.tree(id):
+                path = before + leaf.name
+                if path in self._files or path in self._folders:
+                    continue
+                if leaf.mode != FOLDER:
+                    leaves.append(leaf)
+                    continue
+                inner, more = self._tree(path + b"/", leaf.id)
+                emptied += more
+                if inner:
+                    leaves.append(Leaf(leaf.name, leaf.mode, inner))
+                elif not more:
+                    emptied.append(path)
+            written = self._pack.add(TREE, tree(leaves)) if leaves or not before else ""
+            self._done[before, id] = written, tuple(emptied)
+        return self._done[before, id]
+
+    def _modes(self, blob: str, emptied: tuple[bytes, ...]) -> str:
+        modes = Modes.decoded(self._reader.objects.read(blob))
+        kept = modes._replace(
+            files={path: mode for path, mode in modes.files.items() if not self._is_out(path)},
+            folders={path: mode for path, mode in modes.folders.items() if not self._is_out(path)},
+            empty=tuple(sorted({path for path in modes.empty if not self._is_out(path)} | {*emptied})),
+        )
+        return self._pack.add(BLOB, kept.encoded())
+
+    def _is_out(self, path: bytes) -> bool:
+        return path in self._files or not self._folders.isdisjoint((path, *parents(path)))
+
+
+def _commits(git: Git, reader: Reader) -> dict[str, Commit]:
+    """Read all commits that a reference leads to, parents first; one that is damaged is an error."""
+    heads = {id for under in (HEADS, TAGS, RULES, WAS) for id in references(git, under).values() if id}
+    commits = reader.ordered(sorted(heads))
+    for id in {*heads, *(one for commit in commits.values() for one in commit.parents)} - commits.keys():
+        reader.commit(id)  # raises what is wrong with it
+    return commits
+
+
+def _ignored(place: Place, git: Git, reader: Reader, trees: list[str]) -> tuple[set[bytes], set[bytes]]:
+    """Return the files and the folders of these trees that are ignored now, whether or not they exist."""
+    inside = dict[bytes, set[bytes]]()  # the files of each folder
+    below = dict[bytes, set[bytes]]()  # the folders of each folder
+    for folder, files, folders in _folders(reader, trees):
+        inside.setdefault(folder, set()).update(files)
+        below.setdefault(folder, set()).update(folders)
+    ignored_files, ignored_folders = set[bytes](), set[bytes]()
+    with Rules.opened(git, place.work_tree, force=place.force) as rules:
+        rules.also(dict(_live_rules(place.work_tree, inside)), instead=True)
+        level = {b""}
+        while level:
+            for folder in level:
+                if os.path.lexists(place.work_tree / os.fsdecode(folder) / ".git"):
+                    rules.enter(folder)
+            files = {path for folder in level for path in inside[folder]}
+            folders = {path for folder in level for path in below[folder]}
+            found = rules.ignored([*files, *folders], folders)
+            ignored_files |= found & files
+            ignored_folders |= found & folders
+            level = folders - found
+    under = {
+        path
+        for folder, files in inside.items()
+        if not ignored_folders.isdisjoint((folder, *parents(folder)))
+        for path in files
+    }
+    return ignored_files | under, ignored_folders
+
+
+def _folders(reader: Reader, trees: list[str]) -> Iterator[tuple[bytes, set[bytes], set[bytes]]]:
+    """Walk through all folders of snapshots once, with the files and folders in each."""
+    seen = set[tuple[bytes, str]]()
+    waiting = [(b"", reader.parts(one)[0]) for one in trees]
+    for one in trees:
+        for path in Modes.decoded(reader.objects.read(reader.parts(one)[1])).empty:
+            yield path.rpartition(b"/")[0], set(), {path}
+            yield path, set(), set()
+    while waiting:
+        folder, id = waiting.pop()
+        if (folder, id) in seen:
+            continue
+        seen.add((folder, id))
+        before = folder + b"/" if folder else b""
+        leaves = reader.tree(id)
+        folders = {before + leaf.name: leaf.id for leaf in leaves if leaf.mode == FOLDER}
+        waiting += folders.items()
+        yield folder, {before + leaf.name for leaf in leaves if leaf.mode != FOLDER}, {*folders}
+
+
+def _live_rules(work_tree: Path, folders: dict[bytes, set[bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Read the rules of these folders, if they are there, and not over a link."""
+    top = os.fsencode(work_tree)
+    for folder in folders:
+        path = os.path.join(folder, IGNORE)
+        full = os.path.join(top, path)
+        if os.path.isfile(full) and os.path.realpath(full) == full:
+            with open(full, "rb") as file:
+                yield path, file.read(_MOST)
+
+
+def _repack(git: Git) -> None:
+    """Put all that is in use into one pack, and remove all else."""
+    folder = git.folder / "objects"
+    made = git.run("pack-objects", "--all", "--delta-base-offset", "--quiet", str(folder / "pack" / "pack"))
+    sync(folder / "pack")
+    for pack in (folder / "pack").glob("pack-*.pack"):
+        if pack.stem != f"pack-{made.decode().strip()}":
+            remove_pack(pack)
+    for loose in folder.glob("[0-9a-f][0-9a-f]"):
+        shutil.rmtree(loose)
+    sync(folder / "pack")
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in (folder / "objects").rglob("*") if path.is_file())

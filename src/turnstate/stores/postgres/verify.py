@@ -1,0 +1,117 @@
+"""Verification: everything is looked at, session by session, and mended if asked to.
+
+A session is looked at in a snapshot, so others go on reading and writing. Where something is found and
+is to be mended, it is locked and looked at again, and all of it is mended in that one transaction.
+What PostgreSQL itself cannot read, because a page is damaged, is told as it says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+from ...entry import Entry
+from ...errors import StoreDamaged
+from ...message import Message
+from ...search_terms import words_of
+from ..values import Address, Finding, Recount
+from ..verify.descriptions import (
+    inspect_counter,
+    inspect_keys,
+    inspect_meta,
+    inspect_orphans,
+    inspect_parcels,
+)
+from ..verify.entries import Seen, inspect_entries
+from ..verify.inspection import Check, Inspection, asked
+from ..verify.lineage import inspect_head, inspect_lineage
+from .connections import LONG, Connections, Work
+from .rows import checksum, content_sum, kept, marks, quoted
+
+__all__ = ["findings"]
+
+DOZEN = 12
+
+_OF_NO_SESSION = (partial(inspect_orphans, tables=("entry", "branch", "key")), inspect_parcels)
+
+
+async def findings(
+    connections: Connections, *, repair: bool, recount: Recount | None = None
+) -> AsyncIterator[Finding]:
+    """Check everything in a store."""
+    after = 0
+    while keys := [key for (key,) in await connections.read("session_keys", after=after, limit=DOZEN)]:
+        for key in keys:
+            check = partial(_inspect_session, session=key)
+            for finding in await _inspected(connections, check, repair=repair, session=key, recount=recount):
+                yield finding
+        after = keys[-1]
+    for rest in _OF_NO_SESSION:
+        for finding in await _inspected(connections, rest, repair=repair):
+            yield finding
+
+
+async def _inspected(
+    connections: Connections,
+    check: Callable[[Inspection], Check[None]],
+    *,
+    repair: bool,
+    session: int = 0,
+    recount: Recount | None = None,
+) -> list[Finding]:
+    try:
+        async with connections.transaction(frozen=True, patience=LONG) as work:
+            case = Inspection(_checksum, mends=False, recount=recount)
+            await _answer(work, check(case))
+        if case.findings and repair:
+            async with connections.transaction(patience=LONG) as work:
+                case = Inspection(_checksum, mends=True, recount=recount)
+                await work.rows("lock_session", key=session)
+                await _answer(work, check(case))
+    except StoreDamaged as error:
+        where = f"session number {session}" if session else "what hangs on no session"
+        return [Finding(fault=f"{where} cannot be read: {error}")]
+    return case.findings
+
+
+async def _answer(work: Work, check: Check[None]) -> None:
+    """Run a check: give it what it asks for, and let it write what it mends."""
+    answer: object = None
+    while True:
+        try:
+            name, given = check.send(answer)
+        except StopIteration:
+            return
+        answer = await work.rows(name, **given)
+
+
+def _inspect_session(case: Inspection, session: int) -> Check[None]:
+    """Look at a session, unless it was removed meanwhile."""
+    for tenant, id, user, counter, meta, kept_marks in (yield from asked("described", key=session)):
+        case.at, own = Address(tenant, id), marks(tenant, user)
+        yield from inspect_counter(case, session, counter)
+        inspect_meta(case, session, meta)
+        if kept_marks != quoted(own) and case.found("its marks for search are wrong", done="set again"):
+            case.mend("set_marks", key=session, marks=quoted(own))
+        lineage = yield from inspect_lineage(case, session)
+        for branch in lineage.lines:
+            stretch = yield from lineage.stretch(case, branch)
+            while not stretch.walked:
+                look = partial(_compare_words, case, branch, own)
+                stretch = yield from inspect_entries(case, stretch, look)
+        yield from inspect_head(case, session)
+        yield from inspect_keys(case, session)
+
+
+def _compare_words(case: Inspection, branch: int, own: list[str], seen: Seen, entry: Entry) -> None:
+    words = list(kept(words_of(entry))) if isinstance(entry, Message) else []
+    wanted = {*words, *own} if words else set()
+    if wanted == set(seen.words or ()):
+        return
+    fault, done = "search would not find it by its words", "its words are taken from its text again"
+    if case.found(fault, done=done, branch=branch, seq=seen.seq, id=str(seen.id)):
+        case.mend("word_entry", entry=seen.key, words=quoted(sorted(wanted)) if wanted else None)
+
+
+def _checksum(session: int, branch: int, seq: int, id: str, kind: str, tokens: int, body: bytes) -> int:
+    return checksum(session, branch, seq, content_sum(tokens, kind, id, body))

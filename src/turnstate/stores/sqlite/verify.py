@@ -1,0 +1,360 @@
+"""The file as SQLite sees it: pages, trees, the indexes over tables, and the schema.
+
+Damage here is damage to the ground on which everything stands. Nothing is mended in such a file, since
+writing may make it worse; what can be read is salvaged into another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from functools import cache, partial
+from typing import TypeVar
+
+import apsw
+from msgspec import Struct, structs
+
+from ...errors import NotFound, StoreDamaged, StoreError
+from ..values import Address, Finding, Recount, Span
+from ..verify.descriptions import inspect_keys, inspect_orphans, inspect_parcels
+from ..verify.entries import PAGE, inspect_entries
+from ..verify.inspection import Check, Inspection, asked, text
+from ..verify.lineage import inspect_head, inspect_lineage
+from . import verify_index
+from .connection import Readers, foreign_objects
+from .faults import UNREADABLE, telling
+from .queries import migrations, query
+from .read_only import readers_of
+from .rows import Place, checksum
+from .salvage import Salvaged, publish, rows_around, salvage, salvage_path
+from .verify_index import (
+    address_of,
+    inspect_description,
+    inspect_logs,
+    inspect_parcel_texts,
+    inspect_promises,
+)
+from .writer import Writer
+
+__all__ = ["Structure", "Walk", "findings", "inspect_structure", "rescue", "session_keys"]
+
+MOST = 20
+"""Faults that are named: more of them say no more."""
+
+_NOT_FAULTS = ("ok", "*** in database main ***")
+
+_OF_THE_INDEX = ("malformed inverted index", "unable to validate the inverted index")
+
+
+class Structure(Struct, frozen=True):
+    """What is wrong with the file, and whether the index for search is."""
+
+    faults: tuple[str, ...]
+    index_is_broken: bool
+
+    @property
+    def sound(self) -> bool:
+        """Whether it can be written to."""
+        return not self.faults
+
+
+def inspect_structure(db: apsw.Connection) -> Structure:
+    """Let SQLite check all its pages, and compare the schema with the one that is made."""
+    lines = [*_told_by_sqlite(db), *_wrong_schema(db)]
+    about_index = [line for line in lines if line.startswith(_OF_THE_INDEX)]
+    return Structure(tuple(line for line in lines if line not in about_index), bool(about_index))
+
+
+def _told_by_sqlite(db: apsw.Connection) -> list[str]:
+    lines = list[str]()
+    try:
+        for (line,) in db.execute(f"PRAGMA integrity_check({MOST})"):
+            lines += [piece for piece in str(line).splitlines() if piece not in _NOT_FAULTS]
+    except (*UNREADABLE, apsw.IOError, apsw.SQLError) as error:
+        lines = lines or [str(error)]
+    return lines[:MOST]
+
+
+def _wrong_schema(db: apsw.Connection) -> list[str]:
+    try:
+        there = {name: rest for _, name, *rest in db.execute(query("schema"))}
+    except UNREADABLE as error:
+        return [f"the schema cannot be read: {error}"]
+    wanted = _schema(migrations())
+    changed = [f"the schema of `{name}` was changed" for name in wanted if there.get(name) != wanted[name]]
+    return [*changed, *(f"{one} is not of Turnstate's making" for one in foreign_objects(db))]
+
+
+@cache
+def _schema(steps: tuple[str, ...]) -> dict[str, list[object]]:
+    db = apsw.Connection(":memory:")
+    try:
+        for step in steps:
+            db.execute(step)
+        return {name: rest for _, name, *rest in db.execute(query("schema"))}
+    finally:
+        db.close()
+
+
+# The walk over a sound file: every session, what hangs loose, and the index for search.
+
+
+T = TypeVar("T")
+
+DOZEN = 24
+"""Sessions that are looked at in one moment."""
+
+_TABLES = ("entry", "branch", "key", "tag")
+_OF_NO_SESSION = (
+    inspect_logs,
+    partial(inspect_orphans, tables=_TABLES),
+    inspect_parcels,
+    inspect_parcel_texts,
+)
+
+
+class Walk:
+    """One check of everything."""
+
+    def __init__(
+        self, readers: Readers, writer: Writer, *, repair: bool, recount: Recount | None = None
+    ) -> None:
+        self._readers, self._writer, self._repair, self._recount = readers, writer, repair, recount
+        self._found = list[Finding]()
+        self._count = 0
+        self._entries_are_sound = True
+
+    async def findings(self, *, index_is_broken: bool = False) -> AsyncIterator[Finding]:
+        """Give what is wrong, as it is found."""
+        after: int | None = 0
+        while after is not None:
+            odd, after = await self._readers.run(partial(_glance, after=after, recount=self._recount))
+            for session in odd:
+                async for finding in self._session(session):
+                    yield finding
+        for check in _OF_NO_SESSION:
+            await self._inspect(check)
+            for finding in self._told():
+                yield finding
+        if index_is_broken or (self._entries_are_sound and not await self._index_agrees()):
+            yield await self._index_is_wrong()
+
+    async def rebuild_index(self) -> None:
+        """Fill the index anew from the messages, a page in a transaction."""
+        await self._writer.run(verify_index.empty_index)
+        after: int | None = 0
+        while after is not None:
+            after = await self._writer.run(partial(verify_index.add_missing_words, after=after))
+
+    async def _session(self, session: int) -> AsyncIterator[Finding]:
+        at = await self._readers.run(partial(address_of, session=session))
+        if at is None:
+            return
+        try:
+            async for _ in self._looks(session, at):
+                for finding in self._told():
+                    yield finding
+        except NotFound:  # it was removed meanwhile
+            return
+
+    async def _looks(self, session: int, at: Address) -> AsyncIterator[None]:
+        """Look at a session closely, bit by bit; what it promises follows from what was found before."""
+        before = self._count
+
+        async def inspect(check: Callable[[Inspection], Check[T]]) -> T:
+            return await self._inspect(partial(_only_if_there, check=check, session=session, at=at), at)
+
+        await inspect(partial(inspect_description, session=session))
+        lineage = await inspect(partial(inspect_lineage, session=session))
+        yield
+        for branch in lineage.lines:
+            stretch = await inspect(partial(lineage.stretch, branch=branch))
+            while not stretch.walked:
+                stretch = await inspect(partial(inspect_entries, stretch=stretch))
+                yield
+        await inspect(partial(inspect_head, session=session))
+        await inspect(partial(inspect_keys, session=session))
+        if self._count == before:
+            await inspect(partial(inspect_promises, session=session))
+        if self._count > before and self._repair:
+            await self._writer.run(lambda db: db.execute(query("set_promises"), {"key": session}) and None)
+        yield
+
+    async def _inspect(self, check: Callable[[Inspection], Check[T]], at: Address | None = None) -> T:
+        """Run a check in a snapshot; where it finds something that is to be mended, in a transaction."""
+
+        def run(db: apsw.Connection, *, mends: bool) -> tuple[T, list[Finding]]:
+            case = Inspection(checksum, mends=mends, at=at, recount=self._recount)
+            return _answered(db, check(case)), case.findings
+
+        result, found = await self._readers.run(partial(run, mends=False))
+        if found and self._repair:
+            result, found = await self._writer.run(partial(run, mends=True))
+        self._found += found
+        self._count += len(found)
+        return result
+
+    def _told(self) -> Iterator[Finding]:
+        """Give what was found since, and remember whether messages are left that cannot be read."""
+        found, self._found = self._found, []
+        self._entries_are_sound &= not any(finding.seq and not finding.done for finding in found)
+        return iter(found)
+
+    async def _index_agrees(self) -> bool:
+        """Compare in many moments; only where that differs, since something was removed, in one."""
+        try:
+            kept, last = await self._readers.run(verify_index.indexed)
+            after: int | None = 0
+            while after is not None:
+                summed, after = await self._readers.run(partial(verify_index.spoken, after=after, last=last))
+                kept -= summed
+            return kept == 0 or await self._readers.run(verify_index.agrees)
+        except StoreDamaged:
+            return False
+
+    async def _index_is_wrong(self) -> Finding:
+        fault = "the index for search does not hold the words of the messages"
+        if self._repair:
+            await self.rebuild_index()
+        return Finding(fault=fault, done="it is built again" if self._repair else "")
+
+
+def session_keys(db: apsw.Connection, after: int) -> list[int]:
+    """Give the numbers of the next sessions."""
+    return [key for (key,) in db.execute(query("session_keys"), {"after": after, "limit": DOZEN})]
+
+
+def _answered(db: apsw.Connection, check: Check[T]) -> T:
+    """Run a check: give it what it asks for, and let it write what it mends."""
+    answer: object = None
+    while True:
+        try:
+            name, given = check.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = db.execute(query(name), given)
+
+
+def _glance(db: apsw.Connection, after: int, recount: Recount | None) -> tuple[list[int], int | None]:
+    """Look at some sessions; give those that need a closer look, and where the next ones begin."""
+    keys = session_keys(db, after)
+    odd = [key for key in keys if not _answered(db, _is_short_and_sound(key, recount))]
+    return odd, keys[-1] if len(keys) == DOZEN else None
+
+
+def _is_short_and_sound(session: int, recount: Recount | None) -> Check[bool]:
+    case = Inspection(checksum, mends=False, recount=recount)
+    yield from inspect_description(case, session)
+    lineage = yield from inspect_lineage(case, session)
+    for branch in lineage.lines:
+        stretch = yield from lineage.stretch(case, branch)
+        if stretch.tip - stretch.seq >= PAGE:
+            return False
+        yield from inspect_entries(case, stretch)
+    yield from inspect_head(case, session)
+    yield from inspect_keys(case, session)
+    yield from inspect_promises(case, session)
+    return not case.findings
+
+
+def _only_if_there(
+    case: Inspection, check: Callable[[Inspection], Check[T]], session: int, at: Address
+) -> Check[T]:
+    """Run a check unless the session was removed meanwhile."""
+    here = yield from asked("address", key=session)
+    if [Address(text(tenant), text(id)) for tenant, id in here] != [at]:
+        raise NotFound(f"session {at.session} was removed")
+    return (yield from check(case))
+
+
+# Verification: the file first, then everything in it, mended if asked to.
+
+
+_END = 2**62
+
+
+async def findings(
+    path: str, writer: Writer, *, repair: bool, recount: Recount | None = None
+) -> AsyncGenerator[Finding, None]:
+    """Check a store's file and everything in it."""
+    readers = readers_of(path)
+    try:
+        structure = await readers.run(inspect_structure)
+        for fault in structure.faults:
+            yield Finding(fault=f"the file is damaged: {fault}")
+        if structure.sound:
+            walk = Walk(readers, writer, repair=repair, recount=recount)
+            found = walk.findings(index_is_broken=structure.index_is_broken)
+        else:
+            found = rescue(path) if repair else _unreadable(readers)
+        async for finding in found:
+            yield finding
+    finally:
+        readers.abandon()
+
+
+async def _unreadable(readers: Readers) -> AsyncIterator[Finding]:
+    """Count what cannot be read of each session."""
+    after: int | None = 0
+    while after is not None:
+        try:
+            keys = await readers.run(partial(session_keys, after=after))
+        except StoreError as error:
+            yield Finding(fault=f"the sessions behind number {after} cannot be read: {error}")
+            return
+        for key in keys:
+            for finding in await readers.run(partial(_unreadable_in, session=key)):
+                yield finding
+        after = keys[-1] if keys else None
+
+
+def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
+    found, at = list[Finding](), address_of(db, session) or Address("", "")
+    try:
+        branches = [id for id, *_ in db.execute(query("branch_rows"), {"key": session})]
+    except UNREADABLE as error:
+        return [Finding(tenant=at.tenant, session=at.session, fault=f"its branches cannot be read: {error}")]
+    ((head, last, *_),) = db.execute(query("head"), {"key": session})
+    for branch in branches:
+        try:
+            rows = rows_around(db, Place(session, head, last), Span(branch, 1, _END))
+        except StoreDamaged as error:
+            found.append(Finding(tenant=at.tenant, session=at.session, branch=branch, fault=str(error)))
+            continue
+        lost = [row.seq for row in rows if row.damaged]
+        if lost:
+            fault, seq = f"{len(lost)} entries cannot be read, the first is {min(lost)}", min(lost)
+            found.append(Finding(tenant=at.tenant, session=at.session, branch=branch, seq=seq, fault=fault))
+    return found
+
+
+async def rescue(path: str) -> AsyncIterator[Finding]:
+    """Copy what can be read into another file, also of one that cannot be opened; check and mend the copy."""
+    fault, target = "what is damaged cannot be mended in place", salvage_path(path)
+    if os.path.exists(target):
+        done = f"nothing: {target} is there already; look at it, or move it away"
+        yield Finding(fault=fault, done=done)
+        return
+    with telling(path):
+        copy = await asyncio.to_thread(salvage, path)
+    found = [finding async for finding in _mended(copy)]
+    await asyncio.to_thread(publish, path, copy.part)
+    amount = f"{copy.entries:,} entries of {copy.sessions:,} sessions"
+    advice = "stop what uses it, and put the copy in its place"
+    yield Finding(fault=fault, done=f"{amount} were copied to {target}; {path} is as it was: {advice}")
+    for finding in found:
+        yield structs.replace(finding, done=f"in {target}: {finding.done}" if finding.done else "")
+
+
+async def _mended(copy: Salvaged) -> AsyncIterator[Finding]:
+    readers, writer = Readers(copy.part), Writer(copy.part)
+    try:
+        walk = Walk(readers, writer, repair=True)
+        await walk.rebuild_index()
+        async for finding in walk.findings():
+            yield finding
+    finally:
+        await asyncio.to_thread(readers.close)
+        await asyncio.to_thread(writer.close)

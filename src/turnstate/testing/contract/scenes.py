@@ -1,0 +1,156 @@
+"""What the tests of the contract share: a store for each, small values to try on it, and claims.
+
+A test is a coroutine that is given an empty store; `scenario` makes it a plain method, so that pytest
+and unittest run it without a plugin. Claims say what was expected in words of their own, since nobody
+rewrites the assertions of an installed package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+from ...stores.port import Store
+from ...stores.values import MESSAGE, Address, Change, Parcel, Position, Record, Row, SessionRow, Span
+
+__all__ = [
+    "END",
+    "HERE",
+    "NOW",
+    "Scene",
+    "change",
+    "dump",
+    "equal",
+    "holds",
+    "message",
+    "note",
+    "parcel",
+    "path",
+    "refused",
+    "scenario",
+    "session",
+    "unchanged",
+]
+
+NOW = 1_750_000_000_000
+HERE = Address("acme", "s1")
+END = 2**31 - 1
+"""Behind the last entry of any branch that a test makes."""
+
+S = TypeVar("S", bound="Scene")
+
+
+class Scene:
+    """Where tests get their store from; a subclass says how one is opened."""
+
+    async def connect(self) -> Store:
+        """Open an empty store; called again in the same test, open the same one once more."""
+        raise NotImplementedError("give your contract a connect() that opens your store")
+
+
+def scenario(body: Callable[[S, Store], Coroutine[Any, Any, None]]) -> Callable[[S], None]:
+    """Make a test that runs a coroutine on an empty store and closes it."""
+
+    async def played(scene: S) -> None:
+        store = await scene.connect()
+        try:
+            await body(scene, store)
+        finally:
+            await store.close()
+
+    def test(self: S) -> None:
+        asyncio.run(played(self))
+
+    # Not functools.wraps: pytest would look through it and take the store for a fixture.
+    test.__name__, test.__qualname__ = body.__name__, body.__qualname__
+    test.__module__, test.__doc__ = body.__module__, body.__doc__
+    return test
+
+
+def session(id: str = HERE.session, **fields: Any) -> SessionRow:
+    """Give a new session."""
+    given: dict[str, Any] = {
+        "tenant": HERE.tenant,
+        "user": None,
+        "title": "",
+        "tags": (),
+        "counter": "o200k_base",
+        "meta": {},
+    }
+    return SessionRow(**{**given, "created": NOW, "active": NOW, **fields, "id": id})
+
+
+def message(id: str, *, tokens: int = 1, words: Sequence[str] = (), body: bytes = b"{}") -> Record:
+    """Give an entry that is a message."""
+    return Record(id=id, kind=MESSAGE, body=body, tokens=tokens, words=tuple(words))
+
+
+def note(id: str, *, kind: str = "note", tokens: int = 0) -> Record:
+    """Give an entry that is not a message."""
+    return Record(id=id, kind=kind, body=b'{"note":1}', tokens=tokens)
+
+
+def change(*records: Record, at: Address = HERE, now: int = NOW, **asked: Any) -> Change:
+    """Give a change that appends records."""
+    return Change(at=at, now=now, records=records, **asked)
+
+
+def parcel(id: str, *, at: Address = HERE, due: int = NOW, body: bytes = b"{}") -> Parcel:
+    """Give a parcel of a session."""
+    return Parcel(id=id, tenant=at.tenant, session=at.session, kind="ingest", body=body, due=due)
+
+
+async def dump(store: Store, at: Address = HERE) -> list[Any]:
+    """Give everything that a store shows of a session."""
+    branches = await store.branches(at)
+    rows = [await store.read(at, Span(branch.id, 1, END)) for branch in branches]
+    waiting = await store.parcels(tenant=at.tenant, limit=END)
+    return [await store.get(at), branches, rows, [one for one in waiting if one.session == at.session]]
+
+
+async def path(store: Store, head: Position, at: Address = HERE) -> list[Row]:
+    """Give the entries from the root to a head, over all forks."""
+    branches = {branch.id: branch for branch in await store.branches(at)}
+    rows, (at_branch, last) = list[Row](), head
+    while True:
+        branch = branches[at_branch]
+        rows = await store.read(at, Span(branch.id, branch.fork_seq + 1, last)) + rows
+        if branch.parent is None:
+            return rows
+        at_branch, last = branch.parent, min(last, branch.fork_seq)
+
+
+def equal(found: object, wanted: object, claim: str) -> None:
+    """Claim that something is as it should be."""
+    if found != wanted:
+        raise AssertionError(f"{claim}: found {found!r:.600}, expected {wanted!r:.600}")
+
+
+def holds(truth: object, claim: str) -> None:
+    """Claim that something is true."""
+    if not truth:
+        raise AssertionError(claim)
+
+
+@contextmanager
+def refused(*kinds: type[Exception], claim: str = "") -> Iterator[list[Exception]]:
+    """Claim that what happens inside is refused with one of these errors, and hand it out."""
+    names, errors = " or ".join(kind.__name__ for kind in kinds), list[Exception]()
+    try:
+        yield errors
+    except kinds as error:
+        errors.append(error)
+    except Exception as error:
+        raise AssertionError(f"{claim or 'refusal'}: {names} expected, {error!r:.300} raised") from error
+    else:
+        raise AssertionError(f"{claim or 'refusal'}: {names} expected, nothing raised")
+
+
+@asynccontextmanager
+async def unchanged(store: Store, at: Address = HERE) -> AsyncIterator[None]:
+    """Claim that what happens inside leaves a session as it is."""
+    before = await dump(store, at)
+    yield
+    equal(await dump(store, at), before, f"session {at.session} must not have changed")

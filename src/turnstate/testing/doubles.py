@@ -1,0 +1,127 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from ..errors import TurnstateError
+from ..message import Message
+from ..models import Finished, ModelEvent, ModelRequest, PartMade, ReasoningDelta, TextDelta, ToolCallMade
+from ..part import ReasoningPart, TextPart
+
+__all__ = ["FixedClock", "ScriptedModel", "Step", "Waitable"]
+
+_START = 1_750_000_000_000  # a day in June 2025
+
+
+class FixedClock:
+    """Tells milliseconds since 1970, like the clocks that sessions and stores are given."""
+
+    def __init__(self, now: int = _START) -> None:
+        self._now = now
+
+    def __call__(self) -> int:
+        """Tell the time."""
+        return self._now
+
+    def advance(self, ms: int) -> int:
+        """Let time pass, and tell it; a negative time sets the clock back, as a wrong clock may be."""
+        self._now += ms
+        return self._now
+
+    def set(self, ms: int) -> None:
+        """Make it that time."""
+        self._now = ms
+
+
+# A model that says what a test wrote for it: no network, no chance, no waiting.
+
+
+_PIECE = re.compile(r"\s*\S+|\s+")
+
+
+@runtime_checkable
+class Waitable(Protocol):
+    """Something to wait for, such as an `asyncio.Event`."""
+
+    async def wait(self) -> Any:
+        """Return when it is time to go on."""
+        ...
+
+
+Step: TypeAlias = ModelEvent | str | BaseException | Waitable
+Reply: TypeAlias = "str | Message | BaseException | Sequence[Step] | Callable[[ModelRequest], Reply]"
+
+
+class ScriptedModel:
+    """Plays one reply a request, in order, and remembers the requests.
+
+    ``hold`` is waited for before every reply, whatever it is.
+    """
+
+    def __init__(self, *replies: Reply, name: str = "scripted", hold: Waitable | None = None) -> None:
+        self.name = name
+        self.requests: list[ModelRequest] = []
+        self._replies = list(replies)
+        self._hold = hold
+
+    @property
+    def left(self) -> int:
+        """How many replies were not asked for yet."""
+        return max(0, len(self._replies) - len(self.requests))
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Play the next reply."""
+        self.requests.append(request)
+        number = len(self.requests)
+        if number > len(self._replies):
+            raise TurnstateError(
+                f"{self.name} has no reply for request {number}; write one more into its script"
+            )
+        return self._played(self._replies[number - 1], request)
+
+    async def _played(self, reply: Reply, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if self._hold is not None:
+            await self._hold.wait()
+        for step in _steps(reply, request):
+            match step:
+                case str():
+                    yield TextDelta(step)
+                case BaseException():
+                    raise step
+                case Waitable():
+                    await step.wait()
+                case _:
+                    yield step
+
+
+def _steps(reply: Reply, request: ModelRequest) -> Iterator[Step]:
+    """Give any reply as the steps that play it."""
+    if callable(reply):
+        yield from _steps(reply(request), request)
+    elif isinstance(reply, str):
+        yield from _PIECE.findall(reply)
+        yield Finished()
+    elif isinstance(reply, Message):
+        yield from _spoken(reply)
+        yield Finished("tool_calls" if reply.tool_calls else "stop")
+    elif isinstance(reply, BaseException):
+        yield reply
+    else:
+        yield from reply
+
+
+def _spoken(message: Message) -> Iterator[Step]:
+    """Give a message as the events that a model says it with."""
+    for part in message.parts:
+        match part:
+            case TextPart(text=text):
+                yield from _PIECE.findall(text)
+            case ReasoningPart(text=text, signature=signature):
+                yield ReasoningDelta(text, signature)
+            case _:
+                yield PartMade(part)
+    for call in message.tool_calls:
+        yield ToolCallMade(call)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from urllib.parse import unquote
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from turnstate.cli.store import default_store, opened, shown_url, store_option
+from turnstate.errors import InputError
+from turnstate.stores.values import Filter
+
+pytestmark = pytest.mark.req("P3")
+
+
+@click.command()
+@store_option
+def told(store: str) -> None:
+    click.echo(store)
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start in an empty folder, with a home of one's own and nothing set."""
+    monkeypatch.delenv("TURNSTATE_STORE", raising=False)
+    monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "my home?"))
+    monkeypatch.chdir(tmp_path)
+
+
+def resolved(*arguments: str) -> tuple[str, str]:
+    done = CliRunner().invoke(told, arguments)
+    if done.exception:
+        raise done.exception
+    return done.stdout.strip(), done.stderr
+
+
+def test_the_flag_wins_over_the_environment_and_that_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolved()[0] == default_store()
+    Path("turnstate.toml").write_text('store = "sqlite:///file.db"')
+    assert resolved()[0] == "sqlite:///file.db"
+    monkeypatch.setenv("TURNSTATE_STORE", "sqlite:///environment.db")
+    assert resolved()[0] == "sqlite:///environment.db"
+    assert resolved("--store", "sqlite:///flag.db")[0] == "sqlite:///flag.db"
+
+
+def test_nothing_is_not_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNSTATE_STORE", "")
+    Path("turnstate.toml").write_text('store = ""\nmodel = "x"')
+    assert resolved()[0] == default_store()
+
+
+@pytest.mark.parametrize("text", ["store = 5", "store =", "\udcff"])
+def test_a_file_that_cannot_be_used_is_told(text: str) -> None:
+    Path("turnstate.toml").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InputError, match=r"turnstate\.toml"):
+        resolved()
+
+
+def test_a_folder_of_that_name_is_told() -> None:
+    Path("turnstate.toml").mkdir()
+    with pytest.raises(InputError, match="cannot be read"):
+        resolved()
+
+
+def test_a_store_elsewhere_that_a_file_names_is_told_without_its_password(tmp_path: Path) -> None:
+    Path("turnstate.toml").write_text('store = "postgresql://me:pass/word@db.example/x?sslpassword=y"')
+    url, said = resolved()
+    assert url == "postgresql://me:pass/word@db.example/x?sslpassword=y"
+    assert said == f"turnstate: turnstate.toml in {tmp_path} names the store postgresql://db.example/x\n"
+
+
+def test_a_local_store_that_a_file_names_needs_no_word() -> None:
+    Path("turnstate.toml").write_text('store = "sqlite:///file.db"')
+    assert resolved()[1] == ""
+
+
+@pytest.mark.parametrize("url", ["sqlite:///a@b.db", "memory:", "jsonl:/folder"])
+def test_a_url_without_secrets_is_shown_as_far_as_it_can_be_told(url: str) -> None:
+    assert shown_url(url) in (url, "sqlite://b.db")
+
+
+def test_ones_own_store_is_made_with_its_folder_and_closed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with opened(default_store()) as store:
+            assert await store.page("default", Filter()) == []
+
+    asyncio.run(test())
+    assert (tmp_path / "my home?" / "turnstate.db").is_file()
+    assert unquote(default_store()).endswith("/my home?/turnstate.db")
+
+
+def test_a_folder_that_is_not_ones_own_is_not_made(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with opened(f"sqlite:///{tmp_path}/missing/x.db"):
+            raise AssertionError("it opened")
+
+    with pytest.raises(InputError, match="missing"):
+        asyncio.run(test())

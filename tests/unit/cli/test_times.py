@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from turnstate.cli.times import ago, iso
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (5, "just now"),
+        (65, "1 min ago"),
+        (59 * 60 + 30, "59 min ago"),
+        (3 * 3_600 + 30, "3 h ago"),
+        (12 * 86_400 + 30, "12 d ago"),
+    ],
+)
+def test_a_moment_is_how_long_ago(seconds: int, shown: str) -> None:
+    assert ago(int((time.time() - seconds) * 1000)) == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(1_000_000_000_000, "2001-09-09"), (9_999_999_999_999, "2286-11-20"), (0, "1970-01-01")],
+)
+def test_what_is_long_ago_or_to_come_is_a_day(ms: int, shown: str) -> None:
+    assert ago(ms) == shown
+
+
+def test_programs_get_milliseconds_in_utc() -> None:
+    assert iso(1_750_000_000_007) == "2025-06-15T15:06:40.007Z"
+    assert iso(2**53) == "9007199254740992 ms"

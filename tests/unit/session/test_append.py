@@ -1,0 +1,407 @@
+"""What may be added to a conversation, in which order, and what a repeated request comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from session_stage import Stage, answer, answers, asks, call, everything, grown, played, rows, texts
+
+from turnstate import Message
+from turnstate.context.policy import Budget
+from turnstate.errors import (
+    AlreadyExists,
+    Conflict,
+    EpochEnded,
+    Fenced,
+    InputError,
+    InvalidMessage,
+    KeyReused,
+)
+from turnstate.message import ToolCallRequest
+from turnstate.session import Session
+from turnstate.stores.admission import KEY_LIFE
+
+
+async def refused(session: Session, error: type[Exception], *messages: Any, **asked: Any) -> Exception:
+    """Assert that an append is refused and changes nothing, and give the error."""
+    before = await everything(session)
+    with pytest.raises(error) as caught:
+        await session.append(*messages, **asked)
+    assert await everything(session) == before
+    return caught.value
+
+
+@pytest.mark.req("A7", "G5")
+@played
+async def test_messages_stand_in_the_order_in_which_they_were_appended(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    late = Message.user("first", timestamp="2030-01-01T00:00:00Z")
+    early = Message.user("second", timestamp="2020-01-01T00:00:00Z")
+    await session.append(late, early)
+    await session.append(Message.assistant("third"))
+    assert await texts(session) == ["first", "second", "third"]
+    assert (await session.messages())[:2] == [late, early]
+
+
+@pytest.mark.req("G5")
+@played
+async def test_each_append_makes_the_version_grow_by_one_and_says_where_its_messages_stand(
+    stage: Stage,
+) -> None:
+    session = await (await stage.manager()).create(system="You help.")
+    assert session.version == 0
+    receipts = [
+        await session.append(*[Message.user("a")] * 1),
+        await session.append(Message.user("b"), Message.user("c")),
+    ]
+    assert [(one.version, one.first, one.last, one.repeated) for one in receipts] == [
+        (1, 2, 2, False),
+        (2, 3, 4, False),
+    ]
+    assert session.version == 2
+
+
+@pytest.mark.req("G5")
+@played
+async def test_appends_of_many_handles_at_once_are_ordered_and_none_is_lost(stage: Stage) -> None:
+    handles = [await (await stage.manager()).create(id="s1")]
+    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+    messages = [Message.user(f"{number}") for number in range(40)]
+    receipts = await asyncio.gather(*[handles[i % 4].append(one) for i, one in enumerate(messages)])
+    assert sorted(receipt.last for receipt in receipts) == list(range(1, 41))
+    stored = await handles[0].messages()
+    assert [stored[receipt.last - 1].id for receipt in receipts] == [message.id for message in messages]
+    assert [row.seq for row in await rows(handles[0])] == list(range(1, 41))
+
+
+@pytest.mark.req("G5")
+@played
+async def test_an_append_that_expects_another_version_is_told_where_the_session_is(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session = await sessions.create(id="s1")
+    other = await (await stage.manager()).open("s1")
+    await session.append(Message.user("a"), expected_version=0)
+    await other.append(Message.user("b"), expected_version=1)
+    conflict = await refused(session, Conflict, Message.user("c"), expected_version=1)
+    assert isinstance(conflict, Conflict)
+    assert (conflict.version, conflict.head) == (2, (1, 2))
+    await session.append(Message.user("c"), expected_version=conflict.version)
+    assert await texts(session) == ["a", "b", "c"]
+
+
+@pytest.mark.req("G5")
+@played
+async def test_results_that_expect_another_version_are_told_so_too(stage: Stage) -> None:
+    session, one = await (await stage.manager()).create(), call()
+    await session.append(Message.user("go"), asks(one))
+    await refused(session, Conflict, answers(answer(one)), expected_version=0)
+    await session.append(answers(answer(one)), expected_version=1)
+    assert await texts(session) == ["go", "assistant", "tool"]
+
+
+@pytest.mark.req("G5")
+@played
+async def test_of_many_that_expect_one_version_one_wins(stage: Stage) -> None:
+    handles = [await (await stage.manager()).create(id="s1")]
+    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+    tries = [handle.append(Message.user("me"), expected_version=0) for handle in handles * 2]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 7
+    assert await texts(handles[0]) == ["me"]
+
+
+@pytest.mark.req("G6")
+@played
+async def test_one_bad_message_refuses_all_that_came_with_it(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    known = Message.user("known")
+    await session.append(known)
+    await refused(session, AlreadyExists, Message.user("new"), known)
+    twice = Message.user("twice")
+    await refused(session, AlreadyExists, twice, Message.user("between"), twice)
+    await refused(session, InvalidMessage, Message.user("new"), Message.system("Obey."))
+    await refused(session, InvalidMessage, Message.user("new"), answers(answer("nobody")))
+    await refused(session, AlreadyExists, Message.user("keyed"), known, key="k")
+    await session.append(Message.user("the key is free"), key="k")
+
+
+@pytest.mark.req("A1", "G6")
+@pytest.mark.parametrize("kind", ["prompt", "bootstrap", "summary", "foreign"])
+@played
+async def test_a_system_message_of_any_kind_is_refused(stage: Stage, kind: Any) -> None:
+    session = await (await stage.manager()).create()
+    error = await refused(session, InvalidMessage, Message.system("Obey.", kind=kind))
+    assert "set_system" in str(error)
+
+
+@pytest.mark.parametrize("messages", [[], ["text"], [None], [{"role": "user", "content": "hi"}]])
+@played
+async def test_what_is_no_message_is_refused(stage: Stage, messages: list[Any]) -> None:
+    await refused(await (await stage.manager()).create(), InputError, *messages)
+
+
+def rebuilt(message: Message) -> Message:
+    """Give a message as a program would build it again after a crash: new ids, another time."""
+    calls = tuple(
+        ToolCallRequest(name=one.name, args=one.args, provider_id=one.provider_id)
+        for one in message.tool_calls
+    )
+    new = Message.user("")
+    return message.replace(id=new.id, timestamp="2031-01-01T00:00:00Z", tool_calls=calls)
+
+
+@pytest.mark.req("G5")
+@pytest.mark.parametrize(
+    "message",
+    [Message.user("pay"), Message.assistant("ok", tool_calls=[call("pay", amount=5)])],
+    ids=["user", "assistant"],
+)
+@played
+async def test_a_repeated_request_gets_the_first_receipt_and_adds_nothing(
+    stage: Stage, message: Message
+) -> None:
+    session = await (await stage.manager()).create()
+    first = await session.append(message, key="k")
+    await session.append(Message.user("meanwhile"))
+    before = await everything(session)
+    for again in (message, rebuilt(message)):
+        for asked in ({}, {"expected_version": 0}, {"expected_version": 77}):
+            receipt = await session.append(again, key="k", **asked)
+            assert receipt.repeated
+            assert (receipt.version, receipt.first, receipt.last) == (first.version, first.first, first.last)
+    assert await everything(session) == before
+
+
+@pytest.mark.req("G5")
+@played
+async def test_a_repeated_request_is_answered_whoever_holds_the_lease(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session = await sessions.create(id="s1")
+    first = await session.append(Message.user("pay"), key="k")
+    await (await sessions.open("s1")).acquire(seconds=60)
+    assert (await session.append(Message.user("pay"), key="k")).last == first.last
+    zombie = await sessions.open("s1")
+    stage.clock.advance(60_000)
+    await zombie.acquire(seconds=1)
+    stage.clock.advance(1_000)
+    await (await sessions.open("s1")).acquire(seconds=60)
+    assert (await zombie.append(Message.user("pay"), key="k")).repeated
+    with pytest.raises(Fenced):
+        await zombie.append(Message.user("more"))
+
+
+@pytest.mark.req("G5", "G7")
+@played
+async def test_the_epoch_is_looked_at_before_the_key(stage: Stage) -> None:
+    sessions = await stage.manager()
+    old, session = await sessions.create(id="s1"), await sessions.open("s1")
+    await old.append(Message.user("pay"), key="k")
+    session = await session.reset()
+    with pytest.raises(EpochEnded):
+        await old.append(Message.user("pay"), key="k")
+
+
+@pytest.mark.req("G5")
+@pytest.mark.parametrize(
+    "other",
+    [
+        [Message.user("pay twice")],
+        [Message.assistant("pay")],
+        [Message.user("pay"), Message.user("pay")],
+        [Message.assistant("pay", tool_calls=[call("pay")])],
+    ],
+)
+@played
+async def test_a_key_that_comes_with_another_request_is_refused(stage: Stage, other: list[Message]) -> None:
+    session = await (await stage.manager()).create()
+    await session.append(Message.user("pay"), key="k")
+    await refused(session, KeyReused, *other, key="k")
+    await session.append(*other, key="k2")
+
+
+@pytest.mark.req("G5")
+@played
+async def test_args_in_another_order_are_the_same_request_and_other_args_are_not(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await session.append(asks(call("pay", a=1, b={"x": 1, "y": 2})), key="k")
+    assert (await session.append(asks(call("pay", b={"y": 2, "x": 1}, a=1)), key="k")).repeated
+    await refused(session, KeyReused, asks(call("pay", a=1, b={"x": 1, "y": 3})), key="k")
+    await refused(session, KeyReused, asks(call("pay", provider_id="p", a=1, b={"x": 1, "y": 2})), key="k")
+
+
+@pytest.mark.req("G5")
+@played
+async def test_a_round_that_is_built_again_as_a_whole_is_the_same_request(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+
+    def round() -> list[Message]:
+        one, two = call("a"), call("b")
+        return [asks(one, two), answers(answer(two, 2), answer(one, 1))]
+
+    first = await session.append(*round(), key="k")
+    again = await session.append(*round(), key="k")
+    assert again.repeated
+    assert again.last == first.last
+    one, two = call("a"), call("b")
+    await refused(session, KeyReused, asks(one, two), answers(answer(one, 2), answer(two, 1)), key="k")
+
+
+@pytest.mark.req("G5", "A5")
+@played
+async def test_keyed_results_are_taken_once_however_often_they_come(stage: Stage) -> None:
+    sessions, one, two = await stage.manager(), call(), call()
+    session = await sessions.create(id="s1")
+    await session.append(Message.user("go"), asks(one, two))
+    first = await session.append(answers(answer(one, 1)), key="r1")
+    second = await session.append(answers(answer(two, 2)), key="r2")
+    await session.append(Message.assistant("done"))
+    before = await everything(session)
+    for handle in (session, await (await stage.manager()).open("s1")):
+        for key, result, receipt in [("r1", answer(one, 1), first), ("r2", answer(two, 2), second)]:
+            again = await handle.append(answers(result), key=key, expected_version=0)
+            assert (again.repeated, again.version, again.last) == (True, receipt.version, receipt.last)
+    assert await everything(session) == before
+    await refused(session, KeyReused, answers(answer(two, 2)), key="r1")
+
+
+@pytest.mark.req("G5", "A5")
+@played
+async def test_keyed_results_that_were_refused_stay_refused(stage: Stage) -> None:
+    session, one = await (await stage.manager()).create(), call()
+    await session.append(Message.user("go"), asks(one))
+    await refused(session, InvalidMessage, answers(answer("nobody")), key="k")
+    await session.append(answers(answer(one, 1)))
+    await refused(session, InvalidMessage, answers(answer(one, 2)), key="k")
+
+
+@pytest.mark.req("G5", "A5")
+@played
+async def test_known_results_under_a_new_key_add_nothing_and_the_key_is_kept(stage: Stage) -> None:
+    session, one = await (await stage.manager()).create(), call()
+    await session.append(Message.user("go"), asks(one))
+    await session.append(answers(answer(one, 1)))
+    version = session.version
+    first = await session.append(answers(answer(one, 1)), key="k")
+    again = await session.append(answers(answer(one, 1)), key="k")
+    assert (first.version, again.version, again.repeated) == (version, version, True)
+    assert first.first == first.last + 1
+    assert await texts(session) == ["go", "assistant", "tool"]
+
+
+@pytest.mark.req("G5")
+@played
+async def test_a_key_is_forgotten_after_seven_days(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await session.append(Message.user("pay"), key="k")
+    stage.clock.advance(KEY_LIFE - 1)
+    assert (await session.append(Message.user("pay"), key="k")).repeated
+    stage.clock.advance(1)
+    assert not (await session.append(Message.user("pay"), key="k")).repeated
+    assert await texts(session) == ["pay", "pay"]
+
+
+@pytest.mark.req("G5")
+@played
+async def test_one_key_serves_two_sessions(stage: Stage) -> None:
+    sessions = await stage.manager()
+    for session in (await sessions.create(), await sessions.create()):
+        assert not (await session.append(Message.user(session.id), key="k")).repeated
+
+
+@pytest.mark.req("A6", "G5")
+@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 501, 5, b"k"], ids=repr)
+@played
+async def test_a_key_that_cannot_be_kept_is_refused(stage: Stage, key: Any) -> None:
+    await refused(await (await stage.manager()).create(), InputError, Message.user("pay"), key=key)
+
+
+@pytest.mark.req("A5", "G5")
+@played
+async def test_results_that_race_for_one_call_leave_one_answer(stage: Stage) -> None:
+    handles, one = [await (await stage.manager()).create(id="s1")], call()
+    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+    await handles[0].append(Message.user("go"), asks(one))
+    tries = [handle.append(answers(answer(one, number))) for number, handle in enumerate(handles)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert sum(isinstance(outcome, InvalidMessage) for outcome in outcomes) == 3
+    assert await texts(handles[0]) == ["go", "assistant", "tool"]
+
+
+@pytest.mark.req("A5", "G5")
+@played
+async def test_results_of_one_batch_come_from_many_workers_and_none_is_lost(stage: Stage) -> None:
+    calls = [call(number=number) for number in range(16)]
+    handles = [await (await stage.manager()).create(id="s1")]
+    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+    await handles[0].append(Message.user("go"), asks(*calls))
+    await asyncio.gather(*[handles[i % 4].append(answers(answer(one, i))) for i, one in enumerate(calls)])
+    messages = await handles[0].messages()
+    given = {result.tool_call_id: result.result for message in messages for result in message.tool_results}
+    assert given == {one.id: number for number, one in enumerate(calls)}
+    assert len(messages) == 18
+
+
+@pytest.mark.req("A5", "G5")
+@played
+async def test_results_are_held_against_the_path_as_it_is_not_as_a_handle_knew_it(stage: Stage) -> None:
+    mine, one, two, three = await (await stage.manager()).create(id="s1"), call(), call(), call()
+    other = await (await stage.manager()).open("s1")
+    await mine.append(Message.user("go", id="m1"), asks(one, two))
+    await mine.append(answers(answer(one)))
+    await other.append(answers(answer(two, "theirs")), asks(three))
+    await refused(mine, InvalidMessage, answers(answer(two, "mine")))
+    await mine.append(answers(answer(three)))
+    await other.rewind(to="m1")
+    await refused(mine, InvalidMessage, answers(answer(three, "late")))
+    assert await texts(other) == ["go"]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"leaf": True}
+    for _ in range(depth - 1):
+        value = {"in": value}
+    return value
+
+
+@pytest.mark.req("A2", "A6")
+@played
+async def test_very_large_and_very_deep_messages_come_back_as_they_were(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session, one = await sessions.create(id="s1"), call(**nested(180))
+    big = Message.user("x" * 5_000_000 + "日本" * 1_000_000)
+    said = [big, asks(one), answers(answer(one, nested(180))), Message.user("\0\u2028<|endoftext|>")]
+    await session.append(*said)
+    other = await (await stage.manager()).open("s1")
+    assert await other.messages() == said
+    window = await other.window(Budget(20_000_000))
+    assert window.messages[0] == big
+
+
+@pytest.mark.req("B1")
+@played
+async def test_a_message_is_counted_once_as_it_is_sent_and_the_total_runs_along(stage: Stage) -> None:
+    session, one = await (await stage.manager()).create(), call()
+    long = "\n".join(f"line {number} of a very long output" for number in range(2_000))
+    await session.append(Message.user("go"), asks(one))
+    await session.append(answers(answer(one, long)))
+    stored, manager = await rows(session), session._manager
+    window = await session.window(Budget(1_000_000))
+    assert [row.tokens for row in stored] == [manager.count([one]).tokens - 3 for one in window.messages]
+    assert stored[-1].tokens < 4_000 < manager.count(await session.messages()).tokens
+    assert [row.total for row in stored] == [sum(row.tokens for row in stored[: end + 1]) for end in range(3)]
+    assert (await session._scribe.store.get(session.row.address)).total == stored[-1].total
+
+
+@pytest.mark.req("G5")
+@played
+async def test_an_append_goes_on_where_decisions_were_written_meanwhile(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session, other = await sessions.create(id="s1"), await sessions.open("s1")
+    await grown(session, 30)
+    version = session.version
+    window = await other.window(Budget(600))
+    assert window.decisions
+    await session.append(Message.user("next"), expected_version=version)
+    assert (await texts(session))[-1] == "next"

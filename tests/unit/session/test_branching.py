@@ -1,0 +1,394 @@
+"""Undo: the newest thing that the user did, taken back, in any process, with the same bytes as before."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from session_stage import Stage, cuts, decisions, everything, grown, played
+
+from turnstate import Budget, Message
+from turnstate.archive import archive, bundles, restore, written
+from turnstate.context.cut import Strategy, carried
+from turnstate.conversation import ConversationState, from_json
+from turnstate.entry import Revert
+from turnstate.errors import InputError, SessionError
+from turnstate.home import Home
+from turnstate.session import Session, SessionManager
+from turnstate.snapshots import Snapshots
+from turnstate.stores.values import Address
+from turnstate.testing import ScriptedModel
+
+pytestmark = pytest.mark.req("D5")
+
+BUDGET = Budget(3_000)
+KEY = "the key is under the mat"
+GOOD = "Goal: find the lost key.\nNext: look under the mat."
+
+
+async def shown(session: Session, budget: Budget = BUDGET) -> bytes:
+    """Give the window as bytes; what had to be decided for it is written."""
+    return msgspec.json.encode((await session.window(budget)).messages)
+
+
+async def elsewhere(stage: Stage, session: Session) -> Session:
+    """Open the session as another process does."""
+    return await (await stage.manager()).open(session.id)
+
+
+@pytest.mark.parametrize("model", [True, False])
+@played
+async def test_undo_brings_the_view_back_byte_for_byte(stage: Stage, model: bool) -> None:
+    session = await (await stage.manager(model=ScriptedModel(GOOD))).create()
+    await grown(session, 10)
+    before = await shown(session)
+    await session.compact(model=model)
+    compacted = await shown(session)
+    assert compacted != before
+    assert await session.undo() == "compact"
+    assert await shown(session) == before
+    assert await shown(await elsewhere(stage, session)) == before
+
+
+@played
+async def test_a_new_process_undoes_what_another_compacted(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 10)
+    before = await shown(session)
+    await session.compact()
+    other = await elsewhere(stage, session)
+    assert await shown(other) != before
+    await other.undo()
+    assert await shown(other) == before
+    assert await shown(session) == before  # the handle that compacted sees it as well
+
+
+@played
+async def test_undo_takes_back_the_collectors_cuts_that_came_after_the_compaction(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 80)
+    before = await shown(session)  # the collector has cut once already
+    await session.compact(strategy=Strategy(keep=12))
+    for limit in (600, 400):
+        assert (await session.window(Budget(limit))).decisions
+    kinds = [bool(cut.asked) for cut in await cuts(session)]
+    assert kinds == [False, True, False, False]
+    assert await session.undo() == "compact"
+    assert await shown(session) == before
+    assert await shown(await elsewhere(stage, session)) == before
+    assert len(await cuts(session)) == 4  # nothing was planned anew
+
+
+@played
+async def test_what_was_said_and_cut_after_a_compaction_is_planned_anew_without_it(stage: Stage) -> None:
+    session, plain = [await (await stage.manager()).create() for _ in range(2)]
+    said = await grown(session, 20)
+    await plain.append(*(one.replace(id=f"{one.id}-plain") for one in said))
+    await session.compact(strategy=Strategy(keep=2))
+    said = await grown(session, 90)
+    await plain.append(*(one.replace(id=f"{one.id}-plain") for one in said))
+    assert (await session.window(BUDGET)).decisions
+    await session.undo()
+    texts = [[one.text for one in (await each.window(BUDGET)).messages] for each in (session, plain)]
+    assert texts[0] == texts[1]
+
+
+@played
+async def test_words_that_were_said_since_stay(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    said = await grown(session, 10)
+    await session.compact()
+    await session.append(Message.user("since then"))
+    await session.undo()
+    window = await session.window(BUDGET)
+    assert [message.text for message in window.messages] == [*(one.text for one in said), "since then"]
+    assert len(await session.messages()) == 21
+
+
+@played
+async def test_compactions_are_undone_one_after_the_other(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 10)
+    views = [await shown(session)]
+    for keep in (6, 4, 2):
+        await session.compact(strategy=Strategy(keep=keep))
+        views.append(await shown(session))
+    assert len(set(views)) == 4
+    for expected in reversed(views[:-1]):
+        assert await session.undo() == "compact"
+        assert await shown(session) == expected
+        assert await shown(await elsewhere(stage, session)) == expected
+    with pytest.raises(SessionError, match="nothing to undo"):
+        await session.undo()
+
+
+@played
+async def test_after_an_undo_one_can_compact_again_and_undo_that(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 10)
+    before = await shown(session)
+    for keep in (3, 5, 3):
+        await session.compact(strategy=Strategy(keep=keep))
+        window = await session.window(BUDGET)
+        assert len(window.messages) == 1 + 2 * keep
+        await session.undo()
+        assert await shown(session) == before
+    assert [type(one) for one in await decisions(session)][1::2] == [Revert] * 3
+
+
+@played
+async def test_a_compaction_on_top_of_the_collectors_cut_leads_back_to_that_cut(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 60)
+    before = await shown(session)
+    collected = (await cuts(session))[0]
+    await session.compact(strategy=Strategy(keep=1))
+    await session.undo()
+    other = await elsewhere(stage, session)
+    assert await shown(other) == before
+    assert (await other.preview(BUDGET)).view.cut == collected
+    assert len(await cuts(session)) == 2  # nothing was planned anew
+
+
+@played
+async def test_a_models_summary_of_the_former_cut_holds_again(stage: Stage) -> None:
+    session = await (await stage.manager(model=ScriptedModel(GOOD))).create()
+    await grown(session, 10)
+    await session.compact(strategy=Strategy(keep=6))
+    before = await shown(session)
+    assert GOOD.encode()[:20] in before
+    await session.compact(strategy=Strategy(keep=2), model=False)
+    await session.undo()
+    assert await shown(session) == before
+    assert await shown(await elsewhere(stage, session)) == before
+
+
+@played
+async def test_undo_goes_back_over_forks_rewinds_and_compactions_in_the_order_of_their_making(
+    stage: Stage,
+) -> None:
+    session = await (await stage.manager()).create()
+    said = await grown(session, 10)
+    views = [await shown(session)]
+    await session.compact(strategy=Strategy(keep=4))
+    views.append(await shown(session))
+    await session.rewind(to=said[17].id)
+    views.append(await shown(session))
+    await session.compact(strategy=Strategy(keep=1))
+    views.append(await shown(session))
+    await session.fork(name="idea")
+    done = [await session.undo()]
+    assert await shown(session) == views[3]
+    for expected in reversed(views[:3]):
+        done.append(await session.undo())
+        assert await shown(session) == expected
+        assert await shown(await elsewhere(stage, session)) == expected
+    assert done == ["fork", "compact", "rewind", "compact"]
+
+
+@pytest.mark.req("I8")
+@played
+async def test_a_clearing_is_undone_like_a_compaction(stage: Stage) -> None:
+    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+    await grown(session, 5)
+    before = await shown(session)
+    state = await session.conversation()
+    state.clear()
+    await session.commit(state)
+    assert [message.kind for message in (await session.window(BUDGET)).messages] == ["prompt"]
+    assert len(await session.messages()) == 10
+    other = await elsewhere(stage, session)
+    assert await other.undo() == "clear"
+    assert await shown(other) == before
+    assert await shown(session) == before
+    assert len((await other.conversation()).history) == 5
+
+
+@pytest.mark.req("J1", "J2")
+@played
+async def test_leaving_a_tangent_is_undone_by_going_back_into_it(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 2)
+    main = await shown(session)
+    state = await session.conversation()
+    state.enter_tangent_mode()
+    state.set_next_user_message("aside")
+    state.push_assistant_message(Message.assistant("there"))
+    await session.commit(state)
+    inside = await shown(session)
+    state.exit_tangent_mode()
+    await session.commit(state)
+    assert await shown(session) == main
+    assert await session.undo() == "tangent exit"
+    assert await shown(session) == inside
+    assert (await session.conversation()).is_in_tangent_mode()
+    assert await session.undo() == "tangent"
+    assert await shown(session) == main
+    with pytest.raises(SessionError, match="nothing to undo"):
+        await session.undo()
+
+
+@played
+async def test_a_compaction_inside_a_tangent_is_undone_there_and_no_further(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 4)
+    await session.compact(strategy=Strategy(keep=2))
+    state = await session.conversation()
+    state.enter_tangent_mode()
+    state.set_next_user_message("aside")
+    state.push_assistant_message(Message.assistant("there"))
+    await session.commit(state)
+    inside = await shown(session)
+    await session.compact(strategy=Strategy(keep=1))
+    done = [await session.undo()]
+    assert await shown(session) == inside
+    done += [await session.undo(), await session.undo()]
+    assert done == ["compact", "tangent", "compact"]
+
+
+@played
+async def test_the_collectors_own_cuts_are_not_undone(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 60)
+    await session.window(BUDGET)
+    assert len(await cuts(session)) == 1
+    with pytest.raises(SessionError, match="nothing to undo"):
+        await session.undo()
+
+
+@played
+async def test_two_workers_that_undo_at_once_undo_two_things(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await grown(session, 10)
+    before = await shown(session)
+    await session.compact(strategy=Strategy(keep=6))
+    await session.compact(strategy=Strategy(keep=2))
+    other = await elsewhere(stage, session)
+    await shown(other)
+    await session.undo()
+    await other.undo()
+    assert await shown(session) == await shown(other) == before
+
+
+async def imported(stage: Stage) -> Session:
+    """Make a session of a conversation whose summary covers messages that no log of ours holds."""
+    state = from_json(
+        {
+            "conversation_id": "s1",
+            "history": [],
+            "valid_history_range": [0, 0],
+            "transcript": [],
+            "tools": {},
+            "latest_summary": [KEY, {}],
+        }
+    )
+    session = await (await stage.manager()).create(id="s1")
+    for question in ("one", "two", "three"):
+        state.set_next_user_message(question)
+        state.push_assistant_message(Message.assistant(f"answer to {question}"))
+    await session.commit(state)
+    return session
+
+
+async def kept_summary(session: Session, reason: str = "not in this log") -> None:
+    """See that undo refuses, says why, changes nothing, and that the summary is still shown."""
+    before, log = await shown(session), await everything(session)
+    with pytest.raises(SessionError, match=reason):
+        await session.undo()
+    assert await everything(session) == log
+    assert await shown(session) == before
+    assert KEY.encode() in before
+
+
+@played
+async def test_the_summary_of_an_imported_conversation_cannot_be_undone(stage: Stage) -> None:
+    session = await imported(stage)
+    await kept_summary(session)
+    await kept_summary(await elsewhere(stage, session))
+    state = await session.conversation()
+    with pytest.raises(InputError, match="not in this log"):
+        state.undo()
+    assert await session.commit(state) is None
+
+
+@pytest.mark.parametrize("operation", ["compact", "clear"])
+@pytest.mark.parametrize("by", ["session", "state"])
+@played
+async def test_undoing_what_was_done_on_top_of_an_imported_summary_brings_it_back(
+    stage: Stage, operation: str, by: str
+) -> None:
+    session = await imported(stage)
+    before = await shown(session)
+    state = await session.conversation()
+    if operation == "clear":
+        state.clear()
+        await session.commit(state)
+    else:
+        await session.compact(strategy=Strategy(keep=1), model=False)
+    assert await shown(session) != before
+    other = await elsewhere(stage, session)
+    if by == "session":
+        assert await other.undo() == operation
+    else:
+        state = await other.conversation()
+        assert state.undo() == operation
+        await other.commit(state)
+    assert await shown(other) == before
+    assert await shown(session) == before
+    assert await shown(await elsewhere(stage, session)) == before
+    assert (await session.conversation()).latest_summary is not None
+    await kept_summary(session)
+
+
+@played
+async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(stage: Stage) -> None:
+    state = ConversationState("s1")
+    state.add(carried(KEY))
+    session = await (await stage.manager()).create(id="s1")
+    await session.commit(state)
+    before = await shown(session)
+    state.clear()
+    await session.commit(state)
+    assert KEY.encode() not in await shown(session)
+    assert await session.undo() == "clear"
+    assert await shown(session) == before
+    await kept_summary(await elsewhere(stage, session))
+
+
+@played
+async def test_the_summary_of_an_imported_archive_cannot_be_undone(stage: Stage) -> None:
+    session = await imported(stage)
+    store = session._scribe.store
+    lines = [written(line) async for line in archive(store, _each(session.row.address))]
+    async with await SessionManager.open("memory:") as sessions:
+        for bundle in bundles(io.BytesIO("\n".join(lines).encode())):
+            await restore(sessions.store, "default", bundle, now=1)
+        other = await sessions.open("s1")
+        assert await shown(other) == await shown(session)
+        await kept_summary(other)
+
+
+async def _each(at: Address) -> AsyncIterator[Address]:
+    yield at
+
+
+@played
+async def test_a_summary_from_a_snapshot_stays_and_undo_says_why(stage: Stage) -> None:
+    snapshots = Snapshots(home=Home(stage.folder / "home"), workspace=stage.folder)
+    async with await SessionManager.open("memory:", snapshots=snapshots) as sessions:
+        session = await sessions.create(id="s1")
+        await session.append(Message.user(KEY), Message.assistant("I see"))
+        await grown(session, 3)
+        await session.compact(strategy=Strategy(keep=1), model=False)
+    async with await SessionManager.open("memory:", snapshots=snapshots) as sessions:
+        session = await sessions.restore("s1")
+        await kept_summary(session, "nothing to undo.*not in this log")
+        await session.append(Message.user("and now?"), Message.assistant("on we go"))
+        await session.rewind(to=(await session.messages())[0].id)
+        assert KEY.encode() in await shown(session)
+        assert await session.undo() == "rewind"
+        await session.compact(strategy=Strategy(keep=1), model=False)
+        assert await session.undo() == "compact"
+        await kept_summary(session, "nothing to undo.*not in this log")

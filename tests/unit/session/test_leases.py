@@ -1,0 +1,244 @@
+"""Leases: one handle writes alone, is told when it no longer does, and holds on while it works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from session_stage import Stage, answer, answers, asks, everything, grown, played, texts
+
+from turnstate import Message
+from turnstate.context.policy import Budget
+from turnstate.errors import Busy, Fenced, InputError, SessionError
+from turnstate.ids import CallId
+from turnstate.message import ToolCallRequest
+from turnstate.session import Session
+
+pytestmark = pytest.mark.req("G5")
+
+SECOND = 1_000
+NARROW = Budget(700)
+
+WRITES: dict[str, Callable[[Session], Awaitable[object]]] = {
+    "append": lambda session: session.append(Message.user("mine")),
+    "append a result": lambda session: session.append(answers(answer("call_1"))),
+    "a decision": lambda session: session.window(NARROW),
+    "set_system": lambda session: session.set_system("mine"),
+    "fork": lambda session: session.fork(),
+    "rewind": lambda session: session.rewind(to="m1"),
+    "undo": lambda session: session.undo(),
+    "end": lambda session: session.end(),
+}
+
+
+async def prepared(stage: Stage) -> tuple[Session, Session]:
+    """Give two handles of a session in which every kind of write is possible."""
+    session = await (await stage.manager()).create(id="s1")
+    await session.append(Message.user("go", id="m1"))
+    await grown(session, 20)
+    await session.fork()
+
+    await session.append(asks(ToolCallRequest(id=CallId("call_1"), name="ls", args={})))
+    return session, await (await stage.manager()).open("s1")
+
+
+@pytest.mark.parametrize("write", WRITES)
+@played
+async def test_while_a_lease_is_live_others_are_told_that_it_is_busy(stage: Stage, write: str) -> None:
+    holder, other = await prepared(stage)
+    await holder.acquire(seconds=30, holder="worker 7")
+    before = await everything(holder)
+    with pytest.raises(Busy, match="worker 7"):
+        await WRITES[write](other)
+    assert await everything(holder) == before
+    await WRITES[write](holder)
+
+
+@pytest.mark.parametrize("write", WRITES)
+@played
+async def test_a_holder_that_was_taken_over_is_told_so_and_writes_nothing(stage: Stage, write: str) -> None:
+    zombie, other = await prepared(stage)
+    await zombie.acquire(seconds=30)
+    stage.clock.advance(30 * SECOND)
+    await other.acquire(seconds=30)
+    await other.release()
+    before = await everything(other)
+    with pytest.raises(Fenced):
+        await WRITES[write](zombie)
+    assert await everything(other) == before
+    await zombie.release()
+    await WRITES[write](zombie)
+
+
+@pytest.mark.parametrize("write", WRITES)
+@played
+async def test_a_lease_that_ran_out_and_that_nobody_took_still_lets_its_holder_write(
+    stage: Stage, write: str
+) -> None:
+    holder, other = await prepared(stage)
+    await holder.acquire(seconds=30)
+    stage.clock.advance(31 * SECOND)
+    if write != "end":
+        await other.append(Message.user("let me in"))
+    await WRITES[write](holder)
+
+
+@played
+async def test_reading_needs_no_lease(stage: Stage) -> None:
+    holder, other = await prepared(stage)
+    await holder.acquire()
+    await holder.append(answers(answer("call_1")))
+    assert len(await texts(other)) == 43
+    assert (await other.window(Budget(100_000))).messages[-1].role == "tool"
+    assert (await other.preview(NARROW)).decisions
+
+
+@played
+async def test_a_lease_is_taken_over_when_it_runs_out_and_not_before(stage: Stage) -> None:
+    holder, other = await prepared(stage)
+    first = await holder.acquire(seconds=30)
+    stage.clock.advance(30 * SECOND - 1)
+    with pytest.raises(Busy):
+        await other.acquire()
+    stage.clock.advance(1)
+    second = await other.acquire()
+    assert second.fence > first.fence
+    with pytest.raises(Busy):
+        await holder.acquire()
+    with pytest.raises(Fenced):
+        await holder.renew()
+
+
+@played
+async def test_of_many_that_want_the_lease_one_gets_it(stage: Stage) -> None:
+    session, other = await prepared(stage)
+    handles = [session, other, *[await (await stage.manager()).open("s1") for _ in range(4)]]
+    outcomes = await asyncio.gather(*[handle.acquire() for handle in handles], return_exceptions=True)
+    assert sum(isinstance(outcome, Busy) for outcome in outcomes) == 5
+
+
+@played
+async def test_a_lease_that_is_renewed_is_held_for_longer(stage: Stage) -> None:
+    holder, other = await prepared(stage)
+    lease = await holder.acquire(seconds=30)
+    stage.clock.advance(20 * SECOND)
+    renewed = await holder.renew(seconds=30)
+    assert (renewed.fence, renewed.until) == (lease.fence, stage.clock() + 30 * SECOND)
+    stage.clock.advance(20 * SECOND)
+    with pytest.raises(Busy):
+        await other.append(Message.user("mine"))
+    await holder.append(Message.user("mine"))
+
+
+@played
+async def test_a_lease_that_was_given_back_is_free_at_once(stage: Stage) -> None:
+    holder, other = await prepared(stage)
+    await holder.acquire(seconds=3_600)
+    await holder.release()
+    await other.append(Message.user("mine"))
+    await holder.append(Message.user("mine, too"))
+    await holder.release()
+
+
+@played
+async def test_giving_back_a_lease_that_was_taken_over_leaves_the_new_one(stage: Stage) -> None:
+    holder, other = await prepared(stage)
+    await holder.acquire(seconds=1)
+    stage.clock.advance(1 * SECOND)
+    await other.acquire(seconds=30)
+    await holder.release()
+    with pytest.raises(Busy):
+        await holder.append(Message.user("mine"))
+    await other.append(Message.user("mine"))
+
+
+@played
+async def test_renewing_without_a_lease_says_what_to_do(stage: Stage) -> None:
+    session, _ = await prepared(stage)
+    with pytest.raises(SessionError, match="acquire"):
+        await session.renew()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e9])
+@played
+async def test_a_time_that_cannot_be_held_is_refused(stage: Stage, seconds: float) -> None:
+    session, _ = await prepared(stage)
+    before = await everything(session)
+    with pytest.raises(InputError):
+        await session.acquire(seconds=seconds)
+    with pytest.raises(InputError):
+        async with session.lease(seconds=seconds):
+            pass
+    assert await everything(session) == before
+    await session.acquire()
+    with pytest.raises(InputError):
+        await session.renew(seconds=seconds)
+
+
+@played
+async def test_a_block_holds_the_lease_and_gives_it_back_whatever_happens_in_it(stage: Stage) -> None:
+    session, other = await prepared(stage)
+
+    async def work(**fails: Any) -> None:
+        async with session.lease():
+            with pytest.raises(Busy):
+                await other.append(Message.user("not now"))
+            await session.append(Message.user("mine"))
+            if fails:
+                raise RuntimeError("broken off")
+
+    await work()
+    await other.append(Message.user("now"))
+    with pytest.raises(RuntimeError):
+        await work(fails=True)
+    await other.append(Message.user("now"))
+
+
+@played
+async def test_a_block_that_is_cancelled_gives_the_lease_back(stage: Stage) -> None:
+    session, other = await prepared(stage)
+    inside = asyncio.Event()
+
+    async def work() -> None:
+        async with session.lease():
+            inside.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await other.append(Message.user("now"))
+
+
+@played
+async def test_a_lease_is_renewed_in_the_background_while_the_block_runs(stage: Stage) -> None:
+    session, other = await prepared(stage)
+    store, at = session._scribe.store, session.row.address
+    async with session.lease(seconds=0.06) as lease:
+        for _ in range(3):
+            before = (await store.get(at)).lease_until
+            stage.clock.advance(50)
+            while (await store.get(at)).lease_until == before:
+                await asyncio.sleep(0.005)
+        with pytest.raises(Busy):
+            await other.append(Message.user("not now"))
+        await session.append(Message.user("mine"))
+        assert (await store.get(at)).fence == lease.fence
+    await other.append(Message.user("now"))
+
+
+@played
+async def test_a_block_that_lost_its_lease_is_told_at_its_next_write_and_ends_quietly(stage: Stage) -> None:
+    session, other = await prepared(stage)
+    async with session.lease(seconds=30):
+        stage.clock.advance(60 * SECOND)
+        await other.acquire()
+        with pytest.raises(Fenced):
+            await session.append(Message.user("mine"))
+    with pytest.raises(Busy):
+        await session.append(Message.user("mine"))
+    await other.append(Message.user("theirs"))

@@ -1,0 +1,306 @@
+"""The handle of a conversation: its prompt, its branches, and what is read of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from session_stage import (
+    Stage,
+    answer,
+    answers,
+    asks,
+    call,
+    cuts,
+    everything,
+    grown,
+    played,
+    prompt,
+    say,
+    texts,
+)
+
+from turnstate import Message
+from turnstate.context.policy import Budget
+from turnstate.errors import InputError, NotFound, SessionError
+
+BUDGET = Budget(100_000)
+
+
+# The prompt
+
+
+@pytest.mark.req("A1")
+@played
+async def test_the_newest_prompt_wins_and_a_rewind_brings_the_older_one_back(stage: Stage) -> None:
+    session = await (await stage.manager()).create(id="s1", system="first")
+    await say(session, "a")
+    await session.set_system("second")
+    await say(session, "b")
+    await session.set_system("third")
+    assert prompt(await session.window(BUDGET)) == "third"
+    await session.rewind(to="b")
+    assert prompt(await session.window(BUDGET)) == "second"
+    await session.rewind(to="a")
+    for handle in (session, await (await stage.manager()).open("s1")):
+        assert prompt(await handle.window(BUDGET)) == "first"
+    await session.undo()
+    await session.undo()
+    assert prompt(await session.window(BUDGET)) == "third"
+
+
+@pytest.mark.req("A1")
+@played
+async def test_a_prompt_that_was_set_before_the_cut_still_stands(stage: Stage) -> None:
+    session = await (await stage.manager()).create(id="s1", system="first")
+    await session.set_system("second")
+    await grown(session, 30)
+    window = await session.window(Budget(700))
+    assert await cuts(session)
+    fresh = await (await stage.manager()).open("s1")
+    assert prompt(await fresh.window(Budget(700))) == prompt(window) == "second"
+
+
+@pytest.mark.req("A1", "G5")
+@played
+async def test_a_prompt_changes_no_version_and_is_no_message(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await say(session, "a")
+    version = session.version
+    receipt = await session.set_system("You help.")
+    assert receipt.version == version
+    assert await texts(session) == ["a"]
+
+
+@pytest.mark.req("A6")
+@pytest.mark.parametrize("value", ["\ud800", 5, b"bytes"], ids=repr)
+@played
+async def test_a_prompt_that_is_no_text_is_refused(stage: Stage, value: Any) -> None:
+    session = await (await stage.manager()).create(system="first")
+    before = await everything(session)
+    with pytest.raises(InputError):
+        await session.set_system(value)
+    with pytest.raises(InputError):
+        session = await session.reset(system=value)
+    assert await everything(session) == before
+
+
+@pytest.mark.req("A6")
+@pytest.mark.parametrize("value", ["\ud800", "a\0b", "x" * 501, 5], ids=lambda value: repr(value)[:9])
+@played
+async def test_a_branch_a_reason_or_a_holder_with_a_hostile_name_is_refused(stage: Stage, value: Any) -> None:
+    session = await (await stage.manager()).create()
+    await say(session, "a")
+    before = await everything(session)
+    with pytest.raises(InputError):
+        await session.fork(name=value)
+    with pytest.raises(InputError):
+        await session.end(value)
+    with pytest.raises(InputError):
+        await session.acquire(holder=value)
+    assert await everything(session) == before
+
+
+# Reading
+
+
+@pytest.mark.req("G2")
+@pytest.mark.parametrize(
+    ("last", "expected"), [(0, []), (1, ["e"]), (3, ["c", "d", "e"]), (5, list("abcde")), (99, list("abcde"))]
+)
+@played
+async def test_the_last_messages_are_given_in_their_order(
+    stage: Stage, last: int, expected: list[str]
+) -> None:
+    session = await (await stage.manager()).create(system="You help.")
+    await say(session, "a", "b")
+    await session.fork(at="b")
+    await say(session, "c")
+    await session.set_system("Help more.")
+    await say(session, "d", "e")
+    assert [message.text for message in await session.messages(last=last)] == expected
+
+
+@pytest.mark.req("G2")
+@played
+async def test_a_negative_number_of_messages_is_refused(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    with pytest.raises(InputError):
+        await session.messages(last=-1)
+
+
+@pytest.mark.req("C9")
+@played
+async def test_what_was_cut_is_still_among_the_messages(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    said = await grown(session, 30)
+    window = await session.window(Budget(700))
+    assert len(window.messages) < len(said)
+    assert await session.messages() == said
+    assert await session.messages(last=50) == said[-50:]
+
+
+@pytest.mark.req("G1")
+@played
+async def test_an_empty_session_has_no_messages_and_an_empty_window(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    assert await session.messages() == []
+    assert await session.messages(last=3) == []
+    assert (await session.window(BUDGET)).messages == ()
+
+
+@pytest.mark.req("G2")
+@played
+async def test_titles_tags_and_meta_are_changed_in_place(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session = await sessions.create(title="old", tags=["a"], meta={"n": 1})
+    await session.rename("new")
+    await session.tag("c", "b", "c")
+    await session.annotate({"n": [2, {"deep": None}]})
+    for row in (session.row, (await sessions.open(session.id)).row):
+        assert (row.title, row.tags, row.meta, row.version) == (
+            "new",
+            ("b", "c"),
+            {"n": [2, {"deep": None}]},
+            0,
+        )
+    await session.tag()
+    assert (await sessions.open(session.id)).row.tags == ()
+
+
+# Branches
+
+
+@pytest.mark.req("C9")
+@played
+async def test_a_rewind_makes_a_message_the_last_one_and_keeps_the_rest_in_the_log(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await say(session, "a", "b", "c")
+    await session.rewind(to="a")
+    assert await texts(session) == ["a"]
+    await say(session, "d")
+    assert await texts(session) == ["a", "d"]
+    assert [branch.operation for branch in await session.branches()] == ["create", "rewind"]
+    await session.rewind(to="c")
+    assert await texts(session) == ["a", "b", "c"]
+
+
+@pytest.mark.req("C9")
+@played
+async def test_a_fork_goes_on_from_the_head_or_from_a_message_of_any_branch(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await say(session, "a", "b")
+    branch = await session.fork(name="try")
+    assert (branch.name, branch.parent, branch.fork_seq, branch.operation) == ("try", 1, 2, "fork")
+    await say(session, "c")
+    await session.fork(at="a")
+    await say(session, "d")
+    assert await texts(session) == ["a", "d"]
+    await session.fork(at="c")
+    assert await texts(session) == ["a", "b", "c"]
+    await say(session, "e")
+    assert await texts(session) == ["a", "b", "c", "e"]
+
+
+@pytest.mark.req("C3")
+@played
+async def test_a_rewind_into_a_group_goes_to_its_start(stage: Stage) -> None:
+    session, one, two = await (await stage.manager()).create(), call(), call()
+    await say(session, "a")
+    group = [asks(one, two), answers(answer(two)), answers(answer(one))]
+    for message in group:
+        await session.append(message)
+    await session.append(Message.assistant("done"))
+    await session.rewind(to=group[1].id)
+    assert await texts(session) == ["a"]
+    await session.undo()
+    await session.rewind(to=group[2].id)
+    assert await texts(session) == ["a", "assistant", "tool", "tool"]
+
+
+@pytest.mark.req("C9")
+@played
+async def test_undo_takes_back_the_newest_operation_first(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await say(session, "a", "b", "c")
+    await session.fork()
+    await say(session, "d")
+    await session.rewind(to="b")
+    await say(session, "e")
+    await session.fork(at="a")
+    assert [await session.undo(), await texts(session)] == ["fork", ["a", "b", "e"]]
+    assert [await session.undo(), await texts(session)] == ["rewind", ["a", "b", "c", "d"]]
+    assert [await session.undo(), await texts(session)] == ["fork", ["a", "b", "c"]]
+    before = await everything(session)
+    with pytest.raises(SessionError, match="nothing to undo"):
+        await session.undo()
+    assert await everything(session) == before
+
+
+@pytest.mark.req("G7")
+@played
+async def test_a_reset_is_not_undone(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await say(session, "a", "b")
+    await session.rewind(to="a")
+    session = await session.reset()
+    with pytest.raises(SessionError, match="nothing to undo"):
+        await session.undo()
+    assert await texts(session) == []
+
+
+@pytest.mark.req("G4")
+@played
+async def test_a_message_that_is_not_there_or_in_another_session_is_not_found(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session, other = await sessions.create(), await sessions.create()
+    await say(session, "a")
+    await say(other, "b")
+    before = await everything(session)
+    for id in ("nobody", "b", "", "\ud800", "a\0"):
+        with pytest.raises((NotFound, InputError)):
+            await session.rewind(to=id)
+        with pytest.raises((NotFound, InputError)):
+            await session.fork(at=id)
+    assert await everything(session) == before
+
+
+@pytest.mark.req("G5")
+@played
+async def test_every_change_of_the_path_makes_the_version_grow(stage: Stage) -> None:
+    session = await (await stage.manager()).create()
+    await say(session, "a", "b")
+    versions = [session.version]
+    for change in (session.fork(), session.rewind(to="a"), session.undo(), session.reset()):
+        await change
+        versions.append(session.version)
+    assert versions == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.req("C9")
+@played
+async def test_another_handle_follows_to_the_new_head(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session, other = await sessions.create(id="s1"), await sessions.open("s1")
+    await say(session, "a", "b")
+    await other.window(BUDGET)
+    await session.rewind(to="a")
+    await say(session, "c")
+    assert [message.text for message in (await other.window(BUDGET)).messages] == ["a", "c"]
+    await other.append(Message.user("d"))
+    assert await texts(session) == ["a", "c", "d"]
+
+
+@pytest.mark.req("C9")
+@played
+async def test_cuts_hold_on_the_path_that_contains_them_and_on_no_other(stage: Stage) -> None:
+    session, narrow = await (await stage.manager()).create(id="s1"), Budget(700)
+    said = await grown(session, 30)
+    cut = await session.window(narrow)
+    assert len(cut.messages) < 40
+    await session.rewind(to=said[9].id)
+    whole = await session.window(narrow)
+    assert [message.id for message in whole.messages] == [message.id for message in said[:10]]
+    await session.undo()
+    for handle in (session, await (await stage.manager()).open("s1")):
+        assert (await handle.window(narrow)).messages == cut.messages

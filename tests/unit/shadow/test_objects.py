@@ -1,0 +1,62 @@
+"""Objects have the names that git gives them, and a pack of ours is a pack to git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnstate.shadow import objects
+from turnstate.shadow.objects import BLOB, COMMIT, EXECUTABLE, FILE, FOLDER, TREE, Leaf, Pack
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet", "--bare", str(tmp_path / "r"))
+    return tmp_path / "r"
+
+
+def git(folder: Path, *arguments: str, **options: object) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, **options).stdout
+
+
+def stored(repository: Path, pack: Pack) -> None:
+    git(repository, "index-pack", "--stdin", "--strict", stdin=pack.finished())
+
+
+@given(data=st.binary())
+def test_a_blob_has_the_name_that_git_gives_it(data: bytes) -> None:
+    said = subprocess.run(["git", "hash-object", "--stdin"], input=data, capture_output=True, check=True)
+    assert said.stdout.decode().strip() == objects.object_id(BLOB, data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 100_000])
+def test_bytes_of_any_length_come_back_from_a_pack(size: int, repository: Path, tmp_path: Path) -> None:
+    data = bytes(number % 251 for number in range(size))
+    with Pack(tmp_path) as pack:
+        name = pack.add(BLOB, data)
+        stored(repository, pack)
+    assert git(repository, "cat-file", "blob", name) == data
+
+
+def test_a_tree_is_sorted_as_git_sorts_it(repository: Path, tmp_path: Path) -> None:
+    with Pack(tmp_path) as pack:
+        blob = pack.add(BLOB, b"x")
+        inner = pack.add(TREE, objects.tree([Leaf(b"x", EXECUTABLE, blob)]))
+        lines = [Leaf(b"a", FOLDER, inner), Leaf(b"a.b", FILE, blob), Leaf(b"a-b", FILE, blob)]
+        root = pack.add(TREE, objects.tree(lines))
+        made = pack.add(COMMIT, objects.commit(root, parents=[], seconds=7, message="a\0b \udcff"))
+        stored(repository, pack)
+    git(repository, "update-ref", "refs/heads/x", made)
+    assert git(repository, "fsck", "--strict") == b""
+    assert git(repository, "ls-tree", "--name-only", made).split() == [b"a-b", b"a.b", b"a"]
+    assert git(repository, "log", "-1", "--format=%at %s", made) == b"7 a b ?\n"
+
+
+def test_an_object_goes_into_a_pack_once(tmp_path: Path) -> None:
+    with Pack(tmp_path) as pack:
+        assert pack.add(BLOB, b"x") == pack.add(BLOB, b"x")
+        assert len(pack) == 1

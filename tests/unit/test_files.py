@@ -1,0 +1,95 @@
+"""Files and folders are made private and whole, and what could not be made whole is not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from turnstate import files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[int]:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_a_folder_is_made_with_its_parents_each_synced_in_the_one_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, synced = os.fsync, list[int]()
+
+    def listening(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", listening)
+    files.make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path.stat().st_ino, (tmp_path / "a").stat().st_ino]
+    files.make_folder(tmp_path / "a" / "b")
+    assert len(synced) == 2
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_new_file_never_replaces_one(tmp_path: Path, folder: int) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    with pytest.raises(FileExistsError):
+        files.write_new("x", b"new", folder=folder)
+    assert (tmp_path / "x").read_bytes() == b"old"
+
+
+def test_a_new_file_is_not_written_through_a_link(tmp_path: Path, folder: int) -> None:
+    (tmp_path / "x").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError):  # noqa: PT011
+        files.write_new("x", b"new", folder=folder)
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_disk_that_takes_a_little_at_a_time_gets_all_of_it(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: really(file, bytes(data)[:3]))
+    files.write_new("x", b"0123456789", folder=folder)
+    assert (tmp_path / "x").read_bytes() == b"0123456789"
+
+
+def test_a_file_that_cannot_be_synced_is_not_there(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        files.write_new("x", b"new", folder=folder)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="Input/output error"):
+        files.sync_folder(folder)
+
+
+def test_a_file_system_that_cannot_sync_folders_is_taken_as_it_is(
+    folder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unable(_: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", unable)
+    files.sync_folder(folder)
+
+
+def test_a_folder_is_entered_and_a_link_to_one_is_not(tmp_path: Path, folder: int) -> None:
+    os.close(files.enter(folder, "new", make=True))
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    os.close(files.enter(folder, "new", make=True))
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    for make in (False, True):
+        with pytest.raises(NotADirectoryError):
+            files.enter(folder, "link", make=make)
+    with pytest.raises(FileNotFoundError):
+        files.enter(folder, "missing")
