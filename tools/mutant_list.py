@@ -1,0 +1,723 @@
+"""The planted faults that `mutants.py` runs: at least three in every package.
+
+Each text occurs exactly once in the package. It is a piece of logic, as short as it can be, and holds no
+name of a module or class, no docstring and no text of an error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Tests(NamedTuple):
+    """Which tests to run: paths or globs below the project, and an expression that selects by name."""
+
+    paths: tuple[str, ...]
+    keyword: str = ""
+
+    def arguments(self, root: Path) -> list[str]:
+        """Return the arguments for pytest; raise ``FileNotFoundError`` if a path matches nothing."""
+        found = list[str]()
+        for path in self.paths:
+            matches = sorted(str(match.relative_to(root)) for match in root.glob(path))
+            if not matches:
+                raise FileNotFoundError(path)
+            found += matches
+        return [*found, *(["-k", self.keyword] if self.keyword else [])]
+
+    def __str__(self) -> str:
+        return " ".join(self.paths) + (f" -k {self.keyword!r}" if self.keyword else "")
+
+
+class Mutant(NamedTuple):
+    """A fault: what it breaks, the text to find, what takes its place, and the tests that catch it."""
+
+    name: str
+    breaks: str
+    find: str
+    put: str
+    tests: Tests
+
+
+def _tests(*paths: str, k: str = "") -> Tests:
+    return Tests(paths, k)
+
+
+VALUES = _tests("tests/unit/test_ids.py", "tests/unit/test_codec.py", "tests/unit/test_message.py")
+FILES = _tests("tests/unit/test_[df]*.py")  # the module is called durable, later files
+TOKENS = _tests("tests/unit/tokens")
+FORMATS = _tests("tests/unit/formats")
+CONTEXT = _tests("tests/unit/context")
+MEMORY_STORE = _tests("tests/contract", k="MemoryStore")
+SQLITE_STORE = _tests("tests/contract", k="SqliteStore")
+SQLITE_WRITER = _tests("tests/unit/stores", k="writer or opening")
+POSTGRES = _tests("tests/contract", k="PostgresStore")
+REDIS = _tests("tests/contract", k="RedisStore")
+CHECKS = _tests("tests/unit/stores", k="verification")
+SESSION = "tests/unit/session"
+APPEND = _tests(SESSION, k="append or answering or records")
+WINDOWS = _tests(SESSION, k="windows or loaded or loading")
+UNDO = _tests(SESSION, k="undo or groups")
+LEASES = _tests(SESSION, k="leas")
+OUTBOX = _tests(SESSION, k="parcel or epoch or windows")
+COMPACTION = _tests(SESSION, k="compact")
+SNAPSHOTS = _tests("tests/unit/snapshots")
+CONVERSATION = _tests("tests/unit/conversation")
+STICKY = _tests("tests/unit/sticky")
+SHADOW = _tests("tests/unit/checkpoints", "tests/integration", k="checkpoint and not sessions and not lines")
+CHECKPOINTS = _tests("tests/unit/checkpoints", "tests/integration", k="checkpoint")
+MEMORY = _tests("tests/unit/memory")
+ARCHIVE = _tests("tests/unit/archive")
+CLI = _tests("tests/unit/cli")
+MODELS = _tests("tests/unit/models")
+
+MUTANTS = (
+    # Values at the top level.
+    Mutant(
+        "ids-derived-border",
+        "derived ids do not tell where one piece of content ends and the next begins",
+        'digest.update(len(piece).to_bytes(8, "big"))',
+        "pass",
+        VALUES,
+    ),
+    Mutant(
+        "codec-upcast",
+        "documents of the first version are read without being upcast",
+        "for step in range(version, VERSION):",
+        "for step in range(version + 1, VERSION):",
+        VALUES,
+    ),
+    Mutant(
+        "message-call-ids",
+        "a message may hold two tool calls with the same id",
+        "len({call.id for call in calls}) < len(calls)",
+        "len({call.id for call in calls}) > len(calls)",
+        VALUES,
+    ),
+    Mutant(
+        "files-fsync",
+        "a new file gets its name before its bytes are on the disk",
+        "        os.fsync(file)\n    except BaseException",
+        "        pass\n    except BaseException",
+        FILES,
+    ),
+    # Tokens.
+    Mutant(
+        "tokens-calibration-bound",
+        "one absurdly low report of usage moves the factor without a bound",
+        "self.factor / _STRIDE, self.factor * _STRIDE",
+        "0.0, self.factor * _STRIDE",
+        TOKENS,
+    ),
+    Mutant(
+        "tokens-image-tiles",
+        "tiles of an image that are not full are not counted",
+        "-(-size.width // side) * -(-size.height // side)",
+        "(size.width // side) * -(-size.height // side)",
+        TOKENS,
+    ),
+    Mutant(
+        "tokens-reply-start",
+        "a request is counted without the start of its reply",
+        "Count(said + REPLY_START, meter.quality)",
+        "Count(said, meter.quality)",
+        TOKENS,
+    ),
+    Mutant(
+        "tokens-jpeg-size",
+        "the width of a JPEG is read as its height",
+        'height, width = struct.unpack_from(">HH", data, at + 5)',
+        'width, height = struct.unpack_from(">HH", data, at + 5)',
+        TOKENS,
+    ),
+    # Formats.
+    Mutant(
+        "formats-newest-batch",
+        "a result answers the oldest open batch of calls with its id, not the newest",
+        "waiting = batches[-1]",
+        "waiting = batches[0]",
+        FORMATS,
+    ),
+    Mutant(
+        "formats-id-in-use",
+        "an id on the wire is used again while results still refer to its former call",
+        "max(at, spoken_of.get(call.id, at))",
+        "at",
+        FORMATS,
+    ),
+    Mutant(
+        "formats-negative-zero",
+        "a document with -0.0 comes back with 0.0",
+        " and (one != 0 or str(one) == str(other))",
+        "",
+        FORMATS,
+    ),
+    Mutant(
+        "formats-tool-name",
+        "a long tool name stays longer than providers take",
+        "[: LONGEST_NAME - len(mark)] + mark",
+        "[:LONGEST_NAME] + mark",
+        FORMATS,
+    ),
+    # Rules of providers.
+    Mutant(
+        "rules-anthropic-first",
+        "a conversation that the assistant begins passes Anthropic's rules",
+        'if turns and turns[0].role != "user":',
+        'if turns and turns[0].role not in ("user", "assistant"):',
+        FORMATS,
+    ),
+    Mutant(
+        "rules-gemini-call-place",
+        "a function call after the model's own turn passes Gemini's rules",
+        'elif calls and before != "user":',
+        "elif calls and before is None:",
+        FORMATS,
+    ),
+    Mutant(
+        "rules-openai-answered-twice",
+        "a second answer to one call passes OpenAI's rules",
+        "        elif self._open[id]:\n",
+        "        elif id in self._open:\n",
+        FORMATS,
+    ),
+    Mutant(
+        "rules-bedrock-alternation",
+        "two neighbors of one role pass Bedrock's rules",
+        "elif role == before:",
+        'elif role == before == "assistant":',
+        FORMATS,
+    ),
+    # Context.
+    Mutant(
+        "context-room-for-summary",
+        "the collector forgets that the summary takes room, too",
+        "return int(self.limit * share) - self.head - self.cap",
+        "return int(self.limit * share) - self.head",
+        CONTEXT,
+    ),
+    Mutant(
+        "context-pinned-question",
+        "a cut inside a turn loses the question that opened it",
+        "return () if question is None or question == kept else (question,)",
+        "return ()",
+        CONTEXT,
+    ),
+    Mutant(
+        "context-second-answer",
+        "a second, different result takes the place of the first",
+        "if call in self._owner and before is None:",
+        "if call in self._owner:",
+        CONTEXT,
+    ),
+    Mutant(
+        "context-share-of-batch",
+        "the outputs of a batch get a token more than fits",
+        "room, key=used) - 1)",
+        "room, key=used))",
+        CONTEXT,
+    ),
+    Mutant(
+        "context-call-order",
+        "answers are sent in the order of arrival",
+        "view += [message, *in_call_order(message, answers)]",
+        "view += [message, *answers]",
+        CONTEXT,
+    ),
+    # Stores: admission, and the store in memory.
+    Mutant(
+        "admission-fence",
+        "a worker whose lease was taken over may still write",
+        "if change.fence is not None and change.fence != row.fence:",
+        "if change.fence is not None and change.fence > row.fence:",
+        MEMORY_STORE,
+    ),
+    Mutant(
+        "admission-key-life",
+        "an idempotency key is remembered for ever",
+        "if change.key and known and change.now - known.created < KEY_LIFE:",
+        "if change.key and known:",
+        MEMORY_STORE,
+    ),
+    Mutant(
+        "admission-epoch-fence",
+        "the holder of a lease on an ended epoch can write to the next",
+        "        fence=row.fence + change.next_epoch,",
+        "        fence=row.fence,",
+        MEMORY_STORE,
+    ),
+    Mutant(
+        "memory-page-border",
+        "the last session of a page comes again on the next",
+        "(row.created, row.id) < (after.created, after.id)",
+        "(row.created, row.id) <= (after.created, after.id)",
+        MEMORY_STORE,
+    ),
+    Mutant(
+        "memory-newest-rows",
+        "a limited read of the newest entries returns the oldest",
+        "return rows[len(rows) - limit :] if newest else rows[:limit]",
+        "return rows[:limit]",
+        MEMORY_STORE,
+    ),
+    Mutant(
+        "memory-search-user",
+        "a search returns messages of other users",
+        "if user is not None and sessions[entry.at].row.user != user:",
+        "if user is not None and sessions[entry.at].row.user is None:",
+        MEMORY_STORE,
+    ),
+    # Stores: SQLite.
+    Mutant(
+        "sqlite-savepoint",
+        "a refused job of a batch leaves what it had written",
+        'db.execute("ROLLBACK TO job")',
+        "pass",
+        SQLITE_WRITER,
+    ),
+    Mutant(
+        "sqlite-answer-before-commit",
+        "writers are answered before the commit",
+        "                self._write(batch)\n                _answer(batch)",
+        "                _answer(batch)\n                self._write(batch)",
+        SQLITE_WRITER,
+    ),
+    Mutant(
+        "sqlite-claimed-tries",
+        "tries of a parcel are not counted, so it is never parked",
+        "UPDATE outbox SET due = :until, tries = tries + 1 WHERE id = :id;",
+        "UPDATE outbox SET due = :until WHERE id = :id;",
+        SQLITE_STORE,
+    ),
+    Mutant(
+        "sqlite-leased-is-not-idle",
+        "a session that a worker holds is ended as idle",
+        "expires <= :now AND lease_until <= :now - idle",
+        "expires <= :now",
+        SQLITE_STORE,
+    ),
+    # Stores: PostgreSQL.
+    Mutant(
+        "postgres-key-digest",
+        "another request under a used key gets the first answer",
+        "IF known.digest = key_digest THEN",
+        "IF true THEN",
+        POSTGRES,
+    ),
+    Mutant(
+        "postgres-epoch-fence",
+        "the holder of a lease on an ended epoch can write to the next",
+        "        fence = s.fence + next_epoch::int,",
+        "        fence = s.fence,",
+        POSTGRES,
+    ),
+    Mutant(
+        "postgres-expected-head",
+        "a write that expects another head is taken",
+        " OR (asked_branch, asked_seq) <> (own.branch, own.seq)",
+        "",
+        POSTGRES,
+    ),
+    # Stores: Redis.
+    Mutant(
+        "redis-fence-grows",
+        "two leases have the same fence",
+        "fence = int(kept[1] + 1)",
+        "fence = int(kept[1])",
+        REDIS,
+    ),
+    Mutant(
+        "redis-fork-place",
+        "a fork from an entry that does not exist is taken",
+        "if seq < 0 or seq > last then",
+        "if seq < 0 then",
+        REDIS,
+    ),
+    Mutant(
+        "redis-entry-ids",
+        "an entry with an id that the log holds is written again",
+        "if fresh[id] or call('HEXISTS', IDS, id) == 1 then",
+        "if fresh[id] then",
+        REDIS,
+    ),
+    # Stores: verification.
+    Mutant(
+        "checks-missing-end",
+        "a lost last entry is not reported",
+        "if is_last and self._seq < last:",
+        "if is_last and self._seq < last - 1:",
+        CHECKS,
+    ),
+    Mutant(
+        "checks-running-total",
+        "a running total that is too low is not reported",
+        "if before + tokens != seen.total:",
+        "if before + tokens < seen.total:",
+        CHECKS,
+    ),
+    Mutant(
+        "checks-branch-origin",
+        "a branch is attached to a place before its parent's fork",
+        "line.id < branch and line.fork < seq <= line.tip",
+        "line.id < branch and seq <= line.tip",
+        CHECKS,
+    ),
+    # Session: append and records.
+    Mutant(
+        "append-other-branch",
+        "what was written on another branch is taken for the known path",
+        "receipt.repeated or receipt.branch != known.head.branch:",
+        "receipt.repeated:",
+        WINDOWS,
+    ),
+    Mutant(
+        "records-digest-time",
+        "a retry with a rebuilt message is refused as another request",
+        'if key not in ("id", "timestamp")',
+        'if key not in ("id",)',
+        APPEND,
+    ),
+    Mutant(
+        "records-digest-calls",
+        "a retry whose results name rebuilt calls is refused as another request",
+        'own.get(result["tool_call_id"], result["tool_call_id"])',
+        'result["tool_call_id"]',
+        APPEND,
+    ),
+    Mutant(
+        "append-refusal-of-retry",
+        "a repeated request whose results are known by now is refused",
+        "        if key is None:\n            raise refusal\n",
+        "        raise refusal\n",
+        APPEND,
+    ),
+    # Session: windows.
+    Mutant(
+        "windows-foreign-cut",
+        "a window is made from a cut of another budget",
+        "return cut is not None and settings.fit(cut)",
+        "return cut is not None",
+        WINDOWS,
+    ),
+    Mutant(
+        "windows-head-went-back",
+        "a session whose head went back is shown as before",
+        "if row.branch != loaded.head.branch or row.seq < loaded.head.seq:",
+        "if row.branch != loaded.head.branch:",
+        WINDOWS,
+    ),
+    Mutant(
+        "windows-compact-race",
+        "a compaction is written over another cut that was made meanwhile",
+        "if loaded.cut != base or not _is_there(plan.cut, loaded):",
+        "if not _is_there(plan.cut, loaded):",
+        COMPACTION,
+    ),
+    # Session: undo.
+    Mutant(
+        "undo-former-cut",
+        "after an undo the cut before does not hold again",
+        "former=former.seq if former else 0)",
+        "former=0)",
+        UNDO,
+    ),
+    Mutant(
+        "undo-inside-group",
+        "a path may end between calls and their answers",
+        "return place if calls <= answered else before",
+        "return place",
+        UNDO,
+    ),
+    Mutant(
+        "undo-not-a-restore",
+        "any branch can be undone as a restore",
+        'if branch.operation != "restore" or branch.former is None:',
+        "if branch.former is None:",
+        UNDO,
+    ),
+    # Session: outbox and leases.
+    Mutant(
+        "outbox-parcel-tenant",
+        "parcels of two tenants with the same session id are one",
+        "names = (body.kind, at.tenant, at.session, str(epoch), event)",
+        "names = (body.kind, at.session, str(epoch), event)",
+        OUTBOX,
+    ),
+    Mutant(
+        "outbox-evicted-since",
+        "each cut hands over again what earlier cuts did",
+        "first=since[0].id if since else cut.covers[0],",
+        "first=cut.covers[0],",
+        OUTBOX,
+    ),
+    Mutant(
+        "outbox-ended-twice",
+        "the history of an ended epoch goes to the memory engine again",
+        "if not said or row.ended is not None:",
+        "if not said:",
+        OUTBOX,
+    ),
+    Mutant(
+        "leases-renewal",
+        "a lease is renewed after it has run out",
+        "await asyncio.sleep(seconds / 3)",
+        "await asyncio.sleep(seconds * 3)",
+        LEASES,
+    ),
+    Mutant(
+        "leases-milliseconds",
+        "a lease ends a thousand times too early",
+        "return max(1, int(seconds * 1000))",
+        "return max(1, int(seconds))",
+        LEASES,
+    ),
+    Mutant(
+        "leases-no-time",
+        "a lease of no time at all is taken",
+        "least=0, most=LONGEST, above=True)",
+        "least=0, most=LONGEST)",
+        LEASES,
+    ),
+    # Snapshots.
+    Mutant(
+        "snapshots-other-session",
+        "a snapshot that was signed for another session is restored",
+        "if written_for != session:",
+        "if not written_for:",
+        SNAPSHOTS,
+    ),
+    Mutant(
+        "snapshots-foreign",
+        "a snapshot that another installation wrote is restored without trust",
+        'if verdict.snapshot and (trust or verdict.state == "own"):',
+        "if verdict.snapshot:",
+        SNAPSHOTS,
+    ),
+    Mutant(
+        "snapshots-clock",
+        "no snapshot is written while the clock is behind",
+        "return self._every - passed if passed >= 0 else 0.0",
+        "return self._every - passed",
+        SNAPSHOTS,
+    ),
+    # Conversation.
+    Mutant(
+        "conversation-fork-sees",
+        "replacing the last item of a fork adds one",
+        "            self._base -= 1\n",
+        "",
+        CONVERSATION,
+    ),
+    Mutant(
+        "conversation-uncovered",
+        "words that waited before a clearing are lost when it is undone",
+        "self.pending = hidden.pending + self.pending",
+        "self.pending = tuple(self.pending)",
+        CONVERSATION,
+    ),
+    Mutant(
+        "conversation-tangent-place",
+        "a tangent begins between calls and their answers",
+        "return end if answered.issuperset(call.id for call in entry.tool_calls) else place",
+        "return end",
+        CONVERSATION,
+    ),
+    # Conversation: documents of Amazon Q.
+    Mutant(
+        "amazon-q-offset",
+        "times west of Greenwich are read as east of it",
+        'return local + offset if found["offset"].startswith("-") else local - offset',
+        "return local - offset",
+        CONVERSATION,
+    ),
+    Mutant(
+        "amazon-q-error",
+        "a failed tool is read as one that succeeded",
+        'is_error=document["status"] == "Error",',
+        'is_error=document["status"] == "error",',
+        CONVERSATION,
+    ),
+    Mutant(
+        "amazon-q-day",
+        "the start of a tangent is read a day too late",
+        "timedelta(days=day - 1)",
+        "timedelta(days=day)",
+        CONVERSATION,
+    ),
+    # Sticky files.
+    Mutant(
+        "sticky-same-tick",
+        "a file that changed in the tick in which it was read is not read again",
+        "changed < self.at - TICK",
+        "changed <= self.at",
+        STICKY,
+    ),
+    Mutant(
+        "sticky-once",
+        "a file that two paths name is sent twice",
+        "if file.real not in seen:",
+        "if file.shown not in seen:",
+        STICKY,
+    ),
+    Mutant(
+        "sticky-limit",
+        "files exceed the limit by one",
+        "        if total > limit:\n            break\n        kept.add(index)",
+        "        kept.add(index)\n        if total > limit:\n            break",
+        STICKY,
+    ),
+    # Checkpoints: the shadow repository.
+    Mutant(
+        "shadow-tree-order",
+        "git trees are sorted wrongly when a folder and a file begin alike",
+        'leaf.name + b"/" if leaf.mode == FOLDER else leaf.name',
+        "leaf.name",
+        SHADOW,
+    ),
+    Mutant(
+        "shadow-same-tick",
+        "a file that changed again in the same tick is not read again",
+        "return stamp.changed + tick < begun",
+        "return stamp.changed < begun",
+        SHADOW,
+    ),
+    Mutant(
+        "shadow-hard-restore",
+        "a hard restore removes files that no checkpoint holds",
+        "unwanted = files & before.files.keys()",
+        "unwanted = set(files)",
+        SHADOW,
+    ),
+    Mutant(
+        "shadow-changed-meanwhile",
+        "a restore overwrites a file that changed after it began",
+        'elif found.kind == "nothing" or found.is_(put.before) or found.is_(put.entry):',
+        "elif found.kind:",
+        SHADOW,
+    ),
+    # Checkpoints: the transaction over files and conversation.
+    Mutant(
+        "transaction-not-placed",
+        "a restore that was cut off before its files were placed is called finished",
+        "if done and (intent.placed or not intent.files):",
+        "if done:",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "transaction-went-on",
+        "a restore that was cut off is finished although others went on",
+        "return intent.head == self._log_head() and intent.act.is_possible(self._state)",
+        "return intent.act.is_possible(self._state)",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "transaction-undone",
+        "a restore that was undone is undone again",
+        "elif number not in undone:",
+        "else:",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "transaction-labels",
+        "tools of the turn under way count as a turn",
+        "turn -= 1 if number[2] else 0",
+        "turn -= 0",
+        CHECKPOINTS,
+    ),
+    # Memory engines.
+    Mutant(
+        "memory-backoff",
+        "the first wait is four times as long as it should be",
+        "FACTOR ** max(0, tries - 1)",
+        "FACTOR ** max(0, tries)",
+        MEMORY,
+    ),
+    Mutant(
+        "memory-most-tries",
+        "a parcel is tried once too often before it is parked",
+        "if parcel.tries >= self._most_tries:",
+        "if parcel.tries > self._most_tries:",
+        MEMORY,
+    ),
+    Mutant(
+        "memory-written-once",
+        "a delivery that comes again is written again",
+        "if name not in self._seen}",
+        "if name}",
+        MEMORY,
+    ),
+    Mutant(
+        "memory-evicted-from",
+        "an eviction hands over the whole path before it",
+        "places.get(eviction.first, 1)",
+        "1",
+        MEMORY,
+    ),
+    # Archives.
+    Mutant(
+        "archive-id-twice",
+        "an archive that holds an id twice is accepted",
+        "if line.id and line.id in known:",
+        "if not line.id and line.id in known:",
+        ARCHIVE,
+    ),
+    Mutant(
+        "archive-version",
+        "an imported session with several branches ends with another version",
+        "moves += 1 + (head != branch.former)",
+        "moves += 1",
+        ARCHIVE,
+    ),
+    Mutant(
+        "archive-other-import",
+        "an import that was taken over removes the other's session",
+        "if is_half_made(known) and known.fence == self._row.fence:",
+        "if is_half_made(known):",
+        ARCHIVE,
+    ),
+    # Command line.
+    Mutant(
+        "cli-force",
+        "a file is replaced without --force",
+        "if mode is not None and stat.S_ISREG(mode) and not force:",
+        "if mode is None and not force:",
+        CLI,
+    ),
+    Mutant(
+        "cli-jsonl",
+        "one document on several lines is read as JSONL",
+        "_is_complete(second), named)) >= 2",
+        "_is_complete(second), named)) >= 1",
+        CLI,
+    ),
+    Mutant(
+        "cli-moments",
+        "a date without a zone is read in the zone of the machine",
+        "aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)",
+        "aware = moment",
+        CLI,
+    ),
+    # Models.
+    Mutant(
+        "models-unfinished",
+        "an answer that was broken off counts as complete",
+        "        if self.reason is None:\n            return None",
+        "        if self.reason is None and not self._words:\n            return None",
+        MODELS,
+    ),
+    Mutant(
+        "models-torn-characters",
+        "a character that came in two pieces is lost",
+        '"".join(pieces).encode("utf-16-le", "surrogatepass")',
+        '"".join(pieces).encode("utf-16-le", "replace")',
+        MODELS,
+    ),
+    Mutant(
+        "models-thought-ends",
+        "two signed thoughts are one",
+        "isinstance(last, ReasoningPart) and last.signature is None:",
+        "isinstance(last, ReasoningPart):",
+        MODELS,
+    ),
+)
