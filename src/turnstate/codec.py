@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from . import strict_json
+from . import long_json, strict_json
 from .errors import InputError, InvalidMessage, InvalidPayload, NewerFormat
 from .message import Message, ToolCallRequest, ToolCallResult
 from .part import Edit, FilePart, ImagePart, Native, OpaquePart, ReasoningPart, TextPart
@@ -69,27 +70,30 @@ class _SetAside(dict[str, Any]):
     """Unknown fields on their way into `Extra`; no document can hold one."""
 
 
+_read = partial(strict_json.read, max_bytes=sys.maxsize)
 _decoder = msgspec.json.Decoder(Message, dec_hook=_hook)
 _encoder = msgspec.json.Encoder()
 
 
 def encode(message: Message) -> bytes:
     """Encode one message as compact UTF-8 JSON."""
-    data = _encoder.encode(message)
+    data = long_json.encode(message, _encoder)
     if b'"extra":' not in data:
         return data
-    return _encoder.encode(_put_back(msgspec.to_builtins(message), Message))
+    return long_json.encode(_put_back(msgspec.to_builtins(message), Message), _encoder)
 
 
 def decode(data: bytes, *, version: int = VERSION) -> Message:
     """Decode bytes that `encode` wrote, in this version or an older one."""
     if version == VERSION:
         try:
-            return _decoder.decode(data)
+            if len(data) <= long_json.LONG:
+                return _decoder.decode(data)
+            return msgspec.convert(long_json.decode(data), Message, dec_hook=_hook)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # an unknown field, or damage: the strict way keeps the one and names the other
     _check_version(version)
-    return _message(strict_json.read(data, max_bytes=sys.maxsize), version, "$")
+    return _message(long_json.decode(data, _read), version, "$")
 
 
 def dump(messages: Iterable[Message]) -> bytes:
@@ -111,7 +115,7 @@ def load(data: bytes | str, *, max_bytes: int = strict_json.MAX_BYTES) -> list[M
 
 def to_builtins(message: Message) -> dict[str, Any]:
     """Give a message as plain JSON values."""
-    plain: dict[str, Any] = msgspec.json.decode(encode(message))
+    plain: dict[str, Any] = long_json.decode(encode(message))
     return plain
 
 

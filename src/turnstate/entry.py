@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from . import codec, ids
+from . import codec, ids, long_json
 from .errors import InvalidPayload, NewerFormat, TurnstateError
 from .ids import CallId, MessageId
 from .message import Message, ToolCallResult
@@ -316,7 +316,6 @@ _KINDS: dict[str, type[Any]] = {
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message", Cut: "cut"}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
-_encoder = msgspec.json.Encoder()
 
 
 def kind_of(entry: Entry) -> str:
@@ -326,7 +325,7 @@ def kind_of(entry: Entry) -> str:
 
 def encode(entry: Entry) -> bytes:
     """Write an entry as UTF-8 JSON."""
-    return codec.encode(entry) if isinstance(entry, Message) else _encoder.encode(entry)
+    return codec.encode(entry) if isinstance(entry, Message) else long_json.encode(entry)
 
 
 def decode(kind: str, data: bytes) -> Entry:
@@ -338,7 +337,10 @@ def decode(kind: str, data: bytes) -> Entry:
             f"an entry of the kind {kind!r:.40} was written by a newer Turnstate; update this one"
         )
     try:
-        entry: Entry = _DECODERS[kind].decode(data)
+        if len(data) <= long_json.LONG:
+            entry: Entry = _DECODERS[kind].decode(data)
+        else:
+            entry = msgspec.convert(long_json.decode(data), _KINDS[kind])
     except (msgspec.DecodeError, UnicodeDecodeError, TurnstateError) as error:
         raise InvalidPayload(f"a damaged {kind}: {error}") from None
     return entry

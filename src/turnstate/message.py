@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy as copy_of
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import force_setattr
 
-from . import ids, strict_json
+from . import ids, long_json, strict_json
 from .errors import InvalidMessage
 from .ids import CallId, MessageId
 from .part import Content, Native, OpaquePart, Part, TextPart
@@ -237,7 +238,7 @@ def _copy(value: V, field: str | None = None) -> V:
     return copy
 
 
-_canonical = msgspec.json.Encoder(order="sorted").encode
+_canonical = partial(long_json.encode, encoder=msgspec.json.Encoder(order="sorted"))
 
 
 def _stamp(id: str | None, timestamp: str | None) -> dict[str, Any]:

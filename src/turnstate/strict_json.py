@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from . import long_json
 from .errors import ForbiddenJSON, MalformedJSON, TooLarge
 
 __all__ = [
@@ -51,8 +52,6 @@ _SHOWN = 40  # characters of a hostile key or number, and steps of a path, that 
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 _NESTING = (dict, list)
 _COLLECTIONS = (dict, list, tuple, set, frozenset)
 
@@ -102,8 +101,8 @@ def plain(value: Any, *, at: str = "$") -> Any:
         check_text(value, at=at)
         return value
     try:
-        written = _encode(value)
-        copy = _decode(written)
+        written = long_json.encode(value)
+        copy = long_json.decode(written)
         same = copy == value
     except Exception:  # whatever a foreign type does when it is written: the walk names it
         same = False

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from . import long_json
 from .part import FilePart, ImagePart, Part, TextPart
 
 __all__ = [
@@ -37,7 +38,7 @@ _RESULT_PARTS = tuple[TextPart | ImagePart | FilePart, ...]
 
 def json_text(value: Any) -> str:
     """Write a JSON value as compact text."""
-    return msgspec.json.encode(value).decode()
+    return long_json.encode(value).decode()
 
 
 args_text = json_text

@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [
         "files",
         "home",
         "ids",
+        "long_json",
         "strict_json",
         "value",
         "part",
@@ -41,7 +42,7 @@ LAYERS: list[set[str]] = [
     {"cli", "demo"},
     {"__main__"},
 ]
-PURE = {"strict_json", "value", "part", "message", "codec", "wire_text", "toolspec"}
+PURE = {"long_json", "strict_json", "value", "part", "message", "codec", "wire_text", "toolspec"}
 PURE |= {"entry", "search_terms"}
 PURE |= {"formats", "tokens", "catalog", "context"}
 IMPURE_IMPORTS = {

@@ -22,7 +22,7 @@ from ..entry import Bootstrap, Entry, Prompt
 from ..errors import AlreadyExists
 from ..log.records import Recorder
 from ..message import Message
-from ..session.loading import entry_of, path_to, shown_of
+from ..session.loading import path_to, read_entry, shown_messages
 from ..session.names import checked
 from ..stores.port import Log, Store
 from ..stores.values import Record, Row, SessionRow, Span
@@ -132,11 +132,11 @@ async def conversation(log: Log, row: SessionRow) -> Conversation:
     prompt, bootstrap = None, None
     messages, tokens = list[Message](), list[int]()
     async for one in rows_of(log, row):
-        if message := shown_of(one):
-            messages.append(message)
+        if shown := await shown_messages([one]):
+            messages += shown
             tokens.append(one.tokens)
             continue
-        entry = entry_of(one)
+        entry = await read_entry(one)
         prompt = entry.text if isinstance(entry, Prompt) else prompt
         bootstrap = entry.text if isinstance(entry, Bootstrap) else bootstrap
     return Conversation(Head(system=prompt, bootstrap=bootstrap), messages, tokens, row.counter)

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from .. import wire_text
+from .. import long_json, wire_text
 from ..errors import InputError
 from ..message import Message, ToolCallResult
 from ..part import TextPart
@@ -264,10 +264,10 @@ def _with_texts(result: Any, texts: Texts) -> Any:
 
 def _indented(result: Any) -> str:
     """Write a structured result as indented JSON, its keys in their order."""
-    compact = wire_text.json_text(result)
+    compact = long_json.encode(result)
     if sum(_indentation(result)) > _MOST_INDENTATION:
-        return compact
-    return msgspec.json.format(compact, indent=_INDENT)
+        return compact.decode()
+    return long_json.indented(compact, _INDENT).decode()
 
 
 def _indentation(value: Any) -> Iterator[int]:

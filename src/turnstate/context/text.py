@@ -36,13 +36,20 @@ __all__ = [
     "word",
 ]
 
+_STEP = 1_000_000  # characters
 _ENDS = "\n\r\u2028\u2029"
 
 
 def count(text: str) -> int:
     """Count the lines of a text."""
-    ended = sum(text.count(end) for end in _ENDS) - text.count("\r\n")
+    ended = sum(_count(text, end) for end in _ENDS) - _count(text, "\r\n")
     return ended + (text[-1:] not in _ENDS)
+
+
+def _count(text: str, end: str) -> int:
+    """Count in steps: a call on many megabytes would keep other threads waiting."""
+    more = len(end) - 1
+    return sum(text.count(end, start, start + _STEP + more) for start in range(0, len(text), _STEP))
 
 
 def ends(text: str, most: int) -> list[int]:

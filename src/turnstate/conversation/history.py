@@ -7,6 +7,7 @@ before: words, tool results, or results and then words, where the user spoke ins
 from __future__ import annotations
 
 from ..entry import Usage
+from ..long_json import LONG
 from ..message import Message, ToolCallResult
 from ..part import ImagePart
 from ..value import Value
@@ -63,7 +64,9 @@ def line_of(message: Message) -> str | None:
     """Write a message as it stands in the transcript; None where nobody speaks in it."""
     match message.role:
         case "user":
-            return "> " + message.text.replace("\n", "\n> ")
+            text = message.text
+            pieces = (text[start : start + LONG] for start in range(0, len(text), LONG))
+            return "> " + "".join(piece.replace("\n", "\n> ") for piece in pieces)
         case "assistant":
             names = ", ".join(call.name for call in message.tool_calls) or "none"
             return f"{message.text}\n[Tool uses: {names}]"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .. import codec, ids
+from .. import codec, ids, long_json
 from ..context.policy import Budget, Policy
 from ..context.reduction import Limits, output_id, reduced
 from ..entry import Answer, Entry, decode, encode, kind_of
@@ -30,6 +30,7 @@ __all__ = ["COUNTED_WHOLE", "Recorder", "digest", "recount", "sampled_recount", 
 COUNTED_WHOLE = 4_000
 """Bytes up to which a tool message is counted as it stands: whoever reads the count may reduce otherwise."""
 
+_encoder = msgspec.json.Encoder(order="sorted")
 _ONE_IN = 16  # entries that a sample recounts
 
 
@@ -94,7 +95,7 @@ def digest(messages: Iterable[Message]) -> bytes:
     summed, own = hashlib.blake2b(digest_size=16), dict[str, str]()
     for message in messages:
         own |= {call.id: f"{len(own) + place}" for place, call in enumerate(message.tool_calls)}
-        body = msgspec.json.encode(_said(codec.to_builtins(message), own), order="sorted")
+        body = long_json.encode(_said(codec.to_builtins(message), own), _encoder)
         summed.update(len(body).to_bytes(8, "big"))
         summed.update(body)
     return summed.digest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from ..entry import Answer, Cut, Summary, decode
 from ..errors import NewerFormat, TurnstateError
@@ -19,6 +20,7 @@ from ..message import Message
 from ..session.loading import path_to, standing_cut
 from ..stores.port import Log
 from ..stores.values import MESSAGE, Address, Row, SessionRow, Span
+from ..tokens.exact import INLINE, off_loop
 from .port import Evicted, SessionRecord
 
 __all__ = ["evicted", "record"]
@@ -73,7 +75,7 @@ class _Messages:
             while first <= span.last:
                 rows = await self._log.read(self._at, Span(span.branch, first, span.last), limit=PAGE)
                 for row in rows:
-                    if message := self._read(row):
+                    if message := await off_loop(partial(self._read, row), large=len(row.body) > INLINE):
                         yield message
                 first = rows[-1].seq + 1 if rows else span.last + 1
 

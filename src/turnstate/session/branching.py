@@ -8,7 +8,7 @@ from ..ids import CallId
 from ..log.path import between
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, SessionRow, Span
-from .loading import entry_of, path_to, rows_backwards, shown_of, standing_cut
+from .loading import entry_of, path_to, rows_backwards, shown_messages, standing_cut
 from .windows import WindowMaker
 from .writer import SessionWriter
 
@@ -32,7 +32,7 @@ async def end_of(log: Log, at: Address, id: str) -> Position:
     calls, answered = set[CallId](), set[CallId]()
     spoken = False
     async for earlier in rows_backwards(log, at, await path_to(log, at, place)):
-        message = shown_of(earlier)
+        message = next(iter(await shown_messages([earlier])), None)
         if message is None:
             continue
         if message.role == "user" or (message.role == "tool" and spoken):

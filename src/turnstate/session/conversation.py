@@ -42,7 +42,7 @@ from ..stores.values import (
     Span,
 )
 from ..tokens.exact import INLINE, off_loop
-from .loading import entry_of, message_of, messages_of, rows_backwards, standing_cut
+from .loading import entries_of, entry_of, messages_of, read_entry, rows_backwards, standing_cut
 from .windows import WindowMaker
 from .writer import SessionWriter
 
@@ -135,13 +135,14 @@ class Strands:
         return strand
 
     async def _root(self, path: Sequence[Span]) -> Timeline:
-        rows, exchanges, enough = list[Row](), 0, MAX_CONVERSATION_STATE_HISTORY_LEN
+        rows, roles, enough = list[Row](), list[str](), MAX_CONVERSATION_STATE_HISTORY_LEN
         async for row in rows_backwards(self._log, self._at, path):
-            exchanges += any(message.role == "assistant" for message in await messages_of([row]))
-            if exchanges > enough:
-                rows = rows[: _turn_edge(rows)]
+            role = next((message.role for message in await messages_of([row])), "")
+            if role == "assistant" and roles.count(role) == enough:
+                rows = rows[: _turn_edge(roles)]
                 break
             rows.append(row)
+            roles.append(role)
         rows.reverse()
         strand = Timeline(first=rows[0].seq if rows else 1)
         strand.path = list(path)
@@ -155,7 +156,7 @@ class Strands:
         if not earlier:
             return
         marks = await self._log.newest(self._at, earlier, _RECALLED)
-        for entry in (entry_of(marks[kind]) for kind in _RECALLED if kind in marks):
+        for entry in await entries_of([marks[kind] for kind in _RECALLED if kind in marks]):
             if isinstance(entry, Prompt | Bootstrap | Settings | Checkpoint):
                 strand.recall(entry)
         await self._recall_cuts(strand, path, rows)
@@ -163,7 +164,8 @@ class Strands:
     async def _recall_cuts(self, strand: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
         """Take in the cut that held before the part that is loaded, and those that reverts in it lead to."""
         earlier = between(path, 1, strand.first - 1)
-        reverts = [entry for row in rows if isinstance(entry := entry_of(row), Revert)]
+        entries = await entries_of([row for row in rows if row.kind == "revert"])
+        reverts = [entry for entry in entries if isinstance(entry, Revert)]
         standing = await standing_cut(self._log, self._at, earlier)
         numbers = {entry.former for entry in reverts if 0 < entry.former < strand.first}
         places = sorted(numbers | ({standing.seq} if standing else set()))
@@ -172,24 +174,27 @@ class Strands:
                 await self._recall_cut(strand, row, between(path, number, end - 1))
 
     async def _recall_cut(self, strand: Timeline, row: Row, since: Sequence[Span]) -> None:
-        cut = entry_of(row)
+        cut = await read_entry(row)
         if not isinstance(cut, Cut):
             return
         strand.recall(cut, at=row.seq)
         found = (await self._log.newest(self._at, since, ("summary",))).get("summary")
-        summary = entry_of(found) if found else None
+        summary = await read_entry(found) if found else None
         if isinstance(summary, Summary) and summary.cut == cut.id:
             strand.recall(summary)
 
 
-def _turn_edge(backwards: Sequence[Row]) -> int:
-    """Count the rows down to the first turn that is whole; all of them, where none begins in there."""
+def _turn_edge(backwards: Sequence[str]) -> int:
+    """Count the rows down to the first turn that is whole; all of them, where none begins in there.
+
+    The rows are given by the roles of their messages, the newest first; a row that is none has no role.
+    """
     answered = True  # what was read before ends behind an answer
     for place in range(len(backwards) - 1, -1, -1):
-        message = message_of(backwards[place])
-        if message is not None and answered and message.role == "user":
+        role = backwards[place]
+        if answered and role == "user":
             return place + 1
-        answered = message.role == "assistant" if message is not None else answered
+        answered = role == "assistant" if role else answered
     return len(backwards)
 
 

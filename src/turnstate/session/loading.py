@@ -24,10 +24,10 @@ __all__ = [
     "message_of",
     "messages_of",
     "path_to",
+    "read_entry",
     "refreshed",
     "rows_backwards",
     "shown_messages",
-    "shown_of",
     "standing_cut",
 ]
 
@@ -108,7 +108,7 @@ async def standing_cut(log: Log, at: Address, path: Sequence[Span]) -> Row | Non
 async def _standing(log: Log, at: Address, path: Sequence[Span], marks: Mapping[str, Row]) -> Row | None:
     cuts = [marks[kind] for kind in _CUTS if kind in marks]
     newest = max(cuts, key=lambda row: row.seq, default=None)
-    entry = entry_of(newest) if newest else None
+    entry = await read_entry(newest) if newest else None
     if not isinstance(entry, Revert):
         return newest
     for span in between(path, entry.former, entry.former):
@@ -136,10 +136,10 @@ async def _leading(log: Log, at: Address, path: Sequence[Span], end: int) -> lis
         place = span.first
         while rows := await log.read(at, Span(span.branch, place, span.last), limit=FEW):
             for row in rows:
-                message = message_of(row)
-                if message is not None and message.role != "system":
-                    return found
-                found += [row] if message else []
+                for message in await messages_of([row]):
+                    if message.role != "system":
+                        return found
+                    found.append(row)
             place = rows[-1].seq + 1
     return found
 
@@ -148,6 +148,11 @@ async def entries_of(rows: Sequence[Row]) -> list[Entry | None]:
     """Give the entries of rows, none where one is damaged; the loop goes on while much is decoded."""
     large = sum(len(row.body) for row in rows) > INLINE
     return await off_loop(lambda: [entry_of(row) for row in rows], large=large)
+
+
+async def read_entry(row: Row) -> Entry | None:
+    """Give the entry of a row; none where it is damaged."""
+    return (await entries_of([row]))[0]
 
 
 async def messages_of(rows: Sequence[Row]) -> list[Message]:
@@ -169,23 +174,17 @@ def message_of(row: Row) -> Message | None:
     return entry if isinstance(entry, Message) else None
 
 
-def shown_of(row: Row) -> Message | None:
-    """Return the message of a row, or the one that an answer of the core is shown as."""
-    entry = entry_of(row) if row.kind in _SHOWN else None
-    return entry.message if isinstance(entry, Answer) else entry if isinstance(entry, Message) else None
-
-
 async def _beginning(
     log: Log, at: Address, path: Sequence[Span], mark: Row | None, settings: Settings | None
 ) -> tuple[list[Row], int]:
     """Give the messages that a usable cut pinned, and where to begin to read: at the root, without one."""
-    cut = entry_of(mark) if mark else None
+    cut = await read_entry(mark) if mark else None
     if mark is None or not isinstance(cut, Cut) or (settings is not None and not settings.fit(cut)):
         return [], 1
     if cut.kept_from is None:
         return [], await _behind(log, at, mark, cut)
     found = await log.find(at, [cut.kept_from, *cut.pinned])
-    rows = {row.id: row for row in found if message_of(row)}
+    rows = {row.id: row for row in found if await messages_of([row])}
     if any(id not in rows for id in cut.pinned):
         return [], 1
     kept = rows.pop(cut.kept_from, None) or await _late(log, at, between(path, 1, mark.seq), cut)
@@ -203,9 +202,9 @@ async def _behind(log: Log, at: Address, mark: Row, cut: Cut) -> int:
 async def _late(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:
     """Give the late results that a cut kept first: they are shown as a note, which has an id of its own."""
     async for row in rows_backwards(log, at, path):
-        message = message_of(row)
-        if message and cut.kept_from and is_shown_as(message, cut.kept_from):
-            return row
+        for message in await messages_of([row]):
+            if cut.kept_from and is_shown_as(message, cut.kept_from):
+                return row
     return None
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from ..errors import UnknownName
+from ..long_json import exceeds
 from . import vocabulary
 from .counter import Count, Counter, total
 from .estimate import Estimator
@@ -73,18 +74,7 @@ async def off_loop(work: Callable[[], T], *, large: bool) -> T:
 
 def is_large(*values: Any) -> bool:
     """Tell whether values hold more text than is worked on inline, looking at no more than that."""
-    left, rest = INLINE, list(values)
-    while rest and left >= 0:
-        value = rest.pop()
-        if isinstance(value, str | bytes):
-            left -= len(value)
-        elif isinstance(value, Struct):
-            rest += [getattr(value, name) for name in value.__struct_fields__]
-        elif isinstance(value, dict | list | tuple):
-            left -= len(value)
-            if left >= 0:
-                rest += [*value, *value.values()] if isinstance(value, dict) else value
-    return left < 0
+    return exceeds(INLINE, *values)
 
 
 async def count_off_loop(counter: Counter, text: str) -> Count:
