@@ -21,7 +21,7 @@ from turnstate import Message, SessionManager
 from turnstate.context.policy import Policy
 from turnstate.log.records import Recorder
 from turnstate.stores.sqlite.connection import connect
-from turnstate.stores.sqlite.queries import query
+from turnstate.stores.sqlite.queries import SQL
 from turnstate.stores.sqlite.rows import advance_columns, entry_columns, session_row
 from turnstate.stores.values import Address, Record
 from turnstate.tokens import counter
@@ -136,10 +136,10 @@ class Bare:
         row = structs.replace(row, seq=row.seq + 1, total=row.total + record.tokens, version=row.version + 1)
         self._sessions[session] = key, row
         columns = entry_columns(key, row.branch, row.seq, row.total, record)
-        self._db.execute(query("add_entry"), columns)
+        self._db.execute(SQL["add_entry"], columns)
         place = self._db.last_insert_rowid()
-        self._db.execute(query("add_words"), {"key": place, "words": " ".join(record.words)})
-        self._db.execute(query("advance_session"), advance_columns(key, row, marks=0))
+        self._db.execute(SQL["add_words"], {"key": place, "words": " ".join(record.words)})
+        self._db.execute(SQL["advance_session"], advance_columns(key, row, marks=0))
 
 
 def recorder() -> Callable[[Message], Record]:

@@ -102,7 +102,7 @@ async def fill_sessions(path: Path) -> None:
 
 def needed(text: str) -> int:
     """Return the bytes that an error asks for."""
-    (amount,) = re.findall(r"takes about ([0-9.,]+) MB", text)
+    (amount,) = re.findall(r"needs about ([0-9.,]+) MB", text)
     return int(float(amount.replace(",", "")) * 1e6)
 
 

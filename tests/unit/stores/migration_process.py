@@ -18,12 +18,12 @@ from typing import Any
 import apsw
 
 from turnstate.stores.sqlite import SqliteStore, connection
-from turnstate.stores.sqlite.queries import migrations
+from turnstate.stores.sqlite.queries import MIGRATIONS
 from turnstate.stores.values import Address, SessionRow
 
 SECOND = "CREATE TABLE second (a INTEGER PRIMARY KEY, b TEXT) STRICT; INSERT INTO second VALUES (1, 'one');"
 THIRD = "ALTER TABLE second ADD COLUMN c TEXT; UPDATE second SET c = b; CREATE INDEX by_c ON second (c);"
-STEPS = [*migrations(), SECOND, THIRD]
+STEPS = [*MIGRATIONS, SECOND, THIRD]
 
 
 def die_before(number: int) -> None:
@@ -40,7 +40,7 @@ def die_before(number: int) -> None:
 
 def bring_up(steps: int) -> None:
     """Migrate with so many steps."""
-    connection.migrations = lambda: tuple(STEPS[:steps])  # type: ignore[assignment]
+    connection.MIGRATIONS = tuple(STEPS[:steps])
 
 
 def in_a_child(work: Any) -> int:

@@ -15,7 +15,7 @@ from verification_stage import furnished, tables, verified
 
 from turnstate.errors import NewerFormat
 from turnstate.stores.sqlite import SqliteStore, connection
-from turnstate.stores.sqlite.queries import migrations
+from turnstate.stores.sqlite.queries import MIGRATIONS
 
 pytestmark = pytest.mark.req("G3", "G6")
 
@@ -68,7 +68,7 @@ def test_a_migration_without_a_transaction_is_caught(tmp_path: Path) -> None:
 
 def test_processes_that_open_a_new_file_at_once_make_one_store(tmp_path: Path) -> None:
     for opened in lines("together", tmp_path, 8, 3):
-        assert opened == {"statuses": [0] * 8, "sessions": 8, "version": len(migrations()) + 2}
+        assert opened == {"statuses": [0] * 8, "sessions": 8, "version": len(MIGRATIONS) + 2}
 
 
 def test_what_was_written_under_an_older_schema_is_there_under_the_newer(
@@ -76,10 +76,10 @@ def test_what_was_written_under_an_older_schema_is_there_under_the_newer(
 ) -> None:
     path = furnished(tmp_path / "agent.db")
     before = tables(path)
-    monkeypatch.setattr(connection, "migrations", lambda: (*migrations(), MORE))
+    monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, MORE))
     assert verified(path) == []
     assert tables(path) == before
-    assert schema(path)[0] == len(migrations()) + 1
+    assert schema(path)[0] == len(MIGRATIONS) + 1
     assert "second" in schema(path)[1]
 
 
@@ -88,7 +88,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(
 ) -> None:
     path = furnished(tmp_path / "agent.db")
     before = schema(path), tables(path)
-    monkeypatch.setattr(connection, "migrations", lambda: (*migrations(), MORE, BROKEN))
+    monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, MORE, BROKEN))
     with pytest.raises(Exception, match="nowhere"):
         SqliteStore(str(path))
     assert (schema(path), tables(path)) == before
@@ -99,7 +99,7 @@ def test_an_older_turnstate_refuses_what_a_newer_one_has_migrated(
 ) -> None:
     path = furnished(tmp_path / "agent.db")
     with monkeypatch.context() as newer:
-        newer.setattr(connection, "migrations", lambda: (*migrations(), MORE))
+        newer.setattr(connection, "MIGRATIONS", (*MIGRATIONS, MORE))
         assert verified(path) == []
     before = path.read_bytes()
     with pytest.raises(NewerFormat, match="update Turnstate"):

@@ -25,8 +25,8 @@ import apsw
 
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
-from .faults import telling
-from .queries import migrations
+from .faults import translated
+from .queries import MIGRATIONS
 from .wal import lost_commits, note_lost_commits, read_log
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "PATIENCE",
     "Readers",
     "check_readable",
+    "check_sqlite_version",
     "connect",
     "foreign_objects",
     "migrate",
@@ -60,6 +61,16 @@ SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 FROM pragma_application_id, pragma_user_version
 """
 """Asked in one statement, so that all is of one moment: another process may be migrating."""
+
+
+def check_sqlite_version() -> None:
+    """Raise `StoreError` if the SQLite that is linked can damage databases."""
+    linked = tuple(int(number) for number in apsw.sqlite_lib_version().split("."))
+    if linked < LEAST_SQLITE:
+        raise StoreError(
+            f"SQLite {apsw.sqlite_lib_version()} can damage databases in WAL mode; "
+            f"install an apsw that brings {'.'.join(map(str, LEAST_SQLITE))} or newer"
+        )
 
 
 def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None) -> apsw.Connection:
@@ -118,7 +129,7 @@ def _migrate(path: str) -> None:
         db.set_busy_handler(_patient())
         version = _version(db, path)
         lost = lost_commits(db, path, log)
-        if version < len(migrations()) or db.pragma("journal_mode") != "wal":
+        if version < len(MIGRATIONS) or db.pragma("journal_mode") != "wal":
             _prepare_writer(db)
             with_lock(db, lambda: _step_up(db, path))
         _refuse_foreign(db, path)
@@ -131,7 +142,7 @@ def _migrate(path: str) -> None:
 def check_readable(db: apsw.Connection, path: str) -> None:
     """Raise an error if a file cannot be read as it is, since nothing can be written to it."""
     version = _version(db, path)
-    if version < len(migrations()):
+    if version < len(MIGRATIONS):
         raise StoreUnavailable(
             f"{path} has schema {version} and cannot be brought up to date, since it cannot be written; "
             "open it once where it can be, or copy it"
@@ -158,7 +169,7 @@ def _refuse_foreign(db: apsw.Connection, path: str) -> None:
 
 def foreign_objects(db: apsw.Connection) -> list[str]:
     """Name triggers, views, tables and indexes that are not of our schema."""
-    known = _own_objects(migrations())
+    known = _own_objects(MIGRATIONS)
     return [
         f"the {kind} `{name}`"
         for kind, name in db.execute("SELECT type, name FROM sqlite_schema")
@@ -187,7 +198,7 @@ def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:
 
 
 def _step_up(db: apsw.Connection, path: str) -> None:
-    steps = migrations()
+    steps = MIGRATIONS
     for number in range(_version(db, path), len(steps)):
         db.execute(steps[number])
         db.execute(f"PRAGMA user_version = {number + 1}")
@@ -201,9 +212,9 @@ def _version(db: apsw.Connection, path: str) -> int:
         raise StoreDamaged(f"{path} is a database of another program; give the path of another file")
     if application == APPLICATION and version < 1:
         raise StoreDamaged(f"{path} is damaged: its schema has the number {version}; put a copy in its place")
-    if version > len(migrations()):
+    if version > len(MIGRATIONS):
         raise NewerFormat(
-            f"{path} has schema {version}, newer than {len(migrations())}; update Turnstate to open it"
+            f"{path} has schema {version}, newer than {len(MIGRATIONS)}; update Turnstate to open it"
         )
     return int(version)
 
@@ -272,7 +283,7 @@ class Readers:
         self.close()
 
     def _read(self, job: Callable[[apsw.Connection], T]) -> T:
-        with telling(self._path):
+        with translated(self._path):
             db = self._connection()
             db.execute("BEGIN")
             try:

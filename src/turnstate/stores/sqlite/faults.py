@@ -9,7 +9,7 @@ import apsw
 
 from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable
 
-__all__ = ["UNREADABLE", "UNUSABLE", "fault", "telling", "unusable"]
+__all__ = ["UNREADABLE", "UNUSABLE", "fault", "translated", "unusable"]
 
 UNUSABLE = (UnicodeEncodeError, OverflowError)
 """What Python says of values that SQLite cannot hold, before SQLite has seen them."""
@@ -73,7 +73,7 @@ def unusable(error: Exception) -> InputError:
 
 
 @contextmanager
-def telling(path: str) -> Iterator[None]:
+def translated(path: str) -> Iterator[None]:
     """Raise SQLite's errors as errors of the store."""
     try:
         yield

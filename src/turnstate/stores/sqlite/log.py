@@ -1,4 +1,10 @@
-"""The log in SQLite: a change is a few statements inside the writer's transaction."""
+"""The log in SQLite: each function runs inside a transaction of the connection that it is given.
+
+SQLite does not notice every damaged page: an index may silently lead to fewer rows than there are. So
+what is read is compared with what the rows of session and branch promise, and anything that is missing is
+looked for row by row and by a scan of the table (`rows_around`). An answer is complete, marked as damaged,
+or refused with `StoreDamaged`; it is never silently shorter.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +32,8 @@ from ..values import (
     SessionRow,
     Span,
 )
-from .connection import Readers
 from .faults import UNREADABLE
-from .queries import query
+from .queries import SQL
 from .rows import (
     Place,
     advance_columns,
@@ -42,69 +47,32 @@ from .rows import (
 )
 from .salvage import promised, rows_around
 from .soundness import list_is_indexed, words_are_indexed
-from .writer import Writer
 
-__all__ = ["SqliteLog", "add_entries"]
+__all__ = ["add_entries", "branches", "commit", "find", "newest", "read", "search"]
 
-FEW = 8
-"""Entries that are read at once where the newest message is looked for."""
+STEP = 8
+"""Entries that are read at a time when a path is walked back from its head."""
 
 _WORD = re.compile("[a-z0-9_\x80-\U0010ffff]+").fullmatch
-"""What can be a token of the index; the query of anything else would be several, or broken."""
+"""Matches what is one token to the index; anything else would be a query of several tokens, or invalid."""
 
 
-class SqliteLog:
-    """Appends through the writer, reads beside it."""
-
-    _writer: Writer
-    _readers: Readers
-
-    async def commit(self, change: Change) -> Receipt:
-        """Take a change whole, or raise the first check that fails and take nothing."""
-        return await self._writer.run(lambda db: _commit(db, change))
-
-    async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
-    ) -> list[Row]:
-        """Give a run of entries in order; with a limit the first ones, or the newest."""
-        return await self._readers.run(lambda db: _read(db, at, span, limit, newest))
-
-    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        """Give the entries with these ids, those that there are, in the order of the log."""
-        return await self._readers.run(lambda db: _find(db, at, ids))
-
-    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Give the newest entry of each kind on a path, whose newest span comes first."""
-        return await self._readers.run(lambda db: _newest(db, at, spans, kinds))
-
-    async def branches(self, at: Address) -> list[Branch]:
-        """Give all branches of a session in the order of their making."""
-        return await self._readers.run(lambda db: _branches(db, at))
-
-    async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
-    ) -> list[Hit]:
-        """Give the entries that hold all the words, newest first, from behind a mark on."""
-        return await self._readers.run(lambda db: _search(db, tenant, words, user, before, limit))
-
-
-def add_entries(
-    db: apsw.Connection, key: int, behind: Position, total: int, records: Sequence[Record]
-) -> None:
-    """Write entries behind a place, and their words into the index."""
-    seq = behind.seq
+def add_entries(db: apsw.Connection, key: int, head: Position, total: int, records: Sequence[Record]) -> None:
+    """Write entries after a position, and their words into the index."""
+    seq = head.seq
     for record in records:
         seq, total = seq + 1, total + record.tokens
-        columns = entry_columns(key, behind.branch, seq, total, record)
+        columns = entry_columns(key, head.branch, seq, total, record)
         try:
-            db.execute(query("add_entry"), columns)
+            db.execute(SQL["add_entry"], columns)
         except apsw.ConstraintError:
-            raise AlreadyExists(f"the session holds an entry {record.id} already") from None
+            raise AlreadyExists(f"the session already has an entry {record.id}") from None
         if record.words:
-            db.execute(query("add_words"), {"key": db.last_insert_rowid(), "words": " ".join(record.words)})
+            db.execute(SQL["add_words"], {"key": db.last_insert_rowid(), "words": " ".join(record.words)})
 
 
-def _commit(db: apsw.Connection, change: Change) -> Receipt:
+def commit(db: apsw.Connection, change: Change) -> Receipt:
+    """Apply a change as a whole, or raise the first check that fails."""
     key, row = session_row(db, change.at)
     if repeated := admitted(row, change, _known_key(db, key, change)):
         return repeated
@@ -112,10 +80,10 @@ def _commit(db: apsw.Connection, change: Change) -> Receipt:
     add_entries(db, key, head, total, change.records)
     after = advanced(row, change, branch=head.branch, seq=head.seq, total=total)
     if head.branch != row.branch:
-        db.execute(query("leave_branch"), {"key": key, "branch": row.branch, "seq": row.seq})
-    db.execute(query("advance_session"), advance_columns(key, after, marks(change.records, behind=head.seq)))
+        db.execute(SQL["leave_branch"], {"key": key, "branch": row.branch, "seq": row.seq})
+    db.execute(SQL["advance_session"], advance_columns(key, after, marks(change.records, after=head.seq)))
     for parcel in change.parcels:
-        db.execute(query("add_parcel"), structs.asdict(parcel))
+        db.execute(SQL["add_parcel"], structs.asdict(parcel))
     receipt = Receipt(
         epoch=after.epoch, version=after.version, branch=after.branch, first=head.seq + 1, last=after.seq
     )
@@ -127,7 +95,7 @@ def _commit(db: apsw.Connection, change: Change) -> Receipt:
 def _known_key(db: apsw.Connection, key: int, change: Change) -> KnownKey | None:
     if change.key is None:
         return None
-    for found in db.execute(query("known_key"), {"key": key, "name": change.key.name}):
+    for found in db.execute(SQL["known_key"], {"key": key, "name": change.key.name}):
         digest, epoch, version, branch, first, last, created = found
         receipt = Receipt(epoch=epoch, version=version, branch=branch, first=first, last=last)
         return KnownKey(digest, receipt, created)
@@ -135,16 +103,16 @@ def _known_key(db: apsw.Connection, key: int, change: Change) -> KnownKey | None
 
 
 def _keep_key(db: apsw.Connection, key: int, change: Change, receipt: Receipt) -> None:
-    """Remember a key, and forget a few that are too old: each append does its share of the sweeping."""
+    """Store a key and delete a few expired ones, so that every append does its share of the cleanup."""
     if change.key is None:
         return
     columns = structs.asdict(receipt) | change.key._asdict() | {"key": key, "created": change.now}
-    db.execute(query("keep_key"), columns)
-    db.execute(query("forget_keys"), {"before": change.now - KEY_LIFE})
+    db.execute(SQL["keep_key"], columns)
+    db.execute(SQL["forget_keys"], {"before": change.now - KEY_LIFE})
 
 
 def _target(db: apsw.Connection, key: int, row: SessionRow, change: Change) -> tuple[Position, int]:
-    """Return the place behind which records are written, and the sum of tokens up to there."""
+    """Return the position after which records are written, and the sum of tokens up to there."""
     if change.fork is not None:
         return _forked(db, key, row, change.fork, change.now)
     if change.select is None or change.select == row.branch:
@@ -161,35 +129,35 @@ def _forked(db: apsw.Connection, key: int, row: SessionRow, fork: Fork, now: int
     total = _total(db, key, row, Position(fork.parent, seq)) if fork.parent is not None else 0
     columns = {"key": key, "id": last + 1, "parent": fork.parent, "fork_seq": seq, "created": now}
     made = {"name": fork.name, "operation": fork.operation, "former": row.branch}
-    db.execute(query("add_branch"), columns | made)
+    db.execute(SQL["add_branch"], columns | made)
     return Position(last + 1, seq), total
 
 
 def _last_branch(db: apsw.Connection, key: int, head: int) -> int:
-    """Return the number of the newest branch; raise `StoreDamaged` if entries know of a newer one."""
-    ((last,),) = db.execute(query("last_branch"), {"key": key})
-    if last is None or last < max(head, _told(db, "last_spoken_on", key=key) or 0):
+    """Return the number of the newest branch; raise `StoreDamaged` if there are entries of a newer one."""
+    ((last,),) = db.execute(SQL["last_branch"], {"key": key})
+    if last is None or last < max(head, _value(db, "last_branch_of_entries", key=key) or 0):
         raise StoreDamaged("branches of a session are missing; run `turnstate verify`")
     return int(last)
 
 
 def _tip(db: apsw.Connection, key: int, row: SessionRow, branch: int) -> int:
-    """Return the last sequence number of a branch, which a branch without entries has from its fork."""
-    for _, _, tip in db.execute(query("branch"), {"key": key, "branch": branch}):
+    """Return the last sequence number of a branch; without entries that is the number of its fork."""
+    for _, _, tip in db.execute(SQL["branch"], {"key": key, "branch": branch}):
         seq = row.seq if branch == row.branch else int(tip)
-        if _told(db, "goes_beyond", key=key, branch=branch, seq=seq):
-            raise _goes_on(branch, seq)
+        if _value(db, "goes_beyond", key=key, branch=branch, seq=seq):
+            raise _longer_than_promised(branch, seq)
         return seq
     raise NotFound(f"session {row.id} has no branch {branch}")
 
 
 def _total(db: apsw.Connection, key: int, row: SessionRow, at: Position) -> int:
-    """Return the sum of tokens at a place of a path, which may stand on an earlier branch."""
+    """Return the sum of tokens at a position of a path, which may be on an earlier branch."""
     branch: int | None = at.branch
     while branch is not None and at.seq > 0:
         parent, fork = _origin(db, key, branch)
         if at.seq > fork:
-            for (total,) in db.execute(query("total"), {"key": key, "branch": branch, "seq": at.seq}):
+            for (total,) in db.execute(SQL["total"], {"key": key, "branch": branch, "seq": at.seq}):
                 return int(total)
             for found in rows_around(db, Place(key, *row.head), Span(branch, at.seq, at.seq)):
                 if not found.damaged:
@@ -199,45 +167,48 @@ def _total(db: apsw.Connection, key: int, row: SessionRow, at: Position) -> int:
     return 0
 
 
-def _told(db: apsw.Connection, name: str, **which: int | str) -> Any:
-    """Return the one value that a query gives, and None if what it reads is damaged."""
+def _value(db: apsw.Connection, name: str, **which: int | str) -> Any:
+    """Return the single value of a query, or None if what it reads is damaged."""
     with suppress(*UNREADABLE):
-        for (value,) in db.execute(query(name), which):
+        for (value,) in db.execute(SQL[name], which):
             return value
     return None
 
 
 def _origin(db: apsw.Connection, key: int, branch: int) -> tuple[int | None, int]:
-    for parent, fork, _ in db.execute(query("branch"), {"key": key, "branch": branch}):
+    for parent, fork, _ in db.execute(SQL["branch"], {"key": key, "branch": branch}):
         if parent is None or 0 < parent < branch:
             return parent, int(fork)
-    raise StoreDamaged(f"branch {branch} of a session leads nowhere; run `turnstate verify`")
+    raise StoreDamaged(f"branch {branch} of a session has an invalid parent; run `turnstate verify`")
 
 
-def _read(db: apsw.Connection, at: Address, span: Span, limit: int | None, newest: bool) -> list[Row]:
+def read(db: apsw.Connection, at: Address, span: Span, limit: int | None, *, newest: bool) -> list[Row]:
+    """Return the entries of a span in order; with a limit the first ones, or the newest."""
     place = session_place(db, at)
     reaches_head = span.branch == place.branch and span.last >= place.seq
-    if reaches_head and _told(db, "goes_beyond", **place._asdict()):
-        raise _goes_on(place.branch, place.seq)
-    return _read_in(db, place, span, limit=limit, newest=newest)
+    if reaches_head and _value(db, "goes_beyond", **place._asdict()):
+        raise _longer_than_promised(place.branch, place.seq)
+    return _read_span(db, place, span, limit=limit, newest=newest)
 
 
-def _read_in(db: apsw.Connection, place: Place, span: Span, *, limit: int | None, newest: bool) -> list[Row]:
+def _read_span(
+    db: apsw.Connection, place: Place, span: Span, *, limit: int | None, newest: bool
+) -> list[Row]:
     which = {"key": place.key, **span._asdict(), "limit": -1 if limit is None else limit}
-    sql = query("read_newest" if newest else "read")
+    sql = SQL["read_newest" if newest else "read"]
     try:
         rows = [entry_row(columns) for columns in db.execute(sql, which)]
     except UNREADABLE:
         return rows_around(db, place, span, limit=limit, newest=newest)
-    if _is_short(db, place, span, limit, rows, newest=newest):
+    if _is_incomplete(db, place, span, limit, rows, newest=newest):
         return rows_around(db, place, span, limit=limit, newest=newest)
     return rows[::-1] if newest else rows
 
 
-def _is_short(
+def _is_incomplete(
     db: apsw.Connection, place: Place, span: Span, limit: int | None, rows: Sequence[Row], *, newest: bool
 ) -> bool:
-    """Return whether entries are missing that the session promises, or not all are sound."""
+    """Return True if entries are missing that the session promises, or some are damaged."""
     seqs = [row.seq for row in rows]
     gaps = bool(seqs) and abs(seqs[-1] - seqs[0]) + 1 != len(seqs)
     if gaps or any(row.damaged for row in rows):
@@ -246,63 +217,68 @@ def _is_short(
         return False
     there = promised(db, place, span)
     if seqs and max(seqs) > there.last:
-        raise _goes_on(span.branch, there.last)
+        raise _longer_than_promised(span.branch, there.last)
     return not _fills(there, seqs, limit, newest=newest)
 
 
 def _fills(span: Span, seqs: Sequence[int], limit: int | None, *, newest: bool) -> bool:
-    """Return whether numbers without gaps are all of a span, or as many from its end as were asked for."""
+    """Return True if numbers without gaps cover a span, or as much of one of its ends as the limit allows."""
     size = max(0, span.last - span.first + 1)
     wanted = size if limit is None else min(limit, size)
     return len(seqs) == wanted and (not wanted or seqs[0] == (span.last if newest else span.first))
 
 
-def _goes_on(branch: int, seq: int) -> StoreDamaged:
+def _longer_than_promised(branch: int, seq: int) -> StoreDamaged:
     return StoreDamaged(
-        f"branch {branch} is said to end at entry {seq}, and its log goes on; run `turnstate verify`"
+        f"branch {branch} should end at entry {seq}, but there are entries after it; run `turnstate verify`"
     )
 
 
-def _find(db: apsw.Connection, at: Address, ids: Sequence[str]) -> list[Row]:
+def find(db: apsw.Connection, at: Address, ids: Sequence[str]) -> list[Row]:
+    """Return the entries that have one of these ids, in the order of the log."""
     key, found = session_place(db, at).key, list[Row]()
     for id in set(ids):
-        with suppress(*UNREADABLE):  # what cannot be read is not found; reading its span tells of it
-            found += [entry_row(columns) for columns in db.execute(query("find"), {"key": key, "id": id})]
+        with suppress(*UNREADABLE):  # reading its span reports it
+            found += [entry_row(columns) for columns in db.execute(SQL["find"], {"key": key, "id": id})]
     if missing := set(ids) - {row.id for row in found if not row.damaged}:
         found = [row for row in found if row.id not in missing] + _find_by_scan(db, key, missing, found)
     return sorted(found, key=lambda row: (row.branch, row.seq))
 
 
 def _find_by_scan(db: apsw.Connection, key: int, missing: Collection[str], known: Sequence[Row]) -> list[Row]:
-    """Look in the whole table for entries, if the index of ids does not lead to all that there are."""
-    if _told(db, "ids_are_indexed", key=key):
+    """Scan the table for entries if the index of ids does not lead to all of them."""
+    if _value(db, "ids_are_indexed", key=key):
         return [row for row in known if row.id in missing]
     found = list[Row]()
     for id in missing:
         with suppress(*UNREADABLE):
-            columns = db.execute(query("scan_for_id"), {"key": key, "id": id})
+            columns = db.execute(SQL["scan_for_id"], {"key": key, "id": id})
             found += [structs.replace(entry_row(one), recovered=True) for one in columns]
     return found
 
 
-def _newest(db: apsw.Connection, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+def newest(db: apsw.Connection, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+    """Return the newest entry of each kind on a path, whose newest span comes first."""
     place = session_place(db, at)
-    finding = _newest_of if _told(db, "marks", key=place.key) else _newest_by_reading
-    newest = {
-        kind: (_newest_by_reading if kind == MESSAGE else finding)(db, place, spans, kind) for kind in kinds
-    }
-    return {kind: row for kind, row in newest.items() if row}
+    # The index of kinds does not hold messages. It is trusted only if it has all that the session promises.
+    is_indexed = _value(db, "marks", key=place.key)
+    found = dict[str, Row]()
+    for kind in kinds:
+        newest_of = _newest_by_index if is_indexed and kind != MESSAGE else _newest_by_reading
+        if row := newest_of(db, place, spans, kind):
+            found[kind] = row
+    return found
 
 
-def _newest_of(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: str) -> Row | None:
+def _newest_by_index(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: str) -> Row | None:
     which = {"key": place.key, "kind": kind}
-    found = (db.execute(query("newest"), which | span._asdict()) for span in spans)
+    found = (db.execute(SQL["newest"], which | span._asdict()) for span in spans)
     try:
         return next((entry_row(columns) for cursor in found for columns in cursor), None)
     except UNREADABLE:
         pass
-    for span in spans:  # its row cannot be read, and an older one must not stand for it
-        seq = _told(db, "newest_place", kind=kind, key=place.key, **span._asdict())
+    for span in spans:  # its row cannot be read, and an older one must not take its place
+        seq = _value(db, "newest_place", kind=kind, key=place.key, **span._asdict())
         if seq is not None:
             (row,) = rows_around(db, place, Span(span.branch, seq, seq))
             return structs.replace(row, kind=kind)
@@ -310,11 +286,11 @@ def _newest_of(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: s
 
 
 def _newest_by_reading(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: str) -> Row | None:
-    """Walk a path back from its head until an entry of the kind is found."""
+    """Read a path back from its head until an entry of the kind is found."""
     for span in spans:
         last = span.last
         while last >= span.first:
-            rows = _read_in(db, place, Span(span.branch, span.first, last), limit=FEW, newest=True)
+            rows = _read_span(db, place, Span(span.branch, span.first, last), limit=STEP, newest=True)
             for row in reversed(rows):
                 if row.kind == kind:
                     return row
@@ -322,19 +298,20 @@ def _newest_by_reading(db: apsw.Connection, place: Place, spans: Sequence[Span],
     return None
 
 
-def _branches(db: apsw.Connection, at: Address) -> list[Branch]:
+def branches(db: apsw.Connection, at: Address) -> list[Branch]:
+    """Return all branches of a session in the order of their creation."""
     place, found = session_place(db, at), list[Branch]()
     last = _last_branch(db, place.key, place.branch)
-    for *columns, tip in db.execute(query("branches"), {"key": place.key}):
+    for *columns, tip in db.execute(SQL["branches"], {"key": place.key}):
         branch = branch_row(columns)
         end = place.seq if branch.id == place.branch else tip
-        first = _told(db, "first_entry", key=place.key, branch=branch.id)
+        first = _value(db, "first_entry", key=place.key, branch=branch.id)
         if first != branch.fork_seq + 1 and end > branch.fork_seq:
-            first = _told(db, "scan_for_first", key=place.key, branch=branch.id)
+            first = _value(db, "scan_for_first", key=place.key, branch=branch.id)
         if first not in (branch.fork_seq + 1, None):
             raise StoreDamaged(
                 f"branch {branch.id} of session {at.session} begins at entry {first}, "
-                f"and its row says behind {branch.fork_seq}; run `turnstate verify`"
+                f"but its row says after entry {branch.fork_seq}; run `turnstate verify`"
             )
         found.append(branch)
     if [branch.id for branch in found] != list(range(1, last + 1)):
@@ -342,14 +319,15 @@ def _branches(db: apsw.Connection, at: Address) -> list[Branch]:
     return found
 
 
-def _search(
+def search(
     db: apsw.Connection, tenant: str, words: Sequence[str], user: str | None, before: int | None, limit: int
 ) -> list[Hit]:
+    """Return the entries that contain all the words, newest first, starting after a mark."""
     if not words or not all(_WORD(word) for word in words):
         return []
-    list_is_indexed(db)  # a message is shown to its tenant: the rows of sessions must say whose they are
+    list_is_indexed(db)  # hits are filtered by tenant: the rows of sessions must be sound
     if not words_are_indexed(db):
-        raise StoreDamaged("the index for search is damaged; run `turnstate verify --repair`")
+        raise StoreDamaged("the search index is damaged; run `turnstate verify --repair`")
     which = {
         "words": " ".join(f'"{word}"' for word in words),
         "tenant": tenant,
@@ -363,5 +341,5 @@ def _search(
             row=entry_row(columns) if session is not None else unreadable_row(0, 0),
             mark=mark,
         )
-        for mark, session, *columns in db.execute(query("search"), which)
+        for mark, session, *columns in db.execute(SQL["search"], which)
     ]

@@ -1,45 +1,30 @@
-"""The SQL of the store, by name: a query is a block of a ``.sql`` file under a line that names it.
+"""The SQL of the store, loaded once at import.
 
-``queries.sql`` has what the store does every day, ``verification.sql`` what checks and mends it.
+``queries.sql`` has the statements of daily use, ``verification.sql`` those that check and repair.
 """
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from importlib.resources import files
+from ..sql import migration_steps, named_statements
 
-__all__ = ["migrations", "query", "scanning"]
+__all__ = ["MIGRATIONS", "SCANS", "SQL"]
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
-_FILES = ("queries.sql", "verification.sql")
+SQL = named_statements(__package__, "queries.sql", "verification.sql")
+"""Statements by their names."""
 
+MIGRATIONS = migration_steps(__package__)
+"""The steps of the schema in order; the number of a step is its place, from 1 on."""
 
-@cache
-def _queries() -> dict[str, str]:
-    found = dict[str, str]()
-    for name in _FILES:
-        pieces = _NAME.split(files(__package__).joinpath(name).read_text("utf-8"))
-        for title, sql in zip(pieces[1::2], pieces[2::2], strict=True):
-            found[title] = " ".join(_COMMENT.sub("", sql).split())
-    return found
-
-
-def query(name: str) -> str:
-    """Give a query by its name."""
-    return _queries()[name]
-
-
-@cache
-def scanning(name: str, table: str, how: str = "NOT INDEXED") -> str:
-    """Return a query that reads a table whole, and none of its indexes."""
-    return query(name).replace(f"FROM {table} ", f"FROM {table} {how} ", 1)
-
-
-@cache
-def migrations() -> tuple[str, ...]:
-    """Give the steps of the schema in their order; the number of a step is its place, from 1 on."""
-    folder = files(__package__).joinpath("migrations")
-    steps = sorted((item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda it: it.name)
-    return tuple(step.read_text("utf-8") for step in steps)
+# The outbox has no row numbers, so NOT INDEXED would leave the choice of a tree to SQLite.
+_TABLES = {
+    "page": ("session", "NOT INDEXED"),
+    "page_of_user": ("session", "NOT INDEXED"),
+    "due_sessions": ("session", "NOT INDEXED"),
+    "due_parcels": ("outbox", "INDEXED BY sqlite_autoindex_outbox_1"),
+    "parcels": ("outbox", "INDEXED BY sqlite_autoindex_outbox_1"),
+}
+SCANS = {
+    name: SQL[name].replace(f"FROM {table} ", f"FROM {table} {how} ", 1)
+    for name, (table, how) in _TABLES.items()
+}
+"""Statements that scan their whole table, for use when an index of it is damaged."""

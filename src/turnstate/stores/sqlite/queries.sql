@@ -102,7 +102,7 @@ SELECT parent, fork_seq, tip FROM branch WHERE session = :key AND id = :branch;
 -- name: last_branch
 SELECT max(id) FROM branch WHERE session = :key;
 
--- name: last_spoken_on
+-- name: last_branch_of_entries
 SELECT max(branch) FROM entry WHERE session = :key;
 
 -- name: add_branch

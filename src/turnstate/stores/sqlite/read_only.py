@@ -22,7 +22,7 @@ import apsw
 
 from ...errors import StoreError, StoreUnavailable
 from .connection import Readers, check_readable, connect
-from .faults import telling
+from .faults import translated
 from .writer import Writer
 
 __all__ = ["FrozenReaders", "NoWriter", "is_read_only", "readers_of"]
@@ -72,7 +72,7 @@ class FrozenReaders(Readers):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        with telling(path):
+        with translated(path):
             db, _ = _connect(path)
             try:
                 check_readable(db, path)

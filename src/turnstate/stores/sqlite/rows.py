@@ -11,7 +11,7 @@ import msgspec
 
 from ...errors import NotFound, StoreDamaged
 from ..values import MESSAGE, Address, Branch, Parcel, Record, Row, SessionRow
-from .queries import query
+from .queries import SQL
 from .soundness import ids_are_indexed
 
 __all__ = [
@@ -49,18 +49,18 @@ class Place(NamedTuple):
 
 def session_row(db: apsw.Connection, at: Address) -> tuple[int, SessionRow]:
     """Return a session with its integer key, or raise `NotFound`."""
-    for found in db.execute(query("session"), at._asdict()):
+    for found in db.execute(SQL["session"], at._asdict()):
         return found[0], _session(found)
-    for found in db.execute(query("session_at"), {"key": _scanned(db, at)}):
+    for found in db.execute(SQL["session_at"], {"key": _scanned(db, at)}):
         return found[0], _session(found)
     raise NotFound(f"there is no session {at.session}")
 
 
 def session_place(db: apsw.Connection, at: Address) -> Place:
     """Return the integer key of a session and its head, or raise `NotFound`."""
-    for found in db.execute(query("session_place"), at._asdict()):
+    for found in db.execute(SQL["session_place"], at._asdict()):
         return Place(*found)
-    for found in db.execute(query("place_at"), {"key": _scanned(db, at)}):
+    for found in db.execute(SQL["place_at"], {"key": _scanned(db, at)}):
         return Place(*found)
     raise NotFound(f"there is no session {at.session}")
 
@@ -71,10 +71,10 @@ def _scanned(db: apsw.Connection, at: Address) -> int | None:
     The table is scanned only if that index is known to be damaged. A session that the index knows and
     the table does not is lost, which is not the same as one that never was.
     """
-    known = list(db.execute(query("indexed_key"), at._asdict()))
+    known = list(db.execute(SQL["indexed_key"], at._asdict()))
     if not known and ids_are_indexed(db):
         return None
-    for (key,) in db.execute(query("scanned_key"), at._asdict()):
+    for (key,) in db.execute(SQL["scanned_key"], at._asdict()):
         return int(key)
     if known:
         raise StoreDamaged(f"the row of session {at.session} cannot be read; run `turnstate verify`")
@@ -93,9 +93,9 @@ def session_columns(row: SessionRow) -> dict[str, Any]:
     return {**columns, **lists, "expires": row.expires}
 
 
-def marks(records: Sequence[Record], *, behind: int) -> int:
-    """Sum up the numbers of the records that are no messages, when they are written behind an entry."""
-    return sum(seq for seq, record in enumerate(records, behind + 1) if record.kind != MESSAGE)
+def marks(records: Sequence[Record], *, after: int) -> int:
+    """Return the sum of the sequence numbers that records other than messages get after an entry."""
+    return sum(seq for seq, record in enumerate(records, after + 1) if record.kind != MESSAGE)
 
 
 def advance_columns(key: int, row: SessionRow, marks: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ...files import FILE_MODE
 from ..values import Row, Span
 from .connection import connect, migrate, with_lock
 from .faults import UNREADABLE
-from .queries import query
+from .queries import SQL
 from .rows import Place, checksum, entry_row, unreadable_row
 
 __all__ = ["Salvaged", "promised", "publish", "rows_around", "salvage", "salvage_path"]
@@ -66,7 +66,7 @@ def salvage(path: str) -> Salvaged:
             source.pragma("writable_schema", "ON")  # opens what was cut off, and leaves a broken table out
             source.execute("BEGIN")
             with_lock(target, lambda: _copy(source, target))
-            ((sessions, entries),) = target.execute(query("salvaged"))
+            ((sessions, entries),) = target.execute(SQL["salvaged"])
     except BaseException:
         _remove(part)
         raise
@@ -98,7 +98,7 @@ def _remove(part: str) -> None:
 
 
 def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
-    if not {name for _, name, *_ in source.execute(query("schema"))} & set(_TABLES):
+    if not {name for _, name, *_ in source.execute(SQL["schema"])} & set(_TABLES):
         raise StoreDamaged(f"{source.filename} has no table of Turnstate's; there is nothing to salvage")
     for table in _TABLES:
         with suppress(_NO_TABLE):
@@ -111,12 +111,12 @@ def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
         for columns in _parcels(source):
             _add(target, "parcel", columns)
     _remake_sessions(source, target)
-    target.execute(query("set_promises"), {"key": None})
+    target.execute(SQL["set_promises"], {"key": None})
 
 
 def _add(target: apsw.Connection, table: str, columns: tuple[Any, ...]) -> None:
     with suppress(apsw.ConstraintError):  # a column of another type: the row is no more than its bytes
-        target.execute(query(f"restore_{table}"), columns)
+        target.execute(SQL[f"restore_{table}"], columns)
 
 
 def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
@@ -125,7 +125,7 @@ def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
     while waiting and failures < MOST_FAILURES:
         low, high = waiting.pop()
         try:
-            for columns in source.execute(query(f"salvage_{table}"), (low, high)):
+            for columns in source.execute(SQL[f"salvage_{table}"], (low, high)):
                 low = columns[0] + _TABLES[table]
                 yield columns
         except _FAILURES:
@@ -138,10 +138,10 @@ def _ends(source: apsw.Connection, table: str) -> tuple[int, int]:
     """Give the lowest and the highest number of a table, as far as they can be read."""
     first, last = 1, _UNKNOWN_END
     with suppress(*_FAILURES):
-        ((found,),) = source.execute(query(f"first_of_{table}"))
+        ((found,),) = source.execute(SQL[f"first_of_{table}"])
         first = found if found is not None else 1
     with suppress(*_FAILURES):
-        ((found,),) = source.execute(query(f"last_of_{table}"))
+        ((found,),) = source.execute(SQL[f"last_of_{table}"])
         last = found if found is not None else 0
     return first, last
 
@@ -159,7 +159,7 @@ def _parcels(source: apsw.Connection) -> Iterator[tuple[Any, ...]]:
     for name, start in (("next_parcel", _BEFORE_ALL), ("parcel_before", _BEHIND_ALL)):
         found: list[Any] = [(start,)]
         with suppress(*_FAILURES):
-            while found := list(source.execute(query(name), {"behind": found[0][0]})):
+            while found := list(source.execute(SQL[name], {"behind": found[0][0]})):
                 yield found[0]
 
 
@@ -168,8 +168,8 @@ def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
     known = list[tuple[Any, ...]]()
     for name in ("indexed_sessions", "indexed_sessions_from_the_end"):
         with suppress(*_FAILURES, _NO_TABLE):
-            known.extend(source.execute(query(name)))
-    ((counter,),) = target.execute(query("usual_counter"))
+            known.extend(source.execute(SQL[name]))
+    ((counter,),) = target.execute(SQL["usual_counter"])
     for columns in known:
         _add(target, "indexed_session", (*columns, counter or _USUAL_COUNTER))
 
@@ -183,7 +183,7 @@ MOST_LOST = 100_000
 
 def promised(db: apsw.Connection, place: Place, span: Span) -> Span:
     """Return the part of a span that must have entries, by what the rows of session and branch say."""
-    found = list(db.execute(query("branch"), {"key": place.key, "branch": span.branch}))
+    found = list(db.execute(SQL["branch"], {"key": place.key, "branch": span.branch}))
     if not found and span.branch != place.branch:
         return Span(span.branch, 1, 0)
     fork, tip = found[0][1:] if found else (span.first - 1, place.seq)
@@ -224,12 +224,12 @@ def _rows_by_index(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
     which = {"key": key, **span._asdict(), "limit": -1}
     found = dict[int, Row]()
     try:
-        for columns in db.execute(query("read"), which):
+        for columns in db.execute(SQL["read"], which):
             _take(db, key, entry_row(columns), found)
     except UNREADABLE:
         for seq in range(span.first, min(span.last, span.first + MOST_LOST) + 1):
             with suppress(*UNREADABLE):
-                for columns in db.execute(query("read"), {**which, "first": seq, "last": seq}):
+                for columns in db.execute(SQL["read"], {**which, "first": seq, "last": seq}):
                     _take(db, key, entry_row(columns), found)
     return found
 
@@ -237,7 +237,7 @@ def _rows_by_index(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
 def _take(db: apsw.Connection, key: int, row: Row, found: dict[int, Row]) -> None:
     """Keep an entry, if it is sound or at least its own row says that it stands at its place."""
     here = {"key": key, "branch": row.branch, "seq": row.seq}
-    if not row.damaged or list(db.execute(query("own_place"), here)) == [(key, row.branch, row.seq)]:
+    if not row.damaged or list(db.execute(SQL["own_place"], here)) == [(key, row.branch, row.seq)]:
         found[row.seq] = row
 
 
@@ -247,7 +247,7 @@ def _rows_of_table(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
     found = dict[int, Row]()
     for name in ("scan", "scan_backwards"):
         with suppress(*UNREADABLE):
-            for columns in db.execute(query(name), which):
+            for columns in db.execute(SQL[name], which):
                 row = entry_row(columns)
                 found[row.seq] = row
             break

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import apsw
 
 from ...errors import StoreDamaged
-from .queries import query
+from .queries import SQL
 
 __all__ = [
     "expiry_is_indexed",
@@ -54,7 +54,7 @@ def _once(check: Check) -> Check:
 @_once
 def ids_are_indexed(db: apsw.Connection) -> bool:
     """Return whether the index of ids has as many sessions as their table."""
-    ((table, by_id, _, _),) = db.execute(query("session_counts"))
+    ((table, by_id, _, _),) = db.execute(SQL["session_counts"])
     return bool(table == by_id)
 
 
@@ -65,7 +65,7 @@ def list_is_indexed(db: apsw.Connection) -> bool:
     An index with fewer rows than the table lost some, and the table is right. Where as many rows differ,
     either may be.
     """
-    ((table, *indexes),) = db.execute(query("session_counts"))
+    ((table, *indexes),) = db.execute(SQL["session_counts"])
     short = {index for index, count in zip(_INDEXES, indexes, strict=True) if count < table}
     unclear = table < max(indexes)
     if table <= MOST_COMPARED:
@@ -86,14 +86,14 @@ def _concerns_a_list(line: str) -> bool:
 @_once
 def expiry_is_indexed(db: apsw.Connection) -> bool:
     """Return whether the index of times has all sessions that end by themselves."""
-    ((table, indexed),) = db.execute(query("expiry_counts"))
+    ((table, indexed),) = db.execute(SQL["expiry_counts"])
     return bool(table == indexed)
 
 
 @_once
 def parcels_are_indexed(db: apsw.Connection) -> bool:
     """Return whether the indexes of the outbox have as many parcels as it has."""
-    ((table, by_due, by_session),) = db.execute(query("outbox_counts"))
+    ((table, by_due, by_session),) = db.execute(SQL["outbox_counts"])
     if table < max(by_due, by_session):
         raise StoreDamaged("parcels are missing from the outbox; run `turnstate verify`")
     return bool(table == by_due == by_session)
@@ -102,8 +102,8 @@ def parcels_are_indexed(db: apsw.Connection) -> bool:
 @_once
 def words_are_indexed(db: apsw.Connection) -> bool:
     """Return whether every page of the index for search can be found by its first word."""
-    known = set(db.execute(query("pages_of_words")))
-    for (structure,) in db.execute(query("structure_of_words")):
+    known = set(db.execute(SQL["pages_of_words"]))
+    for (structure,) in db.execute(SQL["structure_of_words"]):
         try:
             segments = _segments(structure)
         except IndexError:
@@ -120,7 +120,7 @@ def _begins_a_word(db: apsw.Connection, segment: int, page: int) -> bool:
 
     Its third and fourth byte are the length of the lists; the places of words stand behind them.
     """
-    for (block,) in db.execute(query("page_of_words"), {"id": (segment << 37) + page}):
+    for (block,) in db.execute(SQL["page_of_words"], {"id": (segment << 37) + page}):
         return int.from_bytes(block[2:4], "big") < len(block)
     return True
 

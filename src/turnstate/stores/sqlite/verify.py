@@ -23,8 +23,8 @@ from ..verify.inspection import Check, Inspection, asked, text
 from ..verify.lineage import inspect_head, inspect_lineage
 from . import verify_index
 from .connection import Readers, foreign_objects
-from .faults import UNREADABLE, telling
-from .queries import migrations, query
+from .faults import UNREADABLE, translated
+from .queries import MIGRATIONS, SQL
 from .read_only import readers_of
 from .rows import Place, checksum
 from .salvage import Salvaged, publish, rows_around, salvage, salvage_path
@@ -78,10 +78,10 @@ def _told_by_sqlite(db: apsw.Connection) -> list[str]:
 
 def _wrong_schema(db: apsw.Connection) -> list[str]:
     try:
-        there = {name: rest for _, name, *rest in db.execute(query("schema"))}
+        there = {name: rest for _, name, *rest in db.execute(SQL["schema"])}
     except UNREADABLE as error:
         return [f"the schema cannot be read: {error}"]
-    wanted = _schema(migrations())
+    wanted = _schema(MIGRATIONS)
     changed = [f"the schema of `{name}` was changed" for name in wanted if there.get(name) != wanted[name]]
     return [*changed, *(f"{one} is not of Turnstate's making" for one in foreign_objects(db))]
 
@@ -92,7 +92,7 @@ def _schema(steps: tuple[str, ...]) -> dict[str, list[object]]:
     try:
         for step in steps:
             db.execute(step)
-        return {name: rest for _, name, *rest in db.execute(query("schema"))}
+        return {name: rest for _, name, *rest in db.execute(SQL["schema"])}
     finally:
         db.close()
 
@@ -178,7 +178,7 @@ class Walk:
         if self._count == before:
             await inspect(partial(inspect_promises, session=session))
         if self._count > before and self._repair:
-            await self._writer.run(lambda db: db.execute(query("set_promises"), {"key": session}) and None)
+            await self._writer.run(lambda db: db.execute(SQL["set_promises"], {"key": session}) and None)
         yield
 
     async def _inspect(self, check: Callable[[Inspection], Check[T]], at: Address | None = None) -> T:
@@ -222,7 +222,7 @@ class Walk:
 
 def session_keys(db: apsw.Connection, after: int) -> list[int]:
     """Give the numbers of the next sessions."""
-    return [key for (key,) in db.execute(query("session_keys"), {"after": after, "limit": DOZEN})]
+    return [key for (key,) in db.execute(SQL["session_keys"], {"after": after, "limit": DOZEN})]
 
 
 def _answered(db: apsw.Connection, check: Check[T]) -> T:
@@ -234,7 +234,7 @@ def _answered(db: apsw.Connection, check: Check[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-        answer = db.execute(query(name), given)
+        answer = db.execute(SQL[name], given)
 
 
 def _glance(db: apsw.Connection, after: int, recount: Recount | None) -> tuple[list[int], int | None]:
@@ -313,10 +313,10 @@ async def _unreadable(readers: Readers) -> AsyncIterator[Finding]:
 def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
     found, at = list[Finding](), address_of(db, session) or Address("", "")
     try:
-        branches = [id for id, *_ in db.execute(query("branch_rows"), {"key": session})]
+        branches = [id for id, *_ in db.execute(SQL["branch_rows"], {"key": session})]
     except UNREADABLE as error:
         return [Finding(tenant=at.tenant, session=at.session, fault=f"its branches cannot be read: {error}")]
-    ((head, last, *_),) = db.execute(query("head"), {"key": session})
+    ((head, last, *_),) = db.execute(SQL["head"], {"key": session})
     for branch in branches:
         try:
             rows = rows_around(db, Place(session, head, last), Span(branch, 1, _END))
@@ -337,7 +337,7 @@ async def rescue(path: str) -> AsyncIterator[Finding]:
         done = f"nothing: {target} is there already; look at it, or move it away"
         yield Finding(fault=fault, done=done)
         return
-    with telling(path):
+    with translated(path):
         copy = await asyncio.to_thread(salvage, path)
     found = [finding async for finding in _mended(copy)]
     await asyncio.to_thread(publish, path, copy.part)

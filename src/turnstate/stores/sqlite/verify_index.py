@@ -17,7 +17,7 @@ from ...search_terms import words_of
 from ..values import MESSAGE, Address
 from ..verify.descriptions import inspect_counter, inspect_meta, parsed
 from ..verify.inspection import Check, Inspection, asked, is_text, text
-from .queries import query
+from .queries import SQL
 
 __all__ = [
     "PAGE",
@@ -39,7 +39,7 @@ _REPLACED = "what cannot be read of it is replaced"
 
 def address_of(db: apsw.Connection, session: int) -> Address | None:
     """Name a session by its number; none where it has been removed."""
-    for tenant, id in db.execute(query("address"), {"key": session}):
+    for tenant, id in db.execute(SQL["address"], {"key": session}):
         return Address(text(tenant), text(id))
     return None
 
@@ -99,15 +99,15 @@ _START: int | None = 0
 
 def indexed(db: apsw.Connection) -> tuple[int, int]:
     """Sum up what the index has, and give the newest entry that there is in this moment."""
-    ((last,),) = db.execute(query("last_key"))
-    db.execute(query("make_vocabulary"))
-    return sum(_sum(entry, word) for word, entry in db.execute(query("vocabulary"))), last or 0
+    ((last,),) = db.execute(SQL["last_key"])
+    db.execute(SQL["make_vocabulary"])
+    return sum(_sum(entry, word) for word, entry in db.execute(SQL["vocabulary"])), last or 0
 
 
 def spoken(db: apsw.Connection, after: int, last: int) -> tuple[int, int | None]:
     """Sum up what the index should have of a page of entries, and give where the next begins."""
     total, entry, count = 0, after, 0
-    for entry, kind, body in db.execute(query("bodies"), {"after": after, "last": last, "limit": PAGE}):
+    for entry, kind, body in db.execute(SQL["bodies"], {"after": after, "last": last, "limit": PAGE}):
         total += sum(_sum(entry, word) for word in _words(kind, body))
         count += 1
     return total, entry if count == PAGE else None
@@ -124,16 +124,16 @@ def agrees(db: apsw.Connection) -> bool:
 
 def empty_index(db: apsw.Connection) -> None:
     """Forget all words."""
-    db.execute(query("empty_words"))
+    db.execute(SQL["empty_words"])
 
 
 def add_missing_words(db: apsw.Connection, after: int) -> int | None:
     """Add the words of a page of messages that are not in the index, and give where the next page begins."""
-    page = list(db.execute(query("not_indexed"), {"after": after, "limit": PAGE}))
+    page = list(db.execute(SQL["not_indexed"], {"after": after, "limit": PAGE}))
     for (entry,) in page:
-        ((_, kind, body),) = db.execute(query("bodies"), {"after": entry - 1, "last": entry, "limit": 1})
+        ((_, kind, body),) = db.execute(SQL["bodies"], {"after": entry - 1, "last": entry, "limit": 1})
         if found := _words(kind, body):
-            db.execute(query("add_words"), {"key": entry, "words": " ".join(found)})
+            db.execute(SQL["add_words"], {"key": entry, "words": " ".join(found)})
     return page[-1][0] if len(page) == PAGE else None
 
 

@@ -21,7 +21,7 @@ from struct import Struct as Layout
 import apsw
 from msgspec import Struct
 
-from .queries import query
+from .queries import SQL
 
 __all__ = ["Log", "lost_commits", "note_lost_commits", "read_log"]
 
@@ -103,7 +103,7 @@ def note_lost_commits(db: apsw.Connection, log: Log, lost: int) -> None:
     """Note once that a log was damaged."""
     fault = f"the log of writes was damaged, and the last {lost} commits in it are lost"
     with suppress(apsw.ReadOnlyError):
-        db.execute(query("note_lost_commits"), {"id": log.head.hex(), "fault": fault})
+        db.execute(SQL["note_lost_commits"], {"id": log.head.hex(), "fault": fault})
 
 
 def _is_broken(path: str, log: Log, taken: int, last: int) -> bool:
