@@ -20,7 +20,7 @@ from turnstate import Message
 from turnstate.archive import restore
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.stores import admission
-from turnstate.stores.postgres import store
+from turnstate.stores.postgres import connections as postgres_connections
 from turnstate.stores.redis import log as redis_log
 from turnstate.stores.redis.server import Script
 from turnstate.stores.sqlite import connection, log
@@ -28,7 +28,7 @@ from turnstate.stores.sqlite import connection, log
 ADMISSION: Any = admission  # modules whose functions are replaced
 CONNECTION: Any = connection
 LOG: Any = log
-MIGRATION: Any = store
+MIGRATION: Any = postgres_connections
 REDIS_LOG: Any = redis_log
 RESTORING: Any = restore
 

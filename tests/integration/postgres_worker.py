@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from turnstate.stores.postgres import connect, store
+from turnstate.stores.postgres import connect, connections
 
 
 async def migrate(url: str) -> None:
-    real = store.migrations
-    store.migrations = lambda schema: (*real(schema), "SELECT pg_sleep(1000)")  # type: ignore[assignment]
+    real = connections.migrations
+    connections.migrations = lambda schema: (*real(schema), "SELECT pg_sleep(1000)")  # type: ignore[assignment]
     await connect(url)
 
 

@@ -48,31 +48,31 @@ class Log(Protocol):
     """Append to sessions, and read them."""
 
     async def commit(self, change: Change) -> Receipt:
-        """Take a change whole, or raise the first check that fails and take nothing."""
+        """Apply a change as a whole, or raise the first check that fails and change nothing."""
         ...
 
     async def read(
         self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
     ) -> list[Row]:
-        """Give a run of entries in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit the first ones, or the newest."""
         ...
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        """Give the entries with these ids, those that there are, in the order of the log."""
+        """Return the entries that have one of these ids, in the order of the log."""
         ...
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Give the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path, whose newest span comes first."""
         ...
 
     async def branches(self, at: Address) -> list[Branch]:
-        """Give all branches of a session in the order of their making."""
+        """Return all branches of a session in the order of their creation."""
         ...
 
     async def search(
         self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
     ) -> list[Hit]:
-        """Give the entries that hold all the words, newest first, from behind a mark on."""
+        """Return the entries that contain all the words, newest first, starting after a mark."""
         ...
 
 
@@ -80,17 +80,17 @@ class Directory(Protocol):
     """Which sessions there are."""
 
     async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
-        """Make a session with its root branch and first entries, or raise `AlreadyExists`."""
+        """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
         ...
 
     async def get(self, at: Address) -> SessionRow:
-        """Give a session, or raise `NotFound`."""
+        """Return a session, or raise `NotFound`."""
         ...
 
     async def page(
         self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
-        """Give a page of sessions, newest first by creation, from behind the last one of a page on."""
+        """Return a page of sessions, newest first by creation, starting after a session."""
         ...
 
     async def update(
@@ -102,15 +102,15 @@ class Directory(Protocol):
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
     ) -> SessionRow:
-        """Change what is given and leave the rest."""
+        """Change what is given and keep the rest."""
         ...
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were left idle for too long: without a message and without a lease."""
+        """Return sessions that were idle for too long, without a message and without a lease."""
         ...
 
     async def remove(self, at: Address) -> Removed:
-        """Delete a session with everything that hangs on it: no query finds it any more."""
+        """Delete a session with everything that belongs to it."""
         ...
 
 
@@ -118,7 +118,7 @@ class Outbox(Protocol):
     """What is to be delivered; a change puts parcels in."""
 
     async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
-        """Claim parcels that are due: nobody else gets them before that moment. Each take is a try."""
+        """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
         ...
 
     async def delivered(self, id: str) -> None:
@@ -126,17 +126,17 @@ class Outbox(Protocol):
         ...
 
     async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Note why a parcel did not arrive, and when to try again; without a time it is parked."""
+        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
         ...
 
     async def parcels(
         self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
     ) -> list[Parcel]:
-        """Show what waits, the oldest due first."""
+        """Return waiting parcels, the oldest due first."""
         ...
 
     async def revive(self, id: str, *, due: int) -> None:
-        """Try a parked parcel again, as if it were new; `NotFound` where there is none."""
+        """Try a parked parcel again as if it were new; raise `NotFound` if no such parcel is parked."""
         ...
 
 
@@ -144,15 +144,15 @@ class Leases(Protocol):
     """Who may write."""
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another's is live."""
+        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
         ...
 
     async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
-        """Hold on for longer, or raise `Fenced` where somebody took over."""
+        """Extend a lease, or raise `Fenced` if another worker took over."""
         ...
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
+        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
         ...
 
 
@@ -169,15 +169,15 @@ class Health(Protocol):
         ...
 
     async def facts(self) -> dict[str, str]:
-        """Tell versions, settings and sizes, for people."""
+        """Return versions, settings and sizes for people to read."""
         ...
 
     async def scrub(self) -> bool:
-        """Overwrite what deleted sessions left in files; tell whether no byte is left in them."""
+        """Overwrite what deleted sessions left in the files; return True if nothing of them is left."""
         ...
 
     def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
-        """Walk everything, check order and checksums, and set damaged records aside if asked to.
+        """Check everything, and with ``repair`` move damaged records aside.
 
         With ``recount``, token counts are compared with the text as well.
         """

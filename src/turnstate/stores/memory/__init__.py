@@ -1,4 +1,4 @@
-"""A store that lives as long as its process: for tests, tools, and conversations nobody keeps."""
+"""A store that lives as long as its process: for tests, tools, and conversations that are not kept."""
 
 from .store import MemoryStore, connect
 

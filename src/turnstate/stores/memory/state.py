@@ -1,8 +1,8 @@
-"""What the memory store holds, shared by its ports: sessions, parcels, and an index of words.
+"""The data of a memory store: sessions, parcels, and an index of words.
 
-Every operation runs under the one lock and never pauses inside it, so each is a transaction, also
-where several threads share a store. Writers work out everything first and change the state last:
-what raises has changed nothing.
+Every operation runs under one lock and never awaits inside it, so each is a transaction, also if several
+threads share a store. Writers compute everything first and change the state last: what raises has changed
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...errors import AlreadyExists, NotFound
 from ..admission import KEY_LIFE, KnownKey
 from ..values import Address, Branch, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
 
-__all__ = ["Indexed", "Kept", "Port", "State", "private", "written"]
+__all__ = ["Indexed", "Kept", "State", "private", "written"]
 
 
 class Indexed(NamedTuple):
@@ -40,7 +40,7 @@ class Kept:
         self._keys: dict[str, KnownKey] = {}
 
     def slice(self, span: Span) -> list[Row]:
-        """Give the rows of a span, as far as there are any."""
+        """Return the rows of a span that exist."""
         branch = self.branches.get(span.branch)
         if branch is None:
             return []
@@ -48,7 +48,7 @@ class Kept:
         return self.rows[span.branch][start : max(0, span.last - branch.fork_seq)]
 
     def total(self, branch: int | None, seq: int) -> int:
-        """Give the running sum of tokens at a place of a path."""
+        """Return the running sum of tokens at a position of a path."""
         while branch is not None:
             known = self.branches[branch]
             if seq > known.fork_seq:
@@ -57,7 +57,7 @@ class Kept:
         return 0
 
     def tip(self, branch: int) -> int:
-        """Give the last sequence number of a branch, or raise `NotFound` where there is no such branch."""
+        """Return the last sequence number of a branch, or raise `NotFound`."""
         if branch not in self.branches:
             raise NotFound(f"session {self.row.id} has no branch {branch}")
         return self.branches[branch].fork_seq + len(self.rows[branch])
@@ -90,19 +90,19 @@ class Kept:
             self.row = structs.replace(self.row, total=self.total(self.row.branch, self.row.seq))
 
     def check_new(self, records: Iterable[Record]) -> None:
-        """Raise `AlreadyExists` where an id is taken, by the log or by another of the records."""
+        """Raise `AlreadyExists` if an id is used, by the log or by another of the records."""
         fresh = set[str]()
         for record in records:
             if record.id in self.by_id or record.id in fresh:
-                raise AlreadyExists(f"session {self.row.id} holds an entry {record.id} already")
+                raise AlreadyExists(f"session {self.row.id} already has an entry {record.id}")
             fresh.add(record.id)
 
     def known(self, key: Key | None) -> KnownKey | None:
-        """Give what a key was used for, if it was."""
+        """Return what a key was used for, or None."""
         return self._keys.get(key.name) if key else None
 
     def remember(self, key: Key, receipt: Receipt, now: int) -> None:
-        """Keep what a request came to, and forget the oldest keys whose time is over."""
+        """Keep the receipt of a request, and forget keys that have expired."""
         self._keys.pop(key.name, None)
         self._keys[key.name] = KnownKey(key.digest, receipt, now)
         while now - self._keys[oldest := next(iter(self._keys))].created >= KEY_LIFE:
@@ -110,28 +110,28 @@ class Kept:
 
     @property
     def keys(self) -> int:
-        """How many keys are remembered."""
+        """The number of keys that are remembered."""
         return len(self._keys)
 
 
 class State:
-    """All that there is, and the lock under which it is read and changed."""
+    """All data of a store, and the lock under which it is read and changed."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.sessions: dict[Address, Kept] = {}
         self.outbox: dict[str, Parcel] = {}
-        self.index: list[Indexed | None] = []  # a removed entry leaves a hole: marks stay what they are
+        self.index: list[Indexed | None] = []  # a removed entry becomes None, so that marks stay valid
 
     def kept(self, at: Address) -> Kept:
-        """Give a session, or raise `NotFound`."""
+        """Return a session, or raise `NotFound`."""
         try:
             return self.sessions[at]
         except KeyError:
             raise NotFound(f"there is no session {at.session}") from None
 
     def append(self, kept: Kept, rows: Iterable[tuple[Row, frozenset[str]]]) -> None:
-        """Put rows behind the last one of their branch, and their words into the index."""
+        """Append rows to their branch, and their words to the index."""
         for row, words in rows:
             kept.rows[row.branch].append(row)
             kept.by_id[row.id] = row
@@ -139,17 +139,10 @@ class State:
                 self.index.append(Indexed(kept.row.address, row, words))
 
 
-class Port:
-    """One side of a memory store, over the state that all sides share."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-
 def written(
     records: Iterable[Record], *, branch: int, seq: int, total: int
 ) -> list[tuple[Row, frozenset[str]]]:
-    """Give records the places behind one, each with its words."""
+    """Return records as rows after a position, each with its words."""
     rows = list[tuple[Row, frozenset[str]]]()
     for record in records:
         seq, total = seq + 1, total + record.tokens
@@ -167,5 +160,5 @@ def written(
 
 
 def private(row: SessionRow) -> SessionRow:
-    """Give a row whose meta is nobody else's: a caller may change what was handed out."""
+    """Return a row with its own copy of meta, which a caller may change."""
     return structs.replace(row, meta=deepcopy(row.meta))

@@ -1,8 +1,7 @@
 """The memory store: the same promises as any other store, for as long as the process lives.
 
-It is the plainest statement of what a store does, one module a port, over the state that they share.
-Rows, branches and parcels are immutable, and the one dictionary that a session row holds is copied,
-so what is handed out cannot change what is kept.
+It is the plainest statement of what a store does. Rows, branches and parcels are immutable, and the one
+dictionary that a session row has is copied, so a caller cannot change what is kept.
 """
 
 from __future__ import annotations
@@ -32,146 +31,28 @@ from ..values import (
     SessionRow,
     Span,
 )
-from .state import Kept, Port, State, private, written
+from .state import Kept, State, private, written
 
-__all__ = ["MemoryDirectory", "MemoryLeases", "MemoryLog", "MemoryOutbox", "MemoryStore", "connect"]
+__all__ = ["MemoryStore", "connect"]
 
-# The directory of the memory store: which sessions there are, sorted when somebody asks.
-
-
-class MemoryDirectory(Port):
-    """Which sessions there are."""
-
-    async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
-        """Make a session with its root branch and first entries, or raise `AlreadyExists`."""
-        with self._state.lock:
-            if row.address in self._state.sessions:
-                raise AlreadyExists(f"there is a session {row.id} already")
-            rows = written(records, branch=1, seq=0, total=0)
-            total = rows[-1][0].total if rows else 0
-            tags = tuple(sorted(set(row.tags)))
-            kept = Kept(structs.replace(private(row), tags=tags, branch=1, seq=len(rows), total=total))
-            kept.check_new(records)
-            self._state.sessions[row.address] = kept
-            self._state.append(kept, rows)
-            return private(kept.row)
-
-    async def get(self, at: Address) -> SessionRow:
-        """Give a session, or raise `NotFound`."""
-        with self._state.lock:
-            return private(self._state.kept(at).row)
-
-    async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
-    ) -> list[SessionRow]:
-        """Give a page of sessions, newest first by creation, from behind the last one of a page on."""
-        found = [row for row in self._rows(tenant) if _matches(row, which)]
-        if after is not None:
-            found = [row for row in found if (row.created, row.id) < (after.created, after.id)]
-        found.sort(key=lambda row: (row.created, row.id), reverse=True)
-        return [private(row) for row in found[:limit]]
-
-    async def update(
-        self,
-        at: Address,
-        *,
-        title: str | None = None,
-        tags: Sequence[str] | None = None,
-        meta: dict[str, Any] | None = None,
-        idle: int | None = None,
-    ) -> SessionRow:
-        """Change what is given and leave the rest."""
-        changes = {
-            "title": title,
-            "tags": None if tags is None else tuple(sorted(set(tags))),
-            "meta": meta,
-            "idle": idle,
-        }
-        given = {name: value for name, value in changes.items() if value is not None}
-        with self._state.lock:
-            kept = self._state.kept(at)
-            kept.row = private(structs.replace(kept.row, **given))
-            return private(kept.row)
-
-    async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were left idle for too long: without a message and without a lease."""
-        idle = [row for row in self._rows(tenant) if row.is_idle(now)]
-        idle.sort(key=lambda row: (row.active + row.idle, row.id))
-        return [private(row) for row in idle[:limit]]
-
-    async def remove(self, at: Address) -> Removed:
-        """Delete a session with everything that hangs on it."""
-        with self._state.lock:
-            kept, outbox = self._state.kept(at), self._state.outbox
-            del self._state.sessions[at]
-            self._state.index = [None if item and item.at == at else item for item in self._state.index]
-            parcels = [id for id, parcel in outbox.items() if (parcel.tenant, parcel.session) == at]
-            for id in parcels:
-                del outbox[id]
-            return Removed(
-                entries=len(kept.by_id),
-                branches=len(kept.branches),
-                keys=kept.keys,
-                parcels=len(parcels),
-            )
-
-    def _rows(self, tenant: str) -> list[SessionRow]:
-        with self._state.lock:
-            return [kept.row for at, kept in self._state.sessions.items() if at.tenant == tenant]
+_named: dict[str, MemoryStore] = {}
 
 
-def _matches(row: SessionRow, which: Filter) -> bool:
-    return (
-        which.user in (None, row.user)
-        and (which.tag is None or which.tag in row.tags)
-        and (which.since is None or row.active >= which.since)
-        and (which.until is None or row.active < which.until)
-        and which.live in (None, row.ended is None)
-    )
+class MemoryStore:
+    """Sessions in dictionaries."""
 
+    durability: Durability = "memory"
 
-# The leases of the memory store: a fence that only grows, and until when its holder writes alone.
+    def __init__(self) -> None:
+        self._state = State()
 
+    async def close(self) -> None:
+        """Keep everything: another handle of the same name may be open."""
 
-class MemoryLeases(Port):
-    """Who may write."""
-
-    async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another's is live."""
-        with self._state.lock:
-            kept = self._state.kept(at)
-            if kept.row.lease_until > now:
-                raise Busy(f"session {at.session} is leased by {kept.row.holder or 'another worker'}")
-            fence = kept.row.fence + 1
-            kept.row = structs.replace(kept.row, fence=fence, lease_until=until, holder=holder)
-            return Lease(fence=fence, until=until)
-
-    async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
-        """Hold on for longer, or raise `Fenced` where somebody took over."""
-        with self._state.lock:
-            kept = self._state.kept(at)
-            if kept.row.fence != lease.fence:
-                raise Fenced(f"the lease of session {at.session} was taken over; open the session again")
-            kept.row = structs.replace(kept.row, lease_until=until)
-            return Lease(fence=lease.fence, until=until)
-
-    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
-        with self._state.lock:
-            kept = self._state.sessions.get(at)
-            if kept and kept.row.fence == lease.fence:
-                active = max(kept.row.active, min(kept.row.lease_until, now))
-                kept.row = structs.replace(kept.row, lease_until=0, holder="", active=active)
-
-
-# The log of the memory store: take a change whole, and read what was taken.
-
-
-class MemoryLog(Port):
-    """Append to sessions, and read them."""
+    # Log
 
     async def commit(self, change: Change) -> Receipt:
-        """Take a change whole, or raise the first check that fails and take nothing."""
+        """Apply a change as a whole, or raise the first check that fails and change nothing."""
         with self._state.lock:
             kept = self._state.kept(change.at)
             if repeated := admitted(kept.row, change, kept.known(change.key)):
@@ -181,7 +62,7 @@ class MemoryLog(Port):
     async def read(
         self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
     ) -> list[Row]:
-        """Give a run of entries in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit the first ones, or the newest."""
         with self._state.lock:
             rows = self._state.kept(at).slice(span)
         if limit is None or limit >= len(rows):
@@ -189,14 +70,14 @@ class MemoryLog(Port):
         return rows[len(rows) - limit :] if newest else rows[:limit]
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        """Give the entries with these ids, those that there are, in the order of the log."""
+        """Return the entries that have one of these ids, in the order of the log."""
         with self._state.lock:
             known = self._state.kept(at).by_id
             found = [known[id] for id in set(ids) if id in known]
         return sorted(found, key=lambda row: (row.branch, row.seq))
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Give the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path, whose newest span comes first."""
         missing, found = set(kinds), dict[str, Row]()
         with self._state.lock:
             kept = self._state.kept(at)
@@ -210,14 +91,14 @@ class MemoryLog(Port):
         return found
 
     async def branches(self, at: Address) -> list[Branch]:
-        """Give all branches of a session in the order of their making."""
+        """Return all branches of a session in the order of their creation."""
         with self._state.lock:
             return list(self._state.kept(at).branches.values())
 
     async def search(
         self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
     ) -> list[Hit]:
-        """Give the entries that hold all the words, newest first, from behind a mark on."""
+        """Return the entries that contain all the words, newest first, starting after a mark."""
         wanted, hits = frozenset(words), list[Hit]()
         if not wanted or limit < 1:
             return hits
@@ -256,6 +137,184 @@ class MemoryLog(Port):
             kept.remember(change.key, receipt, change.now)
         return receipt
 
+    # Directory
+
+    async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
+        """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
+        with self._state.lock:
+            if row.address in self._state.sessions:
+                raise AlreadyExists(f"session {row.id} already exists")
+            rows = written(records, branch=1, seq=0, total=0)
+            total = rows[-1][0].total if rows else 0
+            tags = tuple(sorted(set(row.tags)))
+            kept = Kept(structs.replace(private(row), tags=tags, branch=1, seq=len(rows), total=total))
+            kept.check_new(records)
+            self._state.sessions[row.address] = kept
+            self._state.append(kept, rows)
+            return private(kept.row)
+
+    async def get(self, at: Address) -> SessionRow:
+        """Return a session, or raise `NotFound`."""
+        with self._state.lock:
+            return private(self._state.kept(at).row)
+
+    async def page(
+        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+    ) -> list[SessionRow]:
+        """Return a page of sessions, newest first by creation, starting after a session."""
+        found = [row for row in self._rows(tenant) if _matches(row, which)]
+        if after is not None:
+            found = [row for row in found if (row.created, row.id) < (after.created, after.id)]
+        found.sort(key=lambda row: (row.created, row.id), reverse=True)
+        return [private(row) for row in found[:limit]]
+
+    async def update(
+        self,
+        at: Address,
+        *,
+        title: str | None = None,
+        tags: Sequence[str] | None = None,
+        meta: dict[str, Any] | None = None,
+        idle: int | None = None,
+    ) -> SessionRow:
+        """Change what is given and keep the rest."""
+        changes = {
+            "title": title,
+            "tags": None if tags is None else tuple(sorted(set(tags))),
+            "meta": meta,
+            "idle": idle,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        with self._state.lock:
+            kept = self._state.kept(at)
+            kept.row = private(structs.replace(kept.row, **given))
+            return private(kept.row)
+
+    async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
+        """Return sessions that were idle for too long, without a message and without a lease."""
+        idle = [row for row in self._rows(tenant) if row.is_idle(now)]
+        idle.sort(key=lambda row: (row.active + row.idle, row.id))
+        return [private(row) for row in idle[:limit]]
+
+    async def remove(self, at: Address) -> Removed:
+        """Delete a session with everything that belongs to it."""
+        with self._state.lock:
+            kept, outbox = self._state.kept(at), self._state.outbox
+            del self._state.sessions[at]
+            self._state.index = [None if item and item.at == at else item for item in self._state.index]
+            parcels = [id for id, parcel in outbox.items() if (parcel.tenant, parcel.session) == at]
+            for id in parcels:
+                del outbox[id]
+            return Removed(
+                entries=len(kept.by_id),
+                branches=len(kept.branches),
+                keys=kept.keys,
+                parcels=len(parcels),
+            )
+
+    def _rows(self, tenant: str) -> list[SessionRow]:
+        with self._state.lock:
+            return [kept.row for at, kept in self._state.sessions.items() if at.tenant == tenant]
+
+    # Outbox
+
+    async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
+        """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
+        with self._state.lock:
+            due = [parcel for parcel in self._waiting(tenant, parked=False) if parcel.due <= now][:limit]
+            taken = [structs.replace(parcel, due=until, tries=parcel.tries + 1) for parcel in due]
+            self._state.outbox.update({parcel.id: parcel for parcel in taken})
+            return taken
+
+    async def delivered(self, id: str) -> None:
+        """Remove a parcel that has arrived."""
+        with self._state.lock:
+            self._state.outbox.pop(id, None)
+
+    async def failed(self, id: str, *, error: str, due: int | None) -> None:
+        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
+        with self._state.lock:
+            if parcel := self._state.outbox.get(id):
+                later = parcel.due if due is None else due
+                self._state.outbox[id] = structs.replace(parcel, error=error, due=later, parked=due is None)
+
+    async def parcels(
+        self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
+    ) -> list[Parcel]:
+        """Return waiting parcels, the oldest due first."""
+        with self._state.lock:
+            return self._waiting(tenant, parked)[:limit]
+
+    async def revive(self, id: str, *, due: int) -> None:
+        """Try a parked parcel again as if it were new; raise `NotFound` if no such parcel is parked."""
+        with self._state.lock:
+            parcel = self._state.outbox.get(id)
+            if parcel is None or not parcel.parked:
+                raise NotFound(f"no parcel {id} is parked")
+            self._state.outbox[id] = structs.replace(parcel, due=due, tries=0, parked=False)
+
+    def _waiting(self, tenant: str | None, parked: bool | None) -> list[Parcel]:
+        found = [
+            parcel
+            for parcel in self._state.outbox.values()
+            if tenant in (None, parcel.tenant) and parked in (None, parcel.parked)
+        ]
+        return sorted(found, key=lambda parcel: (parcel.due, parcel.id))
+
+    # Leases
+
+    async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
+        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
+        with self._state.lock:
+            kept = self._state.kept(at)
+            if kept.row.lease_until > now:
+                raise Busy(f"session {at.session} is leased by {kept.row.holder or 'another worker'}")
+            fence = kept.row.fence + 1
+            kept.row = structs.replace(kept.row, fence=fence, lease_until=until, holder=holder)
+            return Lease(fence=fence, until=until)
+
+    async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
+        """Extend a lease, or raise `Fenced` if another worker took over."""
+        with self._state.lock:
+            kept = self._state.kept(at)
+            if kept.row.fence != lease.fence:
+                raise Fenced(f"the lease of session {at.session} was taken over; open the session again")
+            kept.row = structs.replace(kept.row, lease_until=until)
+            return Lease(fence=lease.fence, until=until)
+
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
+        with self._state.lock:
+            kept = self._state.sessions.get(at)
+            if kept and kept.row.fence == lease.fence:
+                active = max(kept.row.active, min(kept.row.lease_until, now))
+                kept.row = structs.replace(kept.row, lease_until=0, holder="", active=active)
+
+    # Health
+
+    async def time(self) -> int | None:
+        """Return None: there is no clock but the caller's."""
+        return None
+
+    async def facts(self) -> dict[str, str]:
+        """Return versions, settings and sizes for people to read."""
+        with self._state.lock:
+            sessions = list(self._state.sessions.values())
+        entries = sum(len(kept.by_id) for kept in sessions)
+        return {"store": "memory", "sessions": str(len(sessions)), "entries": str(entries)}
+
+    async def scrub(self) -> bool:
+        """Do nothing: there are no files."""
+        return True
+
+    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
+        """Check token counts if asked to; what is in memory cannot be damaged otherwise."""
+        with self._state.lock:
+            sessions = list(self._state.sessions.values()) if recount else []
+            found = [one for kept in sessions if recount for one in kept.recount(recount, repair=repair)]
+        for finding in found:
+            yield finding
+
 
 def _forked(kept: Kept, change: Change) -> Branch | None:
     fork = change.fork
@@ -274,97 +333,19 @@ def _forked(kept: Kept, change: Change) -> Branch | None:
     )
 
 
-# The outbox of the memory store: parcels by their ids, put in by a change of the log.
-
-
-class MemoryOutbox(Port):
-    """What is to be delivered."""
-
-    async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
-        """Claim parcels that are due: nobody else gets them before that moment. Each take is a try."""
-        with self._state.lock:
-            due = [parcel for parcel in self._waiting(tenant, parked=False) if parcel.due <= now][:limit]
-            taken = [structs.replace(parcel, due=until, tries=parcel.tries + 1) for parcel in due]
-            self._state.outbox.update({parcel.id: parcel for parcel in taken})
-            return taken
-
-    async def delivered(self, id: str) -> None:
-        """Remove a parcel that has arrived."""
-        with self._state.lock:
-            self._state.outbox.pop(id, None)
-
-    async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Note why a parcel did not arrive, and when to try again; without a time it is parked."""
-        with self._state.lock:
-            if parcel := self._state.outbox.get(id):
-                later = parcel.due if due is None else due
-                self._state.outbox[id] = structs.replace(parcel, error=error, due=later, parked=due is None)
-
-    async def parcels(
-        self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
-    ) -> list[Parcel]:
-        """Show what waits, the oldest due first."""
-        with self._state.lock:
-            return self._waiting(tenant, parked)[:limit]
-
-    async def revive(self, id: str, *, due: int) -> None:
-        """Try a parked parcel again, as if it were new; `NotFound` where there is none."""
-        with self._state.lock:
-            parcel = self._state.outbox.get(id)
-            if parcel is None or not parcel.parked:
-                raise NotFound(f"no parcel {id} is parked")
-            self._state.outbox[id] = structs.replace(parcel, due=due, tries=0, parked=False)
-
-    def _waiting(self, tenant: str | None, parked: bool | None) -> list[Parcel]:
-        found = [
-            parcel
-            for parcel in self._state.outbox.values()
-            if tenant in (None, parcel.tenant) and parked in (None, parcel.parked)
-        ]
-        return sorted(found, key=lambda parcel: (parcel.due, parcel.id))
-
-
-_named: dict[str, MemoryStore] = {}
-
-
-class MemoryStore(MemoryLog, MemoryDirectory, MemoryOutbox, MemoryLeases):
-    """Sessions in dictionaries."""
-
-    durability: Durability = "memory"
-
-    def __init__(self) -> None:
-        super().__init__(State())
-
-    async def time(self) -> int | None:
-        """Return None: there is no clock but the caller's."""
-        return None
-
-    async def facts(self) -> dict[str, str]:
-        """Tell versions, settings and sizes, for people."""
-        with self._state.lock:
-            sessions = list(self._state.sessions.values())
-        entries = sum(len(kept.by_id) for kept in sessions)
-        return {"store": "memory", "sessions": str(len(sessions)), "entries": str(entries)}
-
-    async def scrub(self) -> bool:
-        """Do nothing: there are no files."""
-        return True
-
-    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
-        """Check token counts if asked to; what is in memory cannot be damaged otherwise."""
-        with self._state.lock:
-            sessions = list(self._state.sessions.values()) if recount else []
-            found = [one for kept in sessions if recount for one in kept.recount(recount, repair=repair)]
-        for finding in found:
-            yield finding
-
-    async def close(self) -> None:
-        """Keep everything: another handle of the same name may be open."""
+def _matches(row: SessionRow, which: Filter) -> bool:
+    return (
+        which.user in (None, row.user)
+        and (which.tag is None or which.tag in row.tags)
+        and (which.since is None or row.active >= which.since)
+        and (which.until is None or row.active < which.until)
+        and which.live in (None, row.ended is None)
+    )
 
 
 async def connect(url: str) -> MemoryStore:
-    """Open ``memory:`` for a store of one's own, ``memory:NAME`` for one that others of that name share."""
+    """Open ``memory:`` for a new store, ``memory:NAME`` for the store that this process has under a name."""
     name = url.removeprefix("memory:").strip("/")
     if "?" in name or "#" in name:
-        raise InputError(f"{url!r} has settings that the memory store does not know")
+        raise InputError(f"{url!r} has options, but the memory store takes none")
     return _named.setdefault(name, MemoryStore()) if name else MemoryStore()

@@ -16,17 +16,18 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
 from typing import Any
 
 import asyncpg
 
-from ...errors import InputError, StoreError, TurnstateError
+from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, TurnstateError
 from ..values import Durability
 from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
-from .queries import Query, queries
+from .queries import Query, functions, migrations, queries
 from .server import Server, Target
 
-__all__ = ["LONG", "Connections", "Work"]
+__all__ = ["LONG", "Connections", "Work", "migrate"]
 
 CONNECT_PATIENCE = 3.0
 """Seconds to wait for a connection to be made: an error within five."""
@@ -210,3 +211,58 @@ class Connections:
 
 async def _nothing(_connection: Any) -> None:
     """Leave a connection as it is."""
+
+
+# The schema is brought up to date when a store is opened.
+
+
+async def migrate(connections: Connections) -> None:
+    """Create the schema, or bring it up to date, or refuse it untouched."""
+    target = connections.target
+    steps = migrations(target.schema)
+    async with connections.transaction(frozen=True) as work:
+        if await _version(work, target) == len(steps):
+            return
+    async with connections.transaction() as work:
+        await work.rows("pin_names")
+        await work.rows("lock_schema", lock=_lock(target.schema))
+        version = await _version(work, target)
+        if version == len(steps):  # another process did it meanwhile
+            return
+        if version is None:
+            await work.connection.execute(f'CREATE SCHEMA "{target.schema}"')
+        if not version:
+            await work.rows("make_migration")
+        for number in range(version or 0, len(steps)):
+            if steps[number]:
+                await work.connection.execute(steps[number])
+            await work.rows("add_migration", number=number + 1)
+        await work.connection.execute(functions(target.schema))
+
+
+async def _version(work: Work, target: Target) -> int | None:
+    """Return the version of the schema; 0 if it is empty, None if it is missing."""
+    ((there, is_ours, tables),) = await work.rows("schema", schema=target.schema)
+    if not there:
+        return None
+    if not is_ours and tables:
+        raise StoreDamaged(
+            f"{target.shown}: the schema {target.schema!r} belongs to another program; "
+            "add ?schema=NAME to the URL"
+        )
+    if not is_ours:
+        return 0
+    ((version,),) = await work.rows("version")
+    known = len(migrations(target.schema))
+    if not version:
+        raise StoreDamaged(f"{target.shown}: the schema {target.schema!r} is damaged: it has no version")
+    if version > known:
+        raise NewerFormat(
+            f"{target.shown} has schema {version}, newer than {known}; update Turnstate to open it"
+        )
+    return int(version)
+
+
+def _lock(schema: str) -> int:
+    """Return the number of the advisory lock that serializes migrations of a schema."""
+    return int.from_bytes(sha256(f"turnstate schema {schema}".encode()).digest()[:8], signed=True)

@@ -1,10 +1,10 @@
-"""The SQL of the store, by name: a query is a block of a ``.sql`` file under a line that names it.
+"""The SQL of the store for a schema.
 
-Parameters are written by name, as in ``:tenant``, and numbered here as the server wants them. The schema
-is written as ``turnstate.``, and replaced where a store has another.
+Parameters are written by name, as in ``:tenant``, and numbered here, since the server wants ``$1``. The
+schema is written as ``turnstate.`` and replaced if a store has another one.
 
-Nothing is looked up along the search path of a connection: built-in functions, types and operators are
-named with ``pg_catalog``, and functions set their own path. A test reads the files and holds them to it.
+Nothing depends on the search path of a connection: built-in functions, types and operators are qualified
+with ``pg_catalog``, and functions set their own path. A test reads the files and enforces it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ..sql import migration_steps, named_statements, without_comments
 from .server import SCHEMA
 
 __all__ = ["Query", "functions", "migrations", "queries"]
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
-_FILES = ("queries.sql", "verification.sql")
+_STATEMENTS = named_statements(__package__, "queries.sql", "verification.sql")
+_MIGRATIONS = migration_steps(__package__)
+_FUNCTIONS = files(__package__).joinpath("functions.sql").read_text("utf-8")
 
 
 class Query(NamedTuple):
@@ -32,19 +33,14 @@ class Query(NamedTuple):
     names: tuple[str, ...]
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
-        """Put values in order."""
+        """Return values in the order of the parameters."""
         return [given[name] for name in self.names]
 
 
 @cache
 def queries(schema: str) -> dict[str, Query]:
-    """Give all queries by their names."""
-    found = dict[str, Query]()
-    for name in _FILES:
-        pieces = _NAME.split(files(__package__).joinpath(name).read_text("utf-8"))
-        for title, sql in zip(pieces[1::2], pieces[2::2], strict=True):
-            found[title] = _numbered(_placed(" ".join(_COMMENT.sub("", sql).split()), schema))
-    return found
+    """Return all queries by their names."""
+    return {name: _numbered(_in_schema(sql, schema)) for name, sql in _STATEMENTS.items()}
 
 
 @cache
@@ -53,18 +49,16 @@ def migrations(schema: str) -> tuple[str, ...]:
 
     A step that changes no table is empty.
     """
-    folder = files(__package__).joinpath("migrations")
-    steps = sorted((item for item in folder.iterdir() if item.name.endswith(".sql")), key=lambda it: it.name)
-    return tuple(_placed(_COMMENT.sub("", step.read_text("utf-8")).strip(), schema) for step in steps)
+    return tuple(_in_schema(without_comments(step).strip(), schema) for step in _MIGRATIONS)
 
 
 @cache
 def functions(schema: str) -> str:
-    """Return the statements that make or replace all functions of a schema."""
-    return _placed(files(__package__).joinpath("functions.sql").read_text("utf-8"), schema)
+    """Return the statements that create or replace all functions of a schema."""
+    return _in_schema(_FUNCTIONS, schema)
 
 
-def _placed(sql: str, schema: str) -> str:
+def _in_schema(sql: str, schema: str) -> str:
     return sql.replace(f"{SCHEMA}.", f'"{schema}".')
 
 

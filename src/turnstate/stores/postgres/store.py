@@ -1,69 +1,169 @@
-"""The PostgreSQL store: one database, any number of machines, nothing acknowledged that was not committed."""
+"""The PostgreSQL store: one database, any number of machines, and no acknowledged write is ever lost.
+
+`PostgresStore` implements all five ports; a write is one statement, and so one round trip. Arguments and
+refusals of a change to the log are in `log`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from ...errors import AlreadyExists, Busy, Fenced, NewerFormat, NotFound, StoreDamaged
-from ..values import Address, Durability, Filter, Finding, Lease, Parcel, Record, Recount, Removed, SessionRow
-from .connections import LONG, Connections, Work
-from .log import PostgresLog, missing, repeated_id
+from ...errors import AlreadyExists, Busy, Fenced, NotFound
+from ..values import (
+    Address,
+    Branch,
+    Change,
+    Durability,
+    Filter,
+    Finding,
+    Hit,
+    Lease,
+    Parcel,
+    Receipt,
+    Record,
+    Recount,
+    Removed,
+    Row,
+    SessionRow,
+    Span,
+)
+from .connections import LONG, Connections, migrate
+from .log import change_columns, entries, missing, refusal, repeated_id
 from .queries import functions, migrations
-from .rows import encoded, entry_columns, parcel_row, session_columns, session_row
-from .server import Target, target
+from .rows import (
+    branch_row,
+    encoded,
+    entry_columns,
+    entry_row,
+    parcel_row,
+    query_of,
+    session_columns,
+    session_row,
+)
+from .server import target
 from .verify import findings
 
-__all__ = [
-    "PostgresDirectory",
-    "PostgresHealth",
-    "PostgresLeases",
-    "PostgresOutbox",
-    "PostgresStore",
-    "connect",
-    "migrate",
-    "session_at",
-]
+__all__ = ["PostgresStore", "connect"]
 
-# The directory in PostgreSQL: which sessions there are.
+END = 2**63 - 1
+"""After every mark of a search."""
+
+_TABLES = ("session", "branch", "entry", "damaged", "key", "outbox")
+_CREATED = re.compile(r'FUNCTION "\w+"\.(\w+)').findall
+_MAX_FOREIGN = 10  # objects that `facts` names
 
 
-class PostgresDirectory:
-    """Sessions as rows."""
+class PostgresStore:
+    """Sessions in a schema of a database. A store belongs to the event loop in which it was opened."""
 
-    _connections: Connections
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def close(self) -> None:
+        """Finish what was begun and close the connections."""
+        await self._connections.close()
+
+    # Log
+
+    async def commit(self, change: Change) -> Receipt:
+        """Apply a change as a whole, or raise the first check that fails and change nothing."""
+        try:
+            (answer,) = await self._connections.write("append", **change_columns(change))
+        except AlreadyExists:
+            taken = repeated_id(change.records) or await self._first_taken(change)
+            raise AlreadyExists(f"session {change.at.session} already has an entry {taken}") from None
+        if answer["outcome"] not in ("taken", "repeated"):
+            raise refusal(change, answer)
+        return Receipt(
+            epoch=answer["epoch"],
+            version=answer["version"],
+            branch=answer["branch"],
+            first=answer["first"],
+            last=answer["last"],
+            repeated=answer["outcome"] == "repeated",
+        )
+
+    async def read(
+        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+    ) -> list[Row]:
+        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        name = "read_newest" if newest else "read"
+        return entries(at, await self._connections.read(name, **at._asdict(), **span._asdict(), limit=limit))
+
+    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
+        """Return the entries that have one of these ids, in the order of the log."""
+        return entries(at, await self._connections.read("find", **at._asdict(), ids=list(ids)))
+
+    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        path = {
+            "branches": [span.branch for span in spans],
+            "firsts": [span.first for span in spans],
+            "lasts": [span.last for span in spans],
+        }
+        found = await self._connections.read("newest", **at._asdict(), **path, kinds=list(set(kinds)))
+        return {row.kind: row for row in entries(at, found)}
+
+    async def branches(self, at: Address) -> list[Branch]:
+        """Return all branches of a session in the order of their creation."""
+        found = await self._connections.read("branches", **at._asdict())
+        if not found:
+            raise missing(at)
+        return [branch_row(columns) for columns in found if columns[0] is not None]
+
+    async def search(
+        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+    ) -> list[Hit]:
+        """Return the entries that contain all the words, newest first, starting after a mark."""
+        wanted = query_of(words, tenant=tenant, user=user)
+        if wanted is None:
+            return []
+        end = END if before is None else before
+        which = {"words": wanted, "tenant": tenant, "user": user, "before": end, "limit": limit}
+        return [
+            Hit(session=session, row=entry_row(columns), mark=mark)
+            for mark, session, *columns in await self._connections.read("search", **which)
+        ]
+
+    async def _first_taken(self, change: Change) -> str:
+        ids = [record.id for record in change.records]
+        return next((row.id for row in await self.find(change.at, ids)), ids[0])
+
+    # Directory
 
     async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
-        """Make a session with its root branch and first entries, or raise `AlreadyExists`."""
+        """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
         columns = session_columns(structs.replace(row, tags=tuple(sorted(set(row.tags)))))
         try:
             ((made,),) = await self._connections.write("create", **columns, **entry_columns(records))
         except AlreadyExists:
             taken = repeated_id(records)
-            raise AlreadyExists(f"session {row.id} would hold two entries {taken}") from None
+            raise AlreadyExists(f"session {row.id} would have two entries {taken}") from None
         if not made:
-            raise AlreadyExists(f"there is a session {row.id} already")
+            raise AlreadyExists(f"session {row.id} already exists")
         total = sum(record.tokens for record in records)
         kept = {"meta": msgspec.json.decode(columns["meta"]), "tags": columns["tags"]}
         return structs.replace(row, **kept, branch=1, seq=len(records), total=total)
 
     async def get(self, at: Address) -> SessionRow:
-        """Give a session, or raise `NotFound`."""
-        return await session_at(self._connections, at)
+        """Return a session, or raise `NotFound`."""
+        for columns in await self._connections.read("session", **at._asdict()):
+            return session_row(columns)
+        raise missing(at)
 
     async def page(
         self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
-        """Give a page of sessions, newest first by creation, from behind the last one of a page on."""
-        behind = {"created": after and after.created, "id": after and after.id}
+        """Return a page of sessions, newest first by creation, starting after a session."""
+        columns = structs.asdict(which) | {"tenant": tenant, "limit": limit}
+        columns |= {"created": after and after.created, "id": after and after.id}
         name = "page" if which.user is None else "page_of_user"
-        asked = structs.asdict(which) | behind | {"tenant": tenant, "limit": limit}
-        return [session_row(columns) for columns in await self._connections.read(name, **asked)]
+        return [session_row(columns) for columns in await self._connections.read(name, **columns)]
 
     async def update(
         self,
@@ -74,7 +174,7 @@ class PostgresDirectory:
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
     ) -> SessionRow:
-        """Change what is given and leave the rest."""
+        """Change what is given and keep the rest."""
         given = {
             "title": title,
             "tags": None if tags is None else sorted(set(tags)),
@@ -86,42 +186,72 @@ class PostgresDirectory:
         raise missing(at)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were left idle for too long: without a message and without a lease."""
+        """Return sessions that were idle for too long, without a message and without a lease."""
         found = await self._connections.read("due_sessions", tenant=tenant, now=now, limit=limit)
         return [session_row(columns) for columns in found]
 
     async def remove(self, at: Address) -> Removed:
-        """Delete a session with everything that hangs on it: no query finds it any more."""
+        """Delete a session with everything that belongs to it."""
         (counts,) = await self._connections.write_long("remove", **at._asdict())
         entries, branches, keys, parcels = counts
         if entries is None:
             raise missing(at)
         return Removed(entries=entries, branches=branches, keys=keys, parcels=parcels)
 
+    # Outbox
 
-async def session_at(connections: Connections, at: Address) -> SessionRow:
-    """Read a session, or raise `NotFound`."""
-    for columns in await connections.read("session", **at._asdict()):
-        return session_row(columns)
-    raise missing(at)
+    async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
+        """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
+        given = {"now": now, "until": until, "limit": limit, "tenant": tenant}
+        return [parcel_row(columns) for columns in await self._connections.write("take", **given)]
 
+    async def delivered(self, id: str) -> None:
+        """Remove a parcel that has arrived."""
+        await self._connections.write("deliver", id=id)
 
-# What the store says of itself: versions, settings, sizes.
+    async def failed(self, id: str, *, error: str, due: int | None) -> None:
+        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
+        await self._connections.write("fail", id=id, error=error, due=due)
 
+    async def parcels(
+        self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
+    ) -> list[Parcel]:
+        """Return waiting parcels, the oldest due first."""
+        found = await self._connections.read("parcels", tenant=tenant, parked=parked, limit=limit)
+        return [parcel_row(columns) for columns in found]
 
-_TABLES = ("session", "branch", "entry", "damaged", "key", "outbox")
-_MADE = re.compile(r'FUNCTION "\w+"\.(\w+)').findall
-_SHOWN = 10
+    async def revive(self, id: str, *, due: int) -> None:
+        """Try a parked parcel again as if it were new; raise `NotFound` if no such parcel is parked."""
+        if not await self._connections.write("revive", id=id, due=due):
+            raise NotFound(f"no parcel {id} is parked")
 
+    # Leases: part of the session's row
 
-class PostgresHealth:
-    """Facts for people, and a check of everything."""
+    async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
+        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
+        given = {"holder": holder, "until": until, "now": now}
+        for (fence,) in await self._connections.write("acquire", **at._asdict(), **given):
+            return Lease(fence=fence, until=until)
+        row = await self.get(at)
+        raise Busy(f"session {at.session} is leased by {row.holder or 'another worker'}")
 
-    _connections: Connections
+    async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
+        """Extend a lease, or raise `Fenced` if another worker took over."""
+        given = {"fence": lease.fence, "until": until}
+        for (fence,) in await self._connections.write("renew", **at._asdict(), **given):
+            return Lease(fence=fence, until=until)
+        await self.get(at)
+        raise Fenced(f"the lease of session {at.session} was taken over; open the session again")
+
+    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
+        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
+        await self._connections.write("release", **at._asdict(), fence=lease.fence, now=now)
+
+    # Health
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement means here: the least that any connection was told."""
+        """What an acknowledgement means: the least that any connection found."""
         return self._connections.durability
 
     async def time(self) -> int | None:
@@ -130,7 +260,7 @@ class PostgresHealth:
         return int(now)
 
     async def facts(self) -> dict[str, str]:
-        """Tell versions, settings and sizes, for people."""
+        """Return versions, settings and sizes for people to read."""
         target, server = self._connections.target, self._connections.server
         (sizes,) = await self._connections.read("sizes", schema=target.schema)
         return {
@@ -148,19 +278,19 @@ class PostgresHealth:
         }
 
     async def _foreign(self) -> str:
-        """Name the objects in our schema that others made; such a trigger or function may run as ours."""
+        """Name the objects in our schema that others created; a trigger or function could run as our user."""
         schema = self._connections.target.schema
-        known = {"tables": [*_TABLES, "migration"], "functions": _MADE(functions(schema))}
-        found = await self._connections.read("foreign", schema=schema, **known, limit=_SHOWN + 1)
+        known = {"tables": [*_TABLES, "migration"], "functions": _CREATED(functions(schema))}
+        found = await self._connections.read("foreign", schema=schema, **known, limit=_MAX_FOREIGN + 1)
         names = [f"{kind} {name}" for kind, name in found]
-        more = " and more" if len(names) > _SHOWN else ""
-        return ", ".join(names[:_SHOWN]) + more or "none"
+        more = " and more" if len(names) > _MAX_FOREIGN else ""
+        return ", ".join(names[:_MAX_FOREIGN]) + more or "none"
 
     async def scrub(self) -> bool:
-        """Clear what deleted sessions left in tables and indexes; no more can be said.
+        """Vacuum what deleted sessions left in tables and indexes, and return False.
 
-        Old pages stand in the log of writes, and freed space is overwritten when it is needed: that no
-        byte is left cannot be promised here.
+        The WAL still has old pages, and freed space is overwritten only when it is needed, so it cannot
+        be promised that nothing is left.
         """
         schema = self._connections.target.schema
         tables = ", ".join(f'"{schema}".{name}' for name in _TABLES)
@@ -169,141 +299,13 @@ class PostgresHealth:
         return False
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
-        """Walk everything, check order and checksums, and set damaged records aside if asked to."""
+        """Check everything, and with ``repair`` move damaged records aside."""
         async for finding in findings(self._connections, repair=repair, recount=recount):
             yield finding
 
 
-# Leases in PostgreSQL: a fence that only grows, and a time that lets go of the dead.
-
-
-class PostgresLeases:
-    """The lease of a session is part of its row."""
-
-    _connections: Connections
-
-    async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another's is live."""
-        asked = {"holder": holder, "until": until, "now": now}
-        for (fence,) in await self._connections.write("acquire", **at._asdict(), **asked):
-            return Lease(fence=fence, until=until)
-        row = await session_at(self._connections, at)
-        raise Busy(f"session {at.session} is leased by {row.holder or 'another worker'}")
-
-    async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
-        """Hold on for longer, or raise `Fenced` where somebody took over."""
-        asked = {"fence": lease.fence, "until": until}
-        for (fence,) in await self._connections.write("renew", **at._asdict(), **asked):
-            return Lease(fence=fence, until=until)
-        await session_at(self._connections, at)
-        raise Fenced(f"the lease of session {at.session} was taken over; open the session again")
-
-    async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
-        await self._connections.write("release", **at._asdict(), fence=lease.fence, now=now)
-
-
-# The schema comes up to date when a store is opened.
-
-
-async def migrate(connections: Connections) -> None:
-    """Make the schema, or bring it up to date, or refuse it untouched."""
-    target = connections.target
-    steps = migrations(target.schema)
-    async with connections.transaction(frozen=True) as work:
-        if await _version(work, target) == len(steps):
-            return
-    async with connections.transaction() as work:
-        await work.rows("pin_names")
-        await work.rows("lock_schema", lock=_lock(target.schema))
-        version = await _version(work, target)
-        if version == len(steps):  # another process did it meanwhile
-            return
-        if version is None:
-            await work.connection.execute(f'CREATE SCHEMA "{target.schema}"')
-        if not version:
-            await work.rows("make_migration")
-        for number in range(version or 0, len(steps)):
-            if steps[number]:
-                await work.connection.execute(steps[number])
-            await work.rows("add_migration", number=number + 1)
-        await work.connection.execute(functions(target.schema))
-
-
-async def _version(work: Work, target: Target) -> int | None:
-    """Give the version of the schema, 0 where it is empty, nothing where it is missing."""
-    ((there, is_ours, tables),) = await work.rows("schema", schema=target.schema)
-    if not there:
-        return None
-    if not is_ours and tables:
-        raise StoreDamaged(
-            f"{target.shown}: the schema {target.schema!r} is another program's; add ?schema=NAME to the URL"
-        )
-    if not is_ours:
-        return 0
-    ((version,),) = await work.rows("version")
-    known = len(migrations(target.schema))
-    if not version:
-        raise StoreDamaged(f"{target.shown}: the schema {target.schema!r} is damaged: it has no number")
-    if version > known:
-        raise NewerFormat(
-            f"{target.shown} has schema {version}, newer than {known}; update Turnstate to open it"
-        )
-    return int(version)
-
-
-def _lock(schema: str) -> int:
-    """Give the number under which those who migrate a schema wait for each other."""
-    return int.from_bytes(sha256(f"turnstate schema {schema}".encode()).digest()[:8], signed=True)
-
-
-# The outbox in PostgreSQL: whoever takes a parcel passes over those that others are taking.
-
-
-class PostgresOutbox:
-    """Parcels as rows; a change writes them with the entries that they speak of."""
-
-    _connections: Connections
-
-    async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
-        """Claim parcels that are due: nobody else gets them before that moment. Each take is a try."""
-        asked = {"now": now, "until": until, "limit": limit, "tenant": tenant}
-        return [parcel_row(columns) for columns in await self._connections.write("take", **asked)]
-
-    async def delivered(self, id: str) -> None:
-        """Remove a parcel that has arrived."""
-        await self._connections.write("deliver", id=id)
-
-    async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Note why a parcel did not arrive, and when to try again; without a time it is parked."""
-        await self._connections.write("fail", id=id, error=error, due=due)
-
-    async def parcels(
-        self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
-    ) -> list[Parcel]:
-        """Show what waits, the oldest due first."""
-        found = await self._connections.read("parcels", tenant=tenant, parked=parked, limit=limit)
-        return [parcel_row(columns) for columns in found]
-
-    async def revive(self, id: str, *, due: int) -> None:
-        """Try a parked parcel again, as if it were new; `NotFound` where there is none."""
-        if not await self._connections.write("revive", id=id, due=due):
-            raise NotFound(f"no parcel {id} is parked")
-
-
-class PostgresStore(PostgresLog, PostgresDirectory, PostgresOutbox, PostgresLeases, PostgresHealth):
-    """Sessions in a schema of a database. It belongs to the event loop in which it was opened."""
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-
-    async def close(self) -> None:
-        """Finish what was begun and let go of the connections."""
-        await self._connections.close()
-
-
 async def connect(url: str) -> PostgresStore:
-    """Open ``postgresql://user:password@host/database``; the schema is made where it is missing."""
+    """Open ``postgresql://user:password@host/database``; the schema is created if it is missing."""
     connections = await Connections.open(target(url))
     try:
         await migrate(connections)

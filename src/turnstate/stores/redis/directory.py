@@ -153,7 +153,7 @@ class RedisDirectory:
     _witness: Witness
 
     async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
-        """Make a session with its root branch and first entries, or raise `AlreadyExists`."""
+        """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
         total = sum(record.tokens for record in records)
         tags = tuple(sorted(set(row.tags)))
         made = structs.replace(row, tags=tags, branch=1, seq=len(records), total=total)
@@ -178,7 +178,7 @@ class RedisDirectory:
         return created
 
     async def get(self, at: Address) -> SessionRow:
-        """Give a session, or raise `NotFound`."""
+        """Return a session, or raise `NotFound`."""
         known = self._witness.known(at)
         (flat,) = await self._server.run(script("hashes"), [session_key(at, b"row")], twice=True)
         if not flat:
@@ -190,7 +190,7 @@ class RedisDirectory:
     async def page(
         self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
-        """Give a page of sessions, newest first by creation, from behind the last one of a page on."""
+        """Return a page of sessions, newest first by creation, starting after a session."""
         user = which.user
         name = b"d" + named(tenant) if user is None else b"u" + named(tenant) + named(user)
         behind = None if after is None else moment(after.created) + text(after.id)
@@ -206,7 +206,7 @@ class RedisDirectory:
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
     ) -> SessionRow:
-        """Change what is given and leave the rest."""
+        """Change what is given and keep the rest."""
         changes = {
             b"title": None if title is None else text(title),
             b"tags": None if tags is None else msgspec.json.encode(sorted(set(tags))),
@@ -221,7 +221,7 @@ class RedisDirectory:
         return session(at, answer[1])
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
-        """Return sessions that were left idle for too long: without a message and without a lease."""
+        """Return sessions that were idle for too long, without a message and without a lease."""
 
         def is_left(row: SessionRow) -> bool:
             return row.is_idle(now)
@@ -230,7 +230,7 @@ class RedisDirectory:
         return await self._first(tenant, listed, limit, is_left, until=moment(now + 1))
 
     async def remove(self, at: Address) -> Removed:
-        """Delete a session with everything that hangs on it: no query finds it any more."""
+        """Delete a session with everything that belongs to it."""
         asked = [named(at.tenant), text(at.session)]
         answer = await self._server.run(script("remove"), session_keys(at), asked)
         self._witness.forget(at)

@@ -28,7 +28,7 @@ class RedisLog:
     _witness: Witness
 
     async def commit(self, change: Change) -> Receipt:
-        """Take a change whole, or raise the first check that fails and take nothing."""
+        """Apply a change as a whole, or raise the first check that fails and change nothing."""
         known = self._witness.known(change.at)
         answer = await self._committed(change, known)
         if answer[0] in (b"done", b"repeated"):
@@ -65,7 +65,7 @@ class RedisLog:
     async def read(
         self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
     ) -> list[Row]:
-        """Give a run of entries in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit the first ones, or the newest."""
         keys, rows = session_keys(at), list[Row]()
         first, last = (_bounded(number) for number in span[1:])
         born, most = b"", b"" if limit is None else _bounded(limit)
@@ -91,7 +91,7 @@ class RedisLog:
             most = b""
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        """Give the entries with these ids, those that there are, in the order of the log."""
+        """Return the entries that have one of these ids, in the order of the log."""
         wanted = sorted({text(id) for id in ids})
         places = list[bytes]()
         for start in range(0, len(wanted), MOST_ENTRIES):
@@ -103,7 +103,7 @@ class RedisLog:
         return sorted((row for row in rows if row.id in ids), key=lambda row: (row.branch, row.seq))
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Give the newest entry of each kind on a path, whose newest span comes first."""
+        """Return the newest entry of each kind on a path, whose newest span comes first."""
         names = list(dict.fromkeys(kinds))
         asked = [b"%d" % len(spans), *(_bounded(number) for span in spans for number in span)]
         asked += [text(name) for name in names]
@@ -114,7 +114,7 @@ class RedisLog:
         return {name: entry(at, *columns) for name, columns in found if columns}
 
     async def branches(self, at: Address) -> list[Branch]:
-        """Give all branches of a session in the order of their making."""
+        """Return all branches of a session in the order of their creation."""
         key = session_key(at, b"branch")
         (flat,) = await self._server.run(script("hashes"), [key], twice=True)
         if not flat:
@@ -143,9 +143,9 @@ def refusal(at: Address, answer: Sequence[bytes]) -> Exception:
         case "absent", _:
             return NotFound(f"there is no session {at.session}")
         case "there", _:
-            return AlreadyExists(f"there is a session {at.session} already")
+            return AlreadyExists(f"session {at.session} already exists")
         case "id taken", [id]:
-            return AlreadyExists(f"session {at.session} holds an entry {id} already")
+            return AlreadyExists(f"session {at.session} already has an entry {id}")
         case "no branch", [branch]:
             return NotFound(f"session {at.session} has no branch {branch}")
         case "no entry", [branch, seq]:

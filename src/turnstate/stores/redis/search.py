@@ -49,7 +49,7 @@ class RedisSearch:
     async def search(
         self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
     ) -> list[Hit]:
-        """Give the entries that hold all the words, newest first, from behind a mark on.
+        """Return the entries that contain all the words, newest first, starting after a mark.
 
         It looks at the newest 10,000 entries that are behind the mark, and at no others.
         """

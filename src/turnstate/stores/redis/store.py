@@ -60,7 +60,7 @@ class RedisHealth:
         return int(seconds) * 1_000 + int(rest) // 1_000
 
     async def facts(self) -> dict[str, str]:
-        """Tell versions, settings and sizes, for people."""
+        """Return versions, settings and sizes for people to read."""
         self._settings = found = await settings(self._server, self._target)
 
         def told(name: str) -> str:
@@ -94,7 +94,7 @@ class RedisHealth:
         return False
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
-        """Walk everything, check order and checksums, and set damaged records aside if asked to.
+        """Check everything, and with ``repair`` move damaged records aside.
 
         Where the server may lose what it acknowledged, also tell what this store knows to be missing.
         """
@@ -116,7 +116,7 @@ class RedisLeases:
     _server: Server
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
-        """Take the lease with a fence higher than any before, or raise `Busy` while another's is live."""
+        """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
         answer = await self._lease(at, b"acquire", text(holder), _time(until), _time(now), b"")
         if answer[0] == b"busy":
             whose = answer[1].decode(errors="replace") or "another worker"
@@ -126,7 +126,7 @@ class RedisLeases:
         return Lease(fence=int(answer[1]), until=until)
 
     async def renew(self, at: Address, lease: Lease, *, until: int) -> Lease:
-        """Hold on for longer, or raise `Fenced` where somebody took over."""
+        """Extend a lease, or raise `Fenced` if another worker took over."""
         answer = await self._lease(at, b"renew", b"", _time(until), b"0", _fence(lease))
         if answer[0] == b"fenced":
             raise Fenced(f"the lease of session {at.session} was taken over; open the session again")
@@ -135,7 +135,7 @@ class RedisLeases:
         return Lease(fence=lease.fence, until=until)
 
     async def release(self, at: Address, lease: Lease, *, now: int) -> None:
-        """Give the lease back, which counts as activity until then; do nothing if somebody took over."""
+        """Release a lease, which counts as activity until then; do nothing if another worker took over."""
         whose = (named(at.tenant), text(at.session))
         await self._lease(at, b"release", b"", b"0", _time(now), _fence(lease), *whose)
 
@@ -173,7 +173,7 @@ class RedisOutbox:
     _buckets: OrderedDict[bytes, int]
 
     async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
-        """Claim parcels that are due: nobody else gets them before that moment. Each take is a try."""
+        """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
         whose = b"" if tenant is None else named(tenant)
         taken = list[tuple[bytes, Parcel]]()
         for _ in range(ROUNDS):
@@ -203,20 +203,20 @@ class RedisOutbox:
         self._buckets.pop(text(id), None)
 
     async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Note why a parcel did not arrive, and when to try again; without a time it is parked."""
+        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
         await self._settle(b"failed", id, b"" if due is None else b"%d" % natural(due), text(error))
 
     async def parcels(
         self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
     ) -> list[Parcel]:
-        """Show what waits, the oldest due first."""
+        """Return waiting parcels, the oldest due first."""
         states = (False, True) if parked is None else (parked,)
         lists = [await self._members(_list(tenant, parked=state), limit) for state in states]
         members = sorted(chain.from_iterable(lists))[: max(limit, 0)]
         return await self._parcels(members)
 
     async def revive(self, id: str, *, due: int) -> None:
-        """Try a parked parcel again, as if it were new; `NotFound` where there is none."""
+        """Try a parked parcel again as if it were new; raise `NotFound` if no such parcel is parked."""
         if not await self._settle(b"revive", id, b"%d" % natural(due), b""):
             raise NotFound(f"no parcel {id} is parked")
 
