@@ -1,42 +1,69 @@
-"""Files that are still there after a power cut: what is written is on the disk before it has a name.
+"""Durable files and locks: after a power cut a file is there whole, or not at all.
 
-A file's bytes are forced to the disk by syncing the file, its name by syncing the folder it stands
-in, and that folder's name by syncing the folder above. Everything here is private to its owner.
-Folders are entered by descriptor and one name at a time where a link must not be followed.
+Syncing a file makes its bytes durable, syncing its folder makes its name durable, and syncing the
+parent folder makes the folder's name durable. Everything here is private to its owner (modes 0600 and
+0700). Where a symbolic link must not be followed, folders are entered by descriptor, one name at a time.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
-from contextlib import suppress
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["FILE_MODE", "FOLDER_MODE", "enter", "make_folder", "sync_folder", "write_new"]
+__all__ = [
+    "FILE_MODE",
+    "FOLDER_MODE",
+    "LockTimeout",
+    "enter",
+    "lock",
+    "make_folder",
+    "open_folder",
+    "replace",
+    "sync_folder",
+    "try_lock",
+    "write_new",
+]
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 _CANNOT_SYNC_FOLDERS = {errno.EINVAL, errno.ENOTSUP}  # some network file systems; their names are durable
+_LOCK_POLL = 0.01  # seconds between two attempts to take a lock
+
+
+class LockTimeout(Exception):
+    """Another process held a lock for longer than the caller waits."""
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and the parents it lacks, each on the disk before the next."""
+    """Create a folder and its missing parents, each durable before the next."""
     if path.is_dir():
         return
     if path.parent != path:
         make_folder(path.parent)
     with suppress(FileExistsError):
         os.mkdir(path, FOLDER_MODE)
-    above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def open_folder(path: str | os.PathLike[str]) -> Iterator[int]:
+    """Open a folder and yield its descriptor."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        sync_folder(above)
+        yield folder
     finally:
-        os.close(above)
+        os.close(folder)
 
 
 def enter(above: int, name: str, *, make: bool = False) -> int:
-    """Open the folder of that name inside an open one, made first where asked for; a link is refused."""
+    """Open a folder inside an open one, and with ``make`` create it first; a symbolic link is refused."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(name, FOLDER_MODE, dir_fd=above)
@@ -44,17 +71,21 @@ def enter(above: int, name: str, *, make: bool = False) -> int:
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
 
 
-def sync_folder(folder: int) -> None:
-    """Force the names in an open folder to the disk."""
+def sync_folder(folder: int | str | os.PathLike[str]) -> None:
+    """Make the names in a folder durable; the folder is a path or an open descriptor."""
+    if not isinstance(folder, int):
+        with open_folder(folder) as opened:
+            return sync_folder(opened)
     try:
         os.fsync(folder)
     except OSError as error:
         if error.errno not in _CANNOT_SYNC_FOLDERS:
             raise
+    return None
 
 
 def write_new(name: str, data: bytes, *, folder: int) -> None:
-    """Write a file that does not exist yet in an open folder, and force its bytes to the disk."""
+    """Write a file that does not exist yet in an open folder, and make its bytes durable."""
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE, dir_fd=folder)
     try:
         os.fchmod(file, FILE_MODE)
@@ -68,3 +99,55 @@ def write_new(name: str, data: bytes, *, folder: int) -> None:
         raise
     finally:
         os.close(file)
+
+
+def replace(path: Path, data: bytes, *, draft: str = "") -> None:
+    """Write a file durably, whole or not at all, over one that may exist.
+
+    ``draft`` is its name until it is complete, a new one if none is given.
+    """
+    with open_folder(path.parent) as folder:
+        with suppress(FileNotFoundError):  # left by a process that died
+            os.unlink(draft, dir_fd=folder)
+        draft = draft or f"{path.name}.{secrets.token_hex(8)}.tmp"
+        write_new(draft, data, folder=folder)
+        try:
+            os.replace(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=folder)
+            raise
+        sync_folder(folder)
+
+
+def lock(path: Path, *, seconds: float) -> int:
+    """Wait for the lock at a path and return its descriptor; closing it releases the lock.
+
+    Raise LockTimeout if another process holds it for longer than that.
+    """
+    deadline = time.monotonic() + seconds
+    while (held := try_lock(path)) is None:
+        if time.monotonic() > deadline:
+            raise LockTimeout(f"{path} has been locked by another process for {seconds:g} s")
+        time.sleep(_LOCK_POLL)
+    return held
+
+
+def try_lock(path: Path) -> int | None:
+    """Create a lock file if it is missing and lock it; return its descriptor, or None if it is taken.
+
+    The kernel releases the lock when its last holder closes the file or dies.
+    """
+    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The holder before us may have removed the file: a lock on a removed file excludes no one.
+        if os.path.samestat(os.fstat(held), os.stat(path)):
+            return held
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(held)
+        raise
+    os.close(held)
+    return None

@@ -94,11 +94,8 @@ class Home:
 
     def _new_key(self) -> Key:
         try:
-            folder = os.open(self.make(), os.O_RDONLY | os.O_DIRECTORY)
-            try:
+            with files.open_folder(self.make()) as folder:
                 _place_once(KEY_FILE, secrets.token_bytes(KEY_BYTES), folder)
-            finally:
-                os.close(folder)
         except OSError as error:
             raise _unusable(self.path / KEY_FILE, error) from error
         key = self.known_key()

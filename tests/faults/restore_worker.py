@@ -40,7 +40,7 @@ def _forgetful(really):  # type: ignore[no-untyped-def]
 
 def does_not_sync() -> None:
     git._SETTINGS["core.fsync"] = "none"
-    refs.sync = lambda _: None  # type: ignore[assignment]
+    refs.sync_folder = lambda _: None  # type: ignore[assignment]
 
 
 PLANTED = {

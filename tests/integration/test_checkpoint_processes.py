@@ -45,7 +45,7 @@ def test_processes_that_take_snapshots_at_once_lose_none(here: Scene) -> None:
 
 def test_whoever_waits_too_long_is_told(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = here.open()
-    monkeypatch.setattr(folder, "_PATIENCE", 0.05)
+    monkeypatch.setattr(folder, "_LOCK_SECONDS", 0.05)
     with (here.shadow / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(CheckpointsBusy, match="another process"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,3 +94,61 @@ def test_a_folder_is_entered_and_a_link_to_one_is_not(tmp_path: Path, folder: in
             files.enter(folder, "link", make=make)
     with pytest.raises(FileNotFoundError):
         files.enter(folder, "missing")
+
+
+def test_replace_writes_a_file_whole_and_leaves_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for data in (b"first", b"second"):
+        files.replace(path, data)
+        assert path.read_bytes() == data
+        assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "x.draft").write_bytes(b"left by a process that died")
+    files.replace(path, b"third", draft="x.draft")
+    assert path.read_bytes() == b"third"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_replace_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as disk:
+            disk.setattr(os, name, failing)
+            with pytest.raises(OSError, match="Input/output error"):
+                files.replace(path, b"new")
+        assert path.read_bytes() == b"old"
+        assert list(tmp_path.iterdir()) == [path], name
+
+
+def test_a_lock_has_one_holder_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    held = files.try_lock(path)
+    assert held is not None
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert files.try_lock(path) is None
+    with pytest.raises(files.LockTimeout, match="locked by another process"):
+        files.lock(path, seconds=0.0)
+    os.close(held)
+    os.close(files.lock(path, seconds=0.0))
+
+
+def test_a_lock_on_a_removed_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    really, path = fcntl.flock, tmp_path / "lock"
+
+    def removed(file: int, how: int) -> None:
+        path.unlink()
+        really(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    assert files.try_lock(path) is None
+
+
+def test_a_lock_is_not_taken_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError):  # noqa: PT011
+        files.try_lock(tmp_path / "lock")
+    assert not (tmp_path / "target").exists()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from .. import ids
+from .. import files, ids
 from ..conversation import ConversationState
 from ..conversation.edits import LineTracking
 from ..errors import CheckpointError, SessionError
@@ -29,7 +29,6 @@ from .operations import Act, LeaveTangent, Undo
 
 if TYPE_CHECKING:
     from ..session import Session
-import fcntl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -37,7 +36,6 @@ from pathlib import Path
 
 import msgspec
 
-from .. import files as durable
 from ..errors import CheckpointsBusy, CheckpointsDamaged
 from ..shadow.restore import NAME as JOURNAL
 
@@ -60,8 +58,8 @@ __all__ = [
 
 NAME = "intent.json"
 LOCK = "intent.lock"
-_DRAFT = "intent.json.draft"
-_PATIENCE = 60.0  # seconds to wait for another process; a restore of a large tree takes less
+_DRAFT = "intent.json.draft"  # not *.tmp, which the sweep of the shadow repository removes
+_LOCK_SECONDS = 60.0  # seconds to wait for another process; a restore of a large tree takes less
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -81,36 +79,28 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def alone(folder: Path) -> AsyncIterator[None]:
-    """Be the only one who moves files and conversation; the lock goes with its holder, killed or not."""
+    """Hold the lock under which files and conversation are restored; it ends with its holder."""
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, durable.FILE_MODE)
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while (lock := files.try_lock(folder / LOCK)) is None:
+            if time.monotonic() > deadline:
+                raise CheckpointsBusy(f"another process is restoring a checkpoint of {folder}; wait for it")
+            await asyncio.sleep(0.02)
     except OSError as error:
         raise CheckpointsDamaged(
             f"there are no checkpoints in {folder} any more that could be locked: {error.strerror}; "
             "`turnstate checkpoint clean SESSION` removes what is left of them"
         ) from None
     try:
-        deadline = time.monotonic() + _PATIENCE
-        while not _taken(lock):
-            if time.monotonic() > deadline:
-                raise CheckpointsBusy(f"another process is restoring a checkpoint of {folder}; wait for it")
-            await asyncio.sleep(0.02)
         yield
     finally:
         os.close(lock)
 
 
 def write(intent: Intent, folder: Path) -> None:
-    """Put an intent down, durably, in the place of one that said less."""
+    """Write an intent durably, over an earlier state of it."""
     try:
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            (folder / _DRAFT).unlink(missing_ok=True)
-            durable.write_new(_DRAFT, msgspec.json.encode(intent), folder=opened)
-            os.replace(_DRAFT, NAME, src_dir_fd=opened, dst_dir_fd=opened)
-            durable.sync_folder(opened)
-        finally:
-            os.close(opened)
+        files.replace(folder / NAME, msgspec.json.encode(intent), draft=_DRAFT)
     except OSError as error:
         raise CheckpointError(f"nothing was restored, since {folder} refuses: {error.strerror}") from error
 
@@ -132,24 +122,12 @@ def read(folder: Path) -> Intent | None:
 def forget(folder: Path) -> None:
     """Remove an intent that was carried out or given up."""
     (folder / NAME).unlink(missing_ok=True)
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        durable.sync_folder(opened)
-    finally:
-        os.close(opened)
+    files.sync_folder(folder)
 
 
 def files_are_under_way(folder: Path) -> bool:
     """Tell whether files have been changed, and more are about to be."""
     return (folder / JOURNAL).exists()
-
-
-def _taken(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class RestoreResult(Struct, frozen=True, kw_only=True):

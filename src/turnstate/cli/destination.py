@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+from .. import files
 from ..cli_kit import screen
 from ..errors import InputError
-from ..files import FILE_MODE
 
 __all__ = ["opened"]
 
@@ -60,17 +60,17 @@ def _replacement(place: str, mode: int | None, *, force: bool) -> Iterator[TextI
         try:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), FILE_MODE if mode is None else stat.S_IMODE(mode))
+            os.fchmod(file.fileno(), files.FILE_MODE if mode is None else stat.S_IMODE(mode))
             os.fsync(file.fileno())
             _move(draft, place, force=force)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
-    _sync(folder)
+    files.sync_folder(folder)
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, FILE_MODE)
+    return os.open(path, flags, files.FILE_MODE)
 
 
 def _move(draft: str, place: str, *, force: bool) -> None:
@@ -85,14 +85,6 @@ def _move(draft: str, place: str, *, force: bool) -> None:
         else:
             return
     os.replace(draft, place)
-
-
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _mode(place: str) -> int | None:

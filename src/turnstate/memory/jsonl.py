@@ -8,11 +8,9 @@ number of processes may use one folder. What it holds can be read with any tool 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import re
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -34,7 +32,7 @@ __all__ = ["JsonlEngine", "Shelf"]
 
 
 LOCK = "lock"
-PATIENCE = 10.0
+LOCK_SECONDS = 10.0
 """Seconds to wait for another writer, who holds the lock for one batch of messages."""
 
 MOST_NOTEBOOKS = 64
@@ -74,28 +72,18 @@ class Shelf:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Write alone, among the threads and processes that use this folder."""
+        """Hold the lock of this folder against other threads and processes."""
         files.make_folder(self._folder)
-        lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, files.FILE_MODE)
         try:
-            self._acquire(lock)
+            lock = files.lock(self._folder / LOCK, seconds=LOCK_SECONDS)
+        except files.LockTimeout:
+            raise StoreUnavailable(
+                f"{self._folder}: another process has held the lock for {LOCK_SECONDS:g} s; try again"
+            ) from None
+        try:
             yield
         finally:
             os.close(lock)
-
-    def _acquire(self, lock: int) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise StoreUnavailable(
-                        f"{self._folder}: another process has held the lock for {PATIENCE:g} s; try again"
-                    ) from None
-                time.sleep(0.005)
-            else:
-                return
 
 
 def _named(name: str) -> str:

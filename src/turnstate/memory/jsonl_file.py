@@ -170,7 +170,7 @@ class Notebook:
             draft.flush()
             os.fsync(draft.fileno())
         os.replace(self._draft, self.path)
-        self._sync_folder()
+        files.sync_folder(self.path.parent)
         return removed
 
     def remove(self) -> int:
@@ -179,7 +179,7 @@ class Notebook:
         for path in (self.path, self.torn, self._draft):
             with suppress(FileNotFoundError):
                 path.unlink()
-        self._sync_folder()
+        files.sync_folder(self.path.parent)
         return messages
 
     @property
@@ -195,7 +195,7 @@ class Notebook:
         self._check_version(first)
         if first != self._first:
             self._first, self._end, self._seen = first, 0, set()
-            self._sync_folder()
+            files.sync_folder(self.path.parent)
         file.seek(self._end)
         start, damaged = self._end, 0
         for raw in file:
@@ -256,13 +256,6 @@ class Notebook:
             elif not isinstance(line, UserLine):
                 draft.write(raw)
         return removed
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            files.sync_folder(folder)
-        finally:
-            os.close(folder)
 
 
 def lines_of(path: Path) -> Iterator[bytes]:

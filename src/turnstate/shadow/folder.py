@@ -5,21 +5,19 @@ Nothing in them is read, so it works whatever their condition is.
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import hashlib
 import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from .. import files as durable
+from .. import files
 from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, NewerFormat, WorkTreeRefused
 from ..home import Home
 
@@ -41,7 +39,6 @@ __all__ = [
     "remove",
     "set_aside",
     "sweep",
-    "sync",
     "write_about",
 ]
 
@@ -57,7 +54,7 @@ HISTORY = "refs/heads/history"
 
 _FORMAT = 1
 _PACKED = re.compile(r"[0-9a-f]{40} refs/(?:heads|tags|restores|rules|was)/[A-Za-z0-9._-]+")
-_PATIENCE = 30.0  # seconds to wait for another process; a snapshot takes less
+_LOCK_SECONDS = 30.0  # seconds to wait for another process; a snapshot takes less
 _FILES = {
     "HEAD": b"ref: " + HISTORY.encode() + b"\n",
     "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tlogAllRefUpdates = false\n",
@@ -85,20 +82,20 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 def make(folder: Path, about: About) -> None:
     """Make a shadow repository, on the disk and whole before it has its name; of two at once, one wins."""
-    durable.make_folder(folder.parent)
+    files.make_folder(folder.parent)
     draft = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
-    files = {f"repository/{name}": data for name, data in _FILES.items()} | {"lock": b""}
-    files["about.json"] = msgspec.json.encode(about)
+    contents = {f"repository/{name}": data for name, data in _FILES.items()} | {"lock": b""}
+    contents["about.json"] = msgspec.json.encode(about)
     try:
         for name in _FOLDERS:
-            durable.make_folder(draft / "repository" / name)
-        for name, data in files.items():
-            with _open_folder((draft / name).parent) as descriptor:
-                durable.write_new(Path(name).name, data, folder=descriptor)
-        for one in sorted({(draft / name).parent for name in files}):
-            sync(one)
+            files.make_folder(draft / "repository" / name)
+        for name, data in contents.items():
+            with files.open_folder((draft / name).parent) as descriptor:
+                files.write_new(Path(name).name, data, folder=descriptor)
+        for one in sorted({(draft / name).parent for name in contents}):
+            files.sync_folder(one)
         os.rename(draft, folder)  # fails where another one stands, since that is not empty
-        sync(folder.parent)
+        files.sync_folder(folder.parent)
     except OSError as error:
         if (folder / "about.json").exists():
             return
@@ -127,7 +124,7 @@ def read_about(folder: Path) -> About:
 
 def write_about(folder: Path, about: About) -> None:
     """Say anew whose checkpoints stand in a folder."""
-    _put(folder / "about.json", msgspec.json.encode(about))
+    files.replace(folder / "about.json", msgspec.json.encode(about))
 
 
 def lay_out(folder: Path) -> list[str]:
@@ -142,12 +139,12 @@ def lay_out(folder: Path) -> list[str]:
             continue
         found.append(f"{path.relative_to(folder)} is no folder")
         set_aside(folder, path)
-        durable.make_folder(path)
+        files.make_folder(path)
     for name, data in _FILES.items():
         if _read(repository / name) != data:
             found.append(f"{(repository / name).relative_to(folder)} is damaged")
             set_aside(folder, repository / name)
-            _put(repository / name, data)
+            files.replace(repository / name, data)
     _unpack_references(repository)
     for name, ours in _OURS.items():
         for path in (repository / name).iterdir():
@@ -160,13 +157,13 @@ def lay_out(folder: Path) -> list[str]:
 def set_aside(folder: Path, path: Path) -> None:
     """Move something out of the way that is not ours or not what it was, if it is there."""
     if os.path.lexists(path):
-        durable.make_folder(folder / ASIDE)
+        files.make_folder(folder / ASIDE)
         os.rename(path, folder / ASIDE / f"{path.name}.{secrets.token_hex(4)}")
 
 
 def copy_aside(folder: Path, path: Path) -> None:
     """Keep a damaged file aside, by a second name, while it stays where it is."""
-    durable.make_folder(folder / ASIDE)
+    files.make_folder(folder / ASIDE)
     aside = folder / ASIDE / f"{path.name}.{secrets.token_hex(4)}"
     try:
         os.link(path, aside, follow_symlinks=False)
@@ -180,8 +177,8 @@ def _unpack_references(repository: Path) -> None:
         id, _, name = line.partition(" ")
         path = repository / name
         if _PACKED.fullmatch(line) and not path.exists():
-            durable.make_folder(path.parent)
-            _put(path, id.encode() + b"\n")
+            files.make_folder(path.parent)
+            files.replace(path, id.encode() + b"\n")
 
 
 def _read(path: Path) -> bytes | None:
@@ -191,49 +188,24 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _put(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all, in the place of one that may be there."""
-    draft = f"{path.name}.{secrets.token_hex(4)}.tmp"
-    with _open_folder(path.parent) as descriptor:
-        durable.write_new(draft, data, folder=descriptor)
-        os.replace(draft, path.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-        durable.sync_folder(descriptor)
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Be the only one at work on a shadow repository; the lock goes with its last holder, killed or not."""
-    deadline = time.monotonic() + _PATIENCE
-    while (lock := _lock(folder)) is None:
-        if time.monotonic() > deadline:
-            raise CheckpointsBusy(
-                f"another process is at work on the checkpoints in {folder}; try again after it"
-            )
-        time.sleep(0.01)
+    """Lock a shadow repository; the lock is released when its last holder ends, killed or not."""
     try:
-        yield lock
-    finally:
-        os.close(lock)
-
-
-def _lock(folder: Path) -> int | None:
-    """Take the lock if it is free, and still that of this folder, which may have been removed meanwhile."""
-    path = folder / "lock"
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, durable.FILE_MODE)
+        lock = files.lock(folder / "lock", seconds=_LOCK_SECONDS)
+    except files.LockTimeout:
+        raise CheckpointsBusy(
+            f"another process is at work on the checkpoints in {folder}; try again after it"
+        ) from None
     except OSError as error:
         raise CheckpointsDamaged(
             f"{folder} holds no checkpoints that can be locked: {error}; "
             "`turnstate checkpoint clean SESSION` removes them"
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(lock), os.stat(path)):
-            return lock
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(lock)
-    return None
+        yield lock
+    finally:
+        os.close(lock)
 
 
 def sweep(folder: Path) -> None:
@@ -261,7 +233,7 @@ def remove(folder: Path) -> int:
     size = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
     doomed = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
     os.rename(folder, doomed)
-    sync(folder.parent)
+    files.sync_folder(folder.parent)
     shutil.rmtree(doomed, ignore_errors=True)
     return size
 
@@ -274,23 +246,8 @@ def open_up(folder: Path) -> None:
         with suppress(OSError):  # it is somebody else's, and whoever needs it will say so
             is_folder = path.is_dir()
             if not os.access(path, os.R_OK | (os.W_OK | os.X_OK if is_folder else 0)):
-                path.chmod(path.stat().st_mode | (durable.FOLDER_MODE if is_folder else durable.FILE_MODE))
+                path.chmod(path.stat().st_mode | (files.FOLDER_MODE if is_folder else files.FILE_MODE))
             waiting += [one for one in path.iterdir() if not one.is_symlink()] if is_folder else []
-
-
-def sync(folder: Path) -> None:
-    """Force the names in a folder to the disk."""
-    with _open_folder(folder) as descriptor:
-        durable.sync_folder(descriptor)
-
-
-@contextmanager
-def _open_folder(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 # Where checkpoints are kept, outside of all work trees, and where they are expected, inside of a Git one.

@@ -22,7 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import GitFailed
-from .folder import copy_aside, set_aside, sync
+from ..files import sync_folder
+from .folder import copy_aside, set_aside
 from .git import Git
 from .objects import BLOB, COMMIT, TREE, Pack, object_id
 from .refs import store
@@ -116,7 +117,7 @@ def _checked(git: Git, folder: Path, stem: str, *, was_whole: bool) -> Iterator[
             path.unlink(missing_ok=True)
         try:
             git.run("index-pack", str(pack))
-            sync(pack.parent)
+            sync_folder(pack.parent)
         except GitFailed:
             pass
         else:
@@ -149,7 +150,7 @@ def _save_objects(git: Git, folder: Path, pack: Path, index: _Index | None) -> i
         for path in damaged:
             if path.name not in {one.name for one in made}:
                 path.unlink()
-    sync(pack.parent)
+    sync_folder(pack.parent)
     return len(sound)
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from ..files import sync_folder
 from .capture import FILES, LEFT, MODES
 from .contents import Commit, Reader
-from .folder import ASIDE, sync
+from .folder import ASIDE
 from .git import Git
 from .ignore import RULES as IGNORE
 from .ignore import Rules
@@ -71,7 +72,7 @@ def purge(place: Place, git: Git) -> Purged:
     _repack(git)
     (place.folder / STAMPS).unlink(missing_ok=True)  # it names objects that may be gone
     shutil.rmtree(place.folder / ASIDE, ignore_errors=True)
-    sync(place.folder)
+    sync_folder(place.folder)
     return Purged(paths=tuple(sorted(files)), snapshots=len(moved), freed=max(0, before - _size(git.folder)))
 
 
@@ -223,13 +224,13 @@ def _repack(git: Git) -> None:
     """Put all that is in use into one pack, and remove all else."""
     folder = git.folder / "objects"
     made = git.run("pack-objects", "--all", "--delta-base-offset", "--quiet", str(folder / "pack" / "pack"))
-    sync(folder / "pack")
+    sync_folder(folder / "pack")
     for pack in (folder / "pack").glob("pack-*.pack"):
         if pack.stem != f"pack-{made.decode().strip()}":
             remove_pack(pack)
     for loose in folder.glob("[0-9a-f][0-9a-f]"):
         shutil.rmtree(loose)
-    sync(folder / "pack")
+    sync_folder(folder / "pack")
 
 
 def _size(folder: Path) -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import CheckpointError, CheckpointsDamaged, UnknownCheckpoint
+from ..files import sync_folder
 from .contents import Reader
-from .folder import sync
 from .git import Git
 from .objects import Pack
 
@@ -83,7 +83,7 @@ def store(git: Git, pack: Pack) -> None:
     """Keep the objects of a pack."""
     if len(pack):
         git.run("index-pack", "--stdin", input=pack.finished())
-        sync(git.objects_folder / "pack")
+        sync_folder(git.objects_folder / "pack")
 
 
 def point(git: Git, names: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ def point(git: Git, names: Mapping[str, str]) -> None:
     git.run("update-ref", "--stdin", "-z", input="".join(lines).encode())
     for folder in {name.rpartition("/")[0] for name in names} | {"refs"}:
         with suppress(FileNotFoundError):  # git removes a folder of references with the last of them
-            sync(git.folder / folder)
+            sync_folder(git.folder / folder)
 
 
 def references(git: Git, under: str) -> dict[str, str]:
@@ -157,7 +157,7 @@ def join_packs(git: Git) -> None:
         *("pack-objects", "--stdin-packs", "--delta-base-offset", "--quiet", str(folder / "pack")),
         input="".join(f"{pack.name}\n" for pack in small).encode(),
     )
-    sync(folder)
+    sync_folder(folder)
     for pack in small:
         if pack.stem != f"pack-{made.decode().strip()}":
             remove_pack(pack)

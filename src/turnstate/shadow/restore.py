@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from .. import files
 from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, RestoreFailed
-from .folder import sync
 from .git import Git, Objects
 from .objects import split
 from .plan import Mode, Plan, Put
@@ -89,14 +88,7 @@ def write(journal: Journal, folder: Path) -> None:
     """Put the journal on the disk."""
     payload = msgspec.json.encode(journal)
     data = hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
-    temporary = f"{NAME}.{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        files.write_new(temporary, data, folder=descriptor)
-        os.rename(temporary, NAME, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-        files.sync_folder(descriptor)
-    finally:
-        os.close(descriptor)
+    files.replace(folder / NAME, data)
 
 
 def read(folder: Path) -> Journal | None:
@@ -119,14 +111,14 @@ def read(folder: Path) -> Journal | None:
         raise
     except ValueError:
         os.replace(path, path.with_suffix(".damaged"))
-        sync(folder)
+        files.sync_folder(folder)
         return None
 
 
 def remove(folder: Path) -> None:
     """Let the restore be done."""
     (folder / NAME).unlink(missing_ok=True)
-    sync(folder)
+    files.sync_folder(folder)
 
 
 class _Any(Struct, frozen=True):

@@ -77,7 +77,7 @@ def test_one_waits_for_the_other(tmp_path: Path) -> None:
 
 
 def test_whoever_waits_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intents, "_PATIENCE", 0.0)
+    monkeypatch.setattr(intents, "_LOCK_SECONDS", 0.0)
 
     async def twice() -> None:
         async with intents.alone(tmp_path), intents.alone(tmp_path):

@@ -455,7 +455,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_never_released_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnstate.memory.jsonl.PATIENCE", 0.02)
+    monkeypatch.setattr("turnstate.memory.jsonl.LOCK_SECONDS", 0.02)
     engine = JsonlEngine(folder)
     with Shelf(folder, "default").locked(), pytest.raises(StoreUnavailable, match="held the lock"):
         run(engine.ingest(session_record(said("one"))))

@@ -19,7 +19,7 @@ import apsw
 from msgspec import Struct, structs
 
 from ...errors import StoreDamaged
-from ...files import FILE_MODE
+from ...files import FILE_MODE, sync_folder
 from ..values import Row, Span
 from .connection import connect, migrate, with_lock
 from .faults import UNREADABLE
@@ -84,11 +84,7 @@ def publish(path: str, part: str) -> None:
     with open(part, "rb") as file:
         os.fsync(file.fileno())
     os.rename(part, salvage_path(path))
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(os.path.dirname(os.path.abspath(path)))
 
 
 def _remove(part: str) -> None:
