@@ -1,19 +1,53 @@
-"""Settings that all tests share, and the figures that tests counted, told at the end."""
+"""Settings for all tests: the Hypothesis profile, the order of tests, and the counts in the summary."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No test is a race: a busy machine makes examples slow, not wrong.
+# A busy machine makes examples slow, not wrong.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
+TESTS = Path(__file__).parent
+LONGEST_FIRST = ("faults", "properties", "acceptance", "integration", "contract", "unit")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the folders with the longest tests first, and divide them among the workers of xdist.
+
+    The scheduler `worksteal` cuts the list into as many equal runs as there are workers, and a worker that
+    has finished takes tests from the end of another run. So each run starts with its share of the long
+    tests and ends with short ones. A file stays in one run, where its tests share their fixtures.
+    """
+    items.sort(key=lambda item: LONGEST_FIRST.index(_folder(item)))  # a stable sort: files stay together
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    short = [item for item in items if _folder(item) == "unit"]
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items[: len(items) - len(short)]:
+        files.setdefault(item.path, []).append(item)
+    shares = [list[pytest.Item]() for _ in range(workers)]
+    for number, tests in enumerate(files.values()):
+        shares[number % workers] += tests
+    for number, share in enumerate(shares):
+        # The size that xdist gives to this run: an equal part of what is left.
+        missing = max(0, (len(items) - sum(map(len, shares[:number]))) // (workers - number) - len(share))
+        share += short[:missing]
+        del short[:missing]
+    items[:] = [item for share in shares for item in share] + short
+
+
+def _folder(item: pytest.Item) -> str:
+    """Return the folder below `tests`; a file outside counts as a unit test."""
+    name = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else "unit"
+    return name if name in LONGEST_FIRST else "unit"
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Add up what tests recorded as `counted`, and print it before the number of tests."""
+    """Print the sums of what tests recorded as `counted`."""
     sums: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("passed", []):
         for name, value in report.user_properties:

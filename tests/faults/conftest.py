@@ -1,4 +1,4 @@
-"""The nursery that all fault tests of a process share, and what is skipped where a tool is missing."""
+"""The fork_server that all fault tests of a process share, and what is skipped where a tool is missing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tempfile import TemporaryDirectory
 import mounts
 import pytest
 import system_calls
-from every_store import KINDS, empty_store
-from nursery import Nursery
+from empty_stores import KINDS, empty_store
+from fork_server import ForkServer
 from thoroughness import LONG
 
 MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     if not hasattr(os, "pidfd_open"):
         pytest.skip("fault tests need Linux")
     mounts.missing()  # enters the private namespace first, so that workers see what is mounted later
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from nursery import Worker
+from fork_server import Worker
 
 CHANGES = (  # calls that change a file, or tell somebody; between two of them the disk stays as it is
     *("write", "pwrite64", "writev", "pwritev", "sendto", "sendmsg"),

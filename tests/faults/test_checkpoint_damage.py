@@ -27,7 +27,7 @@ Files = dict[str, str]
 pytestmark = pytest.mark.req("O2", "O3")
 
 
-class Desk:
+class Setup:
     """A session with three turns, one restore and its undo, as often as it is needed."""
 
     def __init__(self, folder: Path) -> None:
@@ -88,13 +88,13 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     memory = Path("/dev/shm")
     if LONG or not memory.is_dir():
-        yield Desk(tmp_path_factory.mktemp("desk"))
+        yield Setup(tmp_path_factory.mktemp("setup"))
         return
     with TemporaryDirectory(prefix="turnstate-", dir=memory, ignore_cleanup_errors=True) as path:
-        yield Desk(Path(path))
+        yield Setup(Path(path))
 
 
 def flipped(path: Path, place: float) -> None:
@@ -157,9 +157,9 @@ def write(path: Path) -> None:
 class Outcome(Counter[str]):
     """What happened in the commands on one damaged repository, and what was wrong with it."""
 
-    def __init__(self, desk: Desk, *, history: bool = True) -> None:
+    def __init__(self, setup: Setup, *, history: bool = True) -> None:
         super().__init__()
-        self.desk, self.history, self.broken = desk, history, list[str]()
+        self.setup, self.history, self.broken = setup, history, list[str]()
 
     def refused(self, what: str, error: CheckpointError) -> None:
         self["refused"] += 1
@@ -167,22 +167,22 @@ class Outcome(Counter[str]):
             self.broken.append(f"{what}: no way out: {error}")
 
     async def play(self) -> None:
-        before = shadow_state(self.desk.shadow)
-        findings = list(verify(self.desk.home))
-        if shadow_state(self.desk.shadow) != before:
+        before = shadow_state(self.setup.shadow)
+        findings = list(verify(self.setup.home))
+        if shadow_state(self.setup.shadow) != before:
             self.broken.append("verify changed something")
         try:
-            async with self.desk.opened() as checkpoints:
+            async with self.setup.opened() as checkpoints:
                 damaged = await self._restores(checkpoints)
                 if damaged and not findings:
                     self.broken.append("verify found nothing")
                 await self._keeps(checkpoints)
         except CheckpointError as error:
             self.refused("open", error)
-            if not findings and not empty(self.desk.shadow):
+            if not findings and not empty(self.setup.shadow):
                 self.broken.append(f"verify found nothing of: {error}")
-        await self.desk.discard()
-        async with self.desk.opened() as checkpoints:
+        await self.setup.discard()
+        async with self.setup.opened() as checkpoints:
             await checkpoints.keep("after cleaning")
             await checkpoints.restore("1", conversation=False)
 
@@ -191,9 +191,9 @@ class Outcome(Counter[str]):
         self.history = self.history and not first
         on_path = {turn.label: turn.commit for turn in checkpoints.turns()}
         for label in [*on_path, *on_path]:
-            if label not in self.desk.moments or len(on_path) < len(self.desk.moments):
+            if label not in self.setup.moments or len(on_path) < len(self.setup.moments):
                 continue  # nothing was left, and a new history has begun
-            files = self.desk.files
+            files = self.setup.files
             damaged = await checkpoints.damaged()  # what a restore keeps again may heal others
             try:
                 await checkpoints.diff(label)
@@ -202,13 +202,13 @@ class Outcome(Counter[str]):
                 self.refused(f"restore {label}", error)
                 if not isinstance(error, CheckpointsDamaged) or on_path[label] not in damaged:
                     self.broken.append(f"{label} is not marked as damaged: {error!r}")
-                if self.desk.files != files:
+                if self.setup.files != files:
                     self.broken.append(f"the refused restore of {label} changed files")
             else:
                 self["restored"] += 1
                 if on_path[label] in damaged:
                     self.broken.append(f"{label} is marked as damaged and can be restored")
-                if not self._is_right(self.desk.files, self.desk.moments[label]):
+                if not self._is_right(self.setup.files, self.setup.moments[label]):
                     self.broken.append(f"{label} came back wrong")
         return bool(first)
 
@@ -219,20 +219,20 @@ class Outcome(Counter[str]):
         """
         if self.history:
             return files == expected
-        return expected.items() <= files.items() and files.keys() <= self.desk.moments["3"].keys()
+        return expected.items() <= files.items() and files.keys() <= self.setup.moments["3"].keys()
 
     async def _keeps(self, checkpoints: CheckpointManager) -> None:
-        (self.desk.tree / "a").write_text("kept since")
-        files = self.desk.files
+        (self.setup.tree / "a").write_text("kept since")
+        files = self.setup.files
         kept = await checkpoints.keep("since")
         self["kept"] += 1
-        (self.desk.tree / "a").write_text("changed")
-        (self.desk.tree / "same").unlink()
+        (self.setup.tree / "a").write_text("changed")
+        (self.setup.tree / "same").unlink()
         await checkpoints.restore(kept.label, conversation=False)
-        if self.desk.files != files:
+        if self.setup.files != files:
             self.broken.append("what was kept after the damage came back wrong")
         await checkpoints.undo_restore()
-        if self.desk.files.get("a") != "changed" or "same" in self.desk.files:
+        if self.setup.files.get("a") != "changed" or "same" in self.setup.files:
             self.broken.append("the undo after the damage went elsewhere")
 
 
@@ -264,15 +264,15 @@ HARMLESS = {"one byte short", "longer", "flipped first", "flipped last"}  # to a
 
 
 def test_each_file_damaged_in_turn_gives_a_right_result_or_one_typed_error_with_a_way_out(
-    desk: Desk, record_property: Callable[[str, object], None]
+    setup: Setup, record_property: Callable[[str, object], None]
 ) -> None:
-    desk.begin()
-    cases = [(path, how) for path in files_of(desk.shadow) for how in DAMAGES]
+    setup.begin()
+    cases = [(path, how) for path in files_of(setup.shadow) for how in DAMAGES]
     counts, broken = Counter[str](), list[str]()
     for path, how in cases if LONG else rng("checkpoint damage").sample(cases, QUICK):
-        desk.begin()
-        DAMAGES[how](desk.shadow / path)
-        outcome = Outcome(desk)
+        setup.begin()
+        DAMAGES[how](setup.shadow / path)
+        outcome = Outcome(setup)
         asyncio.run(outcome.play())
         if ((path.suffix == ".pack" and how in HARMLESS) or path.suffix == ".idx") and outcome["refused"]:
             outcome.broken.append("objects that could be saved were lost")
@@ -284,26 +284,26 @@ def test_each_file_damaged_in_turn_gives_a_right_result_or_one_typed_error_with_
 
 
 @pytest.mark.parametrize("how", BIG)
-def test_large_damage_leaves_a_way_out(how: str, desk: Desk) -> None:
-    desk.begin()
-    BIG[how](desk.shadow)
-    outcome = Outcome(desk, history=how != "no references")
+def test_large_damage_leaves_a_way_out(how: str, setup: Setup) -> None:
+    setup.begin()
+    BIG[how](setup.shadow)
+    outcome = Outcome(setup, history=how != "no references")
     asyncio.run(outcome.play())
     assert outcome.broken == []
 
 
 @pytest.mark.parametrize("plant", ["the check of packs", "the check of names"])
-def test_a_planted_bug_is_caught(plant: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_caught(plant: str, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     from turnstate.shadow import packs
 
     if plant == "the check of packs":
         monkeypatch.setattr(packs, "check", lambda *_, **__: packs.Checked((), suspect=False, changed=False))
     else:
         monkeypatch.setattr("turnstate.shadow.health.Survey.problem", lambda *_: "")
-    desk.begin()
-    for pack in desk.shadow.rglob("*.pack"):  # without its last byte, all objects of a pack can be saved
+    setup.begin()
+    for pack in setup.shadow.rglob("*.pack"):  # without its last byte, all objects of a pack can be saved
         data = pack.read_bytes()
         replaced(pack, data[:-1] if plant == "the check of packs" else data[: len(data) // 2])
-    outcome = Outcome(desk)
+    outcome = Outcome(setup)
     asyncio.run(outcome.play())
     assert outcome.broken != []

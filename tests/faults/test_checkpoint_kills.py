@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from checkpoint_desk import Desk, Moment
+from checkpoint_setup import CheckpointSetup, Moment
 from system_calls import Point, killing, points, watching
 from test_restore_kills import CHANGES
 from thoroughness import LONG, rng, tell
@@ -23,19 +23,19 @@ LEFT = ["0", "1", "tangent", "2", "3", "4"]  # what is in the tangent, with the 
 pytestmark = [pytest.mark.req("O3"), pytest.mark.usefixtures("traced")]
 
 
-class Desks:
-    """The desks that the tests share: each is made once, and everything on it begins anew for every kill."""
+class Setups:
+    """The setups that the tests share: each is made once, and everything on it begins anew for every kill."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._desks, self._points = dict[str, Desk](), dict[str, list[Point]]()
+        self._setups, self._points = dict[str, CheckpointSetup](), dict[str, list[Point]]()
 
-    def of(self, act: str) -> Desk:
-        """Give the desk of an act, as it is before it."""
-        if act not in self._desks:
-            self._desks[act] = cut_off(self) if act == "open" else Desk(self._folder / act, act)
-        self._desks[act].begin()
-        return self._desks[act]
+    def of(self, act: str) -> CheckpointSetup:
+        """Give the setup of an act, as it is before it."""
+        if act not in self._setups:
+            self._setups[act] = cut_off(self) if act == "open" else CheckpointSetup(self._folder / act, act)
+        self._setups[act].begin()
+        return self._setups[act]
 
     def points(self, act: str) -> list[Point]:
         """List the points where an act can be killed."""
@@ -43,62 +43,62 @@ class Desks:
             self._points[act] = all_points(self.of(act))
         return self._points[act]
 
-    def another(self, act: str) -> Desk:
-        """Make one more desk, which is not shared."""
-        return Desk(self._folder / f"another {act}", act)
+    def another(self, act: str) -> CheckpointSetup:
+        """Make one more setup, which is not shared."""
+        return CheckpointSetup(self._folder / f"another {act}", act)
 
 
 @pytest.fixture(scope="module")
-def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desks]:
-    """The desks of this module: in memory in the quick version, where a sync costs nothing."""
+def setups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setups]:
+    """The setups of this module: in memory in the quick version, where a sync costs nothing."""
     memory = Path("/dev/shm")
     if LONG or not memory.is_dir():
-        yield Desks(tmp_path_factory.mktemp("desks"))
+        yield Setups(tmp_path_factory.mktemp("setups"))
         return
     with TemporaryDirectory(prefix="turnstate-", dir=memory, ignore_cleanup_errors=True) as path:
-        yield Desks(Path(path))
+        yield Setups(Path(path))
 
 
-def all_points(desk: Desk, plant: str = "") -> list[Point]:
+def all_points(setup: CheckpointSetup, plant: str = "") -> list[Point]:
     """List the changing calls of the act without a fault; opening changes something where it creates."""
-    desk.begin()
-    with desk.worker(plant) as worker:
-        with watching(worker, desk.folder / "calls", CHANGES) as calls:
+    setup.begin()
+    with setup.worker(plant) as worker:
+        with watching(worker, setup.folder / "calls", CHANGES) as calls:
             assert worker.finishes()
         counted = zip(points(calls), calls, strict=True)
         return [point for point, call in counted if point.call != "openat" or "O_CREAT" in call.arguments]
 
 
-def killed_at(point: Point, desk: Desk, plant: str = "") -> bool:
+def killed_at(point: Point, setup: CheckpointSetup, plant: str = "") -> bool:
     """Kill the act at a point; tell whether it was reached."""
-    desk.begin()
-    with desk.worker(plant) as worker, killing(worker, point):
+    setup.begin()
+    with setup.worker(plant) as worker, killing(worker, point):
         return not worker.finishes()
 
 
-def aftermath(desk: Desk, act: str) -> tuple[str, list[str]]:
+def aftermath(setup: CheckpointSetup, act: str) -> tuple[str, list[str]]:
     """Start again; tell how the act ended, and what was broken."""
-    after = desk.moment()
-    broken = [] if desk.intent is None else ["the intent is still there"]
-    if after == desk.before:
+    after = setup.moment()
+    broken = [] if setup.intent is None else ["the intent is still there"]
+    if after == setup.before:
         return "as before", broken
-    if after != desk.target:
-        return "mixed", [*broken, *disagreement(desk, after)]
-    if act == "leave" and (labels := desk.labels_left()) != LEFT:
+    if after != setup.target:
+        return "mixed", [*broken, *disagreement(setup, after)]
+    if act == "leave" and (labels := setup.labels_left()) != LEFT:
         broken.append(f"the tangent was left with {labels}")
     if act == "restore":
         try:
-            if desk.undone() != desk.before:
+            if setup.undone() != setup.before:
                 broken.append("the undo leads elsewhere")
         except TurnstateError as error:
             broken.append(f"no undo: {error}")
     return "done", broken
 
 
-def disagreement(desk: Desk, after: Moment) -> list[str]:
+def disagreement(setup: CheckpointSetup, after: Moment) -> list[str]:
     sides = {
         side: "before" if now == before else "target" if now == target else "neither"
-        for side, now, before, target in zip(Moment._fields, after, desk.before, desk.target, strict=True)
+        for side, now, before, target in zip(Moment._fields, after, setup.before, setup.target, strict=True)
     }
     return [f"files and conversation disagree: {sides}"]
 
@@ -109,17 +109,17 @@ def some(found: list[Point], act: str) -> list[Point]:
 
 @pytest.mark.parametrize("act", ["restore", "undo", "leave"])
 def test_killed_at_any_system_call_files_and_conversation_agree_at_the_next_start(
-    act: str, desks: Desks, record_property: Callable[[str, object], None]
+    act: str, setups: Setups, record_property: Callable[[str, object], None]
 ) -> None:
-    desk = desks.of(act)
-    assert desk.before.files != desk.target.files
-    assert desk.before.conversation != desk.target.conversation
+    setup = setups.of(act)
+    assert setup.before.files != setup.target.files
+    assert setup.before.conversation != setup.target.conversation
     ends, broken = Counter[str](), list[str]()
-    for point in some(desks.points(act), act):
-        if not killed_at(point, desk):
+    for point in some(setups.points(act), act):
+        if not killed_at(point, setup):
             ends["not met"] += 1
             continue
-        end, wrong = aftermath(desk, act)
+        end, wrong = aftermath(setup, act)
         ends[end] += 1
         broken += [f"{point}: {what}" for what in wrong]
     counts = {end.replace(" ", "_"): count for end, count in ends.items()}
@@ -129,14 +129,14 @@ def test_killed_at_any_system_call_files_and_conversation_agree_at_the_next_star
     assert ends["done"] + ends["as before"] > 0
 
 
-def cut_off(desks: Desks) -> Desk:
-    """Give a desk where a restore was killed when all files were in place, and nothing was in the log."""
-    desk, found = desks.another("restore"), desks.points("restore")
-    assert killed_at(found[last_named(found) + 1], desk)
-    assert desk.intent is not None
-    assert b'"placed":true' in desk.intent.read_bytes()
-    desk.cut_off()
-    return desk
+def cut_off(setups: Setups) -> CheckpointSetup:
+    """Give a setup where a restore was killed when all files were in place, and nothing was in the log."""
+    setup, found = setups.another("restore"), setups.points("restore")
+    assert killed_at(found[last_named(found) + 1], setup)
+    assert setup.intent is not None
+    assert b'"placed":true' in setup.intent.read_bytes()
+    setup.cut_off()
+    return setup
 
 
 def last_named(found: list[Point]) -> int:
@@ -145,12 +145,12 @@ def last_named(found: list[Point]) -> int:
 
 
 def test_a_second_kill_while_the_first_is_settled_changes_nothing(
-    desks: Desks, record_property: Callable[[str, object], None]
+    setups: Setups, record_property: Callable[[str, object], None]
 ) -> None:
-    desk, ends, broken = desks.of("open"), Counter[str](), list[str]()
-    for point in some(desks.points("open"), "open"):
-        if killed_at(point, desk):
-            end, wrong = aftermath(desk, "restore")
+    setup, ends, broken = setups.of("open"), Counter[str](), list[str]()
+    for point in some(setups.points("open"), "open"):
+        if killed_at(point, setup):
+            end, wrong = aftermath(setup, "restore")
             ends[end] += 1
             broken += [f"{point}: {what}" for what in wrong]
     tell(record_property, "killed while a restore that was killed is settled", **ends)
@@ -158,21 +158,21 @@ def test_a_second_kill_while_the_first_is_settled_changes_nothing(
     assert set(ends) == {"done"}
 
 
-def test_where_somebody_went_on_meanwhile_the_files_are_put_back(desks: Desks) -> None:
-    desk = desks.of("open")
-    desk.append("I am somebody else")
-    after = desk.moment()
-    assert desk.intent is None
-    assert after.files == desk.before.files
+def test_where_somebody_went_on_meanwhile_the_files_are_put_back(setups: Setups) -> None:
+    setup = setups.of("open")
+    setup.append("I am somebody else")
+    after = setup.moment()
+    assert setup.intent is None
+    assert after.files == setup.before.files
     assert b"I am somebody else" in after.conversation
 
 
-def test_the_next_start_says_what_became_of_it(desks: Desks) -> None:
+def test_the_next_start_says_what_became_of_it(setups: Setups) -> None:
     async def recovered() -> Recovered | None:
-        async with desk.opened() as (_, checkpoints):
+        async with setup.opened() as (_, checkpoints):
             return checkpoints.recovered
 
-    desk = desks.of("open")
+    setup = setups.of("open")
     told = asyncio.run(recovered())
     assert told is not None
     assert (told.label, told.finished) == ("1", True)
@@ -180,25 +180,25 @@ def test_the_next_start_says_what_became_of_it(desks: Desks) -> None:
 
 
 @pytest.mark.parametrize("plant", ["no intent", "forgets the intent too early"])
-def test_a_planted_bug_is_caught(plant: str, desks: Desks) -> None:
-    desk = desks.of("restore")
-    found = all_points(desk, plant)
+def test_a_planted_bug_is_caught(plant: str, setups: Setups) -> None:
+    setup = setups.of("restore")
+    found = all_points(setup, plant)
     placed = max(place for place, point in enumerate(found) if point.call == "rename")
     written = [
         point for point in found[placed:] if point.call == "pwrite64"
     ]  # by the log, once files are there
     broken = (
-        what for point in written if killed_at(point, desk, plant) for what in aftermath(desk, "restore")[1]
+        what for point in written if killed_at(point, setup, plant) for what in aftermath(setup, "restore")[1]
     )
     assert "files and conversation disagree" in next(broken)
 
 
-def test_an_undo_that_is_taken_again_is_caught(desks: Desks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undo_that_is_taken_again_is_caught(setups: Setups, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> bool:
         return False
 
-    desk, found = desks.of("restore"), desks.points("restore")
+    setup, found = setups.of("restore"), setups.points("restore")
     late = [point for point in reversed(found[: last_named(found)]) if point.call == "unlink"]
     monkeypatch.setattr(RestoreTransaction, "_is_carried_out", never)
-    broken = (what for point in late if killed_at(point, desk) for what in aftermath(desk, "restore")[1])
+    broken = (what for point in late if killed_at(point, setup) for what in aftermath(setup, "restore")[1])
     assert next(broken) == "the undo leads elsewhere"

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from mounts import Cut, Disk
-from restore_scene import Scene, worker
+from restore_setup import RestoreSetup, worker
 from test_restore_kills import aftermath
 from thoroughness import rng, runs, tell
 
@@ -99,10 +99,10 @@ def test_a_restore_that_loses_its_power_is_finished_or_undone_at_the_next_start(
 ) -> None:
     random, cuts, ends, broken = rng(f"restores {how.name}"), runs(3, long=40), Counter[str](), list[str]()
     with Disk(home) as disk:
-        scene = Scene(disk.path)
-        target = scene.target()
+        setup = RestoreSetup(disk.path)
+        target = setup.target()
         for _ in range(cuts):
-            shadow, tree = scene.begin()
+            shadow, tree = setup.begin()
             os.sync()
             with worker("restore", shadow, tree) as process:
                 process.begin()
@@ -110,7 +110,7 @@ def test_a_restore_that_loses_its_power_is_finished_or_undone_at_the_next_start(
                 disk.cut(how)
                 process.kill()
             restart(disk)
-            end, wrong = aftermath(scene, target)
+            end, wrong = aftermath(setup, target)
             ends[end] += 1
             broken += wrong
     tell(record_property, "power cuts in a restore", cuts=cuts, **ends)

@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from aftermath import examine
-from nursery import Nursery, Reply, Worker
+from fork_server import ForkServer, Reply, Worker
 from promises import Promises, losses
+from recovery import examine
 from thoroughness import rng, runs, tell
 
 WRITERS = 4
@@ -44,11 +44,11 @@ def step(worker: Worker, fences: dict[Worker, int], promises: Promises, random: 
         worker.must("release")
 
 
-def jumps(nursery: Nursery, folder: Path, count: int, plant: str = "") -> tuple[Promises, list[str]]:
+def jumps(fork_server: ForkServer, folder: Path, count: int, plant: str = "") -> tuple[Promises, list[str]]:
     """Let writers with jumping clocks take turns; name what was broken."""
     url, promises, random = f"sqlite:///{folder}/agent.db", Promises(), rng(f"clock {plant}")
     with ExitStack() as stack:
-        workers = [stack.enter_context(nursery.worker(url, plant=plant)) for _ in range(WRITERS)]
+        workers = [stack.enter_context(fork_server.worker(url, plant=plant)) for _ in range(WRITERS)]
         session = workers[0].enter()
         for worker in workers[1:]:
             worker.enter(session)
@@ -59,7 +59,7 @@ def jumps(nursery: Nursery, folder: Path, count: int, plant: str = "") -> tuple[
             worker.must("release")
         seen = [worker.must("read")["texts"] for worker in workers]
     broken = fallen(seen[0]) + ["readers disagree" for texts in seen if texts != seen[0]]
-    return promises, broken + examine(nursery, url, session, promises)
+    return promises, broken + examine(fork_server, url, session, promises)
 
 
 def fallen(stored: list[str]) -> list[str]:
@@ -75,10 +75,10 @@ def fallen(stored: list[str]) -> list[str]:
 
 @pytest.mark.req("G5")
 def test_jumping_clocks_neither_reorder_nor_lose_nor_let_two_writers_in(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(300, long=10_000)
-    promises, broken = jumps(nursery, folder, count)
+    promises, broken = jumps(fork_server, folder, count)
     acked = len(promises.acked)
     tell(record_property, "clock jumps", jumps=count, acknowledged_appends=acked, lost=losses(broken))
     assert broken == []
@@ -86,11 +86,11 @@ def test_jumping_clocks_neither_reorder_nor_lose_nor_let_two_writers_in(
 
 @pytest.mark.req("G8")
 def test_a_clock_that_jumps_by_days_ends_no_session(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     url, random, count = f"sqlite:///{folder}/agent.db", rng("idle"), runs(20, long=500)
     refusals = 0
-    with nursery.worker(url) as worker:
+    with fork_server.worker(url) as worker:
         worker.must("open")
         worker.must("create", idle=3_600)
         for number in range(count):
@@ -102,6 +102,6 @@ def test_a_clock_that_jumps_by_days_ends_no_session(
     tell(record_property, "clock jumps", sweeps_refused=refusals)
 
 
-def test_a_store_that_trusts_clocks_is_caught(nursery: Nursery, folder: Path) -> None:
-    _, broken = jumps(nursery, folder, 300, plant="takes any fence")
+def test_a_store_that_trusts_clocks_is_caught(fork_server: ForkServer, folder: Path) -> None:
+    _, broken = jumps(fork_server, folder, 300, plant="takes any fence")
     assert any("behind fence" in what for what in broken)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from redis.crc import key_slot
 from thoroughness import rng, runs, tell
-from valkey_crowd import USER, Crowd, Judgement, judged, reported
 from valkey_server import Cluster, Valkey
+from valkey_writers import USER, Judgement, Writers, judged, reported
 
 from turnstate.session import Session, SessionManager
 from turnstate.stores.redis.layout import bucket_of
@@ -36,7 +36,9 @@ def master_of(cluster: Cluster, session: Session) -> Valkey:
     return cluster.owner(key_slot(b"{ts:%d}" % bucket_of(session.row.address)))
 
 
-async def fail_over(cluster: Cluster, crowd: Crowd, session: Session, *, wait: float, severed: bool) -> None:
+async def fail_over(
+    cluster: Cluster, writers: Writers, session: Session, *, wait: float, severed: bool
+) -> None:
     """Kill the master of a session, see it written to again, and bring the old master back as a replica.
 
     A severed replica hears nothing more before the kill, so that acknowledged writes are lost for certain.
@@ -46,38 +48,38 @@ async def fail_over(cluster: Cluster, crowd: Crowd, session: Session, *, wait: f
     if severed:
         replica.process.send_signal(signal.SIGSTOP)
         master.ask("CLIENT", "KILL", "TYPE", "replica")
-        await crowd.more(20, of=session)
+        await writers.more(20, of=session)
     await asyncio.sleep(wait)
     master.kill()
     replica.process.send_signal(signal.SIGCONT)
-    await crowd.more(20, of=session)
+    await writers.more(20, of=session)
     assert await asyncio.to_thread(master_of, cluster, session) is replica
     await asyncio.to_thread(master.start)
     await asyncio.to_thread(cluster.wait)
 
 
-async def failovers(cluster: Cluster, count: int, *, severed: bool) -> tuple[Crowd, Judgement]:
+async def failovers(cluster: Cluster, count: int, *, severed: bool) -> tuple[Writers, Judgement]:
     """Kill masters one after the other while sessions are written to; what was lost must be told."""
     random = rng(f"failover {severed}")
     async with await SessionManager.open(f"{cluster.url}?timeout=2") as sessions:
         assert sessions.store.durability == "best_effort"
         made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
-        async with Crowd(made, lanes=2) as crowd:
+        async with Writers(made, lanes=2) as writers:
             for _ in range(count):
-                await crowd.more(random.randrange(30, 200))
+                await writers.more(random.randrange(30, 200))
                 wait = random.random() * LONGEST_WAIT
-                await fail_over(cluster, crowd, random.choice(made), wait=wait, severed=severed)
+                await fail_over(cluster, writers, random.choice(made), wait=wait, severed=severed)
         told = set(await reported(sessions)), {session.id for session in made if session.notices}
-    judgement = await judged(cluster.url, crowd)
+    judgement = await judged(cluster.url, writers)
     assert told == (judgement.losers, judgement.losers)
-    return crowd, judgement
+    return writers, judgement
 
 
-def counts(count: int, crowd: Crowd, judgement: Judgement) -> dict[str, int]:
+def counts(count: int, writers: Writers, judgement: Judgement) -> dict[str, int]:
     return {
         "failovers": count,
-        "acknowledged_appends": crowd.acked,
-        "errors": crowd.errors.total(),
+        "acknowledged_appends": writers.acked,
+        "errors": writers.errors.total(),
         "lost": judgement.lost,
         "sessions_told_to_have_lost": len(judgement.losers),
         "doubled": judgement.doubled,
@@ -89,9 +91,9 @@ def test_writers_go_on_after_a_failover_and_no_loss_goes_untold(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(1, long=30)
-    crowd, judgement = asyncio.run(failovers(cluster, count, severed=False))
-    tell(record_property, "failovers of a Cluster", **counts(count, crowd, judgement))
-    assert crowd.errors.total() > 0
+    writers, judgement = asyncio.run(failovers(cluster, count, severed=False))
+    tell(record_property, "failovers of a Cluster", **counts(count, writers, judgement))
+    assert writers.errors.total() > 0
     assert judgement.wrong == []
 
 
@@ -100,7 +102,7 @@ def test_what_a_failover_lost_that_was_not_replicated_is_told(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(1, long=10)
-    crowd, judgement = asyncio.run(failovers(cluster, count, severed=True))
-    tell(record_property, "failovers to a replica that heard nothing", **counts(count, crowd, judgement))
+    writers, judgement = asyncio.run(failovers(cluster, count, severed=True))
+    tell(record_property, "failovers to a replica that heard nothing", **counts(count, writers, judgement))
     assert judgement.lost > 0
     assert judgement.wrong == []

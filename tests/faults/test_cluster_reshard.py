@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from redis.crc import key_slot
 from thoroughness import rng, runs, tell
-from valkey_crowd import USER, Crowd, Judgement, judged, reported
 from valkey_server import Cluster
+from valkey_writers import USER, Judgement, Writers, judged, reported
 
 from turnstate.session import Session, SessionManager
 from turnstate.stores.redis.layout import bucket_of
@@ -30,22 +30,22 @@ def slot_of(session: Session) -> int:
 
 async def resharded(
     cluster: Cluster, moves: int, *, forgetting: bytes = b""
-) -> tuple[Crowd, Judgement, int, set[str]]:
+) -> tuple[Writers, Judgement, int, set[str]]:
     """Move the slots of sessions that are written to; count the keys that moved."""
     random, keys = rng("reshard"), 0
     async with await SessionManager.open(cluster.url) as sessions:
         made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
-        async with Crowd(made, lanes=2) as crowd:
+        async with Writers(made, lanes=2) as writers:
             for _ in range(moves):
-                await crowd.more(random.randrange(10, 60))
+                await writers.more(random.randrange(10, 60))
                 slot = slot_of(random.choice(made))
                 source = await asyncio.to_thread(cluster.owner, slot)
                 target = random.choice([node for node in cluster.nodes if node is not source])
                 keys += await asyncio.to_thread(cluster.move, slot, target, forgetting=forgetting)
                 assert await asyncio.to_thread(cluster.owner, slot) is target
-            await crowd.more(20)
+            await writers.more(20)
         told = set(await reported(sessions))
-    return crowd, await judged(cluster.url, crowd), keys, told
+    return writers, await judged(cluster.url, writers), keys, told
 
 
 @pytest.mark.req("G3", "G5", "G6")
@@ -53,14 +53,14 @@ def test_slots_that_move_under_load_lose_and_double_nothing(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     moves = runs(5, long=100)
-    crowd, judgement, keys, told = asyncio.run(resharded(cluster, moves))
+    writers, judgement, keys, told = asyncio.run(resharded(cluster, moves))
     tell(
         record_property,
         "slots moved under load",
         moves=moves,
         keys=keys,
-        acknowledged_appends=crowd.acked,
-        errors=crowd.errors.total(),
+        acknowledged_appends=writers.acked,
+        errors=writers.errors.total(),
         lost=judgement.lost,
         doubled=judgement.doubled,
     )

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 from damage import TO_DATABASE, TO_LOG, Damage, blank_a_page, flip_a_body, flip_a_byte, scramble_a_stretch
-from nursery import Died, Nursery, Reply, Worker
+from fork_server import Died, ForkServer, Reply, Worker
 from promises import texts
 from thoroughness import rng, runs, tell
 
@@ -31,7 +31,7 @@ REFUSALS = ("StoreDamaged", "StoreUnavailable", "StoreError", "NotFound", "Newer
 class Store:
     """A store with two sessions, to be copied and damaged."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     template: Path
     sessions: tuple[str, str]
     plant: str = ""
@@ -42,11 +42,11 @@ class Store:
         return [text for number in range(TOLD) for text in texts(f"told-{number}", SIZE)]
 
 
-def make(nursery: Nursery, folder: Path, *, closed: bool, plant: str = "") -> Store:
+def make(fork_server: ForkServer, folder: Path, *, closed: bool, plant: str = "") -> Store:
     """Write two sessions; a store that is not closed still has its log beside it."""
     template = folder / "template"
     template.mkdir()
-    with nursery.worker(f"sqlite:///{template}/{FILE}") as worker:
+    with fork_server.worker(f"sqlite:///{template}/{FILE}") as worker:
         sessions = list[str]()
         worker.must("open")
         for _ in range(2):
@@ -56,7 +56,7 @@ def make(nursery: Nursery, folder: Path, *, closed: bool, plant: str = "") -> St
         if closed:
             worker.must("close")
             worker.close()
-    return Store(nursery, template, (sessions[0], sessions[1]), plant)
+    return Store(fork_server, template, (sessions[0], sessions[1]), plant)
 
 
 @dataclass
@@ -100,7 +100,7 @@ def harm(
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(store.template, copy)
     done = damage(copy / (f"{FILE}-wal" if log else FILE), random)
-    with store.nursery.worker(f"sqlite:///{copy}/{FILE}", plant=store.plant) as worker:
+    with store.fork_server.worker(f"sqlite:///{copy}/{FILE}", plant=store.plant) as worker:
         try:
             seen = look(worker, store.sessions)
             worker.close()
@@ -133,9 +133,9 @@ def harms(
 
 @pytest.mark.parametrize("log", [False, True], ids=["database", "log"])
 def test_a_damaged_file_is_served_or_refused_and_nothing_false_is_served(
-    log: bool, nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    log: bool, fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store = runs(42, long=3_000), make(nursery, folder, closed=not log)
+    count, store = runs(42, long=3_000), make(fork_server, folder, closed=not log)
     counts, broken = harms(store, folder / "run", TO_LOG if log else TO_DATABASE, count, log=log)
     wrong = [what for what in broken if UNTOLD not in what]
     tell(
@@ -149,9 +149,9 @@ def test_a_damaged_file_is_served_or_refused_and_nothing_false_is_served(
 
 
 def test_where_messages_are_gone_a_check_of_the_store_tells(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store = runs(14, long=1_000), make(nursery, folder, closed=True)
+    count, store = runs(14, long=1_000), make(fork_server, folder, closed=True)
     _, broken = harms(store, folder / "run", [flip_a_body, flip_a_byte], count, log=False)
     untold = [what for what in broken if UNTOLD in what]
     tell(record_property, "messages gone by damage", runs=count, untold=len(untold))
@@ -165,7 +165,7 @@ def mend(store: Store, copy: Path, damage: Damage, random: Random) -> list[str]:
     if before is None or not before.findings:
         return wrong
     url = f"sqlite:///{copy}/{FILE}"
-    with store.nursery.worker(url) as worker, store.nursery.worker(url) as later:
+    with store.fork_server.worker(url) as worker, store.fork_server.worker(url) as later:
         try:
             replies = [worker.ask("open"), worker.ask("verify", repair=True), worker.ask("close")]
             after = look(later, store.sessions)
@@ -183,9 +183,9 @@ def mend(store: Store, copy: Path, damage: Damage, random: Random) -> list[str]:
 
 
 def test_a_repair_takes_nothing_that_could_still_be_read(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store, random = runs(14, long=1_000), make(nursery, folder, closed=True), rng("repair")
+    count, store, random = runs(14, long=1_000), make(fork_server, folder, closed=True), rng("repair")
     damages = [flip_a_body, flip_a_byte, blank_a_page, scramble_a_stretch]
     broken = [
         what for number in range(count) for what in mend(store, folder / "run", damages[number % 4], random)
@@ -203,13 +203,13 @@ def flip_the_counters(path: Path, random: Random) -> str:
 
 
 def test_a_counter_without_its_name_is_refused_and_told_and_a_repair_finds_it(
-    nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store, random = runs(5, long=100), make(nursery, folder, closed=True), rng("counters")
+    count, store, random = runs(5, long=100), make(fork_server, folder, closed=True), rng("counters")
     copy, broken = folder / "run", list[str]()
     for _ in range(count):
         broken += mend(store, copy, flip_the_counters, random)
-        with store.nursery.worker(f"sqlite:///{copy}/{FILE}") as worker:
+        with store.fork_server.worker(f"sqlite:///{copy}/{FILE}") as worker:
             after = look(worker, store.sessions)
         told = [*store.told, *texts("after", 1)]
         if after.errors or after.findings or after.served != [told, told]:
@@ -218,7 +218,7 @@ def test_a_counter_without_its_name_is_refused_and_told_and_a_repair_finds_it(
     assert broken == []
 
 
-def test_a_store_that_trusts_its_bytes_is_caught(nursery: Nursery, folder: Path) -> None:
-    store = make(nursery, folder, closed=True, plant="trusts bytes")
+def test_a_store_that_trusts_its_bytes_is_caught(fork_server: ForkServer, folder: Path) -> None:
+    store = make(fork_server, folder, closed=True, plant="trusts bytes")
     _, broken = harms(store, folder / "run", [flip_a_body], 3, log=False)
     assert any("never written" in what for what in broken)

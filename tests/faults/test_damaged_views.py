@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from damage import PAGE
+from store_views import VIEWS, Truth
 from thoroughness import LONG, rng, runs, tell
-from views import VIEWS, Truth
 
 MEMORY = Path("/dev/shm")
 WORDS = "word_data"

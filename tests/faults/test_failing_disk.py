@@ -6,18 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aftermath import examine
-from kill_scene import APPEND, CARRY, SIZE, Scene, scene
+from fault_setup import APPEND, CHECKPOINT, SIZE, Setup, prepare
+from fork_server import ForkServer, Reply, Worker
 from mounts import Cut, Disk
-from nursery import Nursery, Reply, Worker
 from promises import Promises, losses
+from recovery import examine
 from system_calls import failing
 from thoroughness import runs, tell
 
 APPENDS = 6  # while the disk fails
 FAULTS = [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC"), ("pread64", "EIO")]
 READS = ("pread64",)  # SQLite takes a page that cannot be read for a damaged one
-ACTS = {"beside the log": APPEND, "as it is carried over": CARRY}
+OPERATIONS = {"beside the log": APPEND, "as it is carried over": CHECKPOINT}
 
 
 def appends(worker: Worker, promises: Promises, *names: str) -> list[Reply]:
@@ -28,10 +28,10 @@ def appends(worker: Worker, promises: Promises, *names: str) -> list[Reply]:
 
 
 def fail_once(
-    scene: Scene, copy: Path, call: str, when: str, error: str, disk: Disk | None
+    setup: Setup, copy: Path, call: str, when: str, error: str, disk: Disk | None
 ) -> tuple[int, list[str]]:
     """Let a call fail, ask again for what failed, lose the process; count errors, name what was broken."""
-    worker, promises, url = scene.begin(copy)
+    worker, promises, url = setup.begin(copy)
     with worker:
         with failing(worker, call, when, error):
             failed = appends(worker, promises, *(f"during-{number}" for number in range(APPENDS)))
@@ -46,17 +46,17 @@ def fail_once(
     expected = ("StoreUnavailable", "StoreDamaged") if call in READS else ("StoreUnavailable",)
     broken = [f"another error: {reply}" for reply in errors if reply["error"] not in expected]
     broken += [f"refused when all was well again: {reply}" for reply in again]
-    return len(errors), broken + examine(scene.nursery, url, scene.session, promises)
+    return len(errors), broken + examine(setup.fork_server, url, setup.session, promises)
 
 
 def failures(
-    scene: Scene, copy: Path, call: str, error: str, *, until: int, disk: Disk | None = None
+    setup: Setup, copy: Path, call: str, error: str, *, until: int, disk: Disk | None = None
 ) -> tuple[int, list[str]]:
     """Let the first call fail, the second, and so on, each once and each for good."""
     errors, broken = 0, list[str]()
     for nth in range(1, until + 1):
         for when in (f"{nth}", f"{nth}+"):
-            failed, wrong = fail_once(scene, copy, call, when, error, disk)
+            failed, wrong = fail_once(setup, copy, call, when, error, disk)
             errors += failed
             broken += [f"{call} {when} {error}: {what}" for what in wrong]
     return errors, broken
@@ -64,18 +64,20 @@ def failures(
 
 @pytest.mark.req("G6")
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("where", ACTS)
+@pytest.mark.parametrize("where", OPERATIONS)
 @pytest.mark.parametrize(("call", "error"), FAULTS)
 def test_a_failing_disk_is_reported_and_takes_nothing_acknowledged(
     where: str,
     call: str,
     error: str,
-    nursery: Nursery,
+    fork_server: ForkServer,
     folder: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
     until = runs(2, long=24)
-    errors, broken = failures(scene(nursery, folder, ACTS[where]), folder / "run", call, error, until=until)
+    errors, broken = failures(
+        prepare(fork_server, folder, OPERATIONS[where]), folder / "run", call, error, until=until
+    )
     title = f"{call} fails with {error} {where}"
     tell(record_property, title, runs=2 * until, errors=errors, lost=losses(broken))
     assert broken == []
@@ -85,12 +87,12 @@ def test_a_failing_disk_is_reported_and_takes_nothing_acknowledged(
 @pytest.mark.req("G6")
 @pytest.mark.usefixtures("traced")
 def test_a_sync_that_failed_before_a_power_cut_takes_nothing_acknowledged(
-    nursery: Nursery, home: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
     until = runs(2, long=APPENDS)
     with Disk(home / "image") as disk:
-        begin = scene(nursery, home)
-        errors, broken = failures(begin, disk.path / "run", "fdatasync", "EIO", until=until, disk=disk)
+        setup = prepare(fork_server, home)
+        errors, broken = failures(setup, disk.path / "run", "fdatasync", "EIO", until=until, disk=disk)
     title = "fdatasync fails, then the power"
     tell(record_property, title, runs=2 * until, errors=errors, lost=losses(broken))
     assert broken == []
@@ -99,20 +101,22 @@ def test_a_sync_that_failed_before_a_power_cut_takes_nothing_acknowledged(
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
-def test_a_store_whose_disk_fails_can_still_be_closed(call: str, nursery: Nursery, folder: Path) -> None:
-    worker, promises, url = (begin := scene(nursery, folder)).begin(folder / "run")
+def test_a_store_whose_disk_fails_can_still_be_closed(
+    call: str, fork_server: ForkServer, folder: Path
+) -> None:
+    worker, promises, url = (setup := prepare(fork_server, folder)).begin(folder / "run")
     with worker:
         with failing(worker, call, "1+"):
             appends(worker, promises, "failed")
             reply = worker.ask("close")
         assert reply.get("error", "StoreUnavailable") == "StoreUnavailable"
         worker.close()
-    assert examine(nursery, url, begin.session, promises) == []
+    assert examine(fork_server, url, setup.session, promises) == []
 
 
 @pytest.mark.usefixtures("traced")
-def test_a_store_that_hides_a_failed_sync_is_caught(nursery: Nursery, home: Path) -> None:
+def test_a_store_that_hides_a_failed_sync_is_caught(fork_server: ForkServer, home: Path) -> None:
     with Disk(home / "image") as disk:
-        begin = scene(nursery, home, plant="hides errors")
-        _, broken = failures(begin, disk.path / "run", "fdatasync", "EIO", until=2, disk=disk)
+        setup = prepare(fork_server, home, plant="hides errors")
+        _, broken = failures(setup, disk.path / "run", "fdatasync", "EIO", until=2, disk=disk)
     assert losses(broken)

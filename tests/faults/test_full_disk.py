@@ -9,10 +9,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from aftermath import examine
+from fork_server import ForkServer, Worker
 from mounts import SmallDisk
-from nursery import Nursery, Worker
 from promises import Promises, losses
+from recovery import examine
 from thoroughness import rng, runs, tell
 
 from turnstate import Message, SessionManager
@@ -47,47 +47,49 @@ def fill_and_free(
     return wrong + ([] if "ack" in reply else [f"refused with room again: {reply}"])
 
 
-def full_disks(nursery: Nursery, home: Path, count: int, plant: str = "") -> tuple[int, list[str]]:
+def full_disks(fork_server: ForkServer, home: Path, count: int, plant: str = "") -> tuple[int, list[str]]:
     """Fill a disk many times; give the number of acknowledged appends, and what was broken."""
     random, promises, broken = rng(f"full {plant}"), Promises(), list[str]()
     with SmallDisk(home / "small", size=ROOM) as disk:
         url = f"sqlite:///{disk.path}/agent.db"
-        with nursery.worker(url, plant=plant) as worker:
+        with fork_server.worker(url, plant=plant) as worker:
             session = worker.enter()
             for turn in range(count):
                 broken += fill_and_free(disk, worker, promises, random, f"full{turn}")
-        broken += examine(nursery, url, session, promises)
+        broken += examine(fork_server, url, session, promises)
     return len(promises.acked), broken
 
 
 @pytest.mark.req("G6")
 def test_a_full_disk_refuses_appends_and_takes_them_again_with_room(
-    nursery: Nursery, home: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(5, long=40)
-    acked, broken = full_disks(nursery, home, count)
+    acked, broken = full_disks(fork_server, home, count)
     tell(record_property, "full disks", runs=count, acknowledged_appends=acked, lost=losses(broken))
     assert broken == []
 
 
 @pytest.mark.req("G6")
-def test_a_store_that_cannot_be_made_on_a_full_disk_can_be_made_later(nursery: Nursery, home: Path) -> None:
+def test_a_store_that_cannot_be_made_on_a_full_disk_can_be_made_later(
+    fork_server: ForkServer, home: Path
+) -> None:
     with SmallDisk(home / "small", size=ROOM) as disk:
         url = f"sqlite:///{disk.path}/agent.db"
         for pages in range(12):
             disk.fill(leave=pages * PAGE)
-            with nursery.worker(url) as worker:
+            with fork_server.worker(url) as worker:
                 reply = worker.ask("open")
                 assert "opened" in reply or reply["error"] == "StoreUnavailable", (pages, reply)
             disk.free()
-        with nursery.worker(url) as worker:
+        with fork_server.worker(url) as worker:
             worker.enter()
             worker.must("append", name="with room")
             worker.must("close")
 
 
-def test_a_store_that_hides_a_full_disk_is_caught(nursery: Nursery, home: Path) -> None:
-    _, broken = full_disks(nursery, home, 1, plant="hides errors")
+def test_a_store_that_hides_a_full_disk_is_caught(fork_server: ForkServer, home: Path) -> None:
+    _, broken = full_disks(fork_server, home, 1, plant="hides errors")
     assert losses(broken)
 
 

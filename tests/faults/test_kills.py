@@ -6,16 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aftermath import examine
-from kill_scene import APPEND, CARRY, CLOSE, CREATE, FORK, OPEN, RESET, Scene, scene
-from nursery import Died, Nursery, Reply, Worker
+from fault_setup import APPEND, CHECKPOINT, CLOSE, CREATE, FORK, OPEN, RESET, Setup, prepare
+from fork_server import Died, ForkServer, Reply, Worker
 from promises import losses
+from recovery import examine
 from system_calls import Point, killing, points, watching
 from thoroughness import LONG, rng, tell
 
-ACTS = {
+OPERATIONS = {
     "an append": APPEND,
-    "an append that carries the log over": CARRY,
+    "an append that carries the log over": CHECKPOINT,
     "the making of a new file": OPEN,
     "the closing of a file": CLOSE,
     "the making of a session": CREATE,
@@ -23,7 +23,7 @@ ACTS = {
     "a reset": RESET,
 }
 TELLING = ("sendto", "sendmsg")  # by the main thread to the test, by others only to wake the main one
-QUICK = 12  # points of an act that the quick version takes at random; a plain append is always complete
+QUICK = 12  # points of an operation that the quick version takes at random; a plain append is always complete
 
 
 def until_rest(worker: Worker) -> tuple[list[Reply], bool]:
@@ -37,14 +37,14 @@ def until_rest(worker: Worker) -> tuple[list[Reply], bool]:
     return replies, True
 
 
-def all_points(scene: Scene, folder: Path) -> list[Point]:
-    """List the points of an act in a run without a fault: what the main thread and the writing ones do.
+def all_points(setup: Setup, folder: Path) -> list[Point]:
+    """List the points of an operation in a run without a fault: what the main thread and the writing ones do.
 
     Threads that only read change nothing, and which of them gets some work is not the same each time.
     """
-    worker, promises, _ = scene.begin(folder / "dry")
+    worker, promises, _ = setup.begin(folder / "dry")
     with worker, watching(worker, folder / "calls") as calls:
-        scene.perform(worker, promises)
+        setup.perform(worker, promises)
         replies, _ = until_rest(worker)
         assert not any("error" in reply for reply in replies), replies
     writers = {call.thread for call in calls if call.name not in (*TELLING, "openat")}
@@ -53,25 +53,27 @@ def all_points(scene: Scene, folder: Path) -> list[Point]:
     )
 
 
-def kill_at(point: Point, scene: Scene, copy: Path) -> tuple[bool, list[str]]:
-    """Kill a worker at a point of an act; tell whether it was reached, and what was broken."""
-    worker, promises, url = scene.begin(copy)
+def kill_at(point: Point, setup: Setup, copy: Path) -> tuple[bool, list[str]]:
+    """Kill a worker at a point of an operation; tell whether it was reached, and what was broken."""
+    worker, promises, url = setup.begin(copy)
     with worker:
         with killing(worker, point):
-            scene.perform(worker, promises)
+            setup.perform(worker, promises)
             replies, lives = until_rest(worker)
         promises.hear(replies)
         worker.kill()
-    return not lives, [f"{point}: {what}" for what in examine(scene.nursery, url, scene.session, promises)]
+    return not lives, [
+        f"{point}: {what}" for what in examine(setup.fork_server, url, setup.session, promises)
+    ]
 
 
 def sweep(
-    scene: Scene, folder: Path, chosen: Callable[[list[Point]], list[Point]]
+    setup: Setup, folder: Path, chosen: Callable[[list[Point]], list[Point]]
 ) -> tuple[int, list[Point], list[str]]:
-    """Kill at points of an act; count the kills, and name the points that were not met again."""
+    """Kill at points of an operation; count the kills, and name the points that were not met again."""
     kills, missed, broken = 0, list[Point](), list[str]()
-    for point in chosen(all_points(scene, folder)):
-        reached, wrong = kill_at(point, scene, folder / "run")
+    for point in chosen(all_points(setup, folder)):
+        reached, wrong = kill_at(point, setup, folder / "run")
         kills, broken = kills + reached, broken + wrong
         missed += [] if reached else [point]
     return kills, missed, broken
@@ -84,15 +86,17 @@ def some(points: list[Point]) -> list[Point]:
 
 @pytest.mark.req("G6")
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_a_kill_at_any_system_call_leaves_all_of_an_append_or_nothing(
-    name: str, nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    name: str, fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    act = ACTS[name]
-    kills, missed, broken = sweep(scene(nursery, folder, act), folder, list if act is APPEND else some)
+    operation = OPERATIONS[name]
+    kills, missed, broken = sweep(
+        prepare(fork_server, folder, operation), folder, list if operation is APPEND else some
+    )
     tell(record_property, f"killed in {name}", kills=kills, not_met=len(missed), lost=losses(broken))
     assert broken == []
-    assert missed == [] or act.crowded
+    assert missed == [] or operation.fills_log
 
 
 PLANTED = [
@@ -104,10 +108,10 @@ PLANTED = [
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize(("plant", "complaint"), PLANTED)
-def test_a_planted_bug_is_caught(plant: str, complaint: str, nursery: Nursery, folder: Path) -> None:
-    begin = scene(nursery, folder, plant=plant)
+def test_a_planted_bug_is_caught(plant: str, complaint: str, fork_server: ForkServer, folder: Path) -> None:
+    setup = prepare(fork_server, folder, plant=plant)
     assert any(
         complaint in what
-        for point in all_points(begin, folder)
-        for what in kill_at(point, begin, folder / "run")[1]
+        for point in all_points(setup, folder)
+        for what in kill_at(point, setup, folder / "run")[1]
     )

@@ -15,70 +15,169 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from every_store import SYNCED, named
-from moving import Round, by_session, findings, killed, make_archive, overtaken, ran, seconds_of
-from nursery import Nursery, Reply
+from empty_stores import SYNCED, named
+from fork_server import ForkServer, Reply
 from postgres_server import PostgresServer
 from thoroughness import rng, runs, tell
 from valkey_server import Cluster, Valkey
 
 pytestmark = pytest.mark.req("P3", "G3", "G6")
 
+SESSIONS = 4
+SIZE = 80  # messages of an append: an import writes them in more parts than there were appends
+UNSWEPT = "its removal was broken off"  # half-made, then begun anew: words that are left find nothing
+LOCKED = 3.0  # seconds without an answer until a file counts as locked by whoever was stopped
 STORE_CANNOT_BE_USED = 3  # the exit code
 Record = Callable[[str, object], None]
 
 
+def make_archive(fork_server: ForkServer, folder: Path) -> Path:
+    """Export sessions with branches and epochs."""
+    (home := folder / "home").mkdir()
+    url, path = f"sqlite:///{home}/agent.db", folder / "archive.jsonl"
+    with fork_server.worker(url) as worker:
+        for number in range(SESSIONS):
+            worker.must("open")
+            worker.must("create")
+            for part, divide in (("said", "fork"), ("forked", "reset"), ("anew", "rest")):
+                worker.must("append", name=f"{number}-{part}", size=SIZE)
+                worker.must(divide)
+            worker.must("close")
+    ran(fork_server, ["export", "--all", "-o", str(path), "--store", url])
+    return path
+
+
+def by_session(path: Path) -> list[str]:
+    """Give the lines of each session of an archive."""
+    _, *sessions = path.read_text().split('\n{"type":"session"')
+    return [session.partition('\n{"type":"end"')[0] for session in sessions]
+
+
+def ran(fork_server: ForkServer, command: list[str]) -> Reply:
+    """Run the program to its end, with success."""
+    with fork_server.worker("") as worker:
+        reply = worker.must("run", arguments=command)
+    assert reply["code"] == 0, reply
+    return reply
+
+
+def seconds_of(fork_server: ForkServer, command: list[str]) -> float:
+    """Tell how long a command takes when nothing happens to it."""
+    with fork_server.worker("") as worker:
+        begun = time.monotonic()
+        reply = worker.must("run", arguments=command)
+        assert reply["code"] == 0, reply
+        return time.monotonic() - begun
+
+
+def killed(fork_server: ForkServer, command: list[str], moment: float, plant: str = "") -> bool:
+    """Kill the program at some moment of a command; tell whether it had not ended by then."""
+    with fork_server.worker("", plant=plant) as worker:
+        worker.tell("run", arguments=command)
+        time.sleep(moment)
+        return not worker.kill()
+
+
+def overtaken(fork_server: ForkServer, command: list[str], moment: float) -> tuple[Reply, Reply]:
+    """Stop the program at some moment, let another one do its work, and hear what both say in the end.
+
+    Where the first was stopped inside a transaction on a file, the other one waits for it, and it is woken.
+    """
+    with fork_server.worker("") as first, fork_server.worker("") as second:
+        first.tell("run", arguments=command)
+        time.sleep(moment)
+        first.signal(signal.SIGSTOP)
+        first.wait_until_stopped()
+        second.tell("run", arguments=command)
+        second.has_answered(LOCKED)
+        first.signal(signal.SIGCONT)
+        return first.hear(), second.hear()
+
+
+def findings(fork_server: ForkServer, url: str) -> list[str]:
+    """Name what a check of the whole store finds, but for removals that were killed."""
+    with fork_server.worker(url) as worker:
+        worker.must("open")
+        found: list[str] = worker.must("verify")["findings"]
+        worker.must("close")
+    return [fault for fault in found if fault != UNSWEPT]
+
+
+class Round:
+    """One archive on its way into one store, and whether it arrived."""
+
+    def __init__(self, fork_server: ForkServer, url: str, archive: Path, number: int) -> None:
+        self._nursery, self._archive = fork_server, archive
+        self._place = ["--tenant", f"round {number}", "--store", url]
+        self.command = ["import", str(archive), *self._place]
+
+    def wrong_meanwhile(self) -> tuple[int, list[str]]:
+        """Count the whole sessions that are there, and name what should not be."""
+        whole, found = by_session(self._archive), self._exported()
+        return len(found), [] if found == whole[: len(found)] else ["half a session, or one twice"]
+
+    def wrong_after_another_import(self) -> list[str]:
+        """Import again, and name what is not as the archive has it."""
+        ran(self._nursery, self.command)
+        return [] if self._exported() == by_session(self._archive) else ["not what the archive holds"]
+
+    def _exported(self) -> list[str]:
+        path = self._archive.with_name("exported.jsonl")
+        ran(self._nursery, ["export", "--all", "--force", "-o", str(path), *self._place])
+        return by_session(path)
+
+
 @pytest.fixture
-def archive(nursery: Nursery, folder: Path) -> Path:
-    return make_archive(nursery, folder)
+def archive(fork_server: ForkServer, folder: Path) -> Path:
+    return make_archive(fork_server, folder)
 
 
 def test_an_import_that_was_killed_is_completed_by_the_next(
-    nursery: Nursery, store_url: str, archive: Path, record_property: Record
+    fork_server: ForkServer, store_url: str, archive: Path, record_property: Record
 ) -> None:
     random, rounds, kills, halves, broken = rng("killed import"), 0, 0, 0, list[str]()
     whole = len(by_session(archive))
-    length = seconds_of(nursery, Round(nursery, store_url, archive, 0).command)
+    length = seconds_of(fork_server, Round(fork_server, store_url, archive, 0).command)
     while rounds < runs(3, long=40) or not halves:
         rounds += 1
-        one = Round(nursery, store_url, archive, rounds)
+        one = Round(fork_server, store_url, archive, rounds)
         for _ in range(random.choice([1, 2, 3])):
-            kills += killed(nursery, one.command, random.uniform(0, length))
+            kills += killed(fork_server, one.command, random.uniform(0, length))
             there, wrong = one.wrong_meanwhile()
             halves, broken = halves + (there < whole), broken + wrong
-            broken += findings(nursery, store_url) if halves == 1 else []
+            broken += findings(fork_server, store_url) if halves == 1 else []
         broken += one.wrong_after_another_import()
-    broken += findings(nursery, store_url)
+    broken += findings(fork_server, store_url)
     title = f"imports into {named(store_url)} that were killed"
     tell(record_property, title, rounds=rounds, kills=kills, halves=halves, wrong=len(broken))
     assert broken == []
 
 
 def test_an_import_that_does_not_mark_what_is_half_made_is_caught(
-    nursery: Nursery, store_url: str, archive: Path
+    fork_server: ForkServer, store_url: str, archive: Path
 ) -> None:
     random, broken = rng("unmarked import"), list[str]()
-    length = seconds_of(nursery, Round(nursery, store_url, archive, 0).command)
+    length = seconds_of(fork_server, Round(fork_server, store_url, archive, 0).command)
     for number in range(1, 40):
-        one = Round(nursery, store_url, archive, number)
-        killed(nursery, one.command, random.uniform(0, length), plant="marks nothing")
+        one = Round(fork_server, store_url, archive, number)
+        killed(fork_server, one.command, random.uniform(0, length), plant="marks nothing")
         if broken := one.wrong_meanwhile()[1]:
             break
     assert broken
 
 
 def test_an_import_that_slept_while_another_did_its_work_harms_nothing(
-    nursery: Nursery, store_url: str, archive: Path, record_property: Record
+    fork_server: ForkServer, store_url: str, archive: Path, record_property: Record
 ) -> None:
     random, rounds, broken, refused = rng("stopped import"), runs(2, long=30), list[str](), 0
-    length = seconds_of(nursery, Round(nursery, store_url, archive, 0).command)
+    length = seconds_of(fork_server, Round(fork_server, store_url, archive, 0).command)
     for number in range(1, rounds + 1):
-        one = Round(nursery, store_url, archive, number)
-        for last in overtaken(nursery, one.command, random.uniform(0, length)):
+        one = Round(fork_server, store_url, archive, number)
+        for last in overtaken(fork_server, one.command, random.uniform(0, length)):
             refused += last["code"] == 1
             broken += [] if last["code"] == 0 or "another import" in last["remarks"] else [str(last)]
         broken += one.wrong_after_another_import()
-    broken += findings(nursery, store_url)
+    broken += findings(fork_server, store_url)
     title = f"imports into {named(store_url)} that were overtaken"
     tell(record_property, title, rounds=rounds, refused=refused, wrong=len(broken))
     assert broken == []
@@ -123,16 +222,16 @@ def cluster() -> Iterator[Crashing]:
 @pytest.mark.parametrize("running", [postgres, valkey, cluster])
 def test_an_import_whose_server_went_away_is_completed_when_it_is_back(
     running: Callable[[], AbstractContextManager[Crashing]],
-    nursery: Nursery,
+    fork_server: ForkServer,
     archive: Path,
     record_property: Record,
 ) -> None:
     random, rounds, told, broken = rng("lost server"), runs(2, long=20), 0, list[str]()
     with running() as server:
-        length = seconds_of(nursery, Round(nursery, server.url, archive, 0).command)
+        length = seconds_of(fork_server, Round(fork_server, server.url, archive, 0).command)
         for number in range(1, rounds + 1):
-            one = Round(nursery, server.url, archive, number)
-            with nursery.worker("") as worker:
+            one = Round(fork_server, server.url, archive, number)
+            with fork_server.worker("") as worker:
                 worker.tell("run", arguments=one.command)
                 time.sleep(random.uniform(0, length))
                 server.leave()
@@ -141,7 +240,7 @@ def test_an_import_whose_server_went_away_is_completed_when_it_is_back(
             broken += [] if last["code"] == 0 or is_told(last) else [str(last)]
             server.come_back()
             broken += one.wrong_meanwhile()[1] + one.wrong_after_another_import()
-        broken += findings(nursery, server.url)
+        broken += findings(fork_server, server.url)
     title = f"imports whose {named(server.url).removeprefix('a ')} went away"
     tell(record_property, title, rounds=rounds, told=told, wrong=len(broken))
     assert broken == []
@@ -155,18 +254,18 @@ def is_told(last: Reply) -> bool:
 
 
 def test_an_export_that_was_killed_leaves_no_file_or_a_whole_one(
-    nursery: Nursery, store_url: str, archive: Path, folder: Path, record_property: Record
+    fork_server: ForkServer, store_url: str, archive: Path, folder: Path, record_property: Record
 ) -> None:
     random, rounds, kills, drafts, broken = rng("killed export"), runs(5, long=100), 0, 0, list[str]()
-    ran(nursery, ["import", str(archive), "--store", store_url])
+    ran(fork_server, ["import", str(archive), "--store", store_url])
     whole = archive.read_bytes()
     (place := folder / "out").mkdir()
     path = place / "archive.jsonl"
     command = ["export", "--all", "-o", str(path), "--store", store_url]
-    length = seconds_of(nursery, command)
+    length = seconds_of(fork_server, command)
     for _ in range(rounds):
         path.unlink(missing_ok=True)
-        kills += killed(nursery, command, random.uniform(0, length))
+        kills += killed(fork_server, command, random.uniform(0, length))
         broken += ["half a file"] if path.exists() and path.read_bytes() != whole else []
         for draft in place.glob(".turnstate-*"):
             drafts += 1

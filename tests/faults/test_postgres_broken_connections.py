@@ -14,11 +14,10 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
-from postgres_aftermath import END, broken
-from postgres_crowd import PAUSE, USER, Crowd, numbered
-from postgres_ground import begun, proxied, schema
+from postgres_faults import END, broken, create_sessions, proxied, schema
 from postgres_proxy import Proxy
 from postgres_server import executed, local_server
+from postgres_writers import PAUSE, USER, Writers, numbered
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
@@ -29,8 +28,8 @@ from turnstate.session.session import Session
 from turnstate.stores.postgres.connections import Connections
 from turnstate.stores.values import Filter, Span
 
-Act = Callable[[SessionManager, Session], Awaitable[object]]
-ACTS: dict[str, Act] = {
+Operation = Callable[[SessionManager, Session], Awaitable[object]]
+OPERATIONS: dict[str, Operation] = {
     "create": lambda sessions, session: sessions.create(user=f"of {session.id}", system="Be brief."),
     "append": lambda _, session: session.append(Message.user("x"), Message.assistant("y")),
     "append under a key": lambda _, session: session.append(Message.user("x"), key="k"),
@@ -48,7 +47,7 @@ AGAIN, UNKNOWN = "done at the second attempt", "nobody knows"
 LANES = 8
 
 
-class Scene(NamedTuple):
+class Stores(NamedTuple):
     """A store through a proxy, and past it."""
 
     through: SessionManager
@@ -104,7 +103,7 @@ async def goes_on(session: Session) -> bool:
 
 
 @asynccontextmanager
-async def opened_twice() -> AsyncIterator[Scene]:
+async def opened_twice() -> AsyncIterator[Stores]:
     """Open a store through a proxy, and past it."""
     async with schema() as name, proxied() as proxy:
         settings = {"schema": name, "synchronous_commit": "off"}
@@ -112,16 +111,18 @@ async def opened_twice() -> AsyncIterator[Scene]:
             await SessionManager.open(proxy.url(**settings)) as through,
             await SessionManager.open(local_server().url(**settings)) as past,
         ):
-            yield Scene(through, past, proxy)
+            yield Stores(through, past, proxy)
 
 
-async def break_at(number: int, lose: str, act: Act, scene: Scene, after: Any) -> tuple[str, list[str]]:
-    """Break the connection at an exchange of an act; give the outcome, and what was wrong with it."""
-    proxy, session = scene.proxy, await scene.through.open((await begin(scene.past)).id, user=USER)
-    before, lost = await state(scene.past, session.id), proxy.lost
+async def break_at(
+    number: int, lose: str, operation: Operation, stores: Stores, after: Any
+) -> tuple[str, list[str]]:
+    """Break the connection at an exchange of an operation; give the outcome, and what was wrong with it."""
+    proxy, session = stores.proxy, await stores.through.open((await begin(stores.past)).id, user=USER)
+    before, lost = await state(stores.past, session.id), proxy.lost
     getattr(proxy, lose)(after=number)
     try:
-        await act(scene.through, session)
+        await operation(stores.through, session)
         outcome = "done" if proxy.lost == lost else AGAIN
     except StoreUnavailable:
         outcome = UNKNOWN
@@ -129,7 +130,7 @@ async def break_at(number: int, lose: str, act: Act, scene: Scene, after: Any) -
         outcome = f"told that {error}"
     proxy.lose_nothing()
     allowed = {"done": [after], AGAIN: [after], UNKNOWN: [before, after]}.get(outcome, [])
-    there, wrong = await state(scene.past, session.id), list[str]()
+    there, wrong = await state(stores.past, session.id), list[str]()
     if there not in allowed:
         wrong.append(f"{lose} {number}: {outcome}, but there is {there}")
     if not await goes_on(session) and there == before:
@@ -137,30 +138,30 @@ async def break_at(number: int, lose: str, act: Act, scene: Scene, after: Any) -
     return outcome, wrong
 
 
-async def everywhere(act: Act) -> tuple[Counter[str], list[str]]:
-    """Break the connection at every exchange of an act; count the outcomes, and name what was wrong."""
+async def everywhere(operation: Operation) -> tuple[Counter[str], list[str]]:
+    """Break the connection at every exchange of an operation; count the outcomes, and name what was wrong."""
     outcomes, wrong = Counter[str](), list[str]()
-    async with opened_twice() as scene:
-        example = await begin(scene.past)
-        await act(scene.past, example)
-        after = await state(scene.past, example.id)
+    async with opened_twice() as stores:
+        example = await begin(stores.past)
+        await operation(stores.past, example)
+        after = await state(stores.past, example.id)
         for lose in ("lose_next_request", "lose_next_answer"):
             number, outcome = 0, ""
             while outcome != "done":
-                outcome, found = await break_at(number, lose, act, scene, after)
+                outcome, found = await break_at(number, lose, operation, stores, after)
                 outcomes[outcome] += 1
                 wrong += found
                 number += 1
-        wrong += [f"verify: {finding.fault}" async for finding in scene.past.store.verify(repair=False)]
+        wrong += [f"verify: {finding.fault}" async for finding in stores.past.store.verify(repair=False)]
     return outcomes, wrong
 
 
 @pytest.mark.req("G3", "G5", "G6")
-@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_a_connection_that_breaks_at_any_exchange_leaves_all_or_nothing(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    outcomes, wrong = asyncio.run(everywhere(ACTS[name]))
+    outcomes, wrong = asyncio.run(everywhere(OPERATIONS[name]))
     counts = {what.replace(" ", "_"): outcomes[what] for what in (UNKNOWN, AGAIN)}
     tell(record_property, "connections to PostgreSQL broken at every exchange", **counts, wrong=len(wrong))
     assert wrong == []
@@ -169,21 +170,21 @@ def test_a_connection_that_breaks_at_any_exchange_leaves_all_or_nothing(
 
 def test_a_store_that_writes_again_by_itself_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connections, "write", Connections.read)
-    _, wrong = asyncio.run(everywhere(ACTS["append"]))
+    _, wrong = asyncio.run(everywhere(OPERATIONS["append"]))
     assert wrong
 
 
-async def harassed(function: str, count: int) -> tuple[Crowd, list[str]]:
-    """Have the server break off what a crowd does, at random; give the crowd, and what was broken."""
-    random, crowd = rng(function), Crowd(Promises())
+async def harassed(function: str, count: int) -> tuple[Writers, list[str]]:
+    """Have the server break off what a writers does, at random; give the writers, and what was broken."""
+    random, writers = rng(function), Writers(Promises())
     async with schema() as name:
         url = local_server().url(schema=name, application_name="victim")
-        ids = await begun(url, 2)
+        ids = await create_sessions(url, 2)
         async with await SessionManager.open(url) as sessions:
             handles = [await sessions.open(ids[lane % 2], user=USER) for lane in range(LANES)]
             is_over = asyncio.Event()
             names = [numbered(f"lane{lane}", is_over.is_set) for lane in range(LANES)]
-            writing = asyncio.gather(*map(crowd.write, handles, names))
+            writing = asyncio.gather(*map(writers.write, handles, names))
             try:
                 for _ in range(count):
                     await asyncio.sleep(random.random() * PAUSE)
@@ -195,7 +196,7 @@ async def harassed(function: str, count: int) -> tuple[Crowd, list[str]]:
             finally:
                 is_over.set()
                 await writing
-        return crowd, await broken(url, ids, crowd.promises)
+        return writers, await broken(url, ids, writers.promises)
 
 
 @pytest.mark.req("G3", "G5", "G6")
@@ -204,16 +205,16 @@ def test_what_the_server_breaks_off_at_random_is_neither_lost_nor_doubled(
     function: str, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(40, long=2_000)
-    crowd, wrong = asyncio.run(harassed(function, count))
+    writers, wrong = asyncio.run(harassed(function, count))
     tell(
         record_property,
         f"{function} under load",
         times=count,
-        acknowledged_appends=len(crowd.promises.acked),
-        failed_and_asked_again=crowd.failed,
-        done_already=crowd.repeated,
+        acknowledged_appends=len(writers.promises.acked),
+        failed_and_asked_again=writers.failed,
+        done_already=writers.repeated,
         lost=losses(wrong),
     )
     assert wrong == []
-    assert len(crowd.promises.acked) == len(crowd.promises.asked)
-    assert crowd.failed
+    assert len(writers.promises.acked) == len(writers.promises.asked)
+    assert writers.failed

@@ -16,10 +16,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-from postgres_aftermath import broken
-from postgres_crowd import USER, Crowd
-from postgres_ground import begun
+from postgres_faults import broken, create_sessions
 from postgres_server import PostgresServer
+from postgres_writers import USER, Writers
 from promises import Promises, losses
 from thoroughness import runs, tell
 
@@ -44,7 +43,7 @@ def complaints(server: PostgresServer) -> Counter[str]:
     return Counter({name: log.count(f"ERROR:  {text}") for text, name in COMPLAINTS.items()})
 
 
-async def crowded(url: str, ids: list[str], crowd: Crowd, count: int) -> None:
+async def write_from_many_stores(url: str, ids: list[str], writers: Writers, count: int) -> None:
     """Append from several stores at once, so that connections are many and sessions few."""
     async with AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(await SessionManager.open(url)) for _ in range(STORES)]
@@ -53,7 +52,7 @@ async def crowded(url: str, ids: list[str], crowd: Crowd, count: int) -> None:
         for number, (store, lane) in enumerate(lanes):
             session = await stores[store].open(ids[lane % len(ids)], user=USER)
             names = [f"s{store}.lane{lane}-{n}" for n in range(number, count, len(lanes))]
-            writing.append(crowd.write(session, names))
+            writing.append(writers.write(session, names))
         await asyncio.gather(*writing)
 
 
@@ -63,7 +62,7 @@ def test_racing_writers_are_all_acknowledged_whatever_the_server_rolls_back(
     level: str, server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
     count, before = runs(240, long=6_000), complaints(server)
-    crowd, wrong = asyncio.run(raced(server, level, count))
+    writers, wrong = asyncio.run(raced(server, level, count))
     counted = complaints(server) - before
     tell(
         record_property,
@@ -73,42 +72,42 @@ def test_racing_writers_are_all_acknowledged_whatever_the_server_rolls_back(
         lost=losses(wrong),
     )
     assert wrong == []
-    assert len(crowd.promises.acked) == count
-    assert (crowd.failed, crowd.repeated) == (0, 0)
+    assert len(writers.promises.acked) == count
+    assert (writers.failed, writers.repeated) == (0, 0)
     assert counted["serialisation_failures"]
 
 
-async def raced(server: PostgresServer, level: str, count: int) -> tuple[Crowd, list[str]]:
-    """Race under an isolation level; give the crowd, and what was broken."""
+async def raced(server: PostgresServer, level: str, count: int) -> tuple[Writers, list[str]]:
+    """Race under an isolation level; give the writers, and what was broken."""
     url = server.url(schema=f"raced_{secrets.token_hex(4)}", default_transaction_isolation=level)
-    ids, crowd = await begun(url, 2), Crowd(Promises())
-    await crowded(url, ids, crowd, count)
-    return crowd, await broken(url, ids, crowd.promises)
+    ids, writers = await create_sessions(url, 2), Writers(Promises())
+    await write_from_many_stores(url, ids, writers, count)
+    return writers, await broken(url, ids, writers.promises)
 
 
 def test_a_store_that_lets_callers_hear_of_a_rollback_is_caught(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "ROLLED_BACK", ())
-    crowd, _ = asyncio.run(raced(server, "serializable", 120))
-    assert crowd.failed
+    writers, _ = asyncio.run(raced(server, "serializable", 120))
+    assert writers.failed
 
 
-async def crossed(server: PostgresServer, count: int) -> tuple[Crowd, list[str]]:
+async def crossed(server: PostgresServer, count: int) -> tuple[Writers, list[str]]:
     """Lock as a stranger what an append needs last, and then what it has, again and again."""
-    schema, crowd = f"crossed_{secrets.token_hex(4)}", Crowd(Promises())
+    schema, writers = f"crossed_{secrets.token_hex(4)}", Writers(Promises())
     url = server.url(schema=schema)
-    ids = await begun(url, 1)
+    ids = await create_sessions(url, 1)
     stranger = await asyncpg.connect(server.url())
     try:
         await stranger.execute("SET deadlock_timeout = '5s'")  # the other side finds it first
         async with await SessionManager.open(url) as sessions:
             session = await sessions.open(ids[0], user=USER)
             for name in (f"key-{number}" for number in range(count)):
-                await cross(stranger, schema, name, crowd.write(session, [name]))
+                await cross(stranger, schema, name, writers.write(session, [name]))
     finally:
         await stranger.close()
-    return crowd, await broken(url, ids, crowd.promises)
+    return writers, await broken(url, ids, writers.promises)
 
 
 async def cross(stranger: Any, schema: str, name: str, append: Coroutine[Any, Any, None]) -> None:
@@ -131,9 +130,9 @@ def test_an_append_that_was_broken_off_in_a_deadlock_is_made_once(
     server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
     count, before = runs(3, long=100), complaints(server)
-    crowd, wrong = asyncio.run(crossed(server, count))
+    writers, wrong = asyncio.run(crossed(server, count))
     counted = complaints(server) - before
     tell(record_property, "deadlocks with a stranger", appends=count, **counted, lost=losses(wrong))
     assert wrong == []
-    assert (crowd.failed, crowd.repeated) == (0, 0)
+    assert (writers.failed, writers.repeated) == (0, 0)
     assert counted["deadlocks"] == count

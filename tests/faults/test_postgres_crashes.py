@@ -7,27 +7,87 @@ recovers by itself. Several processes write all the while, and never open their 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from random import Random
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Self
 
 import asyncpg
+import postgres_writers
 import pytest
-from postgres_aftermath import broken
-from postgres_crew import Crew
-from postgres_crowd import Manner
-from postgres_ground import begun, children
+from postgres_faults import broken, children, create_sessions
 from postgres_server import PostgresServer, execute
-from promises import losses
+from postgres_writers import HANG, SIZE, Mode
+from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
 MOST_BETWEEN = 60  # acknowledgements from one crash to the next
+PROCESSES, LANES = 3, 4
 LONGEST_WAIT = 0.02  # seconds from the last of them to the crash
+
+
+class WriterProcesses:
+    """Some processes, and what they said."""
+
+    def __init__(self, url: str, ids: Sequence[str], mode: Mode) -> None:
+        self.promises = Promises()
+        self.failed, self.repeated = 0, 0
+        self._ready, self._gone = 0, 0
+        lanes = [ids[lane % len(ids)] for lane in range(LANES)]
+        self._commands = [(url, mode, f"p{number}", *lanes) for number in range(PROCESSES)]
+        self._complaints = TemporaryFile()  # noqa: SIM115 - closed when the processes have ended
+
+    async def hear_more(self, count: int) -> None:
+        """Wait until all write, and for some more acknowledgements."""
+        enough = len(self.promises.acked) + count
+        async with asyncio.timeout(HANG):
+            while self._ready < PROCESSES or len(self.promises.acked) < enough:
+                assert not self._gone, f"a process that should write has ended: {self._complaint()}"
+                await asyncio.sleep(0.002)
+
+    async def __aenter__(self) -> Self:
+        streams = {"stdin": PIPE, "stdout": PIPE, "stderr": self._complaints}
+        program = (sys.executable, postgres_writers.__file__)
+        self._processes = [
+            await asyncio.create_subprocess_exec(*program, *command, **streams) for command in self._commands
+        ]
+        self._hearing = [asyncio.create_task(self._hear(process)) for process in self._processes]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.stdin.close()
+        await asyncio.gather(*self._hearing)
+        ends = [await process.wait() for process in self._processes]
+        with self._complaints:
+            assert kind or (self._complaint(), ends) == ("", [0] * PROCESSES)
+
+    async def _hear(self, process: Process) -> None:
+        """Note what one of them says until it ends."""
+        async for line in process.stdout:
+            said = json.loads(line)
+            if "ask" in said:
+                self.promises.ask(said["ask"], SIZE)
+            self.promises.hear([said])
+            self._ready += "ready" in said
+            self.failed += said.get("failed", 0)
+            self.repeated += said.get("repeated", 0)
+        self._gone += 1
+
+    def _complaint(self) -> str:
+        self._complaints.seek(0)
+        return self._complaints.read().decode()
 
 
 @pytest.fixture(scope="module")
@@ -63,18 +123,18 @@ def answers(server: PostgresServer) -> bool:
 
 
 async def crashes(
-    server: PostgresServer, count: int, manner: Manner = Manner.CAREFUL, **settings: str
-) -> tuple[Crew, list[str]]:
+    server: PostgresServer, count: int, mode: Mode = Mode.CAREFUL, **settings: str
+) -> tuple[WriterProcesses, list[str]]:
     """Crash a server many times under those who write; give what they said, and what was broken."""
-    random, schema = rng(f"crashes {manner} {settings}"), f"crashes_{secrets.token_hex(4)}"
-    ids = await begun(server.url(schema=schema), 2)
-    async with Crew(server.url(schema=schema, **settings), ids, manner) as crew:
+    random, schema = rng(f"crashes {mode} {settings}"), f"crashes_{secrets.token_hex(4)}"
+    ids = await create_sessions(server.url(schema=schema), 2)
+    async with WriterProcesses(server.url(schema=schema, **settings), ids, mode) as processes:
         for _ in range(count):
-            await crew.hear_more(random.randrange(1, MOST_BETWEEN))
+            await processes.hear_more(random.randrange(1, MOST_BETWEEN))
             await asyncio.sleep(random.random() * LONGEST_WAIT)
             await asyncio.to_thread(crash, server, random)
-        await crew.hear_more(MOST_BETWEEN)
-    return crew, await broken(server.url(schema=schema), ids, crew.promises)
+        await processes.hear_more(MOST_BETWEEN)
+    return processes, await broken(server.url(schema=schema), ids, processes.promises)
 
 
 @pytest.mark.req("G3", "G5", "G6")
@@ -82,19 +142,19 @@ def test_a_server_that_crashes_under_load_loses_tears_and_doubles_nothing(
     server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(3, long=100)
-    crew, wrong = asyncio.run(crashes(server, count))
+    processes, wrong = asyncio.run(crashes(server, count))
     tell(
         record_property,
         "crashes of PostgreSQL",
         crashes=count,
-        acknowledged_appends=len(crew.promises.acked),
-        failed_and_asked_again=crew.failed,
-        done_already=crew.repeated,
+        acknowledged_appends=len(processes.promises.acked),
+        failed_and_asked_again=processes.failed,
+        done_already=processes.repeated,
         lost=losses(wrong),
     )
     assert wrong == []
-    assert crew.failed
-    assert len(crew.promises.acked) == len(crew.promises.asked)
+    assert processes.failed
+    assert len(processes.promises.acked) == len(processes.promises.asked)
 
 
 def test_a_server_that_does_not_wait_for_its_disk_is_caught(server: PostgresServer) -> None:
@@ -103,5 +163,5 @@ def test_a_server_that_does_not_wait_for_its_disk_is_caught(server: PostgresServ
 
 
 def test_an_acknowledgement_before_the_commit_is_caught(server: PostgresServer) -> None:
-    _, wrong = asyncio.run(crashes(server, 2, Manner.HASTY))
+    _, wrong = asyncio.run(crashes(server, 2, Mode.HASTY))
     assert losses(wrong)

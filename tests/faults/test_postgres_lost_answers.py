@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from postgres_aftermath import broken
-from postgres_crowd import USER, Crowd, Manner
-from postgres_ground import begun, proxied, schema
+from postgres_faults import broken, create_sessions, proxied, schema
 from postgres_server import local_server
+from postgres_writers import USER, Mode, Writers
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
@@ -24,22 +23,22 @@ SESSIONS, LANES = 4, 12
 MARK = b"lane"  # in every key, and in no other request than an append
 
 
-async def write(url: str, ids: list[str], crowd: Crowd, count: int) -> None:
+async def write(url: str, ids: list[str], writers: Writers, count: int) -> None:
     """Append from several tasks to several sessions."""
     async with await SessionManager.open(url) as sessions:
         handles = [await sessions.open(ids[lane % len(ids)], user=USER) for lane in range(LANES)]
         names = ([f"lane{lane}-{n}" for n in range(lane, count, LANES)] for lane in range(LANES))
-        await asyncio.gather(*map(crowd.write, handles, names))
+        await asyncio.gather(*map(writers.write, handles, names))
 
 
-async def losing(count: int, manner: Manner = Manner.CAREFUL) -> tuple[Crowd, int, list[str]]:
-    """Append while answers are lost; give the crowd, the number of lost answers, and what was broken."""
-    crowd = Crowd(Promises(), manner)
+async def losing(count: int, mode: Mode = Mode.CAREFUL) -> tuple[Writers, int, list[str]]:
+    """Append while answers are lost; give the writers, the number of lost answers, and what was broken."""
+    writers = Writers(Promises(), mode)
     async with schema() as name, proxied() as way:
-        ids = await begun(local_server().url(schema=name), SESSIONS)
-        way.lose_answers(MARK, SHARE, rng(f"lost answers {manner}"))
-        await write(way.url(schema=name), ids, crowd, count)
-        return crowd, way.lost, await broken(local_server().url(schema=name), ids, crowd.promises)
+        ids = await create_sessions(local_server().url(schema=name), SESSIONS)
+        way.lose_answers(MARK, SHARE, rng(f"lost answers {mode}"))
+        await write(way.url(schema=name), ids, writers, count)
+        return writers, way.lost, await broken(local_server().url(schema=name), ids, writers.promises)
 
 
 @pytest.mark.req("G5", "G6")
@@ -47,23 +46,23 @@ def test_appends_whose_answers_are_lost_are_there_once(
     record_property: Callable[[str, object], None],
 ) -> None:
     count = runs(300, long=10_000)
-    crowd, lost, wrong = asyncio.run(losing(count))
+    writers, lost, wrong = asyncio.run(losing(count))
     tell(
         record_property,
         "answers of PostgreSQL lost after the commit",
         appends=count,
         answers_lost=lost,
-        done_already=crowd.repeated,
+        done_already=writers.repeated,
         appends_lost=losses(wrong),
         doubled=sum("twice" in what for what in wrong),
     )
     assert wrong == []
-    assert len(crowd.promises.acked) == count
-    assert crowd.failed == lost > count * SHARE / 2
-    assert crowd.repeated == len(crowd.doubted)
+    assert len(writers.promises.acked) == count
+    assert writers.failed == lost > count * SHARE / 2
+    assert writers.repeated == len(writers.doubted)
 
 
 def test_a_caller_that_asks_again_without_a_key_is_caught() -> None:
-    _, lost, wrong = asyncio.run(losing(60, Manner.KEYLESS))
+    _, lost, wrong = asyncio.run(losing(60, Mode.KEYLESS))
     assert lost
     assert any("twice" in what for what in wrong)

@@ -17,10 +17,9 @@ from tempfile import TemporaryDirectory
 import mounts
 import pytest
 from mounts import Cut, Disk
-from postgres_aftermath import broken
-from postgres_crowd import USER, Crowd, numbered
-from postgres_ground import begun
+from postgres_faults import broken, create_sessions
 from postgres_server import PostgresServer
+from postgres_writers import USER, Writers, numbered
 from promises import Promises, losses
 from thoroughness import rng, runs, tell
 
@@ -47,20 +46,20 @@ def disk() -> Iterator[Disk]:
 async def cut_once(
     server: PostgresServer, disk: Disk, ids: list[str], promises: Promises, random: Random
 ) -> None:
-    """Let a crowd append, and cut the power after some acknowledgements."""
-    crowd, prefix, over = Crowd(Promises()), f"cut{len(promises.asked)}", asyncio.Event()
+    """Let a writers append, and cut the power after some acknowledgements."""
+    writers, prefix, over = Writers(Promises()), f"cut{len(promises.asked)}", asyncio.Event()
     async with await SessionManager.open(server.url()) as sessions:
         handles = [await sessions.open(ids[lane % len(ids)], user=USER) for lane in range(LANES)]
         names = [numbered(f"{prefix}.{lane}", over.is_set) for lane in range(LANES)]
-        writing = [asyncio.create_task(crowd.write(*one)) for one in zip(handles, names, strict=True)]
-        await crowd.heard_more(random.randrange(MOST_BETWEEN))
+        writing = [asyncio.create_task(writers.write(*one)) for one in zip(handles, names, strict=True)]
+        await writers.heard_more(random.randrange(MOST_BETWEEN))
         await asyncio.sleep(random.random() * LONGEST_WAIT)
-        promises.acked += crowd.promises.acked
+        promises.acked += writers.promises.acked
         disk.cut(random.choice(list(Cut)))
         for task in writing:
             task.cancel()
         await asyncio.gather(*writing, return_exceptions=True)
-        promises.asked |= crowd.promises.asked
+        promises.asked |= writers.promises.asked
         await asyncio.to_thread(server.stop, signal.SIGQUIT)
 
 
@@ -78,7 +77,7 @@ def power_cuts(disk: Disk, count: int, **settings: str) -> tuple[int, list[str]]
     random, promises = rng(f"power of a server {settings}"), Promises()
     server = PostgresServer(home=disk.path, recovery_init_sync_method="syncfs", **settings)
     try:
-        ids = asyncio.run(begun(server.url(), 2))
+        ids = asyncio.run(create_sessions(server.url(), 2))
         subprocess.run(["sync", "-f", str(disk.path)], check=True)  # it was made without waiting for the disk
         for _ in range(count):
             asyncio.run(cut_once(server, disk, ids, promises, random))

@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from postgres_aftermath import broken
-from postgres_crowd import PAUSE, USER, Crowd, Manner, numbered
-from postgres_ground import begun, children
+from postgres_faults import broken, children, create_sessions
 from postgres_server import PostgresServer
+from postgres_writers import PAUSE, USER, Mode, Writers, numbered
 from promises import Promises, losses
 from thoroughness import LONG, rng, tell
 
@@ -62,18 +61,18 @@ def _stop(pid: int) -> None:
         time.sleep(0.001)
 
 
-async def stalls(server: PostgresServer, stops: list[float], manner: Manner) -> tuple[Crowd, list[str]]:
-    """Stop a server under load for some seconds each; give the crowd, and what was broken."""
-    random, crowd, over = rng(f"stalls {manner}"), Crowd(Promises(), manner), asyncio.Event()
+async def stalls(server: PostgresServer, stops: list[float], mode: Mode) -> tuple[Writers, list[str]]:
+    """Stop a server under load for some seconds each; give the writers, and what was broken."""
+    random, writers, over = rng(f"stalls {mode}"), Writers(Promises(), mode), asyncio.Event()
     url = server.url(schema=f"stalls_{secrets.token_hex(4)}")
-    ids = await begun(url, 2)
+    ids = await create_sessions(url, 2)
     async with await SessionManager.open(url) as sessions:
         handles = [await sessions.open(ids[lane % 2], user=USER) for lane in range(LANES)]
         names = [numbered(f"lane{lane}", over.is_set) for lane in range(LANES)]
-        writing = asyncio.gather(*map(crowd.write, handles, names), crowd.read(handles[0], over.is_set))
+        writing = asyncio.gather(*map(writers.write, handles, names), writers.read(handles[0], over.is_set))
         try:
             for seconds in stops:
-                await crowd.heard_more(LANES * 2)
+                await writers.heard_more(LANES * 2)
                 await asyncio.sleep(random.random() * PAUSE)
                 stopped = await asyncio.to_thread(stop, server)
                 try:
@@ -84,19 +83,21 @@ async def stalls(server: PostgresServer, stops: list[float], manner: Manner) -> 
         finally:
             over.set()
             await writing
-    return crowd, await broken(url, ids, crowd.promises)
+    return writers, await broken(url, ids, writers.promises)
 
 
-def told(record_property: Callable[[str, object], None], title: str, crowd: Crowd, wrong: list[str]) -> None:
+def told(
+    record_property: Callable[[str, object], None], title: str, writers: Writers, wrong: list[str]
+) -> None:
     tell(
         record_property,
         title,
-        acknowledged_appends=len(crowd.promises.acked),
-        reads=crowd.reads,
-        failed_and_asked_again=crowd.failed,
-        done_already=crowd.repeated,
+        acknowledged_appends=len(writers.promises.acked),
+        reads=writers.reads,
+        failed_and_asked_again=writers.failed,
+        done_already=writers.repeated,
         lost=losses(wrong),
-        longest_wait_in_seconds=round(crowd.longest),
+        longest_wait_in_seconds=round(writers.longest),
     )
 
 
@@ -104,11 +105,11 @@ def told(record_property: Callable[[str, object], None], title: str, crowd: Crow
 def test_a_server_that_stood_still_has_done_everything_once(
     server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
-    crowd, wrong = asyncio.run(stalls(server, STOPS, Manner.CAREFUL))
-    told(record_property, f"PostgreSQL stopped for {STOPS} seconds", crowd, wrong)
+    writers, wrong = asyncio.run(stalls(server, STOPS, Mode.CAREFUL))
+    told(record_property, f"PostgreSQL stopped for {STOPS} seconds", writers, wrong)
     assert wrong == []
-    assert len(crowd.promises.acked) == len(crowd.promises.asked)
-    assert crowd.failed or max(STOPS) < PATIENCE
+    assert len(writers.promises.acked) == len(writers.promises.asked)
+    assert writers.failed or max(STOPS) < PATIENCE
 
 
 @pytest.mark.req("G3", "G5", "G6")
@@ -116,14 +117,14 @@ def test_a_server_that_stood_still_has_done_everything_once(
 def test_who_gives_up_on_a_server_that_stands_still_finds_everything_there_once(
     server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
-    crowd, wrong = asyncio.run(stalls(server, [2.0] * len(STOPS), Manner.CAREFUL))
-    told(record_property, "PostgreSQL stopped for longer than callers wait", crowd, wrong)
+    writers, wrong = asyncio.run(stalls(server, [2.0] * len(STOPS), Mode.CAREFUL))
+    told(record_property, "PostgreSQL stopped for longer than callers wait", writers, wrong)
     assert wrong == []
-    assert len(crowd.promises.acked) == len(crowd.promises.asked)
-    assert crowd.failed
+    assert len(writers.promises.acked) == len(writers.promises.asked)
+    assert writers.failed
 
 
 @pytest.mark.usefixtures("impatient")
 def test_who_gives_up_and_asks_again_without_a_key_is_caught(server: PostgresServer) -> None:
-    _, wrong = asyncio.run(stalls(server, [2.0], Manner.KEYLESS))
+    _, wrong = asyncio.run(stalls(server, [2.0], Mode.KEYLESS))
     assert any("twice" in what for what in wrong)

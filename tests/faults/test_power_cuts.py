@@ -12,10 +12,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from aftermath import examine
+from fork_server import ForkServer, Worker
 from mounts import Cut, Disk
-from nursery import Nursery, Worker
 from promises import Promises, losses
+from recovery import examine
 from thoroughness import rng, runs, tell
 
 LONGEST_WAIT = 0.004  # seconds from the last acknowledgement seen to the cut: a few commits
@@ -39,7 +39,9 @@ def cut_once(worker: Worker, disk: Disk, how: Cut, promises: Promises, random: R
     disk.restart()
 
 
-def power_cuts(nursery: Nursery, home: Path, how: Cut, count: int, plant: str = "") -> tuple[int, list[str]]:
+def power_cuts(
+    fork_server: ForkServer, home: Path, how: Cut, count: int, plant: str = ""
+) -> tuple[int, list[str]]:
     """Cut the power many times; give the number of acknowledged appends, and what was broken."""
     random, acked, broken = rng(f"power {how.name} {plant}"), 0, list[str]()
     for first in range(0, count, DISK_LASTS):
@@ -47,10 +49,10 @@ def power_cuts(nursery: Nursery, home: Path, how: Cut, count: int, plant: str = 
         with Disk(home / f"{first}") as disk:
             url = f"sqlite:///{disk.path}/agent.db"
             for _ in range(first, min(count, first + DISK_LASTS)):
-                with nursery.worker(url, plant=plant) as worker:
+                with fork_server.worker(url, plant=plant) as worker:
                     session = worker.enter(session)
                     cut_once(worker, disk, how, promises, random)
-                broken += examine(nursery, url, session, promises)
+                broken += examine(fork_server, url, session, promises)
                 if broken:
                     break
         acked += len(promises.acked)
@@ -60,33 +62,33 @@ def power_cuts(nursery: Nursery, home: Path, how: Cut, count: int, plant: str = 
 @pytest.mark.req("G6")
 @pytest.mark.parametrize("how", list(Cut), ids=lambda how: how.name.lower())
 def test_a_power_cut_loses_no_acknowledged_append_and_tears_none(
-    how: Cut, nursery: Nursery, home: Path, record_property: Callable[[str, object], None]
+    how: Cut, fork_server: ForkServer, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
     cuts = runs(6, long=150)
-    acked, broken = power_cuts(nursery, home, how, cuts)
+    acked, broken = power_cuts(fork_server, home, how, cuts)
     tell(record_property, "power cuts", cuts=cuts, acknowledged_appends=acked, lost=losses(broken))
     assert broken == []
 
 
 @pytest.mark.req("G6")
 def test_a_file_whose_making_was_cut_off_is_made_at_the_next_opening(
-    nursery: Nursery, home: Path, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
     cuts, random, broken = runs(6, long=90), rng("power at making"), list[str]()
     for number in range(cuts):
         with Disk(home / f"{number}") as disk:
             url = f"sqlite:///{disk.path}/agent.db"
-            with nursery.worker(url) as worker:
+            with fork_server.worker(url) as worker:
                 worker.tell("open")
                 time.sleep(random.random() * MAKING)
                 disk.cut(random.choice(list(Cut)))
                 worker.kill()
             disk.restart()
-            broken += examine(nursery, url, "", Promises())
+            broken += examine(fork_server, url, "", Promises())
     tell(record_property, "power cuts while a file is made", cuts=cuts, unusable=len(broken))
     assert broken == []
 
 
-def test_a_store_that_does_not_sync_every_commit_is_caught(nursery: Nursery, home: Path) -> None:
-    _, broken = power_cuts(nursery, home, Cut.DROP_JOURNAL, 5, plant="syncs now and then")
+def test_a_store_that_does_not_sync_every_commit_is_caught(fork_server: ForkServer, home: Path) -> None:
+    _, broken = power_cuts(fork_server, home, Cut.DROP_JOURNAL, 5, plant="syncs now and then")
     assert losses(broken)

@@ -7,22 +7,22 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from aftermath import examine
-from every_store import KINDS, empty_store, named
-from nursery import Nursery, Reply
+from empty_stores import KINDS, empty_store, named
+from fork_server import ForkServer, Reply
 from promises import Promises, losses
+from recovery import examine
 from thoroughness import runs, tell
 
 RACERS = 16
 
 
 def race(
-    nursery: Nursery, url: str, do: str, racers: int, count: int, plant: str = ""
+    fork_server: ForkServer, url: str, do: str, racers: int, count: int, plant: str = ""
 ) -> tuple[int, list[str]]:
     """Let processes append at once; give the number of conflicts, and what was broken."""
     promises, replies = Promises(), list[Reply]()
     with ExitStack() as stack:
-        workers = [stack.enter_context(nursery.worker(url, plant=plant)) for _ in range(racers)]
+        workers = [stack.enter_context(fork_server.worker(url, plant=plant)) for _ in range(racers)]
         session = workers[0].enter()
         for worker in workers[1:]:
             worker.enter(session)
@@ -39,7 +39,7 @@ def race(
     promises.hear(replies)
     wrong = history_faults(replies, racers * count)
     conflicts = sum(reply.get("conflicts", 0) for reply in replies)
-    return conflicts, wrong + examine(nursery, url, session, promises)
+    return conflicts, wrong + examine(fork_server, url, session, promises)
 
 
 def history_faults(replies: list[Reply], expected: int) -> list[str]:
@@ -55,10 +55,10 @@ def history_faults(replies: list[Reply], expected: int) -> list[str]:
 @pytest.mark.req("G3", "G5")
 @pytest.mark.parametrize("do", ["burst", "contend"])
 def test_racing_processes_lose_and_double_nothing(
-    do: str, nursery: Nursery, store_url: str, record_property: Callable[[str, object], None]
+    do: str, fork_server: ForkServer, store_url: str, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(12, long=125)
-    conflicts, broken = race(nursery, store_url, do, RACERS, count)
+    conflicts, broken = race(fork_server, store_url, do, RACERS, count)
     how = "at any version" if do == "burst" else "at the version they saw"
     tell(
         record_property,
@@ -73,29 +73,29 @@ def test_racing_processes_lose_and_double_nothing(
 
 @pytest.mark.req("G3", "G5")
 def test_eight_processes_make_two_thousand_appends(
-    nursery: Nursery, store_url: str, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, store_url: str, record_property: Callable[[str, object], None]
 ) -> None:
-    _, broken = race(nursery, store_url, "burst", 8, 250)
+    _, broken = race(fork_server, store_url, "burst", 8, 250)
     tell(record_property, f"8 processes on {named(store_url)}", appends=2_000, lost=losses(broken))
     assert broken == []
 
 
 @pytest.mark.parametrize(("do", "plant"), [("contend", "checks first"), ("burst", "forgets one")])
-def test_a_planted_race_is_caught(do: str, plant: str, nursery: Nursery, store_url: str) -> None:
-    _, broken = race(nursery, store_url, do, RACERS, 12, plant=plant)
+def test_a_planted_race_is_caught(do: str, plant: str, fork_server: ForkServer, store_url: str) -> None:
+    _, broken = race(fork_server, store_url, do, RACERS, 12, plant=plant)
     assert broken
 
 
 @pytest.mark.req("G3")
 @pytest.mark.parametrize("kind", KINDS)
 def test_eight_processes_open_a_new_store_at_once(
-    kind: str, nursery: Nursery, folder: Path, record_property: Callable[[str, object], None]
+    kind: str, fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     tries, failures = runs(8, long=160), list[Reply]()
     for attempt in range(tries):
         (place := folder / str(attempt)).mkdir()
         with empty_store(kind, place) as url, ExitStack() as stack:
-            workers = [stack.enter_context(nursery.worker(url)) for _ in range(8)]
+            workers = [stack.enter_context(fork_server.worker(url)) for _ in range(8)]
             for worker in workers:
                 worker.tell("open")
                 worker.tell("create")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from restore_scene import Scene, State, leaked, state, torn, worker
+from restore_setup import RestoreSetup, State, leaked, state, torn, worker
 from system_calls import Point, killing, points, watching
 from thoroughness import LONG, rng, tell
 
@@ -32,40 +32,40 @@ CHANGES = (
 )
 
 
-def all_points(scene: Scene, act: str = "restore", plant: str = "") -> list[Point]:
+def all_points(setup: RestoreSetup, act: str = "restore", plant: str = "") -> list[Point]:
     """List the changing calls of an act without a fault; opening changes something where it creates."""
-    shadow, tree = scene.begin()
+    shadow, tree = setup.begin()
     with worker(act, shadow, tree, plant) as process:
-        with watching(process, scene.folder / "calls", CHANGES) as calls:
+        with watching(process, setup.folder / "calls", CHANGES) as calls:
             assert process.finishes()
         counted = zip(points(calls), calls, strict=True)
     return [point for point, call in counted if point.call != "openat" or "O_CREAT" in call.arguments]
 
 
-def killed_at(point: Point, scene: Scene, act: str, plant: str = "") -> bool:
+def killed_at(point: Point, setup: RestoreSetup, act: str, plant: str = "") -> bool:
     """Kill an act at a point; tell whether it was reached."""
-    shadow, tree = scene.begin()
+    shadow, tree = setup.begin()
     with worker(act, shadow, tree, plant) as process, killing(process, point):
         return not process.finishes()
 
 
 def kill_at(
-    point: Point, scene: Scene, target: State, act: str = "restore", plant: str = ""
+    point: Point, setup: RestoreSetup, target: State, act: str = "restore", plant: str = ""
 ) -> tuple[str, list[str]]:
     """Kill an act at a point; tell how the restore ended after the next start, and what was broken."""
-    if not killed_at(point, scene, act, plant):
+    if not killed_at(point, setup, act, plant):
         return "not met", []
-    end, broken = aftermath(scene, target)
+    end, broken = aftermath(setup, target)
     return end, [f"{point}: {what}" for what in broken]
 
 
-def aftermath(scene: Scene, target: State) -> tuple[str, list[str]]:
+def aftermath(setup: RestoreSetup, target: State) -> tuple[str, list[str]]:
     """Start again; tell how the restore ended, and what was broken."""
-    shadow, tree = scene.shadow, scene.tree
-    broken = list(torn(scene.before, state(tree), target))
+    shadow, tree = setup.shadow, setup.tree
+    broken = list(torn(setup.before, state(tree), target))
     kept = ShadowRepository.open(shadow, tree)
     after = state(tree)
-    if after == scene.before:
+    if after == setup.before:
         return "undone", broken
     if after != target:
         wrong = sorted(path for path in after.keys() | target.keys() if after.get(path) != target.get(path))
@@ -78,7 +78,7 @@ def aftermath(scene: Scene, target: State) -> tuple[str, list[str]]:
         return "finished", [*broken, f"no undo: {error}"]
     if leaked(shadow):
         broken.append("an ignored file is in the shadow repository")
-    return "finished", [*broken, *(["the undo leads elsewhere"] if state(tree) != scene.before else [])]
+    return "finished", [*broken, *(["the undo leads elsewhere"] if state(tree) != setup.before else [])]
 
 
 def some(points: list[Point]) -> list[Point]:
@@ -91,14 +91,14 @@ def some(points: list[Point]) -> list[Point]:
 def test_a_kill_at_any_system_call_is_finished_or_undone_at_the_next_start(
     act: str, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    scene = Scene(folder)
-    target = scene.target()
-    assert target != scene.before
+    setup = RestoreSetup(folder)
+    target = setup.target()
+    assert target != setup.before
     if act == "open":
-        interrupt(scene)
+        interrupt(setup)
     ends, broken = Counter[str](), list[str]()
-    for point in some(all_points(scene, act)):
-        end, wrong = kill_at(point, scene, target, act)
+    for point in some(all_points(setup, act)):
+        end, wrong = kill_at(point, setup, target, act)
         ends[end] += 1
         broken += wrong
     told = "a restore" if act == "restore" else "the finishing of a restore that was killed"
@@ -114,14 +114,14 @@ def test_a_kill_at_any_system_call_is_finished_or_undone_at_the_next_start(
 def test_a_kill_at_any_system_call_of_a_snapshot_costs_that_snapshot_at_most(
     folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    scene, taken, broken = Scene(folder), Counter[str](), list[str]()
-    for point in some(all_points(scene, "snapshot")):
-        assert killed_at(point, scene, "snapshot")
-        kept = ShadowRepository.open(scene.shadow, scene.tree)
+    setup, taken, broken = RestoreSetup(folder), Counter[str](), list[str]()
+    for point in some(all_points(setup, "snapshot")):
+        assert killed_at(point, setup, "snapshot")
+        kept = ShadowRepository.open(setup.shadow, setup.tree)
         tags = [one.tag for one in kept.snapshots()]
         taken["taken" if "2" in tags else "not taken"] += 1
         kept.snapshot("3")
-        if tags[:2] != ["0", "1"] or state(scene.tree) != scene.before:
+        if tags[:2] != ["0", "1"] or state(setup.tree) != setup.before:
             broken.append(f"{point}: {tags}")
         if not kept.diff("0", "1").files or kept.diff("3").files or ("2" in tags and kept.diff("2").files):
             broken.append(f"{point}: a snapshot does not hold what it should")
@@ -130,13 +130,13 @@ def test_a_kill_at_any_system_call_of_a_snapshot_costs_that_snapshot_at_most(
     assert broken == []
 
 
-def interrupt(scene: Scene) -> None:
-    """Let every copy of the scene begin with a restore that was killed half-way."""
-    placing = [point for point in all_points(scene) if point.call == "rename"]
-    assert killed_at(placing[len(placing) // 2], scene, "restore")
-    assert (scene.shadow / "restore.journal").exists()
-    shutil.rmtree(scene.template)
-    shutil.copytree(scene.run, scene.template, symlinks=True)
+def interrupt(setup: RestoreSetup) -> None:
+    """Let every copy of the setup begin with a restore that was killed half-way."""
+    placing = [point for point in all_points(setup) if point.call == "rename"]
+    assert killed_at(placing[len(placing) // 2], setup, "restore")
+    assert (setup.shadow / "restore.journal").exists()
+    shutil.rmtree(setup.template)
+    shutil.copytree(setup.run, setup.template, symlinks=True)
 
 
 @pytest.mark.usefixtures("traced")
@@ -149,8 +149,8 @@ def interrupt(scene: Scene) -> None:
     ],
 )
 def test_a_planted_bug_in_a_restore_is_caught(plant: str, complaint: str, folder: Path) -> None:
-    scene = Scene(folder)
-    target = scene.target()
-    found = all_points(scene, plant=plant)
+    setup = RestoreSetup(folder)
+    target = setup.target()
+    found = all_points(setup, plant=plant)
     late = [point for point in reversed(found) if point.call.startswith(("rename", "unlink", "mkdir"))]
-    assert any(complaint in what for point in late for what in kill_at(point, scene, target, plant=plant)[1])
+    assert any(complaint in what for point in late for what in kill_at(point, setup, target, plant=plant)[1])

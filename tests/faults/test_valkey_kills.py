@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 from thoroughness import LONG, rng, runs, tell
-from valkey_crowd import USER, Crowd, HastyCrowd, Judgement, judged, reported
 from valkey_server import Valkey
+from valkey_writers import USER, HastyWriters, Judgement, Writers, judged, reported
 
 from turnstate.session import SessionManager
 
@@ -34,23 +34,23 @@ def server(request: pytest.FixtureRequest) -> Iterator[Valkey]:
 
 
 async def killed(
-    server: Valkey, random: Random, kills: int, crowding: type[Crowd] = Crowd
-) -> tuple[Crowd, Judgement]:
+    server: Valkey, random: Random, kills: int, make_writers: type[Writers] = Writers
+) -> tuple[Writers, Judgement]:
     """Kill the server again and again while sessions are written to."""
     async with await SessionManager.open(f"{server.url}?timeout={TIMEOUT}") as sessions:
         made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
-        async with crowding(made) as crowd:
+        async with make_writers(made) as writers:
             for number in range(kills):
-                await crowd.more(random.randrange(5, 150))
+                await writers.more(random.randrange(5, 150))
                 await asyncio.sleep(random.random() * LONGEST_WAIT)
                 server.kill()
                 await asyncio.sleep(0 if number % 2 else DOWN)
                 await asyncio.to_thread(server.start)
-            await crowd.more(20)
+            await writers.more(20)
         told = set(await reported(sessions)), {session.id for session in made if session.notices}
-    judgement = await judged(server.url, crowd)
+    judgement = await judged(server.url, writers)
     assert told == (judgement.losers, judgement.losers), "told otherwise than it is"
-    return crowd, judgement
+    return writers, judgement
 
 
 @pytest.mark.req("G3", "G5", "G6")
@@ -58,18 +58,18 @@ def test_a_server_that_is_killed_doubles_nothing_and_no_loss_goes_untold(
     server: Valkey, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> None:
     sync, kills = request.node.callspec.params["server"], runs(5, long=200)
-    crowd, judgement = asyncio.run(killed(server, rng(f"valkey {sync}"), kills))
+    writers, judgement = asyncio.run(killed(server, rng(f"valkey {sync}"), kills))
     tell(
         record_property,
         f"Valkey killed, appendfsync {sync}",
         kills=kills,
-        acknowledged_appends=crowd.acked,
-        errors=crowd.errors.total(),
+        acknowledged_appends=writers.acked,
+        errors=writers.errors.total(),
         lost=judgement.lost,
         sessions_told_to_have_lost=len(judgement.losers),
         doubled=judgement.doubled,
     )
-    assert crowd.errors.total() > 0
+    assert writers.errors.total() > 0
     assert judgement.wrong == []
     assert judgement.lost == 0 or sync == "everysec"
 
@@ -77,20 +77,20 @@ def test_a_server_that_is_killed_doubles_nothing_and_no_loss_goes_untold(
 @pytest.mark.parametrize("server", ["always"], indirect=True)
 def test_writers_that_take_a_failed_append_for_done_are_caught(server: Valkey) -> None:
     with pytest.raises(AssertionError, match="told"):
-        asyncio.run(killed(server, rng("hasty"), 1, HastyCrowd))
+        asyncio.run(killed(server, rng("hasty"), 1, HastyWriters))
 
 
-async def stopped(server: Valkey, seconds: float, *, keyed: bool = True) -> tuple[Crowd, Judgement]:
+async def stopped(server: Valkey, seconds: float, *, keyed: bool = True) -> tuple[Writers, Judgement]:
     """Stop the server for some seconds while sessions are written to."""
     async with await SessionManager.open(f"{server.url}?timeout={TIMEOUT}") as sessions:
         made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
-        async with Crowd(made, keyed=keyed) as crowd:
-            await crowd.more(50)
+        async with Writers(made, keyed=keyed) as writers:
+            await writers.more(50)
             server.process.send_signal(signal.SIGSTOP)
             await asyncio.sleep(seconds)
             server.process.send_signal(signal.SIGCONT)
-            await crowd.more(50)
-    return crowd, await judged(server.url, crowd)
+            await writers.more(50)
+    return writers, await judged(server.url, writers)
 
 
 @pytest.mark.req("G3", "G5")
@@ -99,18 +99,18 @@ def test_a_server_that_stands_still_is_told_in_time_and_does_each_append_once(
     server: Valkey, record_property: Callable[[str, object], None]
 ) -> None:
     seconds = 30 if LONG else 3
-    crowd, judgement = asyncio.run(stopped(server, seconds))
+    writers, judgement = asyncio.run(stopped(server, seconds))
     tell(
         record_property,
         "Valkey stopped",
         seconds=seconds,
-        acknowledged_appends=crowd.acked,
-        errors=crowd.errors.total(),
+        acknowledged_appends=writers.acked,
+        errors=writers.errors.total(),
         lost=judgement.lost,
         doubled=judgement.doubled,
     )
-    assert crowd.errors.total() > 0
-    assert crowd.longest < TIMEOUT + SLACK
+    assert writers.errors.total() > 0
+    assert writers.longest < TIMEOUT + SLACK
     assert (judgement.lost, judgement.wrong) == (0, [])
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from redis_proxy import Proxy
 from thoroughness import rng, runs, tell
-from valkey_crowd import USER, Crowd, Judgement, judged
 from valkey_server import empty_server
+from valkey_writers import USER, Judgement, Writers, judged
 
 from turnstate.session import SessionManager
 
@@ -18,18 +18,18 @@ ODDS = 0.3
 LANES = 10
 
 
-async def lossy(folder: Path, appends: int, *, keyed: bool = True) -> tuple[Crowd, Judgement, int]:
+async def lossy(folder: Path, appends: int, *, keyed: bool = True) -> tuple[Writers, Judgement, int]:
     """Make some appends to one session over a line that loses answers; count the lost ones."""
     server = empty_server()
     async with Proxy(folder, server.socket) as proxy, await SessionManager.open(proxy.url()) as sessions:
         session = await sessions.create(user=USER)
-        crowd = Crowd([session], lanes=0, keyed=keyed)
+        writers = Writers([session], lanes=0, keyed=keyed)
         proxy.odds, proxy.random = ODDS, rng("lost replies")
         names = [f"{lane}-{number}" for number in range(appends // LANES) for lane in range(LANES)]
         shares = [names[lane::LANES] for lane in range(LANES)]
-        await asyncio.gather(*(crowd.make(session, share) for share in shares))
+        await asyncio.gather(*(writers.make(session, share) for share in shares))
         proxy.odds = 0
-    return crowd, await judged(server.url, crowd), proxy.lost
+    return writers, await judged(server.url, writers), proxy.lost
 
 
 @pytest.mark.req("G3", "G5")
@@ -37,17 +37,17 @@ def test_appends_whose_answers_are_lost_are_made_once(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     appends = runs(300, long=10_000)
-    crowd, judgement, lost = asyncio.run(lossy(tmp_path, appends))
+    writers, judgement, lost = asyncio.run(lossy(tmp_path, appends))
     tell(
         record_property,
         "answers of Valkey lost after the commit",
         appends=appends,
         lost_answers=lost,
-        errors=crowd.errors.total(),
+        errors=writers.errors.total(),
         lost=judgement.lost,
         doubled=judgement.doubled,
     )
-    assert (crowd.acked, judgement.lost, judgement.wrong) == (appends, 0, [])
+    assert (writers.acked, judgement.lost, judgement.wrong) == (appends, 0, [])
     assert lost > appends // 5
 
 

@@ -17,8 +17,8 @@ from random import Random
 import pytest
 from mounts import Cut, Disk
 from thoroughness import rng, runs, tell
-from valkey_crowd import USER, Crowd, Judgement, judged, reported
 from valkey_server import Valkey
+from valkey_writers import USER, Judgement, Writers, judged, reported
 
 from turnstate.session import SessionManager
 
@@ -43,21 +43,21 @@ async def cut_once(server: Valkey, disk: Disk, how: Cut, random: Random) -> Roun
     async with await SessionManager.open(f"{server.url}?timeout={TIMEOUT}") as sessions:
         made = [await sessions.create(user=USER) for _ in range(SESSIONS)]
         server.sync()  # the sessions are there, whatever else goes
-        async with Crowd(made) as crowd:
-            await crowd.more(random.choice([5, 60, 60, 400]))
+        async with Writers(made) as writers:
+            await writers.more(random.choice([5, 60, 60, 400]))
             time.sleep(random.random() * LONGEST_WAIT)  # the server works, and nobody hears it
-            before = {id: list(one.acked) for id, one in crowd.promises.items()}
+            before = {id: list(one.acked) for id, one in writers.promises.items()}
             disk.cut(how)
             server.kill()
             await asyncio.to_thread(disk.restart)
             mended = await asyncio.to_thread(boot, server)
-            await crowd.more(20)
+            await writers.more(20)
         told = set(await reported(sessions))
         noticed = {session.id for session in made if session.notices}
-    acked = crowd.acked
-    for id, one in crowd.promises.items():
+    acked = writers.acked
+    for id, one in writers.promises.items():
         one.acked = before[id]
-    return Round(acked, await judged(server.url, crowd), told, noticed, mended)
+    return Round(acked, await judged(server.url, writers), told, noticed, mended)
 
 
 def boot(server: Valkey) -> bool:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from aftermath import examine
-from every_store import named
-from nursery import Nursery, Reply, Worker
+from empty_stores import named
+from fork_server import ForkServer, Reply, Worker
 from promises import Promises
+from recovery import examine
 from thoroughness import rng, runs, tell
 
 LEASE = 0.03  # seconds
@@ -62,11 +62,11 @@ def one_round(
     return locked, reply
 
 
-def zombies(nursery: Nursery, url: str, rounds: int, plant: str = "") -> tuple[int, int, list[str]]:
+def zombies(fork_server: ForkServer, url: str, rounds: int, plant: str = "") -> tuple[int, int, list[str]]:
     """Play many rounds; count refusals and rounds that were locked, and name what was broken."""
     promises, random = Promises(), rng(f"zombie {plant}")
     refused, locked, broken = 0, 0, list[str]()
-    with nursery.worker(url, plant=plant) as one, nursery.worker(url, plant=plant) as other:
+    with fork_server.worker(url, plant=plant) as one, fork_server.worker(url, plant=plant) as other:
         session = one.enter()
         other.enter(session)
         for number in range(rounds):
@@ -76,7 +76,7 @@ def zombies(nursery: Nursery, url: str, rounds: int, plant: str = "") -> tuple[i
             refused += last.get("error") == "Fenced"
             broken += [] if last.get("error") == "Fenced" else [f"not refused: {last}"]
         broken += interleaved(one.must("read")["texts"])
-    return refused, locked, broken + examine(nursery, url, session, promises)
+    return refused, locked, broken + examine(fork_server, url, session, promises)
 
 
 def interleaved(stored: list[str]) -> list[str]:
@@ -94,15 +94,15 @@ def interleaved(stored: list[str]) -> list[str]:
 
 @pytest.mark.req("G3", "G5")
 def test_a_writer_that_was_stopped_while_another_took_over_is_refused(
-    nursery: Nursery, store_url: str, record_property: Callable[[str, object], None]
+    fork_server: ForkServer, store_url: str, record_property: Callable[[str, object], None]
 ) -> None:
     rounds = runs(10, long=100)
-    refused, locked, broken = zombies(nursery, store_url, rounds)
+    refused, locked, broken = zombies(fork_server, store_url, rounds)
     title = f"zombie writers on {named(store_url)}"
     tell(record_property, title, rounds=rounds, refused=refused, locked=locked, wrong=len(broken))
     assert broken == []
 
 
-def test_a_store_that_does_not_check_the_fence_is_caught(nursery: Nursery, store_url: str) -> None:
-    _, _, broken = zombies(nursery, store_url, 2, plant="takes any fence")
+def test_a_store_that_does_not_check_the_fence_is_caught(fork_server: ForkServer, store_url: str) -> None:
+    _, _, broken = zombies(fork_server, store_url, 2, plant="takes any fence")
     assert any("fork" in what for what in broken)

@@ -1,6 +1,6 @@
 """Bugs on purpose: each harness has to catch the one that it is there for, or it proves nothing.
 
-They live in workers only: a clerk that behaves badly, or the store changed inside that one process.
+They live in workers only: commands that behave badly, or the store changed inside that one process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 from msgspec import structs
 from promises import texts
-from worker import Clerk
+from worker_commands import Commands
 
 from turnstate import Message
 from turnstate.archive import restore
@@ -33,7 +33,7 @@ REDIS_LOG: Any = redis_log
 RESTORING: Any = restore
 
 
-class AcksFirst(Clerk):
+class AcksFirst(Commands):
     """Acknowledges, then commits."""
 
     async def append(self, name: str, size: int = 1, expected: int | None = None) -> None:
@@ -41,7 +41,7 @@ class AcksFirst(Clerk):
         await self.commit(name, size, expected)
 
 
-class AppendsInTwo(Clerk):
+class AppendsInTwo(Commands):
     """Writes one append in two transactions."""
 
     async def commit(self, name: str, size: int, expected: int | None) -> Any:
@@ -50,7 +50,7 @@ class AppendsInTwo(Clerk):
         return await self.session.append(*map(Message.user, parts[size // 2 :]), key=f"{name} 2")
 
 
-class ChecksFirst(Clerk):
+class ChecksFirst(Commands):
     """Compares the version, then writes: two may pass between the two."""
 
     async def commit(self, name: str, size: int, expected: int | None) -> Any:
@@ -60,7 +60,7 @@ class ChecksFirst(Clerk):
         return await super().commit(name, size, None)
 
 
-class ForgetsOne(Clerk):
+class ForgetsOne(Commands):
     """Acknowledges one append that it does not make."""
 
     async def commit(self, name: str, size: int, expected: int | None) -> Any:
@@ -69,7 +69,7 @@ class ForgetsOne(Clerk):
         return await super().commit(name, size, expected)
 
 
-class HidesErrors(Clerk):
+class HidesErrors(Commands):
     """Acknowledges appends that failed, as long as it has patience."""
 
     patience = 3
@@ -141,7 +141,7 @@ def mark_nothing() -> None:
     RESTORING.IMPORTER = ""
 
 
-CLERKS: dict[str, type[Clerk]] = {
+COMMANDS: dict[str, type[Commands]] = {
     "acks first": AcksFirst,
     "appends in two": AppendsInTwo,
     "checks first": ChecksFirst,
@@ -157,9 +157,9 @@ CHANGES: dict[str, Callable[[], None]] = {
 }
 
 
-def clerk(channel: socket.socket, url: str, plant: str) -> Clerk:
-    """Make a worker's clerk, with a planted bug if one is named."""
-    assert plant in ("", *CLERKS, *CHANGES), plant
+def commands(channel: socket.socket, url: str, plant: str) -> Commands:
+    """Return the commands of a worker, with a planted bug if one is named."""
+    assert plant in ("", *COMMANDS, *CHANGES), plant
     if change := CHANGES.get(plant):
         change()
-    return CLERKS.get(plant, Clerk)(channel, url)
+    return COMMANDS.get(plant, Commands)(channel, url)

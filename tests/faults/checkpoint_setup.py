@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from checkpoint_worker import ACTS
-from restore_scene import Worker
-from restore_scene import state as files_of
+from checkpoint_process import ACTS
+from restore_setup import Worker
+from restore_setup import state as files_of
 
 from turnstate import Message
 from turnstate.checkpoints.manager import CheckpointManager
@@ -22,7 +22,7 @@ from turnstate.conversation import fields
 from turnstate.home import Home
 from turnstate.session import Session, SessionManager
 
-WORKER = Path(__file__).with_name("checkpoint_worker.py")
+WORKER = Path(__file__).with_name("checkpoint_process.py")
 
 
 class Moment(NamedTuple):
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
     conversation: bytes
 
 
-class Desk:
+class CheckpointSetup:
     """The moment before an act; the store lies among the files, and no restore of them may touch it."""
 
     def __init__(self, folder: Path, act: str) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from postgres_crowd import USER
 from postgres_proxy import Proxy
 from postgres_server import PostgresServer, executed, local_server
+from postgres_writers import USER
+from promises import Promises
 
 from turnstate.session.manager import SessionManager
+from turnstate.stores.values import Span
+
+END = 2**60
 
 
 @asynccontextmanager
@@ -40,7 +44,21 @@ def children(server: PostgresServer) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-async def begun(url: str, count: int) -> list[str]:
+async def create_sessions(url: str, count: int) -> list[str]:
     """Make some sessions, and give their ids."""
     async with await SessionManager.open(url) as sessions:
         return [(await sessions.create(user=USER)).id for _ in range(count)]
+
+
+async def broken(url: str, ids: Sequence[str], promises: Promises) -> list[str]:
+    """Open the store anew, and name everything that is wrong with its sessions."""
+    stored, wrong = list[str](), list[str]()
+    async with await SessionManager.open(url) as sessions:
+        for id in ids:
+            session = await sessions.open(id, user=USER)
+            stored += [str(message.content) for message in await session.messages()]
+            rows = await sessions.store.read(session.row.address, Span(1, 1, END))
+            if [row.seq for row in rows] != list(range(1, session.row.seq + 1)):
+                wrong.append(f"gap: session {id}")
+        wrong += [f"verify: {finding.fault}" async for finding in sessions.store.verify(repair=False)]
+    return wrong + promises.broken_by(stored)

@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from turnstate.checkpoints import ShadowRepository
+from turnstate.stores.sqlite.connection import APPLICATION
 
-WORKER = Path(__file__).with_name("restore_worker.py")
-STORE = f"SQLite format 3\0{'':\0<52}Hold"
-"""How a store begins, which no restore may touch."""
+WORKER = Path(__file__).with_name("restore_process.py")
+STORE = f"SQLite format 3\0{'':\0<52}{APPLICATION.to_bytes(4, 'big').decode()}"
+"""The first bytes of a store. No restore may touch such a file."""
 SECRET = "ignored when the restore begins, and not by the rules that it brings back"
 State = dict[str, tuple[int, bytes]]
 
@@ -87,7 +88,7 @@ def state(tree: Path) -> State:
     return found
 
 
-class Scene:
+class RestoreSetup:
     """The moment before a restore, as often as it is needed."""
 
     def __init__(self, folder: Path) -> None:
@@ -126,7 +127,7 @@ class Scene:
         shutil.copytree(self.run, self.template, symlinks=True)
 
     def begin(self) -> tuple[Path, Path]:
-        """Put the scene back as it was, at the path that the checkpoints name."""
+        """Put the setup back as it was, at the path that the checkpoints name."""
         shutil.rmtree(self.run, ignore_errors=True)
         shutil.copytree(self.template, self.run, symlinks=True)
         return self.shadow, self.tree

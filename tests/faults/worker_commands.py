@@ -30,7 +30,7 @@ END = 2**60
 COMMANDS = ("export", "import_")
 
 
-class Clerk:
+class Commands:
     """Does what commands ask for, on one store and one session at a time."""
 
     def __init__(self, channel: socket.socket, url: str) -> None:
@@ -203,9 +203,9 @@ def prepare() -> None:
     """Load once what every worker needs."""
     counter("o200k_base").count("hello")
     for name in COMMANDS:
-        import_module(f"turnstate.cli.{name}")
+        import_module(f"turnstate.cli.commands.{name}")
 
 
-def live(clerk: Clerk) -> None:
+def live(commands: Commands) -> None:
     """Be a worker until the end."""
-    asyncio.run(clerk.serve())
+    asyncio.run(commands.serve())

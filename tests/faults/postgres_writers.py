@@ -1,10 +1,10 @@
 """Writers that insist: tasks that append under a key, again and again, until each append is acknowledged.
 
 That is what a careful caller does when a store says that nobody knows whether something was written. Only
-`StoreUnavailable` is expected of a server in trouble: any other error ends a crowd, and so does silence.
+`StoreUnavailable` is expected of a server in trouble: any other error ends a writers, and so does silence.
 The other manners are bugs on purpose, which a judge of promises has to catch.
 
-    python postgres_crowd.py URL MANNER NAME SESSION...     tells each append as it is asked for and kept
+    python postgres_writers.py URL MANNER NAME SESSION...     tells each append as it is asked for and kept
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from nursery import Reply
+from fork_server import Reply
 from promises import Promises, texts
 
 from turnstate import Message
@@ -35,19 +35,19 @@ HANG = 120.0  # seconds without an answer or an error: more than all the patienc
 T = TypeVar("T")
 
 
-class Manner(StrEnum):
-    """How a crowd asks."""
+class Mode(StrEnum):
+    """How a writers asks."""
 
     CAREFUL = "careful"
     KEYLESS = "keyless"  # asks again without a key
     HASTY = "hasty"  # acknowledges first, and does not ask again
 
 
-class Crowd:
+class Writers:
     """Tasks that append, and what they were told."""
 
-    def __init__(self, promises: Promises, manner: Manner = Manner.CAREFUL) -> None:
-        self.promises, self.manner = promises, manner
+    def __init__(self, promises: Promises, mode: Mode = Mode.CAREFUL) -> None:
+        self.promises, self.mode = promises, mode
         self.repeated, self.failed, self.reads = 0, 0, 0
         self.doubted = set[str]()  # appends that failed at least once
         self.longest = 0.0
@@ -56,7 +56,7 @@ class Crowd:
         """Append one after the other, each until it is acknowledged."""
         for name in names:
             self.promises.ask(name, SIZE)
-            if self.manner == Manner.HASTY:
+            if self.mode == Mode.HASTY:
                 self.promises.hear([{"ack": name}])
             while not await self._is_kept(session, name):
                 await asyncio.sleep(PAUSE)
@@ -77,17 +77,17 @@ class Crowd:
 
     async def _is_kept(self, session: Session, name: str) -> bool:
         """Ask once for an append, and tell whether it was acknowledged."""
-        key = None if self.manner == Manner.KEYLESS else name
+        key = None if self.mode == Mode.KEYLESS else name
         receipt = await self._answer(session.append(*map(Message.user, texts(name, SIZE)), key=key))
         if receipt is None:
             self.doubted.add(name)
-            return self.manner == Manner.HASTY
+            return self.mode == Mode.HASTY
         self.repeated += receipt.repeated
         return True
 
     async def _answer(self, asked: Coroutine[Any, Any, T]) -> T | None:
         """Give what the store answers, or nothing where it says that it is out of reach."""
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             async with asyncio.timeout(HANG):
                 return await asked
@@ -95,7 +95,7 @@ class Crowd:
             self.failed += 1
             return None
         finally:
-            self.longest = max(self.longest, time.monotonic() - begun)
+            self.longest = max(self.longest, time.monotonic() - started)
 
 
 def numbered(prefix: str, is_over: Callable[[], bool]) -> Iterator[str]:
@@ -106,7 +106,7 @@ def numbered(prefix: str, is_over: Callable[[], bool]) -> Iterator[str]:
         number += 1
 
 
-class Told(Promises):
+class PrintedPromises(Promises):
     """Promises of a process that are kept elsewhere."""
 
     def ask(self, name: str, size: int = 1) -> str:
@@ -120,16 +120,16 @@ class Told(Promises):
             print(json.dumps(reply), flush=True)
 
 
-async def _live(url: str, manner: str, name: str, *ids: str) -> None:
+async def _live(url: str, mode: str, name: str, *ids: str) -> None:
     """Append to sessions, a task each, until nobody holds the other end of the input."""
-    crowd, over = Crowd(Told(), Manner(manner)), threading.Event()
+    writers, over = Writers(PrintedPromises(), Mode(mode)), threading.Event()
     threading.Thread(target=lambda: os.read(0, 1) or over.set(), daemon=True).start()
     async with await SessionManager.open(url) as sessions:
         handles = [await sessions.open(id, user=USER) for id in ids]
         print(json.dumps({"ready": True}), flush=True)
         names = (numbered(f"{name}.{lane}", over.is_set) for lane in range(len(ids)))
-        await asyncio.gather(*map(crowd.write, handles, names))
-    print(json.dumps({"done": True, "repeated": crowd.repeated, "failed": crowd.failed}), flush=True)
+        await asyncio.gather(*map(writers.write, handles, names))
+    print(json.dumps({"done": True, "repeated": writers.repeated, "failed": writers.failed}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A crowd that writes to sessions on a server while the server suffers, and a judge for afterwards.
+"""A writers that writes to sessions on a server while the server suffers, and a judge for afterwards.
 
 The writers live in the test, since it is the server that fails. They use the public face, take typed errors
 as they come and ask again under the same key; anything else that is raised fails the test. What they were
@@ -22,12 +22,12 @@ from turnstate.session import Session, SessionManager
 from turnstate.stores.values import Span
 
 PAUSE = 0.02  # seconds before a writer asks again
-PATIENCE = 60.0  # seconds until a crowd that gets nowhere has hung
+PATIENCE = 60.0  # seconds until a writers that gets nowhere has hung
 END = 2**31 - 1
 USER = "u1"
 
 
-class Crowd:
+class Writers:
     """Writers on some sessions, several on each."""
 
     def __init__(self, sessions: Sequence[Session], *, lanes: int = 3, keyed: bool = True) -> None:
@@ -59,8 +59,8 @@ class Crowd:
     async def more(self, count: int, *, of: Session | None = None) -> None:
         """Return when so many more appends were acknowledged, in all or of one session."""
         watched = [self.promises[of.id]] if of else list(self.promises.values())
-        begun, deadline = sum(len(one.acked) for one in watched), time.monotonic() + PATIENCE
-        while sum(len(one.acked) for one in watched) < begun + count:
+        started, deadline = sum(len(one.acked) for one in watched), time.monotonic() + PATIENCE
+        while sum(len(one.acked) for one in watched) < started + count:
             if any(writer.done() for writer in self._writers):
                 return  # the reason is raised at the end
             assert time.monotonic() < deadline, f"nothing is acknowledged any more: {self.errors}"
@@ -76,7 +76,7 @@ class Crowd:
         promises = self.promises[session.id]
         promises.ask(name)
         while not self._enough:
-            begun = time.monotonic()
+            started = time.monotonic()
             try:
                 await self.append(session, name)
             except StoreUnavailable as error:
@@ -86,7 +86,7 @@ class Crowd:
                 promises.acked.append(name)
                 return
             finally:
-                self.longest = max(self.longest, time.monotonic() - begun)
+                self.longest = max(self.longest, time.monotonic() - started)
 
     async def append(self, session: Session, name: str) -> None:
         """Append one message; planted bugs stand here."""
@@ -100,7 +100,7 @@ class Crowd:
             number += 1
 
 
-class HastyCrowd(Crowd):
+class HastyWriters(Writers):
     """Takes for done what failed: the bug that a harness has to catch."""
 
     async def append(self, session: Session, name: str) -> None:
@@ -111,7 +111,7 @@ class HastyCrowd(Crowd):
 
 
 class Judgement:
-    """What became of the sessions of a crowd, as a store that knows nothing of before tells it."""
+    """What became of the sessions of a writers, as a store that knows nothing of before tells it."""
 
     def __init__(self) -> None:
         self.broken = dict[str, list[str]]()  # by session
@@ -140,12 +140,12 @@ class Judgement:
         ]
 
 
-async def judged(url: str, crowd: Crowd) -> Judgement:
-    """Open the store anew and compare its sessions with what the crowd was told."""
+async def judged(url: str, writers: Writers) -> Judgement:
+    """Open the store anew and compare its sessions with what the writers was told."""
     judgement = Judgement()
     async with await SessionManager.open(url) as fresh:
         judgement.unsound = [f"verify: {one.fault}" async for one in fresh.store.verify(repair=False)]
-        for id, promises in crowd.promises.items():
+        for id, promises in writers.promises.items():
             session = await fresh.open(id, user=USER)
             rows = await fresh.store.read(session.row.address, Span(1, 1, END))
             if [row.seq for row in rows] != list(range(1, len(rows) + 1)):

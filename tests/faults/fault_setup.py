@@ -1,6 +1,6 @@
 """The moment before a fault: a store with a little history, copied each time so that all begin alike.
 
-An act is the command that the fault falls into: an append with statements prepared and threads born, an
+An operation is the command that the fault falls into: an append with statements prepared and threads born, an
 append that also carries a full log over to the database, the making of a new file, the end of a session.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nursery import Nursery, Worker
+from fork_server import ForkServer, Worker
 from promises import Promises
 
 SIZE = 3  # messages in an append
@@ -20,47 +20,47 @@ FILE = "agent.db"
 
 
 @dataclass(frozen=True)
-class Act:
+class Operation:
     """What is about to happen when the fault comes."""
 
     do: str
     details: dict[str, Any] = field(default_factory=dict)
     asks: tuple[str, ...] = ()  # appends that it makes
     new: bool = False  # nothing is there yet, not even the file
-    crowded: bool = False  # the log is so long that SQLite carries it over to the database meanwhile
+    fills_log: bool = False  # the log is so long that SQLite carries it over to the database meanwhile
 
 
-APPEND = Act("append", {"name": "x", "size": SIZE}, asks=("x",))
-CARRY = Act(
-    "burst", {"prefix": "x", "count": 3, "size": SIZE, "lanes": 1}, asks=("x-0", "x-1", "x-2"), crowded=True
+APPEND = Operation("append", {"name": "x", "size": SIZE}, asks=("x",))
+CHECKPOINT = Operation(
+    "burst", {"prefix": "x", "count": 3, "size": SIZE, "lanes": 1}, asks=("x-0", "x-1", "x-2"), fills_log=True
 )
-OPEN = Act("open", new=True)
-CLOSE = Act("close")
-CREATE = Act("create")
-FORK = Act("fork")
-RESET = Act("reset")
+OPEN = Operation("open", new=True)
+CLOSE = Operation("close")
+CREATE = Operation("create")
+FORK = Operation("fork")
+RESET = Operation("reset")
 
 
 @dataclass
-class Scene:
+class Setup:
     """What every fault begins with."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     template: Path
     session: str
-    act: Act
+    operation: Operation
     plant: str
     before: int  # appends that warm the worker, or crowd the log
 
     def begin(self, copy: Path) -> tuple[Worker, Promises, str]:
-        """Start a worker on a fresh copy and bring it to the moment before the act."""
+        """Start a worker on a fresh copy and bring it to the moment before the operation."""
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.template, copy)
         sync(copy)
         promises, url = Promises(), f"sqlite:///{copy}/{FILE}"
-        worker = self.nursery.worker(url, plant=self.plant)
+        worker = self.fork_server.worker(url, plant=self.plant)
         worker.must("warm")
-        if not self.act.new:
+        if not self.operation.new:
             promises.hear([{"ack": promises.ask("first", SIZE)}])
             worker.enter(self.session)
             for number in range(self.before):
@@ -69,10 +69,10 @@ class Scene:
         return worker, promises, url
 
     def perform(self, worker: Worker, promises: Promises) -> None:
-        """Ask for the act; `resting` is the answer to wait for."""
-        for name in self.act.asks:
+        """Ask for the operation; `resting` is the answer to wait for."""
+        for name in self.operation.asks:
             promises.ask(name, SIZE)
-        worker.tell(self.act.do, **self.act.details)
+        worker.tell(self.operation.do, **self.operation.details)
         worker.tell("rest")
 
 
@@ -90,27 +90,27 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def scene(nursery: Nursery, folder: Path, act: Act = APPEND, plant: str = "") -> Scene:
+def prepare(fork_server: ForkServer, folder: Path, operation: Operation = APPEND, plant: str = "") -> Setup:
     """Make the store that the faults begin with."""
     template, session = folder / "template", ""
     template.mkdir()
-    if not act.new:
-        with nursery.worker(f"sqlite:///{template}/{FILE}") as worker:
+    if not operation.new:
+        with fork_server.worker(f"sqlite:///{template}/{FILE}") as worker:
             session = worker.enter()
             worker.must("append", name="first", size=SIZE)
             worker.must("close")
             worker.close()
-    made = Scene(nursery, template, session, act, plant, before=2)
-    if act.crowded:
-        made.before = _appends_until_carried(made, folder / "probe") - len(act.asks) // 2
+    made = Setup(fork_server, template, session, operation, plant, before=2)
+    if operation.fills_log:
+        made.before = _appends_until_carried(made, folder / "probe") - len(operation.asks) // 2
     return made
 
 
-def _appends_until_carried(scene: Scene, copy: Path) -> int:
+def _appends_until_carried(setup: Setup, copy: Path) -> int:
     """Count the appends before the first one that changes the database and not only the log."""
-    worker, promises, _ = scene.begin(copy)
+    worker, promises, _ = setup.begin(copy)
     with worker:
-        unchanged, count = (copy / FILE).stat().st_mtime_ns, scene.before
+        unchanged, count = (copy / FILE).stat().st_mtime_ns, setup.before
         while (copy / FILE).stat().st_mtime_ns == unchanged:
             append(worker, promises, f"probe-{count}")
             count += 1

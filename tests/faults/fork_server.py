@@ -2,7 +2,7 @@
 
 A fault test needs hundreds of processes, and importing takes longer than the fault. A worker obeys
 commands, one JSON object a line over a socket, and answers each; its answers are the acknowledgements,
-so they are kept by the test, far from the disk that fails. Workers die with their nursery, stopped or not.
+so they are kept by the test, not on the disk that fails. Workers die with the fork server.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Worker:
         self._channel.close()
 
 
-class Nursery:
+class ForkServer:
     """The interpreter that workers are forked from."""
 
     def __init__(self) -> None:
@@ -178,12 +178,12 @@ class Nursery:
         self._process.wait()
 
 
-def _raise_workers(control: socket.socket) -> None:
+def _serve(control: socket.socket) -> None:
     """Fork a worker for every order that comes; it waits for its first command before it does anything."""
-    import planted
-    import worker
+    import planted_bugs
+    import worker_commands
 
-    worker.prepare()
+    worker_commands.prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers: let the kernel bury them
     while True:
         order, descriptors, _, _ = socket.recv_fds(control, 65_536, 1)
@@ -194,11 +194,13 @@ def _raise_workers(control: socket.socket) -> None:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            worker.live(planted.clerk(socket.socket(fileno=descriptors[0]), **json.loads(order)))
+            worker_commands.live(
+                planted_bugs.commands(socket.socket(fileno=descriptors[0]), **json.loads(order))
+            )
             os._exit(0)
         os.close(descriptors[0])
         control.sendall(str(pid).encode())
 
 
 if __name__ == "__main__":
-    _raise_workers(socket.socket(fileno=int(sys.argv[1])))
+    _serve(socket.socket(fileno=int(sys.argv[1])))
