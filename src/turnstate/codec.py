@@ -1,9 +1,10 @@
-"""JSON in and out: our own bytes fast, everybody's bytes strictly, old versions upcast.
+"""Read and write JSON: entries and messages as bytes of a log, messages as documents.
 
-``encode`` and ``decode`` are for bytes that Turnstate keeps; ``dump`` and ``load`` are for
-documents that leave and enter: ``{"version": 1, "messages": [...]}``. A document without a
-version is a bare list as the first specifications drew it, where a system message has no kind.
-Fields that this version does not know survive the round trip in the object where they stood.
+``encode``, ``decode`` and ``decode_entry`` are for bytes that Turnstate stores: fast, and any entry of
+the closed union in `entry` can be written. ``dump`` and ``load`` are for documents that leave and enter:
+``{"version": 1, "messages": [...]}``, read strictly whoever wrote them. A document without a version is
+a bare list, as the first specifications drew it, where a system message has no kind; older versions are
+upcast. Fields of a message that this version does not know survive the round trip in their object.
 """
 
 from __future__ import annotations
@@ -17,12 +18,39 @@ from typing import Any
 import msgspec
 
 from . import long_json, strict_json
-from .errors import InputError, InvalidMessage, InvalidPayload, NewerFormat
+from .entry import (
+    Answer,
+    Bootstrap,
+    Checkpoint,
+    Cut,
+    Entry,
+    FileLines,
+    Mask,
+    Note,
+    Prompt,
+    Restore,
+    Revert,
+    Settings,
+    Summary,
+    Tangent,
+    Usage,
+)
+from .errors import InputError, InvalidMessage, InvalidPayload, NewerFormat, TurnstateError
 from .message import Message, ToolCallRequest, ToolCallResult
 from .part import Edit, FilePart, ImagePart, Native, OpaquePart, ReasoningPart, TextPart
 from .value import Extra, Value, wire_names
 
-__all__ = ["VERSION", "decode", "dump", "encode", "from_builtins", "load", "to_builtins"]
+__all__ = [
+    "VERSION",
+    "decode",
+    "decode_entry",
+    "dump",
+    "encode",
+    "from_builtins",
+    "kind_of",
+    "load",
+    "to_builtins",
+]
 
 VERSION = 1
 
@@ -74,17 +102,60 @@ _read = partial(strict_json.read, max_bytes=sys.maxsize)
 _decoder = msgspec.json.Decoder(Message, dec_hook=_hook)
 _encoder = msgspec.json.Encoder()
 
+_KINDS: dict[str, type[Any]] = {
+    "prompt": Prompt,
+    "bootstrap": Bootstrap,
+    "cut": Cut,
+    "compaction": Cut,
+    "mask": Mask,
+    "summary": Summary,
+    "answer": Answer,
+    "revert": Revert,
+    "usage": Usage,
+    "note": Note,
+    "settings": Settings,
+    "lines": FileLines,
+    "tangent": Tangent,
+    "checkpoint": Checkpoint,
+    "restore": Restore,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message", Cut: "cut"}
+_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 
-def encode(message: Message) -> bytes:
-    """Encode one message as compact UTF-8 JSON."""
-    data = long_json.encode(message, _encoder)
-    if b'"extra":' not in data:
+
+def kind_of(entry: Entry) -> str:
+    """Return the name of an entry's kind; a cut that the user asked for is a compaction."""
+    return "compaction" if isinstance(entry, Cut) and entry.asked else _NAMES[type(entry)]
+
+
+def encode(entry: Entry) -> bytes:
+    """Encode an entry as compact UTF-8 JSON."""
+    data = long_json.encode(entry, _encoder)
+    if not isinstance(entry, Message) or b'"extra":' not in data:
         return data
-    return long_json.encode(_put_back(msgspec.to_builtins(message), Message), _encoder)
+    return long_json.encode(_put_back(msgspec.to_builtins(entry), Message), _encoder)
+
+
+def decode_entry(kind: str, data: bytes) -> Entry:
+    """Decode an entry of a kind; raise `InvalidPayload` if the bytes are damaged."""
+    if kind == "message":
+        return decode(data)
+    if kind not in _DECODERS:
+        raise NewerFormat(
+            f"an entry of the kind {kind!r:.40} was written by a newer Turnstate; update this one"
+        )
+    try:
+        if len(data) <= long_json.LONG:
+            entry: Entry = _DECODERS[kind].decode(data)
+        else:
+            entry = msgspec.convert(long_json.decode(data), _KINDS[kind])
+    except (msgspec.DecodeError, UnicodeDecodeError, TurnstateError) as error:
+        raise InvalidPayload(f"a damaged {kind}: {error}") from None
+    return entry
 
 
 def decode(data: bytes, *, version: int = VERSION) -> Message:
-    """Decode bytes that `encode` wrote, in this version or an older one."""
+    """Decode a message that `encode` wrote, in this version or an older one."""
     if version == VERSION:
         try:
             if len(data) <= long_json.LONG:

@@ -1,4 +1,4 @@
-"""Entries: everything that a log can hold, as a closed union, and their bytes.
+"""Entries: everything that a log can hold, as a closed union. `codec` writes and reads their bytes.
 
 A message is an entry as it stands. A prompt and a bootstrap are what the core says before the
 messages; the newest on the path counts, as it does of the settings that go with a conversation: tools,
@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from . import codec, ids, long_json
-from .errors import InvalidPayload, NewerFormat, TurnstateError
+from . import ids
 from .ids import CallId, MessageId
 from .message import Message, ToolCallResult
 from .value import Value
@@ -44,10 +43,7 @@ __all__ = [
     "Summary",
     "Tangent",
     "Usage",
-    "decode",
     "effective",
-    "encode",
-    "kind_of",
 ]
 
 # Decisions: what changes the view of a log, written down so that it can be replayed and undone.
@@ -296,51 +292,3 @@ Entry = (
     | Checkpoint
     | Restore
 )
-
-_KINDS: dict[str, type[Any]] = {
-    "prompt": Prompt,
-    "bootstrap": Bootstrap,
-    "cut": Cut,
-    "compaction": Cut,
-    "mask": Mask,
-    "summary": Summary,
-    "answer": Answer,
-    "revert": Revert,
-    "usage": Usage,
-    "note": Note,
-    "settings": Settings,
-    "lines": FileLines,
-    "tangent": Tangent,
-    "checkpoint": Checkpoint,
-    "restore": Restore,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message", Cut: "cut"}
-_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
-
-
-def kind_of(entry: Entry) -> str:
-    """Name the kind of an entry; a cut that the user asked for goes by a name of its own."""
-    return "compaction" if isinstance(entry, Cut) and entry.asked else _NAMES[type(entry)]
-
-
-def encode(entry: Entry) -> bytes:
-    """Write an entry as UTF-8 JSON."""
-    return codec.encode(entry) if isinstance(entry, Message) else long_json.encode(entry)
-
-
-def decode(kind: str, data: bytes) -> Entry:
-    """Read an entry; bytes that are none raise a typed error."""
-    if kind == "message":
-        return codec.decode(data)
-    if kind not in _DECODERS:
-        raise NewerFormat(
-            f"an entry of the kind {kind!r:.40} was written by a newer Turnstate; update this one"
-        )
-    try:
-        if len(data) <= long_json.LONG:
-            entry: Entry = _DECODERS[kind].decode(data)
-        else:
-            entry = msgspec.convert(long_json.decode(data), _KINDS[kind])
-    except (msgspec.DecodeError, UnicodeDecodeError, TurnstateError) as error:
-        raise InvalidPayload(f"a damaged {kind}: {error}") from None
-    return entry

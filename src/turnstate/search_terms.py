@@ -71,8 +71,11 @@ def words(text: str) -> list[str]:
 
 
 def searchable(message: Message) -> Iterator[str]:
-    """Give the texts of a message that a search finds it by."""
-    yield from (part.text for part in message.parts if isinstance(part, TextPart))
+    """Yield the texts of a message that a search finds it by."""
+    if isinstance(message.content, str):
+        yield message.content
+    else:
+        yield from (part.text for part in message.content or () if isinstance(part, TextPart))
     for call in message.tool_calls:
         yield call.name
         yield wire_text.args_text(call.args)
@@ -81,8 +84,9 @@ def searchable(message: Message) -> Iterator[str]:
 
 
 def words_of(message: Message) -> list[str]:
-    """Give the tokens that a message is found by."""
-    return words("\n".join(searchable(message)))
+    """Return the tokens that a message is found by."""
+    plain = message.content if not (message.tool_calls or message.tool_results) else None
+    return words(plain if isinstance(plain, str) else "\n".join(searchable(message)))
 
 
 def query(text: str) -> list[str]:

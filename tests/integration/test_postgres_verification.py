@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from postgres_server import execute, fresh_url
 
-from turnstate.entry import Note, encode
+from turnstate.codec import encode
+from turnstate.entry import Note
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
 from turnstate.search_terms import words_of

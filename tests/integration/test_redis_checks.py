@@ -11,7 +11,8 @@ import pytest
 from redis import Redis
 from valkey_server import empty_server, shared_server
 
-from turnstate.entry import Note, decode
+from turnstate.codec import decode_entry
+from turnstate.entry import Note
 from turnstate.errors import NotFound, StoreDamaged
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
@@ -180,7 +181,7 @@ def test_a_damaged_entry_is_served_as_damaged_and_its_bytes_are_kept_when_it_is_
         rows = await path(store, (await store.get(HERE)).head)
         assert not any(row.damaged for row in rows)
         assert (rows[2].id, rows[2].tokens, rows[2].kind) == ("m2", 10, "note")
-        assert isinstance(decode("note", rows[2].body), Note)
+        assert isinstance(decode_entry("note", rows[2].body), Note)
         assert asked("HGET", key(b"aside"), "body 1:3") == broken
         receipt = await store.commit(change(message("z", tokens=1)))
         assert receipt.last == 6

@@ -9,11 +9,12 @@ from random import Random
 from window_checks import as_bytes, check_window
 
 from turnstate import Message
+from turnstate.codec import decode_entry
 from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
-from turnstate.entry import Answer, Cut, Decision, Entry, decode
+from turnstate.entry import Answer, Cut, Decision, Entry
 from turnstate.errors import ContextOverflow, InputError, SessionError
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager
@@ -79,7 +80,7 @@ async def rows(session: Session) -> list[Row]:
 
 
 async def path(session: Session) -> list[Entry]:
-    return [decode(row.kind, row.body) for row in await rows(session)]
+    return [decode_entry(row.kind, row.body) for row in await rows(session)]
 
 
 async def check_handles_agree(life: Life, budget: Budget, *handles: Session) -> Window | None:

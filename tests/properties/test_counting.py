@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from turnstate.tokens import Count, Counter, counter
 from turnstate.tokens.estimate import pieces_of
+from turnstate.tokens.exact import SIZES
 from turnstate.tokens.pieces import pieces
-from turnstate.tokens.vocabulary import SIZES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # the peer opens its tables in an older way

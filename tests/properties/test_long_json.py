@@ -106,8 +106,8 @@ def test_messages_and_entries_are_those_of_one_call(value: Any, text: str, args:
         newer = data[:-1] + b',"newer":' + msgspec.json.encode({"said": text}) + b"}"
         assert codec.encode(codec.decode(newer)) == newer
     for said in (Prompt(text), Note(text, lines=(text, ""))):
-        assert entry.encode(said) == msgspec.json.encode(said)
-        assert entry.decode(entry.kind_of(said), entry.encode(said)) == said
+        assert codec.encode(said) == msgspec.json.encode(said)
+        assert codec.decode_entry(codec.kind_of(said), codec.encode(said)) == said
 
 
 @given(values, st.data())

@@ -59,7 +59,7 @@ IMPURE_IMPORTS = {
 }
 ALLOWED = {
     ("tokens.exact", "asyncio"),  # its idea is to leave the loop free
-    ("tokens.vocabulary", "threading"),  # a table is loaded once, whoever asks
+    ("tokens.exact", "threading"),  # a table is loaded once, whoever asks
 }
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from .. import entry
+from ..codec import decode_entry
+from ..entry import Entry
 from ..errors import InputError, InvalidPayload
 from ..message import Message
 from ..session.names import checked, checked_meta
@@ -35,11 +36,11 @@ class Bundle:
         """The number of the line that was read last."""
         return self._lines.number
 
-    def entries(self) -> Iterator[tuple[ArchivedEntry, entry.Entry | None]]:
+    def entries(self) -> Iterator[tuple[ArchivedEntry, Entry | None]]:
         """Give the entries in the order of branches and places, each with what it says."""
         return self._entries
 
-    def _read(self) -> Iterator[tuple[ArchivedEntry, entry.Entry | None]]:
+    def _read(self) -> Iterator[tuple[ArchivedEntry, Entry | None]]:
         known = set[str]()
         for branch in self.branches:
             for seq in range(branch.fork_seq + 1, branch.tip + 1):
@@ -168,10 +169,10 @@ def _check_entry(line: ArchivedEntry, branch: int, seq: int, known: set[str]) ->
         raise InvalidPayload(f"the id {line.id!r:.80} stands twice in one session")
 
 
-def _said(line: ArchivedEntry) -> entry.Entry | None:
+def _said(line: ArchivedEntry) -> Entry | None:
     if line.damaged:
         return None
-    said = entry.decode(line.kind, bytes(line.body))
+    said = decode_entry(line.kind, bytes(line.body))
     if isinstance(said, Message) and said.id != line.id:
         raise InvalidPayload(f"the entry {line.id!r:.80} holds a message with another id")
     return said

@@ -12,7 +12,7 @@ from ..message import Message
 from ..tokens import Counter, message_cost, tools_cost
 from ..tokens.cost import REPLY_START
 from ..toolspec import ToolSpec
-from ..value import Value, check_kind
+from ..value import Value, refuse
 from .check import mended
 from .rounds import derived
 
@@ -36,10 +36,10 @@ class Head(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for field in ("system", "bootstrap", "context", "memory"):
-            check_kind(f"Head.{field}", getattr(self, field), str, optional=True)
-        check_kind("Head.tools", self.tools, tuple)
-        for tool in self.tools:
-            check_kind("Head.tools", tool, ToolSpec)
+            if not isinstance(text := getattr(self, field), str | None):
+                refuse(f"Head.{field}", text, "text, or nothing")
+        if not (isinstance(self.tools, tuple) and all(isinstance(tool, ToolSpec) for tool in self.tools)):
+            refuse("Head.tools", self.tools, "a tuple of ToolSpec")
 
     def system_messages(self) -> Iterator[tuple[Category, Message]]:
         """Give what stands before the summary."""

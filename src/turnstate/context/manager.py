@@ -66,7 +66,8 @@ class StateManager:
 
     def limits(self, budget: Budget) -> Limits:
         """Give the limits beyond which a tool output is reduced under a budget."""
-        check_kind("budget", budget, Budget)
+        if not isinstance(budget, Budget):
+            refuse("budget", budget, "a Budget")
         return Limits.of(self.policy.reduction, budget.limit)
 
     def window(

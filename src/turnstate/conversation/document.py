@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from .. import codec, strict_json
+from ..codec import decode_entry, kind_of
 from ..context.cut import carried
-from ..entry import Cut, Entry, Note, Revert, Tangent, Usage, decode, kind_of
+from ..entry import Cut, Entry, Note, Revert, Tangent, Usage
 from ..errors import InvalidPayload, NewerFormat, TurnstateError
 from ..message import Message
 from . import settings
@@ -230,7 +231,7 @@ def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at
             raise InvalidPayload(f"the document has no message {plain:.80}", path=at)
         return known[plain]
     try:
-        return decode(plain[0], msgspec.json.encode(plain[1]))
+        return decode_entry(plain[0], msgspec.json.encode(plain[1]))
     except NewerFormat:
         raise
     except TurnstateError as error:

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from .. import codec, ids, long_json
+from ..codec import decode_entry, encode, kind_of
 from ..context.policy import Budget, Policy
 from ..context.reduction import Limits, output_id, reduced
-from ..entry import Answer, Entry, decode, encode, kind_of
+from ..entry import Answer, Entry
 from ..errors import TurnstateError
 from ..message import Message
 from ..search_terms import searchable, words_of
@@ -72,7 +73,7 @@ def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
     on it. Entries that cannot be read and unknown counters are reported by other checks.
     """
     try:
-        entry = decode(kind, body)
+        entry = decode_entry(kind, body)
     except TurnstateError:
         return None
     shown = entry.message if isinstance(entry, Answer) else entry

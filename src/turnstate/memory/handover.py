@@ -12,7 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from ..entry import Answer, Cut, Summary, decode
+from ..codec import decode_entry
+from ..entry import Answer, Cut, Summary
 from ..errors import NewerFormat, TurnstateError
 from ..log.outbox import Ending, Eviction
 from ..log.path import between
@@ -84,7 +85,7 @@ class _Messages:
             return None
         if not row.damaged:
             try:
-                entry = decode(row.kind, row.body)
+                entry = decode_entry(row.kind, row.body)
             except NewerFormat:
                 raise
             except TurnstateError as error:
@@ -111,6 +112,6 @@ def _entry(row: Row | None) -> object:
     if row is None or row.damaged:
         return None
     try:
-        return decode(row.kind, row.body)
+        return decode_entry(row.kind, row.body)
     except TurnstateError:
         return None

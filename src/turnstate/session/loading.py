@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from ..codec import decode_entry
 from ..context.rounds import is_shown_as
-from ..entry import Answer, Cut, Entry, Revert, decode
+from ..entry import Answer, Cut, Entry, Revert
 from ..errors import NewerFormat, TurnstateError
 from ..log.path import between, spans
 from ..message import Message
@@ -211,7 +212,7 @@ async def _late(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | 
 def entry_of(row: Row) -> Entry | None:
     """Give the entry of a row; none where it is damaged."""
     try:
-        return decode(row.kind, row.body) if not row.damaged else None
+        return decode_entry(row.kind, row.body) if not row.damaged else None
     except NewerFormat:
         raise
     except TurnstateError:

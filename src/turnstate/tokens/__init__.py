@@ -14,8 +14,7 @@ from .calibrate import Calibrated
 from .cost import conversation_cost, message_cost, tools_cost
 from .counter import Count, Counter, Quality
 from .estimate import FACTORS, Estimator, estimator
-from .exact import ExactCounter, count_off_loop
-from .vocabulary import SIZES
+from .exact import SIZES, ExactCounter, count_off_loop
 
 __all__ = [
     "Calibrated",

@@ -54,7 +54,7 @@ class Meter:
     def __init__(self, counter: Counter, *, images: ImageRule | None = None) -> None:
         self.quality: Quality = "exact"
         self._count = counter.count
-        self._image = images or rule_for(counter.name)
+        self._counter_name, self._image = counter.name, images
         self._names: dict[str, int] = {}
 
     def message(self, message: Message) -> int:
@@ -93,6 +93,7 @@ class Meter:
             case TextPart():
                 return self._text(part.text)
             case ImagePart():
+                self._image = self._image or rule_for(self._counter_name)
                 return self._estimated(self._image(part))
             case FilePart():
                 return self._text(part.name or "") + self._estimated(_file(part))

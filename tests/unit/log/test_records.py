@@ -9,8 +9,9 @@ import pytest
 from session_stage import answer, answers, asks, call
 
 from turnstate import Message
+from turnstate.codec import decode_entry
 from turnstate.context.policy import Policy
-from turnstate.entry import Prompt, decode
+from turnstate.entry import Prompt
 from turnstate.log.records import COUNTED_WHOLE, Recorder, digest, searchable
 from turnstate.message import ToolCallRequest
 from turnstate.part import ImagePart, ReasoningPart, TextPart
@@ -41,7 +42,7 @@ def test_a_message_is_recorded_with_its_tokens_and_its_bytes(message: Message) -
         "message",
         message_cost(message, EXACT).tokens,
     )
-    assert decode("message", record.body) == message
+    assert decode_entry("message", record.body) == message
 
 
 @pytest.mark.req("B1", "E1")
@@ -49,7 +50,7 @@ def test_a_long_output_is_counted_as_it_is_sent_and_kept_whole() -> None:
     message = answers(answer("c", "\n".join(f"line {number}" for number in range(5_000))))
     (record,) = recorded(message)
     assert record.tokens < 4_000 < message_cost(message, EXACT).tokens
-    assert decode("message", record.body) == message
+    assert decode_entry("message", record.body) == message
 
 
 @pytest.mark.req("B1")
@@ -85,7 +86,7 @@ def test_texts_names_arguments_and_results_are_searched_and_thoughts_are_not() -
 def test_a_nul_is_kept_and_parts_words_in_the_index() -> None:
     (record,) = recorded(Message.user("before\0after"))
     assert record.words == ("before", "after")
-    assert decode("message", record.body).text == "before\0after"  # type: ignore[union-attr]
+    assert decode_entry("message", record.body).text == "before\0after"  # type: ignore[union-attr]
 
 
 USER = Message.user("pay")

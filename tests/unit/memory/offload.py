@@ -9,7 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from turnstate.entry import Cut, Entry, Summary, encode, kind_of
+from turnstate.codec import encode, kind_of
+from turnstate.entry import Cut, Entry, Summary
 from turnstate.log.outbox import Ending, Eviction
 from turnstate.memory import Evicted, Listed, Recollection, SessionRecord, User, Worker
 from turnstate.memory.worker import Delivery

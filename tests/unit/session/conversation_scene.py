@@ -6,9 +6,9 @@ import msgspec
 from session_stage import Stage, answer, answers, call
 
 from turnstate import Budget, Message, formats
+from turnstate.codec import encode
 from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, fields
-from turnstate.entry import encode
 from turnstate.session import Session
 from turnstate.stores.values import Record
 

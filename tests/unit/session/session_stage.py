@@ -13,8 +13,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from turnstate.codec import decode_entry
 from turnstate.context.window import Window
-from turnstate.entry import Cut, Decision, Entry, decode
+from turnstate.entry import Cut, Decision, Entry
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager
 from turnstate.session.loading import path_to
@@ -93,7 +94,7 @@ async def rows(session: Session) -> list[Row]:
 
 
 async def entries(session: Session) -> list[Entry]:
-    return [decode(row.kind, row.body) for row in await rows(session)]
+    return [decode_entry(row.kind, row.body) for row in await rows(session)]
 
 
 async def decisions(session: Session) -> list[Decision]:

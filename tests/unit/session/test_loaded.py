@@ -6,10 +6,11 @@ import pytest
 from session_stage import answer, answers, asks, call
 
 from turnstate import Message, codec
+from turnstate.codec import encode, kind_of
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
 from turnstate.context.tally import Tally
-from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Usage, encode, kind_of
+from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Usage
 from turnstate.message import ToolCallRequest
 from turnstate.session.loaded import Loaded
 from turnstate.session.loading import entry_of

@@ -10,9 +10,10 @@ from conversation_scene import BUDGET, elsewhere, plain, prompts, reloaded, said
 from session_stage import Stage, answer, asks, call, entries, everything, played, texts
 
 from turnstate import Message
+from turnstate.codec import decode_entry
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState
-from turnstate.entry import Tangent, decode
+from turnstate.entry import Tangent
 from turnstate.errors import Conflict, SessionError
 from turnstate.session import Session
 from turnstate.stores.values import Change, Receipt, Span
@@ -69,7 +70,7 @@ async def all_texts(session: Session) -> list[str]:
     """Give what was said on all branches."""
     store, at = session._scribe.store, session.row.address
     logs = [await store.read(at, Span(branch.id, 1, END)) for branch in await store.branches(at)]
-    found = [decode(row.kind, row.body) for log in logs for row in log]
+    found = [decode_entry(row.kind, row.body) for log in logs for row in log]
     return [entry.text for entry in found if isinstance(entry, Message)]
 
 

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from turnstate import Budget, Message
-from turnstate.entry import Cut, Summary, decode
+from turnstate.codec import decode_entry
+from turnstate.entry import Cut, Summary
 from turnstate.errors import ModelFailed
 from turnstate.session import Session, SessionManager
 from turnstate.stores.values import Span
@@ -38,7 +39,7 @@ async def say(session: Session, turns: int) -> None:
 
 async def decisions(session: Session) -> list[Cut | Summary]:
     rows = await session._scribe.store.read(session.row.address, Span(1, 1, 10**9))
-    entries = [decode(row.kind, row.body) for row in rows if row.kind in ("cut", "summary")]
+    entries = [decode_entry(row.kind, row.body) for row in rows if row.kind in ("cut", "summary")]
     return [entry for entry in entries if isinstance(entry, Cut | Summary)]
 
 

@@ -25,8 +25,9 @@ from verification_stage import (
     verified,
 )
 
+from turnstate.codec import decode_entry
 from turnstate.context.policy import Budget
-from turnstate.entry import Note, decode
+from turnstate.entry import Note
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.session.manager import SessionManager
 from turnstate.stores.sqlite import SqliteStore
@@ -110,7 +111,7 @@ def test_a_note_takes_the_place_the_id_and_the_tokens_of_what_was_damaged(path: 
     was = before[1].pop(3)
     assert after == before
     assert (note.seq, note.id, note.tokens, note.total) == (was.seq, was.id, was.tokens, was.total)
-    assert isinstance(decode(note.kind, note.body), Note)
+    assert isinstance(decode_entry(note.kind, note.body), Note)
     assert not note.damaged
 
 

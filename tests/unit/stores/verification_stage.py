@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import apsw
 
-from turnstate.entry import Note, encode
+from turnstate.codec import encode
+from turnstate.entry import Note
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
 from turnstate.search_terms import words_of

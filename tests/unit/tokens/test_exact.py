@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import base64
+import lzma
 import random
+import subprocess
+import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from turnstate.errors import UnknownName
-from turnstate.tokens import Count, ExactCounter, vocabulary
+from turnstate.errors import TurnstateError, UnknownName
+from turnstate.tokens import Count, ExactCounter, count_off_loop, exact
+from turnstate.tokens.exact import INLINE
 from turnstate.tokens.pieces import LIMIT, UNBROKEN
 
 with warnings.catch_warnings():
@@ -16,7 +24,7 @@ with warnings.catch_warnings():
 
 pytestmark = pytest.mark.req("B2")
 
-NAMES = sorted(vocabulary.SIZES)
+NAMES = sorted(exact.SIZES)
 PEERS = {name: tokenizer_for_encoding(name) for name in NAMES}
 SPECIALS = [
     "<|endoftext|>",
@@ -120,7 +128,7 @@ def test_a_text_that_the_tokenizer_gives_up_on_is_estimated(monkeypatch: pytest.
         def encode(self, text: str, *, disallowed_special: tuple[str, ...]) -> list[int]:
             raise ValueError("the pattern overflowed")
 
-    monkeypatch.setattr(vocabulary, "_loaded", {"o200k_base": Overflowing()})
+    monkeypatch.setattr(exact, "_loaded", {"o200k_base": Overflowing()})
     assert ExactCounter("o200k_base").count("six words that are quite short") == Count(6, "estimated")
 
 
@@ -136,3 +144,141 @@ def test_an_unknown_vocabulary_is_refused_at_once() -> None:
 
 def test_equal_names_are_equal_counters() -> None:
     assert ExactCounter("o200k_base") == ExactCounter("o200k_base") != ExactCounter("cl100k_base")
+
+
+TOOL = Path(__file__).parents[3] / "tools" / "pack_vocabularies.py"
+DATA = Path(exact.__file__).parent / "data"
+
+
+def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(TOOL), *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def packed(*tokens: bytes) -> bytes:
+    plain = bytes(map(len, tokens)) + b"".join(tokens)
+    return lzma.compress(plain, format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, preset=0)
+
+
+def test_the_shipped_vocabularies_are_the_published_ones() -> None:
+    done = tool("--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_planted_wrong_token_is_caught(tmp_path: Path) -> None:
+    for name, size in exact.SIZES.items():
+        tokens = exact.unpacked((DATA / f"{name}.ranks.xz").read_bytes(), size=size)
+        tokens[300], tokens[301] = tokens[301], tokens[300]
+        (tmp_path / f"{name}.ranks.xz").write_bytes(packed(*tokens))
+    done = tool("--check", "--folder", str(tmp_path))
+    assert done.returncode == 1
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == sorted(exact.SIZES)
+
+
+def test_the_tool_explains_itself() -> None:
+    assert "--check" in tool("--help").stdout
+
+
+def test_tokens_come_out_in_the_order_of_rank() -> None:
+    assert exact.unpacked(packed(b"a", b"", b"\x00bc"), size=3) == [b"a", b"", b"\x00bc"]
+
+
+def test_every_vocabulary_has_all_single_bytes() -> None:
+    for name in exact.SIZES:
+        table = exact.ranks(name)
+        assert len(table) == exact.SIZES[name]
+        assert {bytes([byte]) for byte in range(256)} <= table.keys()
+
+
+@pytest.mark.parametrize("damage", [b"", b"not an xz file", packed(b"a", b"b")[:-9], packed(b"a")])
+def test_a_damaged_file_is_named_as_such(damage: bytes) -> None:
+    with pytest.raises(TurnstateError, match="reinstall Turnstate"):
+        exact.unpacked(damage, size=2)
+
+
+def test_a_flipped_bit_is_noticed() -> None:
+    whole = bytearray(packed(b"some", b"tokens"))
+    whole[len(whole) // 2] ^= 1
+    with pytest.raises(TurnstateError, match="reinstall Turnstate"):
+        exact.unpacked(bytes(whole), size=2)
+
+
+def test_an_unknown_vocabulary_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UnknownName, match="cl100k_base, o200k_base"):
+        exact.ranks("p50k_base")
+
+
+def test_many_threads_get_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    monkeypatch.setattr(exact, "_loaded", {})
+    monkeypatch.setattr(exact, "_built", lambda name: built.append(name) or object())
+    with ThreadPoolExecutor(16) as pool:
+        found = set(pool.map(exact.encoding, ["o200k_base"] * 200))
+    assert len(found) == 1
+    assert built == ["o200k_base"]
+    assert ExactCounter("o200k_base").is_loaded
+    assert not ExactCounter("cl100k_base").is_loaded
+
+
+def test_importing_the_package_loads_no_tokenizer() -> None:
+    late = {"tiktoken", "lzma", "asyncio", "tomllib"}
+    code = f"import sys, turnstate.tokens as t; t.counter('o200k_base'); print({late} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+class Witness:
+    """Counts characters and remembers in which thread."""
+
+    name = "witness"
+
+    def __init__(self) -> None:
+        self.threads: list[bool] = []
+
+    def count(self, text: str) -> Count:
+        self.threads.append(threading.current_thread() is threading.main_thread())
+        return Count(len(text))
+
+
+def test_a_short_text_is_counted_on_the_spot() -> None:
+    witness = Witness()
+    assert asyncio.run(count_off_loop(witness, "x" * INLINE)) == Count(INLINE)
+    assert witness.threads == [True]
+
+
+def test_a_long_text_is_counted_in_a_thread() -> None:
+    witness = Witness()
+    assert asyncio.run(count_off_loop(witness, "x" * (INLINE + 1))) == Count(INLINE + 1)
+    assert witness.threads == [False]
+
+
+def test_the_first_loading_of_a_vocabulary_is_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop = []
+    build = exact._built
+    monkeypatch.setattr(exact, "_loaded", {})
+    monkeypatch.setattr(
+        exact,
+        "_built",
+        lambda name: on_loop.append(threading.current_thread() is threading.main_thread()) or build(name),
+    )
+    assert asyncio.run(count_off_loop(ExactCounter("cl100k_base"), "hi")) == Count(1)
+    assert on_loop == [False]
+
+
+def test_the_loop_keeps_turning_while_ten_megabytes_are_counted() -> None:
+    counter = ExactCounter("o200k_base")
+    counter.count("load it first")
+    text = "the quick brown fox jumps over it, " * 300_000
+
+    async def ticks_meanwhile() -> tuple[Count, int]:
+        counting = asyncio.ensure_future(count_off_loop(counter, text))
+        ticks = 0
+        while not counting.done():
+            await asyncio.sleep(0.001)
+            ticks += 1
+        return counting.result(), ticks
+
+    count, ticks = asyncio.run(ticks_meanwhile())
+    assert count == Count(2_400_001)
+    assert ticks >= 10, "counted on the loop there would be one"

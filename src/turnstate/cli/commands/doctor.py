@@ -24,7 +24,7 @@ from ...cli_kit import screen
 from ...cli_kit.screen import styled
 from ...errors import TurnstateError
 from ...home import Home
-from ...tokens.vocabulary import SIZES as VOCABULARIES
+from ...tokens.exact import SIZES as VOCABULARIES
 from .. import documents
 from ..store import as_json, file_of, opened, shown_url, store_option
 

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec import Struct, structs
 
 from ... import ids
-from ...entry import Note, encode
+from ...codec import encode
+from ...entry import Note
 from ..values import MESSAGE, Address, Finding, Recount
 from .layout import moment, named, session_keys, text
 from .log import MOST_BYTES

@@ -10,7 +10,7 @@ import zlib
 import apsw
 import msgspec
 
-from ...entry import decode
+from ...codec import decode_entry
 from ...errors import TurnstateError
 from ...message import Message
 from ...search_terms import words_of
@@ -139,7 +139,7 @@ def add_missing_words(db: apsw.Connection, after: int) -> int | None:
 
 def _words(kind: str, body: bytes) -> list[str]:
     try:
-        message = decode(kind, body) if kind == MESSAGE else None
+        message = decode_entry(kind, body) if kind == MESSAGE else None
     except TurnstateError:
         return []
     return words_of(message) if isinstance(message, Message) else []

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...entry import decode
+from ...codec import decode_entry
 from ...errors import TurnstateError
 from ...message import Message
 from ...tokens import counter, counter_names, message_cost
@@ -69,7 +69,7 @@ def _cost(message: Message, name: str) -> int:
 
 def _message(body: bytes) -> Message | None:
     try:
-        entry = decode(MESSAGE, body)
+        entry = decode_entry(MESSAGE, body)
     except TurnstateError:
         return None
     return entry if isinstance(entry, Message) else None

@@ -16,7 +16,8 @@ from functools import partial
 from msgspec import Struct, structs
 
 from ... import ids
-from ...entry import Entry, Note, decode, encode
+from ...codec import decode_entry, encode
+from ...entry import Entry, Note
 from ...errors import NewerFormat, TurnstateError
 from .inspection import Ask, Check, Inspection, strictly, text
 
@@ -128,7 +129,7 @@ class _Walk:
     def _unreadable(self, seen: Seen) -> str:
         """Say why a body cannot be read, if so; a kind of entry that is too new is left as it is."""
         try:
-            entry = decode(text(seen.kind), seen.body)
+            entry = decode_entry(text(seen.kind), seen.body)
         except NewerFormat as error:
             self._found(str(error), seen, mends=False)
         except TurnstateError as error:

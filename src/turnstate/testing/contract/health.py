@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, get_args
 
-from ...entry import Note, encode
+from ...codec import encode
+from ...entry import Note
 from ...errors import NotFound
 from ...ids import UNKNOWN_TIME
 from ...message import Message
