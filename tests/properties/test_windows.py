@@ -24,7 +24,7 @@ from window_checks import (
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.context import collector, rounds
 from turnstate.context import window as windows
-from turnstate.context.cut import planned
+from turnstate.context.cut import compaction
 from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
@@ -154,7 +154,7 @@ def one_agent(seed: int, size: int, policy: Policy) -> int:
         check_usage(window)
         decisions += window.decisions
         hidden += bool(window.view.hidden)
-        if rng.random() < 0.05 and (found := planned(window, policy)):
+        if rng.random() < 0.05 and (found := compaction(window, policy)):
             decisions.append(found.cut)
             decisions.append(Summary(cut=found.cut.id, text="A model wrote this."))
     return hidden

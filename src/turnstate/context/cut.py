@@ -1,14 +1,13 @@
-"""Cutting: a plan becomes a decision, with the digest of what leaves.
+"""Cuts: the decision that messages leave the window, with the digest of what leaves.
 
-What was decided before is folded in: the digest of the previous cut, and a question that was
-pinned by it and is not any more.
+A cut is due when the window is full (`decided`), is foreseen before that (`foreseen`), or is asked for by
+the user (`compaction`). All three give a `PendingCut`. What was decided before is folded in: the digest of
+the previous cut, and a question that was pinned by it and is not any more.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-from msgspec import Struct
 
 from ..entry import Cut, Decision, Mask
 from ..errors import ContextOverflow
@@ -25,46 +24,40 @@ from .summary import rendered
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
 from .view import View
-from .window import Window
+from .window import PendingCut, Window
 
-__all__ = [
-    "Foreseen",
-    "Planned",
-    "Strategy",
-    "carried",
-    "cleared",
-    "cut_at",
-    "decided",
-    "evicted_by",
-    "foreseen",
-    "planned",
-]
+__all__ = ["PendingCut", "Strategy", "carried", "cleared", "compaction", "decided", "foreseen"]
 
 
-def decided(tally: Tally, view: View, plan: Plan, policy: Policy, limit: int) -> tuple[Decision, ...]:
-    """Write a plan down as decisions: nothing may have to leave for it."""
+def decided(
+    tally: Tally, view: View, plan: Plan, policy: Policy, limit: int
+) -> tuple[tuple[Decision, ...], PendingCut | None]:
+    """Return a plan as decisions, and the cut among them; a plan may only hide or shorten outputs."""
     new = plan.hidden - view.hidden
     if new and (plan.kept, plan.pinned) == (view.kept, view.pinned):
         saved = sum(tally.saved(index) for index in new)
-        return (Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved),)
+        return (Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved),), None
     shares = (_share(tally, plan.each, limit),) if plan.each else ()
-    return (cut_at(tally, view, plan, policy, limit), *shares) if plan.cuts else shares
+    if not plan.cuts:
+        return shares, None
+    pending = _pending_cut(tally, view, plan, policy, limit)
+    return (pending.cut, *shares), pending
 
 
 def _share(tally: Tally, each: int, limit: int) -> Mask:
-    """Write down that the outputs of the round under way have so many tokens each."""
+    """Return the decision that each output of the round under way has so many tokens."""
     places = tally.outputs(len(tally.items))
     saved = sum(tally.cost(place) - tally.shortened(place, each)[1] for place in places)
     return Mask(ids=tuple(tally.at(place).id for place in places), saved=saved, each=each, limit=limit)
 
 
-def cut_at(
+def _pending_cut(
     tally: Tally, view: View, plan: Plan, policy: Policy, limit: int, *, asked: dict[str, Any] | None = None
-) -> Cut:
-    """Write a plan down as a cut, the collector's or one that the user asked for."""
+) -> PendingCut:
+    """Return the cut that a plan leads to; `asked` says what the user asked for."""
     hidden = sorted(index for index in plan.hidden | view.hidden if index >= plan.kept)
     ids = tuple(tally.at(index).id for index in hidden)
-    evicted = evicted_by(tally, view, plan)
+    evicted = _evicted(tally, view, plan)
     known = digest(evicted, _known(view))
     summary = text(
         known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template, language=policy.language
@@ -73,7 +66,7 @@ def cut_at(
         summary = ""
     kept_from = tally.at(plan.kept).id if plan.kept < tally.end else None
     pinned, settings = tuple(tally.at(index).id for index in plan.pinned), (policy.fingerprint, str(limit))
-    return Cut(
+    cut = Cut(
         id=derived("cut", kept_from or "", *pinned, *ids, summary, *settings, tally.counter.name),
         kept_from=kept_from,
         pinned=pinned,
@@ -88,18 +81,19 @@ def cut_at(
         asked=asked or {},
         shares=tuple(mask for mask in view.shares if (tally.place(mask.ids[0]) or 0) >= plan.kept),
     )
+    return PendingCut(cut, tuple(evicted), view.summary or "")
 
 
 def _known(view: View) -> Digest | None:
-    """Give what is known of earlier cuts; a model's text goes along with the facts."""
+    """Return the digest of earlier cuts, with a model's text if there is one."""
     if view.cut is None:
         return None
     facts = Digest.from_json(view.cut.digest) if view.cut.digest else None
     return carrying(view.words, facts) if view.words and view.words != view.cut.summary else facts
 
 
-def evicted_by(tally: Tally, view: View, plan: Plan) -> list[Message]:
-    """Give what leaves with this cut, in order, as it stands in the log."""
+def _evicted(tally: Tally, view: View, plan: Plan) -> list[Message]:
+    """Return the messages that leave with this cut, in order."""
     released = [tally.items[index] for index in view.pinned if index not in plan.pinned]
     leaving = tally.items[view.kept : plan.kept]
     for index in sorted(plan.pinned, reverse=True):
@@ -135,19 +129,10 @@ class Strategy(Value, frozen=True, kw_only=True):
         check_whole("Strategy.longest", self.longest, least=1)
 
 
-class Planned(Struct, frozen=True):
-    """A compaction that can be made: its cut, what leaves with it, and the summary that stands now."""
-
-    cut: Cut
-    evicted: tuple[Message, ...]
-    previous: str
-    before: int
-
-
-def planned(
+def compaction(
     window: Window, policy: Policy, strategy: Strategy | None = None, *, asked: dict[str, Any] | None = None
-) -> Planned | None:
-    """Plan a compaction of what a window shows; None where there is nothing that could leave."""
+) -> PendingCut | None:
+    """Return the cut that compacts what a window shows; None if nothing could leave."""
     strategy = strategy or Strategy()
     tally, view, limit = window.tally, window.view, window.limit
     kept = _kept(tally, strategy.keep)
@@ -156,12 +141,10 @@ def planned(
     question = tally.question(kept) if kept < tally.end else None
     pinned = () if question is None or question == kept else (question,)
     plan = Plan(kept, pinned, view.hidden, policy.summary_cap(limit), ("compacted on request",))
-    evicted = evicted_by(tally, view, plan)
-    if not evicted:
+    if not _evicted(tally, view, plan):
         return None
     wanted = {"operation": "compact", "keep": strategy.keep, **(asked or {})}
-    cut = cut_at(tally, view, plan, policy, limit, asked=wanted)
-    return Planned(cut, tuple(evicted), view.summary or "", window.tokens)
+    return _pending_cut(tally, view, plan, policy, limit, asked=wanted)
 
 
 def cleared(first: MessageId, last: MessageId, number: int) -> Cut:
@@ -224,16 +207,8 @@ def _unanswered(tally: Tally) -> int:
 # Foresight: the cut that comes when the window is full, planned before it is.
 
 
-class Foreseen(Struct, frozen=True):
-    """A cut to come, what it will evict, and the summary that stands now."""
-
-    cut: Cut
-    evicted: tuple[Message, ...]
-    previous: str
-
-
-def foreseen(window: Window, policy: Policy) -> Foreseen | None:
-    """Plan the cut that a window which is nearly full leads to; nothing where there is none to be made."""
+def foreseen(window: Window, policy: Policy) -> PendingCut | None:
+    """Return the cut that a nearly full window leads to; None if there is none to be made."""
     tally, view, limit = window.tally, window.view, window.limit
     growth = limit - window.tokens
     room = Room(
@@ -249,7 +224,4 @@ def foreseen(window: Window, policy: Policy) -> Foreseen | None:
         return None
     if found.kept == view.kept:
         return None
-    cut = next((one for one in decided(tally, view, found, policy, limit) if isinstance(one, Cut)), None)
-    if cut is None:
-        return None
-    return Foreseen(cut, tuple(evicted_by(tally, view, found)), view.summary or "")
+    return decided(tally, view, found, policy, limit)[1]

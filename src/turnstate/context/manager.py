@@ -84,16 +84,16 @@ class StateManager:
         preface = self._preface(head or Head(), tally, previous)
         view = self._view(live := _live(decisions), tally, budget.limit, previous)
         lead = self._lead(preface, tally, view, previous)
-        new, events = _unrecorded(tally, view, decisions), tuple[str, ...]()
+        new, events, pending = _unrecorded(tally, view, decisions), tuple[str, ...](), None
         if found := self._plan(tally, view, preface, lead, budget.limit):
-            decisions_made = decided(tally, view, found, self.policy, budget.limit)
+            decisions_made, pending = decided(tally, view, found, self.policy, budget.limit)
             new, events = [*new, *decisions_made], found.events
             view = self._view((*live, *decisions_made), tally, budget.limit, None)
             lead = self._lead(preface, tally, view, None)
         window = Window(tally, view, preface, lead, limit=budget.limit, previous=previous)
         check(window.messages, window.shared)
         check_fit(window.tokens, budget.limit)
-        window.decisions, window.applied = tuple(new), _live((*live, *new))
+        window.decisions, window.applied, window.pending_cut = tuple(new), _live((*live, *new)), pending
         window.report = Report(
             tally, view, usage(tally, view, preface, lead, self.policy, budget.limit), events
         )

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from .. import formats, wire_text
-from ..entry import Decision
+from ..entry import Cut, Decision
 from ..formats.port import Format
 from ..ids import MessageId
 from ..message import Message
@@ -26,7 +26,7 @@ from .rounds import Repair
 from .tally import Tally
 from .view import View
 
-__all__ = ["GroupReport", "Lead", "Report", "Tiers", "Window", "tiers", "usage"]
+__all__ = ["GroupReport", "Lead", "PendingCut", "Report", "Tiers", "Window", "tiers", "usage"]
 
 # The report: what is in a window and what is not, and why.
 
@@ -128,12 +128,20 @@ class Lead:
         self.tokens = sum(self.costs) + preface.fixed
 
 
+class PendingCut(Struct, frozen=True):
+    """A cut that may be made: the decision, what leaves with it, and the summary that is shown now."""
+
+    cut: Cut
+    evicted: tuple[Message, ...]
+    previous_summary: str = ""
+
+
 class Window:
     """An immutable request: messages in order, with their tokens.
 
-    ``decisions`` holds what was newly decided, for whoever keeps the log to write down; ``applied``
-    is all that the window was made under. ``shared`` counts the leading messages that stood in the
-    previous request.
+    ``decisions`` holds what was newly decided, to be written to the log by the caller, ``pending_cut`` the
+    cut among them; ``applied`` is all that the window was made under. ``shared`` counts the leading
+    messages that were in the previous request.
     """
 
     def __init__(
@@ -145,6 +153,7 @@ class Window:
         self._length = tally.length
         self.decisions: tuple[Decision, ...] = ()
         self.applied: tuple[Decision, ...] = ()
+        self.pending_cut: PendingCut | None = None
         self.report: Report
         known = previous.messages[: previous.finished] if previous and previous.grows_into(self) else ()
         self.messages: tuple[Message, ...] = self._messages(known)

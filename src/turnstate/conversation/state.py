@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from .. import catalog, ids
 from ..catalog import ModelInfo
-from ..context.cut import Planned, Strategy, cleared, planned
+from ..context.cut import PendingCut, Strategy, cleared, compaction
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy
 from ..context.rounds import late_note
@@ -265,14 +265,14 @@ class ConversationState(Tangents):
 
     def plan_compaction(
         self, strategy: Strategy | None = None, *, focus: str | None = None, budget: Budget | None = None
-    ) -> Planned | None:
+    ) -> PendingCut | None:
         """Say what a compaction would cover; None where there is nothing that could leave."""
         wish = {"focus": focus} if focus else {}
         shown = self._requests.shown(self.head, self.manager, budget or self.budget, tools=specs(self.tools))
-        return planned(shown, self.policy, strategy, asked=wish)
+        return compaction(shown, self.policy, strategy, asked=wish)
 
     def compact(
-        self, plan: Planned, summary: str | None = None, *, source: dict[str, Any] | None = None
+        self, plan: PendingCut, summary: str | None = None, *, source: dict[str, Any] | None = None
     ) -> Cut:
         """Carry a plan out, with a text that was accepted for it, or with the digest."""
         self.add(plan.cut)

@@ -12,14 +12,14 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from ..context.cut import Planned, Strategy, planned
+from ..context.cut import PendingCut, Strategy, compaction
 from ..context.manager import StateManager
 from ..context.policy import Budget
 from ..context.summary import Refusal
 from ..entry import Cut, Decision, Summary
 from ..errors import Conflict, SessionError
 from .loaded import Loaded
-from .summaries import SHARES, Asked, Summarizer
+from .summaries import SHARES, Summarizer
 from .windows import WindowMaker
 
 __all__ = ["Compaction", "Compactor"]
@@ -66,10 +66,7 @@ class Compactor:
         loaded, plan = await self._plan(budget, strategy, focus)
         base, summary, refused = loaded.cut, None, ""
         if model and self._summaries:
-            asked = Asked(
-                cut=plan.cut, evicted=plan.evicted, previous=plan.previous, focus=focus, strategy=strategy
-            )
-            answer = await self._summaries.ask(asked, tries=len(SHARES), patience=patience)
+            answer = await self._summaries.ask(plan, strategy=strategy, tries=len(SHARES), patience=patience)
             summary, refused = (None, answer.text) if isinstance(answer, Refusal) else (answer, "")
         while True:
             loaded = await self._windows.loaded(budget)  # a model takes its time, and others go on
@@ -96,10 +93,10 @@ class Compactor:
             limit = cut.limit if cut else 0
         return Budget(limit) if limit else Budget.UNLIMITED
 
-    async def _plan(self, budget: Budget, strategy: Strategy, focus: str | None) -> tuple[Loaded, Planned]:
+    async def _plan(self, budget: Budget, strategy: Strategy, focus: str | None) -> tuple[Loaded, PendingCut]:
         loaded, window = await self._windows.shown(budget)
         wish = {"focus": focus} if focus else {}
-        plan = planned(window, self._manager.policy, strategy, asked=wish | {"before": window.tokens})
+        plan = compaction(window, self._manager.policy, strategy, asked=wish | {"before": window.tokens})
         if plan is None:
             raise SessionError(
                 f"there is nothing to compact: the conversation has no more than the {strategy.keep} "
@@ -108,7 +105,7 @@ class Compactor:
         return loaded, plan
 
     async def _outcome(
-        self, loaded: Loaded, budget: Budget, plan: Planned, summary: Summary | None, refused: str
+        self, loaded: Loaded, budget: Budget, plan: PendingCut, summary: Summary | None, refused: str
     ) -> Compaction:
         decisions: list[Decision] = [plan.cut, *([summary] if summary else [])]
         after = (await self._windows.showing(loaded, budget, decisions)).tokens
@@ -116,7 +113,7 @@ class Compactor:
             cut=structs.replace(plan.cut, asked={**plan.cut.asked, "after": after}),
             summary=summary.shown if summary else plan.cut.summary,
             source="model" if summary else "digest",
-            tokens_before=plan.before,
+            tokens_before=plan.cut.asked["before"],
             tokens_after=after,
             messages=len(plan.evicted),
             refused=refused,

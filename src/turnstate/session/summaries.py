@@ -11,22 +11,19 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from msgspec import Struct
-
 from ..catalog import model as model_named
-from ..context.cut import Foreseen, Strategy, foreseen
+from ..context.cut import PendingCut, Strategy, foreseen
 from ..context.manager import StateManager
 from ..context.summary import Failures, Refusal, SummaryRequest, accepted, facts_of, request, text_cap
 from ..context.summary_prompt import EXCERPT_CHARS
 from ..context.window import Window
 from ..entry import Cut, Summary
-from ..message import Message
 from ..models import Model, ModelRequest, complete
 
-__all__ = ["PATIENCE", "Asked", "Background", "Prepared", "Summarizer", "ask", "rooms"]
+__all__ = ["PATIENCE", "Background", "Summarizer", "ask", "rooms"]
 
 # Asking a model for a summary: what it is shown, how long it may take, and what is taken from it.
 
@@ -39,15 +36,7 @@ CHARS_PER_TOKEN = 2
 
 SHARES = (1, 4, 16)
 
-
-class Asked(Struct, frozen=True, kw_only=True):
-    """What a model is to summarise: what leaves with a cut, after what, and with what in mind."""
-
-    cut: Cut
-    evicted: Sequence[Message]
-    previous: str
-    focus: str | None = None
-    strategy: Strategy = Strategy()
+_DEFAULT_STRATEGY = Strategy()
 
 
 def rooms(model: Model) -> tuple[int, ...]:
@@ -58,21 +47,27 @@ def rooms(model: Model) -> tuple[int, ...]:
 
 
 async def ask(
-    model: Model, asked: Asked, manager: StateManager, *, room: int, patience: float
+    model: Model,
+    pending: PendingCut,
+    manager: StateManager,
+    *,
+    strategy: Strategy,
+    room: int,
+    patience: float,
 ) -> Summary | Refusal:
-    """Ask for a summary once; whatever goes wrong comes back as the reason why there is none."""
-    cap = text_cap(asked.cut, manager.policy)
-    facts = facts_of(asked.cut, manager.counter, manager.policy)
+    """Ask for the summary of a pending cut once; return the reason if there is none."""
+    cut, focus = pending.cut, pending.cut.asked.get("focus")
+    cap = text_cap(cut, manager.policy)
+    facts = facts_of(cut, manager.counter, manager.policy)
     left = cap - manager.counter.count(facts).tokens
-    longest = asked.strategy.longest if asked.strategy.truncate else room
     wanted = request(
-        asked.evicted,
-        asked.previous,
+        pending.evicted,
+        pending.previous_summary,
         cap=left,
-        focus=asked.focus,
-        facts=asked.cut.summary,
+        focus=focus,
+        facts=cut.summary,
         room=room,
-        longest=longest,
+        longest=strategy.longest if strategy.truncate else room,
     )
     question = ModelRequest(messages=wanted.messages, max_output=2 * left)
     try:
@@ -87,19 +82,15 @@ async def ask(
         answer.message.text,
         wanted,
         counter=manager.counter,
-        replaced_tokens=manager.count(asked.evicted).tokens,
+        replaced_tokens=manager.count(pending.evicted).tokens,
         template=manager.policy.summary_template,
         facts=facts,
         cap=cap,
     )
     if isinstance(text, Refusal):
         return text
-    source = {
-        "model": model.name,
-        "prompt": _digest(wanted),
-        **({"focus": asked.focus} if asked.focus else {}),
-    }
-    return Summary(cut=asked.cut.id, text=text, facts=facts, source=source)
+    source = {"model": model.name, "prompt": _digest(wanted), **({"focus": focus} if focus else {})}
+    return Summary(cut=cut.id, text=text, facts=facts, source=source)
 
 
 def _digest(request: SummaryRequest) -> str:
@@ -110,51 +101,36 @@ def _digest(request: SummaryRequest) -> str:
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-class Prepared(Struct, frozen=True):
-    """A cut that is ready, with a model's summary of it, and the cut that it follows."""
-
-    cut: Cut
-    summary: Summary
-    follows: str | None
-
-
 class Summarizer:
     """Asks a model to summarise, for one session."""
 
     def __init__(self, model: Model, manager: StateManager, spawn: Spawn) -> None:
         self._model, self._manager, self._spawn = model, manager, spawn
         self._task: asyncio.Task[None] | None = None
-        self._prepared: Prepared | None = None
+        self._prepared: tuple[str | None, Cut, Summary] | None = None  # the id of the cut that it follows
         self.failures = Failures()
 
     def prepared(self, follows: Cut | None) -> tuple[Cut, Summary] | None:
         """Give the cut that was prepared and its summary, if it follows the one that is newest now."""
-        ready = self._prepared
-        if ready is None or ready.follows != (follows.id if follows else None):
+        if self._prepared is None or self._prepared[0] != (follows.id if follows else None):
             return None
-        return ready.cut, ready.summary
+        return self._prepared[1:]
 
     def prepare(self, window: Window) -> None:
         """Begin with the summary of the coming cut, where a window is nearly full."""
         if window.tokens < self._manager.policy.warn * window.limit or not self._may_ask():
             return
         follows = window.view.cut.id if window.view.cut else None
-        if self._prepared and self._prepared.follows == follows:
+        if self._prepared and self._prepared[0] == follows:
             return
         coming = foreseen(window, self._manager.policy)
         if coming is not None and self._has_room(coming.cut):
             self._task = self._spawn(self._prepare(coming, follows))
 
-    def replace(
-        self,
-        cut: Cut,
-        evicted: Sequence[Message],
-        previous: str,
-        swap: Callable[[Summary], Awaitable[None]],
-    ) -> None:
-        """Begin with a summary that takes the place of a cut's digest; `swap` writes it if it still fits."""
-        if evicted and self._may_ask() and self._has_room(cut):
-            self._task = self._spawn(self._replace(cut, evicted, previous, swap))
+    def replace(self, pending: PendingCut, swap: Callable[[Summary], Awaitable[None]]) -> None:
+        """Start a summary that replaces a cut's digest; `swap` writes it if it still fits."""
+        if pending.evicted and self._may_ask() and self._has_room(pending.cut):
+            self._task = self._spawn(self._replace(pending, swap))
 
     def _has_room(self, cut: Cut) -> bool:
         """Tell whether a cut leaves room for more than to say that something was cut."""
@@ -163,24 +139,24 @@ class Summarizer:
     def _may_ask(self) -> bool:
         return self.failures.may_try and (self._task is None or self._task.done())
 
-    async def _prepare(self, coming: Foreseen, follows: str | None) -> None:
-        asked = Asked(cut=coming.cut, evicted=coming.evicted, previous=coming.previous)
-        summary = await self.ask(asked)
+    async def _prepare(self, pending: PendingCut, follows: str | None) -> None:
+        summary = await self.ask(pending)
         if isinstance(summary, Summary):
-            self._prepared = Prepared(coming.cut, summary, follows)
+            self._prepared = (follows, pending.cut, summary)
 
-    async def _replace(
-        self,
-        cut: Cut,
-        evicted: Sequence[Message],
-        previous: str,
-        swap: Callable[[Summary], Awaitable[None]],
-    ) -> None:
-        summary = await self.ask(Asked(cut=cut, evicted=evicted, previous=previous))
+    async def _replace(self, pending: PendingCut, swap: Callable[[Summary], Awaitable[None]]) -> None:
+        summary = await self.ask(pending)
         if isinstance(summary, Summary):
             await swap(summary)
 
-    async def ask(self, asked: Asked, *, tries: int = 1, patience: float | None = None) -> Summary | Refusal:
+    async def ask(
+        self,
+        pending: PendingCut,
+        *,
+        strategy: Strategy = _DEFAULT_STRATEGY,
+        tries: int = 1,
+        patience: float | None = None,
+    ) -> Summary | Refusal:
         """Ask for a summary; after an error, which a long request may cause, again with less of the record.
 
         All tries together take at most `patience` seconds. A failure is counted once, however often it
@@ -193,7 +169,9 @@ class Summarizer:
         until = time.monotonic() + patience
         for room in rooms(self._model)[:tries]:
             left = max(0.0, until - time.monotonic())
-            outcome = await ask(self._model, asked, self._manager, room=room, patience=left)
+            outcome = await ask(
+                self._model, pending, self._manager, strategy=strategy, room=room, patience=left
+            )
             if isinstance(outcome, Summary):
                 self.failures = self.failures.succeeded()
                 return outcome

@@ -70,12 +70,12 @@ class WindowMaker:
             made = await self._decided(loaded, budget, loaded.message_head(tools, context, memory))
             window = made.window
             if window.decisions:
-                before = loaded.cut
                 try:
                     await self.record(loaded, window.decisions, made.head)
                 except Conflict:
                     continue
-                self._summarise(loaded, before, window.decisions)
+                if self._summaries and window.pending_cut:
+                    self._summaries.replace(window.pending_cut, self._swap)
             elif self._summaries and not self._making.locked():  # else another thread has the tally
                 self._summaries.prepare(window)
             self._previous = window
@@ -190,16 +190,6 @@ class WindowMaker:
     def _may_use(self, ready: Cut, loaded: Loaded, budget: Budget) -> bool:
         settings = self._settings(budget)
         return settings is not None and settings.fit(ready) and ready.kept_from in loaded.places
-
-    def _summarise(self, loaded: Loaded, before: Cut | None, decisions: Sequence[Decision]) -> None:
-        """Have a digest that was just written replaced by a model's words."""
-        cut = next((one for one in decisions if isinstance(one, Cut)), None)
-        if cut is None or self._summaries is None or any(isinstance(one, Summary) for one in decisions):
-            return
-        start = loaded.kept_place(before) if before else 0
-        leaving = loaded.messages[start : loaded.kept_place(cut)]
-        evicted = [message for message in leaving if message.id not in cut.pinned]
-        self._summaries.replace(cut, evicted, loaded.summary_of(before), self._swap)
 
     async def _swap(self, summary: Summary) -> None:
         """Write a model's summary, if its cut is still the newest and this handle may write."""
