@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstate import Message, ToolCallRequest, ToolCallResult, codec, entry, long_json, strict_json
+from turnstate import Message, ToolCallRequest, ToolCallResult, codec, long_json, strict_json
 from turnstate.entry import Note, Prompt
 from turnstate.errors import TurnstateError
 
