@@ -87,31 +87,33 @@ def indented(data: bytes, indent: int) -> bytes:
     return b"".join([*kept, shown])
 
 
-def _chunks(value: Any, encoder: msgspec.json.Encoder) -> Iterator[bytes]:
-    """Write a value in pieces, none of which takes long."""
-    if not exceeds(LONG, value):
-        yield encoder.encode(value)
+def _chunks(value: Any, encoder: msgspec.json.Encoder, around: tuple[int, ...] = ()) -> Iterator[bytes]:
+    """Write a value in pieces, none of which takes long; ``around`` are the ids of what it stands in."""
+    if id(value) in around or not exceeds(LONG, value):
+        yield encoder.encode(value)  # what contains itself is refused here
     elif type(value) is str:
         yield b'"'
         for start in range(0, len(value), LONG):
             yield encoder.encode(value[start : start + LONG])[1:-1]
         yield b'"'
     elif isinstance(value, dict):
+        around = (*around, id(value))
         items = sorted(value.items(), key=itemgetter(0)) if encoder.order else list(value.items())
         yield b"{"
         for place, some in enumerate(_runs(items)):
             yield b"," if place else b""
             if len(some) == 1:
-                yield from _item_chunks(*some[0], encoder)
+                yield from _item_chunks(*some[0], encoder, around)
             else:
                 yield encoder.encode(dict(some))[1:-1]
         yield b"}"
     elif isinstance(value, _LISTS):
+        around = (*around, id(value))
         yield b"["
         for place, some in enumerate(_runs(value)):
             yield b"," if place else b""
             if len(some) == 1:
-                yield from _chunks(some[0], encoder)
+                yield from _chunks(some[0], encoder, around)
             else:
                 yield encoder.encode(some)[1:-1]
         yield b"]"
@@ -121,13 +123,15 @@ def _chunks(value: Any, encoder: msgspec.json.Encoder) -> Iterator[bytes]:
         yield encoder.encode(value)
 
 
-def _item_chunks(key: Any, item: Any, encoder: msgspec.json.Encoder) -> Iterator[bytes]:
+def _item_chunks(
+    key: Any, item: Any, encoder: msgspec.json.Encoder, around: tuple[int, ...]
+) -> Iterator[bytes]:
     if type(key) is str and len(key) > LONG:
         yield from _chunks(key, encoder)
         yield b":"
     else:
         yield encoder.encode({key: None}).removeprefix(b"{").removesuffix(b"null}")
-    yield from _chunks(item, encoder)
+    yield from _chunks(item, encoder, around)
 
 
 def _struct_chunks(value: Struct, encoder: msgspec.json.Encoder) -> Iterator[bytes]:

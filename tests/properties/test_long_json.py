@@ -157,3 +157,11 @@ def test_a_text_is_never_cut_within_a_character(unit: str, before: int) -> None:
     assert long_json.decode(data, read) == msgspec.json.decode(data)
     assert len(seen) == 1, "a piece could not be read"
     assert len(seen[0]) < 50
+
+
+def test_what_contains_itself_is_refused_as_by_one_call() -> None:
+    inside: list[Any] = ["x"]
+    inside.append({"again": inside, "more": inside})
+    for write in (msgspec.json.encode, long_json.encode):
+        with pytest.raises(RecursionError):
+            write(inside)

@@ -135,10 +135,11 @@ class Strands:
         return strand
 
     async def _root(self, path: Sequence[Span]) -> Timeline:
-        rows, roles, enough = list[Row](), list[str](), MAX_CONVERSATION_STATE_HISTORY_LEN
+        rows, roles, exchanges = list[Row](), list[str](), 0
         async for row in rows_backwards(self._log, self._at, path):
             role = next((message.role for message in await messages_of([row])), "")
-            if role == "assistant" and roles.count(role) == enough:
+            exchanges += role == "assistant"
+            if exchanges > MAX_CONVERSATION_STATE_HISTORY_LEN:
                 rows = rows[: _turn_edge(roles)]
                 break
             rows.append(row)
