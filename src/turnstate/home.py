@@ -18,7 +18,10 @@ from pathlib import Path
 from . import files
 from .errors import HomeUnusable
 
-__all__ = ["KEY_FILE", "Home", "Key"]
+__all__ = ["KEY_FILE", "SNAPSHOT_FOLDER", "Home", "Key"]
+
+SNAPSHOT_FOLDER = ".openstarry/snapshots"
+"""Where a workspace keeps its snapshots, relative to its root."""
 
 KEY_FILE = "key"
 KEY_BYTES = 32

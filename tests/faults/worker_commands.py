@@ -18,10 +18,10 @@ from typing import Any
 from promises import texts
 
 from turnstate import Message, cli
+from turnstate.clock import monotonic_clock, wall_clock
 from turnstate.errors import Conflict, TurnstateError
-from turnstate.session.loading import message_of
+from turnstate.log.path import message_of
 from turnstate.session.manager import SessionManager
-from turnstate.session.writer import monotonic_clock, wall_clock
 from turnstate.stores.values import Span
 from turnstate.tokens import counter
 

@@ -26,8 +26,8 @@ from turnstate.entry import ABANDONED, CANCELLED, INTERRUPTED, LEFT, Answer
 from turnstate.errors import InvalidMessage
 from turnstate.formats.exports import markdown
 from turnstate.home import Home
+from turnstate.log.path import entry_of, path_to
 from turnstate.session import Session
-from turnstate.session.loading import entry_of, path_to
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.port import Store
 

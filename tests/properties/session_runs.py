@@ -16,9 +16,9 @@ from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
 from turnstate.entry import Answer, Cut, Decision, Entry
 from turnstate.errors import ContextOverflow, InputError, SessionError
+from turnstate.log.path import path_to
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager
-from turnstate.session.loading import path_to
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.values import Row
 from turnstate.testing import FixedClock, conversations, samples

@@ -31,7 +31,7 @@ from turnstate import Message
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
 from turnstate.message import ToolCallRequest
-from turnstate.session import loading
+from turnstate.session import loaded as loading
 from turnstate.session import windows as session_windows
 
 THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))  # `make faults` asks for many times the examples
@@ -275,12 +275,12 @@ def test_without_a_planted_bug_nothing_is_caught() -> None:
 
 
 def test_a_loader_that_forgets_the_pinned_question_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = loading._beginning
+    found = loading._start
 
     async def forgetful(*asked: Any) -> Any:
         return [], (await found(*asked))[1]
 
-    monkeypatch.setattr(loading, "_beginning", forgetful)
+    monkeypatch.setattr(loading, "_start", forgetful)
     assert caught(agree)
 
 

@@ -18,14 +18,15 @@ from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, Reduction
 from ..context.rounds import answered
 from ..context.window import Window
-from ..entry import Bootstrap, Entry, Prompt
+from ..entry import Entry, Prompt
 from ..errors import AlreadyExists
+from ..log.fold import Fold
+from ..log.path import path_to, read_entry, rows_forwards
 from ..log.records import Recorder
 from ..message import Message
-from ..session.loading import path_to, read_entry, shown_messages
 from ..session.names import checked
 from ..stores.port import Log, Store
-from ..stores.values import Record, Row, SessionRow, Span
+from ..stores.values import Record, Row, SessionRow
 from ..tokens import counter as counter_named
 from .restore import Restored
 
@@ -97,7 +98,6 @@ async def _is_same(store: Store, row: SessionRow, records: Sequence[Record]) -> 
 # The head's path of a session, as a conversation: for people, and for the formats of providers.
 
 
-PAGE = 1_000
 _WHOLE = 1 << 62  # tokens of an output that is shown whole: any
 
 
@@ -129,25 +129,16 @@ class Conversation(Struct, frozen=True):
 
 async def conversation(log: Log, row: SessionRow) -> Conversation:
     """Read the conversation that a session has at its head."""
-    prompt, bootstrap = None, None
     messages, tokens = list[Message](), list[int]()
+    fold = Fold(messages)
     async for one in rows_of(log, row):
-        if shown := await shown_messages([one]):
-            messages += shown
-            tokens.append(one.tokens)
-            continue
         entry = await read_entry(one)
-        prompt = entry.text if isinstance(entry, Prompt) else prompt
-        bootstrap = entry.text if isinstance(entry, Bootstrap) else bootstrap
-    return Conversation(Head(system=prompt, bootstrap=bootstrap), messages, tokens, row.counter)
+        if entry is not None and fold.add(entry):
+            tokens.append(one.tokens)
+    return Conversation(Head(system=fold.prompt, bootstrap=fold.bootstrap), messages, tokens, row.counter)
 
 
 async def rows_of(log: Log, row: SessionRow) -> AsyncIterator[Row]:
     """Walk the path from the root to the head, page by page."""
-    for span in reversed(await path_to(log, row.address, row.head)):
-        first = span.first
-        while first <= span.last:
-            rows = await log.read(row.address, Span(span.branch, first, span.last), limit=PAGE)
-            for one in rows:
-                yield one
-            first = rows[-1].seq + 1 if rows else span.last + 1
+    async for one in rows_forwards(log, row.address, await path_to(log, row.address, row.head)):
+        yield one

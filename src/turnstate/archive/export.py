@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from msgspec import Raw, Struct
 
 from ..errors import Busy
-from ..session.loading import entry_of
+from ..log.path import entry_of, tip
 from ..stores.port import Log, Store
 from ..stores.values import Address, Branch, Row, SessionRow, Span
 from .format import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header, Line
@@ -20,7 +20,6 @@ from .restore import is_half_made
 __all__ = ["archive", "archived"]
 
 PAGE = 200
-_END = (1 << 31) - 1
 
 
 async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterator[Header | Line]:
@@ -40,10 +39,10 @@ async def archived(store: Store, at: Address) -> AsyncIterator[Line]:
     if is_half_made(moment.row):
         raise Busy(f"session {at.session} is being imported; wait for it, or import its archive again")
     yield _session(moment)
-    for branch, tip in moment.branches:
-        yield _branch(branch, tip)
-    for branch, tip in moment.branches:
-        async for line in _entries(store, at, Span(branch.id, branch.fork_seq + 1, tip)):
+    for branch, last in moment.branches:
+        yield _branch(branch, last)
+    for branch, last in moment.branches:
+        async for line in _entries(store, at, Span(branch.id, branch.fork_seq + 1, last)):
             yield line
 
 
@@ -58,19 +57,13 @@ async def _moment(store: Store, at: Address) -> _Moment:
     row = await store.get(at)
     while True:
         branches = [
-            (branch, row.seq if branch.id == row.branch else await _tip(store, at, branch))
+            (branch, row.seq if branch.id == row.branch else (await tip(store, at, branch)).seq)
             for branch in await store.branches(at)
         ]
         again = await store.get(at)
         if (again.head, again.version, again.epoch) == (row.head, row.version, row.epoch):
             return _Moment(again, branches)
         row = again
-
-
-async def _tip(log: Log, at: Address, branch: Branch) -> int:
-    for row in await log.read(at, Span(branch.id, branch.fork_seq + 1, _END), limit=1, newest=True):
-        return row.seq
-    return branch.fork_seq
 
 
 async def _entries(log: Log, at: Address, span: Span) -> AsyncIterator[ArchivedEntry]:

@@ -17,7 +17,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ..conversation import ConversationState
 from ..conversation.edits import LineTracking
@@ -34,6 +34,7 @@ from ..errors import (
 )
 from ..home import KEY_FILE, Home
 from ..ids import CallId
+from ..session import Session
 from ..shadow.folder import discard, folder_for, is_in_repository, read_about
 from ..shadow.health import WAY_OUT
 from ..shadow.purge import Purged
@@ -42,9 +43,6 @@ from ..shadow.values import Diff, LeftOut, Limits, Snapshot
 from .labels import ASIDE, START, Numbers, Turn, description, numbers, since_start, turns
 from .operations import Bring, LeaveTangent, RestoreOperation, Undo, newest_restore
 from .transaction import Recovered, RestoreResult, RestoreTransaction, new_tag
-
-if TYPE_CHECKING:
-    from ..session import Session
 
 __all__ = ["CheckpointManager", "Recovered", "RestoreResult"]
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from ..conversation import ConversationState
 from ..entry import RAN, UNDONE, Answer, Checkpoint, Restore
-
-if TYPE_CHECKING:
-    from ..session import Session
+from ..session import Session
+from ..session.conversation import branch_of
 
 __all__ = ["Act", "Bring", "LeaveTangent", "RestoreOperation", "Undo", "newest_restore"]
 
@@ -88,7 +87,7 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
         elif session is None:
             state.undo_restore()
         else:
-            await session.undo_restore(state.head.place(self.number).branch)
+            await session.undo_restore(branch_of(state, self.number))
             state.adopt(await session.conversation(os=state.os))
 
 

@@ -11,33 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct, structs
 
 from .. import files, ids
 from ..conversation import ConversationState
 from ..conversation.edits import LineTracking
-from ..errors import CheckpointError, SessionError
+from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, SessionError
 from ..home import Home
+from ..session import Session
+from ..session.conversation import head_of
 from ..shadow.health import finding, verify_folder
 from ..shadow.repository import ShadowRepository
+from ..shadow.restore import NAME as JOURNAL
 from ..shadow.values import Restored
 from ..stores.values import Finding
 from .operations import Act, LeaveTangent, Undo
-
-if TYPE_CHECKING:
-    from ..session import Session
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
-
-import msgspec
-
-from ..errors import CheckpointsBusy, CheckpointsDamaged
-from ..shadow.restore import NAME as JOURNAL
 
 __all__ = [
     "Intent",
@@ -291,8 +285,8 @@ class RestoreTransaction:
         await asyncio.to_thread(forget, self._repository.folder)
 
     def _log_head(self) -> tuple[int, int] | None:
-        seen = self._state.seen
-        return (seen.branch, seen.seq) if seen else None
+        head = head_of(self._state)
+        return (head.branch, head.seq) if head else None
 
 
 def new_tag() -> str:

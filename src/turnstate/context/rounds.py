@@ -10,7 +10,7 @@ that were sent stay.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Reversible, Sequence
 from typing import Protocol
 
 import msgspec
@@ -83,7 +83,7 @@ def late_note(messages: Sequence[Message]) -> Message | None:
     return late[-1] if late else None
 
 
-def open_calls(messages: Sequence[Message]) -> list[ToolCallRequest]:
+def open_calls(messages: Reversible[Message]) -> list[ToolCallRequest]:
     """Return the calls of the last round that await a result, in their order."""
     answered, found, asked = set[CallId](), list[ToolCallRequest](), False
     for message in reversed(messages):

@@ -36,7 +36,7 @@ REQUIRED = ("conversation_id", "history", "valid_history_range", "transcript", "
 
 def fields(state: ConversationState) -> dict[str, Any]:
     """Give every field of a conversation that is kept, as plain JSON; what is not set is left out."""
-    state.note_settings()
+    state.record_settings()
     summary = state.latest_summary
     shown = {
         "conversation_id": state.conversation_id,

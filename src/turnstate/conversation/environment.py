@@ -5,11 +5,11 @@ They are rebuilt when a process starts, and attached again after a conversation 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ..clock import wall_clock
 from ..sticky import Workspace
 from ..toolspec import ToolSpec
 
@@ -62,8 +62,8 @@ class System:
         self._folder = (folder or Path.cwd()).absolute()
 
     def now(self) -> int:
-        """Read the clock."""
-        return time.time_ns() // 1_000_000
+        """Return the time in milliseconds since 1970."""
+        return wall_clock()
 
     def workspace(self) -> Workspace:
         """Look for files in the folder, and for ``~`` in the user's home."""

@@ -41,7 +41,9 @@ class Requests:
     ) -> Window:
         """Make the window of a strand; `more` are decisions that are looked at and not taken yet."""
         tally = self._grown(strand, manager, budget, frozenset(spec.name for spec in tools))
-        head = Head(system=strand.prompt, bootstrap=strand.bootstrap, context=context, tools=tuple(tools))
+        head = Head(
+            system=strand.fold.prompt, bootstrap=strand.fold.bootstrap, context=context, tools=tuple(tools)
+        )
         decisions = [*strand.decisions, *more]
         window = manager.window(tally, budget, head=head, decisions=decisions, previous=self._previous)
         if not more:
@@ -53,7 +55,7 @@ class Requests:
     ) -> Window:
         """Make the window of a strand under what is decided already, whether it fits or not."""
         tally = self._grown(strand, manager, budget, frozenset(spec.name for spec in tools))
-        head = Head(system=strand.prompt, bootstrap=strand.bootstrap, tools=tuple(tools))
+        head = Head(system=strand.fold.prompt, bootstrap=strand.fold.bootstrap, tools=tuple(tools))
         return manager.shown(tally, budget, head=head, decisions=strand.decisions)
 
     def _grown(self, strand: Timeline, manager: StateManager, budget: Budget, names: frozenset[str]) -> Tally:
@@ -70,7 +72,7 @@ class Requests:
 
 
 def _is_stored(strand: Timeline) -> bool:
-    """Tell whether a log holds the strand, or will: then whole outputs can be found there."""
-    while strand.branch is None and strand.parent is not None:
-        strand = strand.parent
-    return strand.branch is not None
+    """Return True if a log holds the timeline, or will: then whole outputs can be found there."""
+    while not strand.recorded and strand.source is not None:
+        strand = strand.source
+    return strand.recorded

@@ -9,10 +9,7 @@ JSON. ``tool_manager`` and ``agents`` are never kept: attach them after a restor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from typing import Any
-
-from msgspec import Struct
 
 from .. import catalog, ids
 from ..catalog import ModelInfo
@@ -35,14 +32,12 @@ from ..entry import (
     Revert,
     Settings,
     Summary,
-    effective,
 )
 from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
 from ..message import Message, ToolCallResult
 from ..part import Part
 from ..sticky import ContextManager
-from ..stores.values import Position
 from ..toolspec import ToolSpec
 from ..value import check_kind
 from . import settings
@@ -51,22 +46,12 @@ from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMess
 from .line_tracker import FileLineTracker, tracker_to_json
 from .requests import Requests
 from .tangents import Tangents
-from .timeline import Timeline
 from .tools import ToolOrigin, Tools, specs
 
-__all__ = ["ConversationState", "Doubt"]
+__all__ = ["ConversationState"]
 
 DEFAULT_BUDGET = Budget(200_000, 4_096)
 """For a conversation whose model nobody has named."""
-
-
-class Doubt(Struct, frozen=True, kw_only=True):
-    """A write whose reply was lost: given again under the same key, it is done once."""
-
-    key: str
-    digest: bytes
-    strand: Timeline | None
-    count: int
 
 
 class ConversationState(Tangents):
@@ -100,9 +85,7 @@ class ConversationState(Tangents):
         self.tool_manager: ToolManager | None = None
         self.agents: Agents | None = None
         self.extra: dict[str, Any] = {}
-        self.seen: Position | None = None  # the head of the log that it was loaded from, or written to
-        self.version: int | None = None  # … and the version that the session had then
-        self.doubt: Doubt | None = None  # of the last write: it may have been done, though nobody said so
+        self.sync: object | None = None  # owned by the session: what of the conversation is in its log
         self._requests = Requests()
         if agents is not None:
             self.context_manager = ContextManager(self.os.workspace())
@@ -116,7 +99,7 @@ class ConversationState(Tangents):
             self.context_manager.for_agent(agents.active, agents.context_paths)
             if self.model_info:
                 self.context_manager.for_window(self.model_info.context_window)
-        if agents is not None and agents.prompt is not None and agents.prompt != self.head.prompt:
+        if agents is not None and agents.prompt is not None and agents.prompt != self.head.fold.prompt:
             self.add(Prompt(agents.prompt))
         if tool_manager is not None:
             found = tool_manager.schemas().items()
@@ -299,10 +282,10 @@ class ConversationState(Tangents):
 
     def add(self, entry: Entry) -> None:
         """Fold an entry in, behind the settings that have changed before it; a message is copied."""
-        self.note_settings()
+        self.record_settings()
         self.head.add(entry.owned() if isinstance(entry, Message) else entry)
 
-    def note_settings(self) -> None:
+    def record_settings(self) -> None:
         """Write down what changed beside the messages, if anything did."""
         fields = settings.fields_of(self)
         before = self.head.settings.fields if self.head.settings else settings.DEFAULTS
@@ -317,7 +300,7 @@ class ConversationState(Tangents):
     def adopt(self, other: Tangents) -> None:
         """Become what another loaded: the same conversation, as it is in the log now."""
         if isinstance(other, ConversationState):
-            self.seen, self.version, self.doubt = other.seen, other.version, other.doubt
+            self.sync = other.sync
         super().adopt(other)
 
     def _switched(self) -> None:
@@ -332,9 +315,7 @@ class ConversationState(Tangents):
     def _revert(self, cut: Cut, place: int) -> None:
         """Take a cut back; what held before it holds again, by the number of its entry."""
         strand = self.head
-        earlier = effective(takewhile(lambda one: one is not cut, strand.decisions))
-        former = next((one for one in reversed(earlier) if isinstance(one, Cut)), None)
-        number = 0
+        former, number = strand.fold.cut_before(cut), 0
         if former is not None:
             places = (at for at, one in enumerate(strand.entries, start=strand.first) if one is former)
             number = next(places, strand.recalled_at.get(former.id, 0))

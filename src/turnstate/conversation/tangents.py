@@ -146,7 +146,7 @@ class Tangents:
 
     def begin_tangent(self, *, at: str | None = None) -> str:
         """Go aside from here, or from behind an earlier message, however deep; give the tangent's name."""
-        self.note_settings()
+        self.record_settings()
         place = self._place_behind(at) if at is not None else None
         tangent = self.head.fork(name=str(ids.message_id()), at=place)
         tangent.add(Tangent(name=tangent.name, started=max(1, self.os.now())))
@@ -199,7 +199,7 @@ class Tangents:
         found = next((one for one in (*self._under_way(), *self._left()) if one.name == name), None)
         if found is None:
             raise NotFound(f"there is no tangent {name}; kept_tangents() lists what there is")
-        self.note_settings()
+        self.record_settings()
         self._go_to(found)
 
     @property
@@ -219,7 +219,7 @@ class Tangents:
 
     def restore_moment(self, at: int) -> None:
         """Show the conversation as it was when it had so many entries; what came after stays in the log."""
-        self.note_settings()
+        self.record_settings()
         moment = self.head.restored(at)
         self.strands.append(moment)
         self._go_to(moment)
@@ -231,7 +231,7 @@ class Tangents:
             strand = strand.parent
         if strand is None or strand.restores is None:
             raise InputError("there is no restore to undo")
-        self.note_settings()
+        self.record_settings()
         self._go_to(strand.restores)
 
     def adopt(self, other: Tangents) -> None:
@@ -248,7 +248,7 @@ class Tangents:
         """Fold an entry in."""
         self.head.add(entry)
 
-    def note_settings(self) -> None:
+    def record_settings(self) -> None:
         """Write down what changed beside the messages."""
 
     def _switched(self) -> None:
@@ -273,10 +273,10 @@ class Tangents:
 
     def _leave(self, back_to: Timeline) -> None:
         tangent = self.head
-        self.note_settings()
+        self.record_settings()
         self._go_to(back_to)
         needed = any(tangent in (one.parent, one.restores) for one in self.strands)
-        if needed or tangent.restores or len(tangent.entries.own) > 1 or tangent.branch is not None:
+        if needed or tangent.restores or len(tangent.entries.own) > 1 or tangent.recorded:
             back_to.left(tangent)
         else:  # nothing was said in it
             self.strands.remove(tangent)

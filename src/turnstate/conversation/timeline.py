@@ -7,35 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import dropwhile, islice, takewhile
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from ..context.rounds import KnownCalls, fresh, is_shown_as, open_calls, unknown_calls
+from ..context.rounds import fresh
 from ..entry import (
-    Answer,
     Bootstrap,
     Checkpoint,
     Cut,
     Decision,
     Entry,
     FileLines,
-    Mask,
     Note,
     Prompt,
-    Restore,
     Revert,
     Settings,
     Summary,
     Tangent,
     Usage,
-    effective,
 )
 from ..errors import InvalidPayload
-from ..ids import MessageId
+from ..log.fold import Fold
 from ..message import Message, ToolCallRequest
-from ..stores.values import Position, Span
 from .forked_list import ForkedList
 from .history import HistoryEntry, UserMessage, line_of
 from .line_tracker import FileLineTracker, tracker_from_json
@@ -85,16 +79,12 @@ class Timeline:
 
     def __init__(self, *, first: int = 1, parent: Timeline | None = None, name: str = "") -> None:
         self.first, self.parent, self.name, self.started = first, parent, name, 0
-        self.branch: int | None = None
-        self.path = list[Span]()
-        self.written = 0
+        self.recorded = False  # True once a log holds it
         self.recalled: list[Recalled] = parent.recalled if parent else []
         self.recalled_at: dict[str, int] = parent.recalled_at if parent else {}
         self.entries = ForkedList(parent.entries if parent else None)
-        self.messages = ForkedList(parent.messages if parent else None)
         self.history = ForkedList(parent.history if parent else None)
         self.lines = ForkedList(parent.lines if parent else None)
-        self.decisions = ForkedList(parent.decisions if parent else None)
         self.checkpoints = ForkedList(parent.checkpoints if parent else None)
         self.restores: Timeline | None = None
         self.shared = 0
@@ -102,17 +92,19 @@ class Timeline:
         self.pending: tuple[Message, ...] = parent.pending if parent else ()
         self.settings: Settings | None = parent.settings if parent else None
         self.trackers: Mapping[str, FileLineTracker] = parent.trackers if parent else {}
-        self.prompt: str | None = parent.prompt if parent else None
-        self.bootstrap: str | None = parent.bootstrap if parent else None
         self._clearings: Mapping[str, Clearing] = parent._clearings if parent else {}
         self._moments: ForkedList[Moment] = ForkedList(parent._moments if parent else None)
         self._shown_from: int = parent._shown_from if parent else 0
+        self.messages = ForkedList(parent.messages if parent else None)
+        self.decisions = ForkedList(parent.decisions if parent else None)
+        self.fold = Fold(self.messages, self.decisions, parent.fold if parent else None, whole=first == 1)
 
     entries: ForkedList[Entry]
     messages: ForkedList[Message]
     history: ForkedList[HistoryEntry]
     lines: ForkedList[str]
     decisions: ForkedList[Decision]
+    fold: Fold
     checkpoints: ForkedList[tuple[int, Checkpoint]]
 
     def fork(self, *, name: str, at: int | None = None) -> Timeline:
@@ -146,6 +138,8 @@ class Timeline:
             self.messages.fork(moment.messages),
             self.decisions.fork(moment.decisions),
         )
+        base.fold = Fold(base.messages, base.decisions, self.fold, whole=self.first == 1)
+        base.fold.prompt, base.fold.bootstrap = moment.prompt, moment.bootstrap
         base.lines, base.checkpoints = (
             moment.lines.fork(moment.shown_lines),
             self.checkpoints.fork(moment.checkpoints),
@@ -155,7 +149,7 @@ class Timeline:
             base.history.replace_last(moment.last)
         base.pending, base._clearings = moment.pending, moment.clearings
         base.settings, base.trackers = moment.settings, moment.trackers
-        base.prompt, base.bootstrap, base._shown_from = moment.prompt, moment.bootstrap, moment.shown_from
+        base._shown_from = moment.shown_from
         return base
 
     def _remember(self) -> None:
@@ -173,8 +167,8 @@ class Timeline:
                 pending=self.pending,
                 settings=self.settings,
                 trackers=self.trackers,
-                prompt=self.prompt,
-                bootstrap=self.bootstrap,
+                prompt=self.fold.prompt,
+                bootstrap=self.fold.bootstrap,
                 clearings=self._clearings,
                 shown_from=self._shown_from,
             )
@@ -190,7 +184,7 @@ class Timeline:
     def left(self, tangent: Timeline) -> None:
         """Note that a tangent was left, and that the conversation goes on here."""
         self.leavings[len(self.entries)] = tangent
-        self.add(Tangent(name=tangent.name, branch=tangent.branch or 0))
+        self.add(Tangent(name=tangent.name))
 
     def last_left(self, name: str) -> Timeline | None:
         """Give the strand on which a tangent of that name was left last, to come back here."""
@@ -206,14 +200,6 @@ class Timeline:
         """How many entries it has in common with its source."""
         return self.shared if self.restores is not None else self.forked_at
 
-    def told(self, until: int) -> list[Entry]:
-        """Give the entries to be written next; tangents that were left are named by their branches."""
-        for place in (one for one in self.leavings if self.written <= one < until):
-            entry, branch = self.entries[place], self.leavings[place].branch
-            if isinstance(entry, Tangent) and branch is not None:
-                self.entries.replace(place, structs.replace(entry, branch=branch))
-        return self.entries[self.written : until]
-
     @property
     def forked_at(self) -> int:
         """How many entries there were when it forked."""
@@ -227,30 +213,24 @@ class Timeline:
     def add(self, entry: Entry) -> None:
         """Fold the next entry in."""
         self.entries.append(entry)
+        if shown := self.fold.add(entry):
+            self._show(shown)
         match entry:
-            case Message():
-                self._add_message(entry)
             case Usage() if self.history:
                 last = self.history[-1]
                 self.history.replace_last(HistoryEntry(last.user, last.assistant, entry))
             case Note(text=text, lines=lines):
                 self._add_note(text, lines)
-            case Prompt() | Bootstrap() | Settings():
-                self._take(entry)
-            case Cut() | Mask() | Summary() | Revert():
-                self._decide(entry)
-            case Answer():
-                self.decisions.append(entry)
-                if shown := entry.message:
-                    self._add_message(shown)
+            case Settings():
+                self.settings = entry
+            case Cut() | Revert():
+                self._clear_or_uncover(entry)
             case FileLines(path=path, record=record):
                 self._track(path, record)
             case Tangent(started=started) if started:
                 self.started = started
             case Checkpoint():
                 self.checkpoints.append((len(self.entries), entry))
-            case Usage() | Tangent() | Restore():
-                pass
         self._remember()
 
     @property
@@ -270,102 +250,44 @@ class Timeline:
     @property
     def cut(self) -> Cut | None:
         """The newest cut that holds."""
-        return next((one for one in reversed(effective(self.decisions)) if isinstance(one, Cut)), None)
+        return self.fold.cut
 
     @property
     def summary(self) -> tuple[str, Cut, Summary | None] | None:
         """The text that stands for what the newest cut covers, and where it comes from."""
-        holding = effective(self.decisions)
-        cut = next((one for one in reversed(holding) if isinstance(one, Cut)), None)
-        if cut is None:
-            return None
-        by_model = [one for one in holding if isinstance(one, Summary) and one.cut == cut.id]
-        return (by_model[-1].shown, cut, by_model[-1]) if by_model else (cut.summary, cut, None)
+        cut = self.fold.cut
+        return (self.fold.summary_of(cut), cut, self.fold.model_summary(cut)) if cut else None
 
     @property
     def open_calls(self) -> list[ToolCallRequest]:
         """The calls that are under way; none once the user has spoken instead."""
-        return open_calls(self.messages)
+        return self.fold.open_calls
 
     def fresh(self, message: Message) -> Message | None:
         """Return what is new in a tool message, under the core's ids; None if nothing is.
 
         Raise `InvalidMessage` for a result of an unknown call, or a second, different one.
         """
-        exchange = KnownCalls()
-        for entry in reversed(self.entries):
-            if isinstance(entry, Message):
-                exchange.recall(entry)
-                if entry.tool_calls and not unknown_calls(exchange, [message]):
-                    break
-        return next(iter(fresh(exchange, [message])), None)
-
-    def kept_before(self, cut: Cut) -> MessageId:
-        """Give the first message that was shown when a cut was made: what the cut before it kept first."""
-        earlier = effective(takewhile(lambda one: one is not cut, self.decisions))
-        before = next((one for one in reversed(earlier) if isinstance(one, Cut)), None)
-        if before is not None and before.kept_from is not None:
-            return before.kept_from
-        gone = before.covers[1] if before else ""
-        shown = dropwhile(lambda message: message.id != gone, self.messages) if gone else ()
-        return next((message.id for message in islice(shown, 1, None)), self.messages[0].id)
+        return next(iter(fresh(self.fold.known_calls([message]), [message])), None)
 
     def first_kept(self, cut: Cut) -> int:
-        """Give the first exchange that a cut kept; none of them, where it kept only what waits to be sent.
-
-        What stands before the part that is loaded was kept from before it on.
-        """
-        if cut.kept_from is None:
-            last = self.place_of(cut.covers[1])
-            return 0 if last is None else last + 1
-        if any(is_shown_as(message, cut.kept_from) for message in self.pending):
-            return len(self.history)
-        return self.place_of(cut.kept_from) or 0
-
-    def place_of(self, id: str) -> int | None:
-        """Give the exchange that a message stands in, looking from the newest on."""
-        for place in range(len(self.history) - 1, -1, -1):
-            entry = self.history[place]
-            if entry.assistant.id == id or any(is_shown_as(message, id) for message in entry.user.messages):
-                return place
-        return None
-
-    def place(self, seq: int) -> Position:
-        """Give the place of an entry in the log by its number."""
-        owners = (span.branch for span in self.path if span.first <= seq <= span.last)
-        return Position(next(owners, self.path[-1].branch if self.path else self.branch or 1), seq)
-
-    def wrote(self, count: int, head: Position) -> None:
-        """Take note that entries were written up to a head."""
-        self.written += count
-        first = self.path[0].last + 1 if self.path else 1
-        if count and self.path and self.path[0].branch == head.branch:
-            self.path[0] = self.path[0]._replace(last=head.seq)
-        elif count:
-            self.path.insert(0, Span(head.branch, first, head.seq))
+        """Return the number of the first exchange that a cut kept; an exchange ends with the assistant."""
+        before = self.messages[: self.fold.first_kept(cut)]
+        return sum(message.role == "assistant" for message in before)
 
     def recall(self, entry: Recalled, *, at: int = 0) -> None:
         """Take in what stands before the first entry, with its number if that is known, and still counts."""
         self.recalled.append(entry)
-        self._take(entry)
-        if isinstance(entry, Cut):
-            self.recalled_at[entry.id] = at
-
-    def _take(self, entry: Recalled) -> None:
+        self.fold.add(entry)
         match entry:
-            case Prompt(text=text):
-                self.prompt = text
-            case Bootstrap(text=text):
-                self.bootstrap = text
             case Settings():
                 self.settings = entry
             case Checkpoint():
                 self.checkpoints.append((0, entry))
-            case _:
-                self.decisions.append(entry)
+            case Cut():
+                self.recalled_at[entry.id] = at
 
-    def _add_message(self, message: Message) -> None:
-        self.messages.append(message)
+    def _show(self, message: Message) -> None:
         if (line := line_of(message)) is not None:
             self.lines.append(line)
         if message.role == "assistant":
@@ -388,8 +310,7 @@ class Timeline:
             kept |= {path: tracker_from_json(record)} if record is not None else {}
         self.trackers = kept
 
-    def _decide(self, decision: Decision) -> None:
-        self.decisions.append(decision)
+    def _clear_or_uncover(self, decision: Cut | Revert) -> None:
         if isinstance(decision, Cut) and decision.asked.get("operation") == "clear":
             hidden = Clearing(self._shown_from, len(self.history), self.pending)
             self._clearings = {**self._clearings, decision.id: hidden}

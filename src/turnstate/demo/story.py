@@ -18,9 +18,9 @@ from ..context.window import Window
 from ..conversation import ConversationState
 from ..errors import GitMissing
 from ..home import Home
+from ..log.path import message_of
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..session import SessionManager
-from ..session.loading import message_of
 from ..shadow.git import OLDEST
 from ..stores.values import Address
 from . import agent, screen

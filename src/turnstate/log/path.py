@@ -1,20 +1,58 @@
-"""Paths: the way from the root to a head, as runs of entries on branches.
+"""Paths: reading the entries from the root of a session to a head.
 
-Sequence numbers go on over a fork, so a number is a place on the path whatever branches it crosses.
-Almost every path is one span.
+A path is a list of spans, runs of entries on branches, the newest first. Sequence numbers continue over a
+fork, so a number identifies a place on a path whatever branches it crosses. Most paths are one span.
+
+Everything that reads a log goes through here: walking a path page by page, decoding rows, and finding the
+newest cut that holds. A damaged row has no entry; `Damage` collects such rows, so that the user hears of
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from ..stores.values import Branch, Position, Span
+from ..codec import decode_entry
+from ..entry import Answer, Entry, Revert
+from ..errors import NewerFormat, TurnstateError
+from ..message import Message
+from ..stores.port import Log
+from ..stores.values import MESSAGE, Address, Branch, Change, Hit, Position, Receipt, Row, Span
+from ..tokens.exact import INLINE, off_loop
 
-__all__ = ["between", "spans"]
+__all__ = [
+    "CUTS",
+    "Damage",
+    "WatchedLog",
+    "between",
+    "cut_in_force",
+    "entries_of",
+    "entry_of",
+    "message_of",
+    "messages_of",
+    "path_to",
+    "read_entry",
+    "rows_backwards",
+    "rows_forwards",
+    "shown_messages",
+    "spans",
+    "tip",
+]
+
+PAGE = 1_000
+"""Rows of one read."""
+
+END = (1 << 31) - 1
+"""A sequence number that no entry reaches, on any store."""
+
+CUTS = ("cut", "compaction", "revert")
+"""The kinds of entries that decide which cut holds."""
+
+_SHOWN = (MESSAGE, "answer")
 
 
 def spans(branches: Iterable[Branch], head: Position) -> list[Span]:
-    """Give the runs of entries that lead to a head, the newest first."""
+    """Return the runs of entries that lead to a head, the newest first."""
     known = {branch.id: branch for branch in branches}
     path, at, last = list[Span](), known.get(head.branch), head.seq
     while at is not None:
@@ -26,6 +64,174 @@ def spans(branches: Iterable[Branch], head: Position) -> list[Span]:
 
 
 def between(path: Sequence[Span], first: int, last: int) -> list[Span]:
-    """Give the part of a path from one number to another, both included, the newest span first."""
+    """Return the part of a path from one number to another, both included, the newest span first."""
     clipped = (Span(span.branch, max(span.first, first), min(span.last, last)) for span in path)
     return [span for span in clipped if span.first <= span.last]
+
+
+async def path_to(log: Log, at: Address, head: Position) -> list[Span]:
+    """Return the spans that lead to a head, the newest first."""
+    if head.branch == 1:  # the first root has no parent: its branches need not be read
+        return [Span(1, 1, head.seq)] if head.seq else []
+    return spans(await log.branches(at), head)
+
+
+async def tip(log: Log, at: Address, branch: Branch) -> Position:
+    """Return the last entry of a branch, or the one that it forked after."""
+    own = Span(branch.id, branch.fork_seq + 1, END)
+    rows = await log.read(at, own, limit=1, newest=True)
+    return Position(branch.id, rows[0].seq if rows else branch.fork_seq)
+
+
+async def rows_forwards(log: Log, at: Address, path: Sequence[Span]) -> AsyncIterator[Row]:
+    """Walk a path from its root to its head, page by page."""
+    for span in reversed(path):
+        first = span.first
+        while first <= span.last:
+            rows = await log.read(at, Span(span.branch, first, span.last), limit=PAGE)
+            if not rows:
+                break
+            for row in rows:
+                yield row
+            first = rows[-1].seq + 1
+
+
+async def rows_backwards(log: Log, at: Address, path: Sequence[Span]) -> AsyncIterator[Row]:
+    """Walk a path from its head to its root, page by page."""
+    for span in path:
+        last = span.last
+        while last >= span.first:
+            rows = await log.read(at, Span(span.branch, span.first, last), limit=PAGE, newest=True)
+            if not rows:
+                break
+            for row in reversed(rows):
+                yield row
+            last = rows[0].seq - 1
+
+
+async def cut_in_force(
+    log: Log, at: Address, path: Sequence[Span], newest: Mapping[str, Row] | None = None
+) -> Row | None:
+    """Return the newest cut of a path that was not reverted; `newest` saves a read if it is known."""
+    marks = await log.newest(at, path, CUTS) if newest is None else newest
+    row = max((marks[kind] for kind in CUTS if kind in marks), key=lambda one: one.seq, default=None)
+    entry = await read_entry(row) if row else None
+    if not isinstance(entry, Revert):
+        return row
+    for span in between(path, entry.former, entry.former):  # a revert names the cut that holds again
+        return next(iter(await log.read(at, span)), None)
+    return None
+
+
+def entry_of(row: Row) -> Entry | None:
+    """Return the entry of a row; None if it is damaged."""
+    try:
+        return decode_entry(row.kind, row.body) if not row.damaged else None
+    except NewerFormat:
+        raise
+    except TurnstateError:
+        return None
+
+
+async def entries_of(rows: Sequence[Row]) -> list[Entry | None]:
+    """Return the entries of rows, None for a damaged one; many bytes are decoded in a thread."""
+    large = sum(len(row.body) for row in rows) > INLINE
+    return await off_loop(lambda: [entry_of(row) for row in rows], large=large)
+
+
+async def read_entry(row: Row) -> Entry | None:
+    """Return the entry of a row, decoded in a thread if it is large; None if it is damaged."""
+    return (await entries_of([row]))[0]
+
+
+def message_of(row: Row) -> Message | None:
+    """Return the message of a row; None if it is another entry, or damaged."""
+    entry = entry_of(row) if row.kind == MESSAGE else None
+    return entry if isinstance(entry, Message) else None
+
+
+async def messages_of(rows: Sequence[Row]) -> list[Message]:
+    """Return the messages among rows."""
+    entries = await entries_of([row for row in rows if row.kind == MESSAGE])
+    return [entry for entry in entries if isinstance(entry, Message)]
+
+
+async def shown_messages(rows: Sequence[Row]) -> list[Message]:
+    """Return the messages among rows, and those that answers of the core are shown as."""
+    entries = await entries_of([row for row in rows if row.kind in _SHOWN])
+    shown = (entry.message if isinstance(entry, Answer) else entry for entry in entries)
+    return [message for message in shown if isinstance(message, Message)]
+
+
+class Damage:
+    """The places of entries that are lost, and of those that an index no longer leads to.
+
+    An entry that is read intact later, after a repair, is no longer reported.
+    """
+
+    def __init__(self) -> None:
+        self.lost = set[Position]()
+        self.recovered = set[Position]()
+
+    def check(self, rows: Iterable[Row]) -> None:
+        """Record how rows were read."""
+        for row in rows:
+            if row.damaged or row.recovered:
+                (self.lost if row.damaged else self.recovered).add(Position(row.branch, row.seq))
+            elif self.lost or self.recovered:
+                self.lost.discard(Position(row.branch, row.seq))
+                self.recovered.discard(Position(row.branch, row.seq))
+
+    def notices(self, undecoded: Iterable[Row] = ()) -> list[str]:
+        """Return the notices for the user; intact entries that cannot be decoded count as lost, too."""
+        lost = self.lost | {Position(row.branch, row.seq) for row in undecoded}
+        notices = list[str]()
+        if lost:
+            notices.append(f"{len(lost)} damaged entries were left out; run `turnstate verify`")
+        if self.recovered:
+            notices.append(
+                f"an index is damaged: {len(self.recovered)} entries were found only by a scan of the whole "
+                "store; run `turnstate verify`"
+            )
+        return notices
+
+
+class WatchedLog:
+    """A log whose damaged rows are recorded while it is read."""
+
+    def __init__(self, log: Log, damage: Damage) -> None:
+        self._log, self._damage = log, damage
+
+    async def commit(self, change: Change) -> Receipt:
+        """Commit a change as a whole, or raise the first check that fails and change nothing."""
+        return await self._log.commit(change)
+
+    async def read(
+        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+    ) -> list[Row]:
+        """Return a run of entries in order; with a limit the first ones, or the newest."""
+        rows = await self._log.read(at, span, limit=limit, newest=newest)
+        self._damage.check(rows)
+        return rows
+
+    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
+        """Return the entries with these ids that exist, in the order of the log."""
+        rows = await self._log.find(at, ids)
+        self._damage.check(rows)
+        return rows
+
+    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        found = await self._log.newest(at, spans, kinds)
+        self._damage.check(found.values())
+        return found
+
+    async def branches(self, at: Address) -> list[Branch]:
+        """Return all branches of a session in the order of their creation."""
+        return await self._log.branches(at)
+
+    async def search(
+        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+    ) -> list[Hit]:
+        """Return the entries that contain all the words, newest first, starting after a mark."""
+        return await self._log.search(tenant, words, user=user, before=before, limit=limit)

@@ -10,24 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 
-from ..codec import decode_entry
 from ..entry import Answer, Cut, Summary
-from ..errors import NewerFormat, TurnstateError
 from ..log.outbox import Ending, Eviction
-from ..log.path import between
+from ..log.path import between, cut_in_force, path_to, read_entry, rows_forwards
 from ..message import Message
-from ..session.loading import path_to, standing_cut
 from ..stores.port import Log
-from ..stores.values import MESSAGE, Address, Row, SessionRow, Span
-from ..tokens.exact import INLINE, off_loop
+from ..stores.values import MESSAGE, Address, SessionRow, Span
 from .port import Evicted, SessionRecord
 
 __all__ = ["evicted", "record"]
-
-PAGE = 500
-"""Entries that are read at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,50 +60,30 @@ class _Messages:
     """The messages of a path, read page by page whenever somebody walks it."""
 
     def __init__(self, log: Log, at: Address, path: Sequence[Span]) -> None:
-        self._log, self._at, self._path = log, at, tuple(reversed(path))
+        self._log, self._at, self._path = log, at, tuple(path)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        for span in self._path:
-            first = span.first
-            while first <= span.last:
-                rows = await self._log.read(self._at, Span(span.branch, first, span.last), limit=PAGE)
-                for row in rows:
-                    if message := await off_loop(partial(self._read, row), large=len(row.body) > INLINE):
-                        yield message
-                first = rows[-1].seq + 1 if rows else span.last + 1
-
-    def _read(self, row: Row) -> Message | None:
-        if row.kind not in (MESSAGE, "answer"):
-            return None
-        if not row.damaged:
-            try:
-                entry = decode_entry(row.kind, row.body)
-            except NewerFormat:
-                raise
-            except TurnstateError as error:
-                reason = str(error)
-            else:
-                shown = entry.message if isinstance(entry, Answer) else entry
-                return shown if isinstance(shown, Message) else None
-        else:
-            reason = "its bytes do not match their checksum"
-        _log.warning("session %s: message %s is left out: %s", self._at.session, row.id, reason)
-        return None
+        async for row in rows_forwards(self._log, self._at, self._path):
+            if row.kind not in (MESSAGE, "answer"):
+                continue
+            entry = await read_entry(row)
+            shown = entry.message if isinstance(entry, Answer) else entry
+            if isinstance(shown, Message):
+                yield shown
+            elif entry is None:
+                _log.warning(
+                    "session %s: message %s is damaged and left out; run `turnstate verify`",
+                    self._at.session,
+                    row.id,
+                )
 
 
 async def _standing_summary(log: Log, at: Address, path: Sequence[Span]) -> str:
     """Give the text that stood for the evicted messages at the end of a path."""
-    cut = _entry(await standing_cut(log, at, path))
-    summary = _entry((await log.newest(at, path, ("summary",))).get("summary"))
+    row = await cut_in_force(log, at, path)
+    cut = await read_entry(row) if row else None
     if not isinstance(cut, Cut):
         return ""
+    found = (await log.newest(at, path, ("summary",))).get("summary")
+    summary = await read_entry(found) if found else None
     return summary.shown if isinstance(summary, Summary) and summary.cut == cut.id else cut.summary
-
-
-def _entry(row: Row | None) -> object:
-    if row is None or row.damaged:
-        return None
-    try:
-        return decode_entry(row.kind, row.body)
-    except TurnstateError:
-        return None

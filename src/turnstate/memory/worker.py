@@ -16,9 +16,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ..clock import Clock, wall_clock
 from ..errors import InputError, NotFound, StoreError
 from ..log.outbox import Contents, Ending, contents
-from ..session.writer import Clock, wall_clock
 from ..stores.port import Store
 from ..stores.values import Address, Parcel, SessionRow
 from ..value import check_number, check_whole

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from ..context.rounds import KnownCalls, fresh, unknown_calls
 from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
-from ..log.path import between
+from ..log.path import between, messages_of, rows_backwards
 from ..log.records import digest
 from ..message import Message
 from ..stores.values import Key, Position, Receipt
 from ..tokens.exact import is_large, off_loop
 from .loaded import Loaded
-from .loading import messages_of, rows_backwards
 from .names import checked
 from .windows import WindowMaker
 from .writer import SessionWriter
@@ -89,7 +88,7 @@ class Appender:
             return None
         head = known.head
         try:
-            taken = await _fresh(KnownCalls(known), messages)
+            taken = await _fresh(known.fold.known_calls(messages), messages)
             if taken:
                 return await self.write(taken, expected_version=expected_version, expected_head=head, key=key)
         except (InvalidMessage, Conflict):
@@ -98,7 +97,7 @@ class Appender:
 
     async def _exchange(self, loaded: Loaded, messages: Sequence[Message]) -> KnownCalls:
         """Know the calls that are spoken of, those that left the window long ago included."""
-        exchange = KnownCalls(loaded)
+        exchange = loaded.fold.known_calls(messages)
         if unknown_calls(exchange, messages) and not loaded.whole:
             await self._look_back(loaded, exchange, messages)
         return exchange

@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..entry import IMPORTED, Cut, Revert, Tangent
 from ..errors import Conflict, NotFound, SessionError
 from ..ids import CallId
-from ..log.path import between
+from ..log.path import between, cut_in_force, entry_of, path_to, rows_backwards, shown_messages
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, SessionRow, Span
-from .loading import entry_of, path_to, rows_backwards, shown_messages, standing_cut
 from .windows import WindowMaker
 from .writer import SessionWriter
 
@@ -107,7 +106,7 @@ async def _newest(scribe: SessionWriter, span: Span) -> Row | None:
 
 async def _revert(scribe: SessionWriter, row: SessionRow, found: Row, cut: Cut) -> str:
     path = await path_to(scribe.log, scribe.at, row.head)
-    former = await standing_cut(scribe.log, scribe.at, between(path, 1, found.seq - 1))
+    former = await cut_in_force(scribe.log, scribe.at, between(path, 1, found.seq - 1))
     revert = Revert(cut=cut.id, at=found.seq, former=former.seq if former else 0)
     await scribe.commit(records=await scribe.records([revert]), expected_head=row.head)
     return str(cut.asked.get("operation", "compact"))
@@ -139,7 +138,7 @@ async def _take_up(scribe: SessionWriter, row: SessionRow, found: Row, tangent: 
 async def _undo_branch(scribe: SessionWriter, row: SessionRow, branch: Branch) -> str:
     if branch.operation not in BRANCHING or branch.former is None:
         path = await path_to(scribe.store, scribe.at, row.head)
-        standing = await standing_cut(scribe.store, scribe.at, path)
+        standing = await cut_in_force(scribe.store, scribe.at, path)
         cut = entry_of(standing) if standing else None
         reason = f"; {IMPORTED}" if isinstance(cut, Cut) and cut.imported else ""
         raise SessionError(f"session {row.id}: there is nothing to undo{reason}")

@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from ..errors import HomeUnusable, NotFound
 from ..home import Home
+from ..memory.port import MemoryEngine, User
+from ..shadow.folder import erase
 from ..snapshots import Snapshots
 from ..stores.port import Store
 from ..stores.values import Address, Removed
-
-if TYPE_CHECKING:
-    from ..memory.port import MemoryEngine
 
 __all__ = ["Erasure", "erase_checkpoints", "erased", "snapshot_name"]
 
@@ -65,8 +63,6 @@ async def erased(
             files += await asyncio.to_thread(snapshots.erase, snapshot_name(at))
     memories = 0
     if memory is not None:
-        from ..memory.port import User  # only now: the memory stands on sessions
-
         whose = [User(tenant, user)] if user is not None else sessions
         memories = sum([await memory.forget(one) for one in whose])
     scrubbed = await store.scrub()
@@ -82,8 +78,6 @@ async def erased(
 
 async def erase_checkpoints(home: Home | None, at: Address) -> bool:
     """Remove the shadow repository of a session; tell whether there was one."""
-    from ..shadow.folder import erase  # only now: most sessions are never erased
-
     try:
         where = home or Home.from_environment()
     except HomeUnusable:  # so nothing can have been kept there

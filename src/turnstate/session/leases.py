@@ -7,6 +7,8 @@ its fence outdated at its next write, whatever its clock says.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -14,7 +16,7 @@ from ..errors import Busy, EpochEnded, Fenced, SessionError, TurnstateError
 from ..stores.values import Lease
 from ..value import check_number
 from .names import checked
-from .writer import SessionWriter, holder_name
+from .writer import SessionWriter
 
 __all__ = ["acquire", "leased", "release", "renew", "seized"]
 
@@ -23,6 +25,11 @@ LONGEST = 86_400
 
 SEIZED = 5.0
 """Seconds for which a reset holds other writers off, at most: it ends its hold when it is done."""
+
+
+def holder_name() -> str:
+    """Return a name for this process, for people who ask who holds a lease."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 async def acquire(scribe: SessionWriter, seconds: float, holder: str | None) -> Lease:

@@ -1,9 +1,8 @@
 """What is loaded of a path: the part that windows are made of, growing with the log.
 
-Rows are folded in the order of the log: messages, the newest prompt and bootstrap, the decisions
-since the last cut. It begins at the newest cut, so that opening a long session reads little, or at
-the root, where a cut cannot be used. A row that is damaged is set aside here and reported; what
-stands around it is served.
+Rows are folded in the order of the log: messages, the newest prompt and bootstrap, the decisions since
+the last cut. Loading begins at the newest cut, so that opening a long session reads little, or at the
+root if that cut cannot be used. A damaged row is set aside and reported; the entries around it are used.
 """
 
 from __future__ import annotations
@@ -18,15 +17,26 @@ from ..context.policy import Budget
 from ..context.reduction import Limits
 from ..context.rounds import is_shown_as
 from ..context.tally import Tally
-from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Summary, effective
-from ..ids import CallId
+from ..entry import Cut, Decision, Entry
+from ..log.fold import Fold
+from ..log.path import (
+    CUTS,
+    between,
+    cut_in_force,
+    entries_of,
+    messages_of,
+    path_to,
+    read_entry,
+    rows_backwards,
+)
 from ..log.records import COUNTED_WHOLE
-from ..message import Message, ToolCallRequest, ToolCallResult
-from ..stores.values import Position, Row, Span
+from ..message import Message
+from ..stores.port import Log
+from ..stores.values import Address, Position, Row, SessionRow, Span
 from ..tokens.exact import INLINE
 from ..toolspec import ToolSpec
 
-__all__ = ["Growth", "Loaded"]
+__all__ = ["Growth", "Loaded", "Settings", "load", "refreshed"]
 
 _MANY_BYTES = 4_000_000
 """Of messages that are loaded: a cut may have to read them all."""
@@ -41,18 +51,13 @@ class Loaded:
         self.head = Position(path[0].branch if path else 0, first - 1)
         self.at_head = ""  # id of the entry there, as far as it is known
         self.written_over = False
-        self.prompt: str | None = None
-        self.bootstrap: str | None = None
         self.messages = list[Message]()
-        self.places = dict[str, int]()
         self.decisions = list[Decision]()
+        self.fold = Fold(self.messages, self.decisions, whole=self.whole)
+        self.places = dict[str, int]()
         self.damaged = list[Row]()
-        self.calls = dict[CallId, ToolCallRequest]()
-        self.results = dict[CallId, ToolCallResult]()
-        self.batch: tuple[ToolCallRequest, ...] = ()
         self._counts = list[tuple[int, int]]()
         self._bytes = 0
-        self._cut_at = dict[str, int]()  # how many messages there were when a cut was made
         self._tally: Tally | None = None
         self._tallied = 0
 
@@ -64,30 +69,15 @@ class Loaded:
     @property
     def cut(self) -> Cut | None:
         """The newest cut that holds."""
-        return next((one for one in reversed(effective(self.decisions)) if isinstance(one, Cut)), None)
+        return self.fold.cut
 
     def kept_place(self, cut: Cut) -> int:
-        """Give the place of the first message that a cut kept; 0 where it is the first that is loaded."""
-        if cut.kept_from is not None:
-            known = self.places.get(cut.kept_from)
-            late = (at for at, one in enumerate(self.messages) if is_shown_as(one, cut.kept_from))
-            return known if known is not None else next(late, 0)
-        last = self.places.get(cut.covers[1])
-        if cut.asked.get("operation") == "clear" or (last is None and self.whole):
-            return self._cut_at.get(cut.id, 0)
-        return last + 1 if last is not None else 0
+        """Return the place of the first message that a cut kept; 0 if it is the first that is loaded."""
+        return self.fold.first_kept(cut)
 
     def summary_of(self, cut: Cut | None) -> str:
-        """Give the text that stands for what a cut covers: a model's where there is one, else the digest."""
-        if cut is None:
-            return ""
-        summary = self.model_summary(cut)
-        return summary.shown if summary else cut.summary
-
-    def model_summary(self, cut: Cut) -> Summary | None:
-        """Return the newest summary that a model wrote for a cut."""
-        written = (one for one in reversed(self.decisions) if isinstance(one, Summary))
-        return next((one for one in written if one.cut == cut.id), None)
+        """Return the text in place of what a cut covers."""
+        return self.fold.summary_of(cut)
 
     def add(self, row: Row, entry: Entry | None) -> None:
         """Fold the next row in, given its entry; none where it is damaged."""
@@ -114,8 +104,8 @@ class Loaded:
     def message_head(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Head:
         """Give what stands before the messages."""
         return Head(
-            system=self.prompt,
-            bootstrap=self.bootstrap,
+            system=self.fold.prompt,
+            bootstrap=self.fold.bootstrap,
             context=context,
             memory=memory,
             tools=tuple(tools),
@@ -138,37 +128,10 @@ class Loaded:
         self._tally, self._tallied = tally, tally.length
 
     def _fold(self, entry: Entry, tokens: int, size: int) -> None:
-        match entry:
-            case Message():
-                self._fold_message(entry, tokens, size)
-            case Prompt(text=text):
-                self.prompt = text
-            case Bootstrap(text=text):
-                self.bootstrap = text
-            case Answer():  # it is no result: the first real one is taken, however late
-                self.decisions.append(entry)
-                if shown := entry.message:
-                    self._show(shown, tokens, size)
-            case _ if isinstance(entry, Decision):
-                self.decisions.append(entry)
-                if isinstance(entry, Cut):
-                    self._cut_at[entry.id] = len(self.messages)
-
-    def _fold_message(self, message: Message, tokens: int, size: int) -> None:
-        self._show(message, tokens, size)
-        if message.tool_calls:
-            self.batch = message.tool_calls
-            self.calls.update((call.id, call) for call in message.tool_calls)
-            for call in message.tool_calls:  # an id that is used again names the newer call
-                self.results.pop(call.id, None)
-        for result in message.tool_results:
-            self.results.setdefault(result.tool_call_id, result)
-
-    def _show(self, message: Message, tokens: int, size: int) -> None:
-        self.places[message.id] = len(self.messages)
-        self.messages.append(message)
-        self._counts.append((tokens, size))
-        self._bytes += size
+        if shown := self.fold.add(entry):
+            self.places[shown.id] = len(self._counts)
+            self._counts.append((tokens, size))
+            self._bytes += size
 
 
 class Growth(Struct, frozen=True):
@@ -202,3 +165,110 @@ class Growth(Struct, frozen=True):
 def _is_sure(message: Message, size: int, limits: Limits) -> bool:
     """Tell whether the stored count holds: it was counted whole, and is too short to be reduced."""
     return message.role != "tool" or size <= min(COUNTED_WHOLE, limits.soft)
+
+
+# Loading: from the newest cut on, or from the root if that cut cannot be used.
+
+_FEW = 4  # rows of a read that looks for leading system messages
+_HEADS = ("prompt", "bootstrap")
+
+
+class Settings(Struct, frozen=True):
+    """The settings under which a cut must have been made to be used."""
+
+    limit: int
+    policy: str
+    counter: str
+
+    def fit(self, cut: Cut) -> bool:
+        """Return True if a cut was made under these settings, or holds under all."""
+        made_under = (cut.limit, cut.policy, cut.counter)
+        return bool(cut.asked) or made_under == (self.limit, self.policy, self.counter)
+
+
+async def load(log: Log, row: SessionRow, settings: Settings | None) -> Loaded:
+    """Load a path for windows under these settings; without settings, from its newest cut on."""
+    path = await path_to(log, row.address, row.head)
+    marks = await log.newest(row.address, path, (*CUTS, *_HEADS))
+    mark = await cut_in_force(log, row.address, path, marks)
+    pinned, first = await _start(log, row.address, path, mark, settings)
+    loaded = Loaded(path, first=first)
+    loaded.head = Position(row.branch, first - 1)
+    early = [marks[kind] for kind in _HEADS if kind in marks and marks[kind].seq < first]
+    leading = await _leading(log, row.address, path, first)
+    before = [*early, *leading, *pinned]
+    for one, entry in zip(before, await entries_of(before), strict=True):
+        loaded.recall(one, entry)
+    for span in reversed(between(path, first, row.seq)):
+        rows = await log.read(row.address, span)
+        for one, entry in zip(rows, await entries_of(rows), strict=True):
+            loaded.add(one, entry)
+    loaded.head = row.head
+    return loaded
+
+
+async def refreshed(log: Log, row: SessionRow, loaded: Loaded) -> bool:
+    """Fold in what was written since; return False if the path has to be loaded again."""
+    if row.branch != loaded.head.branch or row.seq < loaded.head.seq:
+        return False
+    if row.seq > loaded.head.seq:
+        head, id = loaded.head, loaded.at_head  # it is read again: a store may have lost it and gone on
+        rows = await log.read(row.address, Span(row.branch, head.seq, row.seq))
+        if rows and rows[0].seq == head.seq and id not in ("", rows[0].id) and not rows[0].damaged:
+            loaded.written_over = True
+            return False
+        if any(one.kind == "revert" for one in rows):
+            return False  # the cut that holds again may be before the part that is loaded
+        for one, entry in zip(rows, await entries_of(rows), strict=True):
+            if one.seq > loaded.head.seq:  # this handle may have written some of them meanwhile
+                loaded.add(one, entry)
+    return True
+
+
+async def _leading(log: Log, at: Address, path: Sequence[Span], end: int) -> list[Row]:
+    """Return the system messages that a conversation begins with, if they are before the part to load."""
+    found = list[Row]()
+    for span in reversed(between(path, 1, end - 1)):
+        place = span.first
+        while rows := await log.read(at, Span(span.branch, place, span.last), limit=_FEW):
+            for row in rows:
+                for message in await messages_of([row]):
+                    if message.role != "system":
+                        return found
+                    found.append(row)
+            place = rows[-1].seq + 1
+    return found
+
+
+async def _start(
+    log: Log, at: Address, path: Sequence[Span], mark: Row | None, settings: Settings | None
+) -> tuple[list[Row], int]:
+    """Return the messages that a usable cut pinned, and where to begin to read: without one, at the root."""
+    cut = await read_entry(mark) if mark else None
+    if mark is None or not isinstance(cut, Cut) or (settings is not None and not settings.fit(cut)):
+        return [], 1
+    if cut.kept_from is None:
+        return [], await _start_after(log, at, mark, cut)
+    found = await log.find(at, [cut.kept_from, *cut.pinned])
+    rows = {row.id: row for row in found if await messages_of([row])}
+    if any(id not in rows for id in cut.pinned):
+        return [], 1
+    kept = rows.pop(cut.kept_from, None) or await _late_results(log, at, between(path, 1, mark.seq), cut)
+    return (sorted(rows.values(), key=lambda row: row.seq), kept.seq) if kept else ([], 1)
+
+
+async def _start_after(log: Log, at: Address, mark: Row, cut: Cut) -> int:
+    """Return where to begin after a cut that kept nothing; words before it may not be covered by it."""
+    if cut.asked.get("operation") != "clear" and cut.covers[1]:
+        for row in await log.find(at, [cut.covers[1]]):
+            return row.seq + 1
+    return mark.seq
+
+
+async def _late_results(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:
+    """Return the late results that a cut kept first: they are shown as a note, which has an id of its own."""
+    async for row in rows_backwards(log, at, path):
+        for message in await messages_of([row]):
+            if cut.kept_from and is_shown_as(message, cut.kept_from):
+                return row
+    return None

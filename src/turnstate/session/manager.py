@@ -13,17 +13,20 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self, overload
 
 from msgspec import Struct, structs
 
 from .. import ids, stores
+from ..clock import Clock, ClockWatch, monotonic_clock, wall_clock
 from ..context.manager import StateManager
 from ..context.policy import Policy
 from ..entry import Prompt
 from ..errors import ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
+from ..log.path import message_of
 from ..log.records import Recorder
+from ..memory.port import MemoryEngine
 from ..message import Message
 from ..models import Model
 from ..search_terms import query
@@ -35,24 +38,11 @@ from ..tokens import counter as counter_named
 from ..tokens.exact import INLINE, off_loop
 from ..value import TOKENS, check_kind, check_number, check_whole, refuse
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
-from .loading import message_of
 from .names import checked, checked_meta, checked_prompt
 from .session import Session
 from .snapshots import SnapshotWriter, described, entries_of
 from .summaries import Background, Summarizer
-from .writer import Clock, ClockWatch, SessionWriter, check_store_time, monotonic_clock, wall_clock
-
-if TYPE_CHECKING:
-    from ..memory.port import MemoryEngine
-from typing import TYPE_CHECKING, Protocol, overload
-
-if TYPE_CHECKING:
-    from ..context.policy import Policy
-    from ..home import Home
-    from ..memory.port import MemoryEngine
-    from ..models import Model
-    from ..snapshots import Snapshots
-    from .session import Session
+from .writer import SessionWriter, check_store_time
 
 __all__ = ["Erasure", "Found", "Open", "OpensSession", "OpensStore", "SessionManager"]
 

@@ -8,6 +8,7 @@ reset, by whomever, it raises `EpochEnded`, and the handle that `reset` returned
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
@@ -21,16 +22,15 @@ from ..context.window import Window
 from ..conversation import ConversationState, Os
 from ..entry import Prompt
 from ..errors import Busy, Conflict
+from ..log.path import path_to, rows_backwards, shown_messages
 from ..message import Message
 from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
-from . import leases
+from . import conversation, leases
 from .append import Appender
 from .branching import end_of, undo, undo_restore
 from .compaction import Compaction, Compactor
-from .conversation import Conversations
-from .loading import path_to, rows_backwards, shown_messages
 from .names import checked, checked_meta, checked_prompt
 from .snapshots import SnapshotWriter, interrupted, live_snapshot
 from .summaries import Summarizer
@@ -59,7 +59,7 @@ class Session:
         self._windows = WindowMaker(scribe, manager, summaries)
         self._appender = Appender(scribe, self._windows)
         self._compactor = Compactor(self._windows, manager, summaries)
-        self._conversations = Conversations(scribe, self._windows)
+        self._committing = asyncio.Lock()
 
     @property
     def row(self) -> SessionRow:
@@ -184,11 +184,12 @@ class Session:
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
         """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""
-        return await self._conversations.load(os=os, policy=self._manager.policy)
+        return await conversation.load(self._scribe, os=os, policy=self._manager.policy)
 
     async def commit(self, state: ConversationState) -> Receipt | None:
         """Write what a state has to say that the log does not hold yet."""
-        receipt = await self._conversations.commit(state)
+        async with self._committing:  # tasks that share a state write one after the other
+            receipt = await conversation.commit(self._scribe, self._windows, state)
         if self._keeper and receipt and state.head.messages:
             self._keeper.said(state.head.messages[-1])
         return receipt
@@ -231,7 +232,7 @@ class Session:
         row = await self._scribe.refresh()
         if row.lease_until == FOREVER:
             raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
-        prompt = (await self._windows.loaded()).prompt if system is None else checked_prompt(system)
+        prompt = (await self._windows.loaded()).fold.prompt if system is None else checked_prompt(system)
         entries = [Prompt(prompt)] if prompt is not None else []
         try:
             await self._scribe.commit(

@@ -20,7 +20,7 @@ from msgspec import structs
 from ..context.digest import Digest
 from ..context.head import Head
 from ..context.manager import StateManager
-from ..context.rounds import answered, open_calls
+from ..context.rounds import answered
 from ..context.snapshot import ContextSnapshot, snapshot
 from ..context.summary import rendered
 from ..context.template import bare
@@ -143,7 +143,8 @@ async def _completed(writing: asyncio.Future[Path]) -> Path:
 def live_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int) -> ContextSnapshot:
     """Take a snapshot of a session; the place in the log stands in the extension."""
     lead = [
-        message for _, message in Head(system=loaded.prompt, bootstrap=loaded.bootstrap).system_messages()
+        message
+        for _, message in Head(system=loaded.fold.prompt, bootstrap=loaded.fold.bootstrap).system_messages()
     ]
     cut = loaded.cut
     summary = loaded.summary_of(cut)
@@ -228,7 +229,7 @@ def _answer(message: Message) -> Answer | None:
 
 def _made(cut: Cut, loaded: Loaded) -> dict[str, Any]:
     """Return what a cut was made under and what is known of what it covers, so that the next folds it."""
-    summary = loaded.model_summary(cut)
+    summary = loaded.fold.model_summary(cut)
     facts = {"facts": summary.facts} if summary and summary.facts else {}
     digest = {"digest": cut.digest} if cut.digest else {}
     return {"limit": cut.limit, "policy": cut.policy, "counter": cut.counter, **digest, **facts}
@@ -274,7 +275,7 @@ def _cut(taken: ContextSnapshot, settings: dict[str, Any]) -> Cut:
 
 def interrupted(loaded: Loaded) -> list[Answer]:
     """Answer the calls that were under way when the process ended."""
-    return [Answer.give(call.id, INTERRUPTED) for call in open_calls(loaded.messages)]
+    return [Answer.give(call.id, INTERRUPTED) for call in loaded.fold.open_calls]
 
 
 def described(row: SessionRow, restored: Restored) -> SessionRow:

@@ -24,8 +24,7 @@ from ..log.outbox import Eviction
 from ..stores.values import Parcel, Position, Receipt, Record
 from ..tokens.exact import off_loop
 from ..toolspec import ToolSpec
-from .loaded import Loaded
-from .loading import Settings, load, refreshed
+from .loaded import Loaded, Settings, load, refreshed
 from .summaries import Summarizer
 from .writer import SessionWriter
 
@@ -215,15 +214,14 @@ class WindowMaker:
 
     def _parcel(self, loaded: Loaded, cut: Cut) -> Parcel:
         """Say which messages leave with a cut: those from the last cut on."""
-        before, place, head = loaded.cut, loaded.kept_place(cut), loaded.head
-        since = loaded.messages[loaded.kept_place(before) :] if before else []
+        (first, last), head = loaded.fold.evicted(cut), loaded.head
         eviction = Eviction(
             epoch=self._scribe.epoch,
             branch=head.branch,
             seq=head.seq,
             cut=cut.id,
-            first=since[0].id if since else cut.covers[0],
-            last=loaded.messages[place - 1].id if place else cut.covers[1],
+            first=first,
+            last=last,
             summary=cut.summary,
         )
         return eviction.parcel(self._scribe.at, due=self._scribe.clock())

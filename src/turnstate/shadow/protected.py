@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
 from ..errors import CheckpointError, NewerFormat
-from ..snapshots.snapshots import FOLDER as SNAPSHOTS
+from ..home import SNAPSHOT_FOLDER as SNAPSHOTS
 from ..stores.sqlite.connection import APPLICATION
 from .folder import read_about
 from .objects import parents

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from .. import strict_json
 from ..context.snapshot import ContextSnapshot
 from ..errors import DamagedSnapshot, ForeignSnapshot, InputError, NewerFormat, SnapshotFailed
-from ..home import Home, Key
+from ..home import SNAPSHOT_FOLDER, Home, Key
 from ..message import Message
 from ..value import check_number
 from ..wire_text import described
@@ -179,7 +179,7 @@ def _refusal(session: str, passed_over: Iterable[Found]) -> InputError:
     return DamagedSnapshot(f"{reasons}; the files are kept where they are", passed_over=passed)
 
 
-FOLDER = ".openstarry/snapshots"
+FOLDER = SNAPSHOT_FOLDER
 KEPT = 3
 
 _TRIES = 10  # when somebody removed the folder, or took our file for one left behind

@@ -16,9 +16,9 @@ from typing import Any
 from turnstate.codec import decode_entry
 from turnstate.context.window import Window
 from turnstate.entry import Cut, Decision, Entry
+from turnstate.log.path import path_to
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager
-from turnstate.session.loading import path_to
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.port import Store
 from turnstate.stores.values import Parcel, Row, Span

@@ -15,6 +15,8 @@ from turnstate.models import ModelRequest
 from turnstate.session import Session
 from turnstate.testing import ScriptedModel
 
+ON_DISK = True
+
 BUDGET = Budget(20_000)
 GOOD = "Goal: find the lost key.\nNext: look under the mat."
 LONG = "Goal: greet everybody at length. " * 600

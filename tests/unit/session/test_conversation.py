@@ -52,7 +52,7 @@ async def test_a_state_that_was_committed_is_loaded_as_it_was(stage: Stage) -> N
     await session.commit(state)
     loaded = await reloaded(stage, session)
     assert plain(loaded) == plain(state)
-    assert loaded.head.prompt == "You keep a lighthouse."
+    assert loaded.head.fold.prompt == "You keep a lighthouse."
     assert loaded.preview().messages == state.preview().messages
     assert list(loaded.head.entries) == list(state.head.entries)
     assert await session.messages() == state.messages
@@ -224,7 +224,7 @@ async def test_of_10_001_exchanges_10_000_or_fewer_are_live_and_the_log_has_all(
     session = await (await stage.manager()).create(system="You keep a lighthouse.")
     state = await session.conversation()
     state.tools = {ToolOrigin("builtin"): [LS]}
-    state.note_settings()
+    state.record_settings()
     state.head.extend(exchanges(10_001, a_turn=3))
     await session.commit(state)
     loaded = await reloaded(stage, session)
@@ -251,7 +251,10 @@ def test_what_stands_before_the_part_that_is_loaded_still_counts() -> None:
         state = await session.conversation()
         before = plain(state)
         assert len(state.messages) == 2 * 9_998  # older ones were not even folded in
-        assert (state.head.prompt, state.tools) == ("You keep a lighthouse.", {ToolOrigin("builtin"): [LS]})
+        assert (state.head.fold.prompt, state.tools) == (
+            "You keep a lighthouse.",
+            {ToolOrigin("builtin"): [LS]},
+        )
         state.begin_tangent(at=state.messages[-5].id)
         assert state.preview().messages[0].text == "You keep a lighthouse."
         assert state.tools == {ToolOrigin("builtin"): [LS]}
@@ -264,7 +267,7 @@ def test_what_stands_before_the_part_that_is_loaded_still_counts() -> None:
         restored = from_json(to_json(again))
         assert plain(restored) == before
         restored.reopen_tangent(restored.kept_tangents()[0].name)
-        assert restored.head.prompt == "You keep a lighthouse."
+        assert restored.head.fold.prompt == "You keep a lighthouse."
         assert prompts(restored)[-1] == "aside"
 
     asyncio.run(test())

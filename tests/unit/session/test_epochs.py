@@ -27,6 +27,8 @@ from turnstate.entry import Prompt
 from turnstate.errors import Busy, EpochEnded, NotFound
 from turnstate.log.outbox import Ending, contents
 
+ON_DISK = True
+
 BUDGET = Budget(100_000)
 
 

@@ -8,9 +8,9 @@ import pytest
 from session_stage import Stage, parcels, played, texts
 
 from turnstate import Message
+from turnstate.clock import ClockWatch
 from turnstate.errors import ClockSkew, EpochEnded, InputError
 from turnstate.log.outbox import Ending, contents
-from turnstate.session.writer import ClockWatch
 from turnstate.testing import FixedClock
 
 

@@ -18,8 +18,8 @@ from session_stage import Stage, answer, answers, asks, call, played
 from turnstate import Budget, Message, long_json
 from turnstate.context import tally
 from turnstate.context.manager import StateManager
-from turnstate.log import records
-from turnstate.session import append, loading
+from turnstate.log import path, records
+from turnstate.session import append
 from turnstate.tokens.exact import INLINE, is_large
 
 LONG = "a" * (2 * INLINE)
@@ -47,7 +47,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     noting = Threads(monkeypatch)
     for place, name in (
         *((records, "encode"), (records, "reduced"), (records, "words_of"), (tally, "reduced")),
-        *((loading, "decode"), (append, "digest"), (append, "fresh")),
+        *((path, "decode_entry"), (append, "digest"), (append, "fresh")),
     ):
         noting.note(place, name)
     return noting
@@ -75,7 +75,7 @@ async def test_long_texts_are_worked_on_in_a_thread_and_short_ones_are_not(
     await again.window(Budget(8_000))
     await again.conversation()
     on_long_texts = {name: seen for (name, large), seen in threads.seen.items() if large}
-    names = ("encode", "reduced", "words_of", "decode", "digest", "fresh")
+    names = ("encode", "reduced", "words_of", "decode_entry", "digest", "fresh")
     assert on_long_texts == {name: {False} for name in names}
 
 

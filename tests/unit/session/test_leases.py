@@ -18,6 +18,8 @@ from turnstate.session import Session
 
 pytestmark = pytest.mark.req("G5")
 
+ON_DISK = True
+
 SECOND = 1_000
 NARROW = Budget(700)
 

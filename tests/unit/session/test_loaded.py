@@ -11,9 +11,8 @@ from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
 from turnstate.context.tally import Tally
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Usage
-from turnstate.message import ToolCallRequest
+from turnstate.log.path import entry_of
 from turnstate.session.loaded import Loaded
-from turnstate.session.loading import entry_of
 from turnstate.stores.values import Position, Row, Span
 from turnstate.tokens import message_cost
 
@@ -66,12 +65,9 @@ def tally(loaded: Loaded, budget: Budget = BUDGET) -> Tally:
 def test_rows_are_folded_into_messages_prompts_and_decisions() -> None:
     loaded = read(ENTRIES)
     assert loaded.messages == [entry for entry in ENTRIES if isinstance(entry, Message)]
-    assert (loaded.prompt, loaded.bootstrap, loaded.whole) == ("second", "likes tea", True)
+    assert (loaded.fold.prompt, loaded.fold.bootstrap, loaded.whole) == ("second", "likes tea", True)
     assert loaded.decisions == [ENTRIES[7], CUT, ENTRIES[-1]]
     assert (loaded.cut, loaded.head, loaded.damaged) == (CUT, Position(1, len(ENTRIES)), [])
-    assert set(loaded.calls) == {ONE.id, TWO.id}
-    assert set(loaded.results) == {ONE.id}
-    assert loaded.batch == (ONE, TWO)
 
 
 def test_the_newest_batch_and_the_newest_cut_count() -> None:
@@ -82,13 +78,8 @@ def test_the_newest_batch_and_the_newest_cut_count() -> None:
         ),
     )
     loaded = read([*ENTRIES, asks(later), cut])
-    assert (loaded.batch, loaded.cut) == ((later,), cut)
-
-
-def test_a_call_id_that_is_used_again_is_open_again() -> None:
-    again = ToolCallRequest(id=ONE.id, name="ls", args={})
-    loaded = read([*ENTRIES, asks(again)])
-    assert ONE.id not in loaded.results
+    assert loaded.cut == cut
+    assert loaded.fold.open_calls == [later]
 
 
 def test_a_damaged_row_is_set_aside_and_the_rest_is_there() -> None:
@@ -107,7 +98,7 @@ def test_a_damaged_row_is_set_aside_and_the_rest_is_there() -> None:
     loaded.add(torn, entry_of(torn))
     loaded.add(marked, entry_of(marked))
     assert loaded.damaged == [torn, marked]
-    assert (loaded.prompt, loaded.head, len(loaded.messages)) == ("second", Position(1, 14), 4)
+    assert (loaded.fold.prompt, loaded.head, len(loaded.messages)) == ("second", Position(1, 14), 4)
 
 
 @pytest.mark.req("B1")

@@ -13,9 +13,9 @@ from turnstate.context.policy import Budget
 from turnstate.context.window import Window
 from turnstate.errors import NewerFormat
 from turnstate.ids import MessageId
+from turnstate.log.path import message_of, path_to, rows_backwards
 from turnstate.session import Session
-from turnstate.session.loaded import Loaded
-from turnstate.session.loading import Settings, load, message_of, path_to, rows_backwards
+from turnstate.session.loaded import Loaded, Settings, load
 from turnstate.stores.values import Change, Record, Row, Span
 
 NARROW = Budget(700)
@@ -45,7 +45,7 @@ async def test_a_session_is_loaded_from_what_its_newest_cut_kept(stage: Stage) -
     part = await loaded(session)
     kept = [message.id for message in said].index(cut.kept_from)
     assert part.messages == said[kept:]
-    assert (part.whole, part.first, part.prompt) == (False, kept + 2, "You help.")
+    assert (part.whole, part.first, part.fold.prompt) == (False, kept + 2, "You help.")
     assert part.head == session.row.head
     await grown(session, 2)
     assert len((await loaded(session)).messages) == len(said) - kept + 4

@@ -18,6 +18,8 @@ from turnstate.errors import Conflict, SessionError
 from turnstate.session import Session
 from turnstate.stores.values import Change, Receipt, Span
 
+ON_DISK = True
+
 END = 2**31 - 1
 MOST_WRITES = 20
 

@@ -18,6 +18,8 @@ from turnstate.session import Session
 from turnstate.stores.values import Address
 from turnstate.testing import FixedClock
 
+ON_DISK = True
+
 NARROW = Budget(700)
 SECOND = 1_000
 

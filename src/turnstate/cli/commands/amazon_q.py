@@ -17,13 +17,13 @@ import click
 from ...archive import Restored, archive, bundles, is_half_made, restore, written
 from ...cli_kit import screen
 from ...cli_kit.progress import metered
+from ...clock import wall_clock
 from ...conversation import ConversationState, amazon_q
 from ...conversation.amazon_q.fields import KEPT
 from ...conversation.amazon_q.reader import LARGEST
 from ...errors import Busy, InputError, NotFound, SessionError, TurnstateError
 from ...session import SessionManager
 from ...session.names import LONGEST, checked
-from ...session.writer import wall_clock
 from ...stores.memory import MemoryStore
 from ...stores.port import Store
 from ...stores.values import Address

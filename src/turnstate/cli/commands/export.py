@@ -28,8 +28,8 @@ from ...context.window import Window
 from ...errors import NotFound, TurnstateError
 from ...formats.exports import markdown
 from ...formats.port import Format
+from ...log.path import Damage, WatchedLog
 from ...session import SessionManager
-from ...session.damage import Damage, Watched
 from ...stores.values import Address, Filter, SessionRow
 from .. import destination, documents, lookup
 from ..first_word import FirstWord
@@ -207,7 +207,7 @@ async def _render(
     done, lost = 0, False
     async for row in _present(sessions, chosen):
         damage = Damage()
-        found = await conversation(Watched(sessions.store, damage), row)
+        found = await conversation(WatchedLog(sessions.store, damage), row)
         for notice in damage.notices():
             screen.say(f"session {row.id}: {notice}")
         lost |= bool(damage.lost)

@@ -18,10 +18,10 @@ from ...archive import Bundle, Restored, adopt, bundles, restore
 from ...archive.format import LONGEST
 from ...cli_kit import progress, screen
 from ...cli_kit.progress import metered
+from ...clock import wall_clock
 from ...errors import InputError, SessionError, TurnstateError
 from ...formats.port import Format
 from ...session.names import checked
-from ...session.writer import wall_clock
 from ...stores.port import Store
 from .. import documents, source
 from ..first_word import FirstWord

@@ -15,8 +15,8 @@ import click
 from ...archive import is_half_made
 from ...cli_kit import screen
 from ...cli_kit.screen import table
+from ...clock import wall_clock
 from ...session import Session
-from ...session.writer import wall_clock
 from ...stores.values import Filter, SessionRow
 from .. import documents, lookup
 from ..store import EXIT_CODES, as_json, managed, tenant_option, user_option

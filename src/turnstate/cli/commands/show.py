@@ -18,9 +18,8 @@ from ...context import text as text_lines
 from ...context.reduction import full_range, output_texts
 from ...errors import NotFound, StoreDamaged
 from ...formats.exports import markdown
+from ...log.path import Damage, WatchedLog, entry_of, path_to, rows_backwards
 from ...message import Message, ToolCallResult
-from ...session.damage import Damage, Watched
-from ...session.loading import entry_of, path_to, rows_backwards
 from ...stores.port import Log
 from ...stores.values import MESSAGE, Row, SessionRow
 from .. import documents, lookup
@@ -250,7 +249,7 @@ async def _show(
             showing.entry(*found, id)
             return 0
         damage = Damage()
-        await showing.session(Watched(sessions.store, damage), found)
+        await showing.session(WatchedLog(sessions.store, damage), found)
     for notice in damage.notices():
         screen.say(notice)
     return 1 if damage.lost else 0

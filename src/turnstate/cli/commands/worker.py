@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from ...cli_kit import screen
+from ...clock import wall_clock
 from ...errors import NotFound
 from ...home import Home
 from ...memory.engines import open_engine
 from ...memory.worker import TIMEOUT, Delivery, Worker
-from ...session.writer import wall_clock
 from ...stores.port import Store
 from ...stores.values import Parcel
 from .. import documents

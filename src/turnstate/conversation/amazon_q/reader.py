@@ -127,7 +127,7 @@ def _read(document: Any, os: Os | None) -> ConversationState:
     fields.restore(state, document)
     started = _started(tangent, state.os) if tangent is not None else 0
     state.extra = _foreign(state, document, main["history"], started)
-    state.note_settings()
+    state.record_settings()
     root, settled = state.head, len(state.head.entries)
     said = marked(_entries(main, Naming(state.conversation_id), at))
     root.extend(said)

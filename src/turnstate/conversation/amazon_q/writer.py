@@ -176,9 +176,9 @@ def _omissions(state: ConversationState) -> Iterator[str]:
     strand = state.head
     first = first_written(strand)
     parts = [part for message in strand.messages for part in message.parts]
-    if strand.prompt:
+    if strand.fold.prompt:
         yield "the system prompt is left out: there, an agent brings it along"
-    if strand.bootstrap:
+    if strand.fold.bootstrap:
         yield "what is known of the user is left out"
     if hidden := first - strand.live_from:
         yield f"{_counted(hidden, 'exchange')} before the summary left out"

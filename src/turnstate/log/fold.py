@@ -1,0 +1,158 @@
+"""The fold of a log: entries in the order of a path, reduced to what a conversation is made of.
+
+Messages, the newest prompt and bootstrap, and the decisions with what follows from them: the newest cut
+that holds, the summary in force, the calls that are open. A session folds the rows that it loads; the
+timeline of a conversation state folds the same entries into lists that can be forked. Both agree because
+both are this class.
+
+An answer that the core gave for a call is shown as a tool message, but it is no result: the first real
+result of that call is still accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Protocol, TypeVar, overload
+
+from ..context.rounds import KnownCalls, is_shown_as, open_calls, unknown_calls
+from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Summary, effective
+from ..ids import MessageId
+from ..message import Message, ToolCallRequest
+
+__all__ = ["Fold", "GrowingList"]
+
+T = TypeVar("T")
+
+
+class GrowingList(Protocol[T]):
+    """A sequence that grows at its end: a list, or one that can be forked."""
+
+    def append(self, item: T, /) -> None: ...  # noqa: D102
+    @overload
+    def __getitem__(self, index: int, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[T]: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[T]: ...
+    def __reversed__(self) -> Iterator[T]: ...
+
+
+class Fold:
+    """Messages and decisions of a path, or of a part of it that leads to its head."""
+
+    def __init__(
+        self,
+        messages: GrowingList[Message] | None = None,
+        decisions: GrowingList[Decision] | None = None,
+        base: Fold | None = None,
+        *,
+        whole: bool = True,
+    ) -> None:
+        """Fold into these lists; with a base, which they are forks of, continue from it.
+
+        `whole` is False if entries before the first are not folded in.
+        """
+        self._whole = whole
+        self.messages: GrowingList[Message] = [] if messages is None else messages
+        self.decisions: GrowingList[Decision] = [] if decisions is None else decisions
+        self.prompt: str | None = base.prompt if base else None
+        self.bootstrap: str | None = base.bootstrap if base else None
+        # Forks share the next two: ids are never used twice, and a fork has the same messages before it.
+        self._answers: set[MessageId] = base._answers if base else set()
+        self._messages_before: dict[str, int] = base._messages_before if base else {}
+        self._holding = list[Decision]()
+        self._held = 0
+
+    def add(self, entry: Entry) -> Message | None:
+        """Fold the next entry in; return the message that it is shown as, if it is shown as one."""
+        match entry:
+            case Message():
+                self.messages.append(entry)
+                return entry
+            case Prompt(text=text):
+                self.prompt = text
+            case Bootstrap(text=text):
+                self.bootstrap = text
+            case Answer():
+                self.decisions.append(entry)
+                if shown := entry.message:
+                    self._answers.add(shown.id)
+                    self.messages.append(shown)
+                return shown
+            case _ if isinstance(entry, Decision):
+                self.decisions.append(entry)
+                if isinstance(entry, Cut):
+                    self._messages_before[entry.id] = len(self.messages)
+        return None
+
+    @property
+    def holding(self) -> list[Decision]:
+        """The decisions that hold: none that was reverted, nor what was decided on top of it."""
+        if self._held != len(self.decisions):
+            self._holding, self._held = effective(self.decisions), len(self.decisions)
+        return self._holding
+
+    @property
+    def cut(self) -> Cut | None:
+        """The newest cut that holds."""
+        return next((one for one in reversed(self.holding) if isinstance(one, Cut)), None)
+
+    def cut_before(self, cut: Cut) -> Cut | None:
+        """Return the cut that held before another; the newest one if the other is not folded in yet."""
+        earlier = effective(takewhile(lambda one: one is not cut, self.decisions))
+        return next((one for one in reversed(earlier) if isinstance(one, Cut)), None)
+
+    def model_summary(self, cut: Cut) -> Summary | None:
+        """Return the newest summary that a model wrote for a cut, if it holds."""
+        written = (one for one in reversed(self.holding) if isinstance(one, Summary))
+        return next((one for one in written if one.cut == cut.id), None)
+
+    def summary_of(self, cut: Cut | None) -> str:
+        """Return the text in place of what a cut covers: a model's if there is one, else the digest."""
+        summary = self.model_summary(cut) if cut else None
+        return summary.shown if summary else cut.summary if cut else ""
+
+    def place_of(self, id: str) -> int | None:
+        """Return the place of a message among the messages, by an id under which a window shows it."""
+        for matches in (lambda message: message.id == id, lambda message: is_shown_as(message, id)):
+            for back, message in enumerate(reversed(self.messages), start=1):
+                if matches(message):
+                    return len(self.messages) - back
+        return None
+
+    def first_kept(self, cut: Cut) -> int:
+        """Return the place of the first message that a cut kept; 0 if it is before the part that is folded.
+
+        A cut that kept nothing keeps what comes after the last message that it covers. A clearing, and a cut
+        that covers no message of this log, keep what comes after themselves.
+        """
+        if cut.kept_from is not None:
+            return self.place_of(cut.kept_from) or 0
+        is_clearing = cut.asked.get("operation") == "clear"
+        last = self.place_of(cut.covers[1]) if cut.covers[1] and not is_clearing else None
+        if last is not None:
+            return last + 1
+        return self._messages_before.get(cut.id, 0) if is_clearing or self._whole else 0
+
+    def evicted(self, cut: Cut) -> tuple[str, str]:
+        """Return the ids of the first and the last message that left with a cut: all since the cut before."""
+        before, end = self.cut_before(cut), self.first_kept(cut)
+        shown = self.messages[self.first_kept(before) :] if before else []
+        first = shown[0].id if shown else cut.covers[0]
+        return first, self.messages[end - 1].id if end else cut.covers[1]
+
+    @property
+    def open_calls(self) -> list[ToolCallRequest]:
+        """The calls that are under way; none once the user has spoken instead."""
+        return open_calls(self.messages)
+
+    def known_calls(self, messages: Sequence[Message]) -> KnownCalls:
+        """Return the calls that messages refer to, with their results; it looks back as far as needed."""
+        known = KnownCalls()
+        for message in reversed(self.messages):
+            if message.id not in self._answers:
+                known.recall(message)
+                if message.tool_calls and not unknown_calls(known, messages):
+                    break
+        return known

@@ -1,0 +1,170 @@
+"""The fold of a log, as a session and as a timeline use it: both say the same of the same entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from turnstate import Message
+from turnstate.context.rounds import fresh
+from turnstate.conversation.timeline import Timeline
+from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Usage
+from turnstate.errors import InvalidMessage
+from turnstate.log.fold import Fold
+from turnstate.message import ToolCallRequest, ToolCallResult
+from turnstate.session.loaded import Loaded
+from turnstate.stores.values import Position, Span
+
+ONE = ToolCallRequest(name="ls", args={}, provider_id="p1")
+TWO = ToolCallRequest(name="cat", args={}, provider_id="p2")
+
+
+def said(count: int) -> list[Message]:
+    """Return user and assistant messages in turn, with their numbers as ids."""
+    speak = (Message.user, Message.assistant)
+    return [
+        speak[number % 2](f"{number}", id=f"m{number}", timestamp="2026-01-01T00:00:00Z")
+        for number in range(count)
+    ]
+
+
+def cut(id: str, kept_from: str | None, covers: tuple[str, str], **more: Any) -> Cut:
+    fields: dict[str, Any] = {"limit": 1, "policy": "", "counter": "", "summary": f"digest of {id}"} | more
+    return Cut(id=id, kept_from=kept_from, covers=covers, **fields)
+
+
+def result(call: ToolCallRequest, value: Any = "done") -> Message:
+    return Message.tool([ToolCallResult(tool_call_id=call.id, result=value)])
+
+
+def of_session(entries: Iterable[Entry], first: int = 1) -> Fold:
+    loaded = Loaded([Span(1, 1, 1)], first=first)
+    loaded.grow([(entry, 1, 1) for entry in entries], Position(1, 1))
+    return loaded.fold
+
+
+def of_timeline(entries: Iterable[Entry], first: int = 1) -> Fold:
+    timeline = Timeline(first=first)
+    timeline.extend(entries)
+    return timeline.fold
+
+
+def of_fork(entries: Iterable[Entry], first: int = 1) -> Fold:
+    """Fold each entry on a fork of the timeline before it."""
+    timeline = Timeline(first=first)
+    for number, entry in enumerate(entries):
+        timeline = timeline.fork(name=f"{number}")
+        timeline.add(entry)
+    return timeline.fold
+
+
+Folded = Callable[..., Fold]
+both = pytest.mark.parametrize("folded", [of_session, of_timeline, of_fork])
+
+
+@both
+def test_messages_prompts_and_decisions(folded: Folded) -> None:
+    entries: list[Entry] = [
+        Prompt("first"),
+        Bootstrap("likes tea"),
+        *said(2),
+        Usage(input=1),
+        Note("for people"),
+        Prompt("second"),
+        Mask(ids=(), saved=0),
+    ]
+    fold = folded(entries)
+    assert list(fold.messages) == said(2)
+    assert (fold.prompt, fold.bootstrap) == ("second", "likes tea")
+    assert list(fold.decisions) == fold.holding == [entries[-1]]
+    assert (fold.cut, fold.summary_of(None), fold.open_calls) == (None, "", [])
+
+
+@both
+def test_the_newest_cut_that_was_not_reverted_holds_with_its_newest_summary(folded: Folded) -> None:
+    first = cut("c1", "m2", ("m0", "m1"))
+    second = cut("c2", "m4", ("m0", "m3"), asked={"before": 1})
+    entries: list[Entry] = [*said(3), first, Summary(cut="c1", text="old"), Summary(cut="c1", text="new")]
+    fold = folded(entries)
+    assert (fold.cut, fold.summary_of(first)) == (first, "new")
+    fold = folded([*entries, *said(5)[3:], second])
+    assert (fold.cut, fold.summary_of(second), fold.cut_before(second)) == (second, "digest of c2", first)
+    fold = folded(
+        [*entries, *said(5)[3:], second, Summary(cut="c2", text="x"), Revert(cut="c2", at=9, former=4)]
+    )
+    assert (fold.cut, fold.summary_of(fold.cut)) == (first, "new")
+
+
+@both
+def test_a_summary_that_was_reverted_with_its_cut_is_no_longer_used(folded: Folded) -> None:
+    asked = cut("c1", "m2", ("m0", "m1"), asked={"before": 1})
+    fold = folded([*said(3), asked, Summary(cut="c1", text="x"), Revert(cut="c1", at=4, former=0)])
+    assert (fold.cut, fold.model_summary(asked)) == (None, None)
+
+
+@both
+@pytest.mark.parametrize(
+    ("made", "place", "evicted"),
+    [
+        (cut("c", "m2", ("m0", "m1")), 2, ("m0", "m1")),
+        (cut("c", None, ("m0", "m1")), 2, ("m0", "m1")),
+        (cut("c", None, ("m0", "m3"), asked={"operation": "clear"}), 4, ("m0", "m3")),
+        (cut("c", None, ("", ""), asked={"imported": True}), 4, ("", "m3")),
+        (cut("c", "unknown", ("m0", "m1")), 0, ("m0", "m1")),
+    ],
+)
+def test_where_a_cut_begins_to_keep(folded: Folded, made: Cut, place: int, evicted: tuple[str, str]) -> None:
+    fold = folded([*said(4), made, *said(6)[4:]])
+    assert fold.first_kept(made) == place
+    assert fold.evicted(made) == evicted
+
+
+@both
+def test_of_a_path_that_is_not_folded_from_its_root_all_is_kept_if_the_last_covered_is_unknown(
+    folded: Folded,
+) -> None:
+    made = cut("c", None, ("older", "old"), asked={"before": 1})
+    fold = folded([*said(2), made, *said(4)[2:]], first=7)
+    assert fold.first_kept(made) == 0
+
+
+@both
+def test_what_leaves_with_a_cut_begins_with_what_the_cut_before_kept(folded: Folded) -> None:
+    first, second = cut("c1", "m2", ("m0", "m1")), cut("c2", "m4", ("m0", "m3"))
+    assert folded([*said(4), first, *said(6)[4:], second]).evicted(second) == ("m2", "m3")
+    assert folded([*said(4), first, *said(6)[4:]]).evicted(second) == ("m2", "m3")  # not folded in yet
+
+
+@both
+def test_an_answer_of_the_core_is_shown_and_is_no_result(folded: Folded) -> None:
+    given = Answer.give(ONE.id, "cancelled")
+    entries: list[Entry] = [Message.user("go"), Message.assistant(tool_calls=[ONE, TWO]), result(TWO), given]
+    fold = folded(entries)
+    assert fold.messages[-1] == given.message
+    assert fold.open_calls == []
+    late = result(ONE, "after all")
+    assert fresh(fold.known_calls([late]), [late]) == [late]
+    assert fresh(fold.known_calls([result(TWO)]), [result(TWO)]) == []
+    with pytest.raises(InvalidMessage, match="already"):
+        fresh(fold.known_calls([result(TWO, "other")]), [result(TWO, "other")])
+
+
+@both
+def test_a_call_id_that_is_used_again_is_open_again(folded: Folded) -> None:
+    again = Message.assistant(tool_calls=[ONE])
+    fold = folded([Message.user("go"), Message.assistant(tool_calls=[ONE]), result(ONE, 1), again])
+    assert fold.open_calls == [ONE]
+    assert fresh(fold.known_calls([result(ONE, 2)]), [result(ONE, 2)])[0].tool_results[0].result == 2
+
+
+@both
+def test_a_result_may_name_a_call_of_the_newest_batch_by_the_providers_id(folded: Folded) -> None:
+    fold = folded([Message.user("go"), Message.assistant(tool_calls=[ONE, TWO])])
+    given = Message.tool([ToolCallResult(tool_call_id="p2", result="x")])
+    (taken,) = fresh(fold.known_calls([given]), [given])
+    assert [one.tool_call_id for one in taken.tool_results] == [TWO.id]
+    unknown = Message.tool([ToolCallResult(tool_call_id="p3", result="x")])
+    with pytest.raises(InvalidMessage, match="no call p3"):
+        fresh(fold.known_calls([unknown]), [unknown])
