@@ -50,7 +50,6 @@ class Loaded:
         self.first = first
         self.head = Position(path[0].branch if path else 0, first - 1)
         self.at_head = ""  # id of the entry there, as far as it is known
-        self.written_over = False
         self.messages = list[Message]()
         self.decisions = list[Decision]()
         self.fold = Fold(self.messages, self.decisions, whole=self.whole)
@@ -215,7 +214,6 @@ async def refreshed(log: Log, row: SessionRow, loaded: Loaded) -> bool:
         head, id = loaded.head, loaded.at_head  # it is read again: a store may have lost it and gone on
         rows = await log.read(row.address, Span(row.branch, head.seq, row.seq))
         if rows and rows[0].seq == head.seq and id not in ("", rows[0].id) and not rows[0].damaged:
-            loaded.written_over = True
             return False
         if any(one.kind == "revert" for one in rows):
             return False  # the cut that holds again may be before the part that is loaded

@@ -24,6 +24,7 @@ from ..entry import Prompt
 from ..errors import Busy, Conflict
 from ..log.path import path_to, rows_backwards, shown_messages
 from ..message import Message
+from ..stores.port import ReportsLosses
 from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
@@ -78,11 +79,14 @@ class Session:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should be told: damage, losses, a model that is left alone, a disk that refuses."""
+        """Problems to show to the user: damage, losses, a model that keeps failing, a disk that refuses."""
         model = self._summaries.failures.notice if self._summaries else ""
         disk = self._keeper.failure if self._keeper else ""
-        told = (*self._windows.damage, self._scribe.setbacks.notice, model, disk)
-        return tuple(notice for notice in told if notice)
+        store, lost = self._scribe.store, ""
+        if isinstance(store, ReportsLosses) and (found := store.lost(self._scribe.at)):
+            lost = f"the store lost what it had acknowledged: {found}; say again what is missing"
+        notices = (*self._windows.damage, lost, model, disk)
+        return tuple(notice for notice in notices if notice)
 
     async def append(
         self, *messages: Message, expected_version: int | None = None, key: str | None = None

@@ -119,8 +119,6 @@ class WindowMaker:
         known, settings = self._loaded, self._settings(budget)
         if known is not None and _serves(known, settings) and await refreshed(self._scribe.log, row, known):
             return known
-        if known is not None and known.written_over:
-            self._scribe.setbacks.happened(known.head, row.head)
         self._loaded = await load(self._scribe.log, row, settings)
         return self._loaded
 

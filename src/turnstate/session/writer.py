@@ -14,7 +14,6 @@ from ..log.path import Damage, WatchedLog, path_to
 from ..log.records import Recorder
 from ..stores.port import Health, Store
 from ..stores.values import MESSAGE, Change, Fork, Key, Lease, Parcel, Position, Receipt, Record, SessionRow
-from .setbacks import Setbacks
 
 __all__ = ["SessionWriter", "check_store_time"]
 
@@ -38,7 +37,7 @@ class SessionWriter:
         self._watch = watch
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
-        self.setbacks, self.damage = Setbacks(), Damage()
+        self.damage = Damage()
         self.log = WatchedLog(store, self.damage)
         self._wrote: Callable[[], None] | None = None
 
@@ -51,9 +50,7 @@ class SessionWriter:
 
         The store is asked under a lease, too: a reset wins over it.
         """
-        known = self.row
         self.row = await self.store.get(self.at)
-        self.setbacks.read(known, self.row)
         if self.row.epoch != self.epoch:
             raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
         return self.row
@@ -93,9 +90,7 @@ class SessionWriter:
             next_epoch=next_epoch,
             end=end,
         )
-        known = self.row
         receipt = await self.store.commit(change)
-        self.setbacks.wrote(known, receipt)
         self._seen(receipt, change)
         if self._wrote is not None and end is None and not next_epoch:
             self._wrote()

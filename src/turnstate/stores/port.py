@@ -31,7 +31,7 @@ from .values import (
     Span,
 )
 
-__all__ = ["Directory", "Health", "Leases", "Log", "OnDisk", "Outbox", "Store"]
+__all__ = ["Directory", "Health", "Leases", "Log", "OnDisk", "Outbox", "ReportsLosses", "Store"]
 
 
 @runtime_checkable
@@ -181,6 +181,15 @@ class Health(Protocol):
 
         With ``recount``, token counts are compared with the text as well.
         """
+        ...
+
+
+@runtime_checkable
+class ReportsLosses(Protocol):
+    """A store that notices when its server lost what it had acknowledged, in a power cut or a failover."""
+
+    def lost(self, at: Address) -> str:
+        """Return what is known to be lost of a session, for people to read; empty if nothing is."""
         ...
 
 

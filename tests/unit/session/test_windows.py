@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 
 import pytest
 from session_stage import (
@@ -18,6 +19,7 @@ from session_stage import (
     parcels,
     played,
     rows,
+    say,
     texts,
 )
 
@@ -31,6 +33,8 @@ from turnstate.errors import ContextOverflow
 from turnstate.log.outbox import Eviction, contents
 from turnstate.memory.handover import evicted
 from turnstate.session import Session, SessionManager
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.values import Address
 from turnstate.toolspec import ToolSpec
 
 NARROW, WIDE = Budget(700), Budget(100_000)
@@ -336,3 +340,45 @@ def test_a_session_manager_takes_the_policy_of_whoever_opens_it() -> None:
             assert sessions.policy.strict
 
     asyncio.run(scene())
+
+
+class ForgetfulStore(MemoryStore):
+    """A store that can be set back, like a server that synced too late, and that reports it."""
+
+    def keep(self) -> None:
+        self._kept = deepcopy(self._state.sessions)
+
+    def go_back(self) -> None:
+        self._state.sessions = deepcopy(self._kept)
+
+    def lost(self, at: Address) -> str:
+        return f"entry 3 of {at.session} is missing"
+
+
+@pytest.mark.req("G6")
+def test_a_window_does_not_show_what_was_lost_and_written_over() -> None:
+    async def write_over() -> None:
+        store = ForgetfulStore()
+        session = await SessionManager(store).create(id="s1")
+        await say(session, "a")
+        store.keep()
+        await say(session, "b", "c")
+        await session.window(WIDE)
+        store.go_back()
+        other = await SessionManager(store).open("s1")
+        await say(other, "x", "y", "z")
+        window = await session.window(WIDE)
+        assert [message.text for message in window.messages] == ["a", "x", "y", "z"]
+
+    asyncio.run(write_over())
+
+
+@pytest.mark.req("G6")
+def test_what_a_store_reports_as_lost_is_a_notice() -> None:
+    async def notices() -> None:
+        session = await SessionManager(ForgetfulStore()).create(id="s1")
+        (notice,) = session.notices
+        assert "lost what it had acknowledged: entry 3 of s1 is missing" in notice
+        assert (await SessionManager(MemoryStore()).create(id="s1")).notices == ()
+
+    asyncio.run(notices())

@@ -111,6 +111,11 @@ class Witness:
         self._known.pop(at, None)
         self._losses.pop(at, None)
 
+    def loss(self, at: Address) -> str:
+        """Return what is known to be missing of a session; empty if nothing is."""
+        loss = self._losses.get(at)
+        return _finding(at, loss, repair=False).fault if loss else ""
+
     def findings(self, *, repair: bool) -> list[Finding]:
         """Tell what is missing; a repair is to go on from what is there."""
         found = [_finding(at, loss, repair=repair) for at, loss in self._losses.items()]

@@ -53,6 +53,10 @@ class RedisHealth:
         """What an acknowledgement meant when the store was opened."""
         return "best_effort" if any(one.shortcomings for one in self._settings) else "fsync"
 
+    def lost(self, at: Address) -> str:
+        """Return what is known to be lost of a session, for people to read; empty if nothing is."""
+        return self._witness.loss(at)
+
     async def time(self) -> int | None:
         """Return the server's time in milliseconds; that of one master of a Cluster."""
         node, *_ = await self._server.nodes()
