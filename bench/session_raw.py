@@ -19,7 +19,7 @@ from msgspec import structs
 
 from turnstate import Message, SessionManager
 from turnstate.context.policy import Policy
-from turnstate.log.records import Recorder
+from turnstate.log.records import _record
 from turnstate.stores.sqlite.connection import connect
 from turnstate.stores.sqlite.queries import SQL
 from turnstate.stores.sqlite.rows import advance_columns, entry_columns, session_row
@@ -144,8 +144,8 @@ class Bare:
 
 def recorder() -> Callable[[Message], Record]:
     """Give what makes a message a record: encoded, counted, cut into words."""
-    made = Recorder(counter("o200k_base"), Policy())
-    return made._record
+    count, policy = counter("o200k_base"), Policy()
+    return lambda message: _record(message, count, policy)
 
 
 async def _make_sessions(path: Path, names: Sequence[str]) -> None:

@@ -251,7 +251,7 @@ class Session(_Facade):
     branches = _plain(asynchronous.Session.branches)
     reset = _opening(asynchronous.Session.reset)
     end = _plain(asynchronous.Session.end)
-    give_up_calls = _plain(asynchronous.Session.give_up_calls)
+    answer_interrupted_calls = _plain(asynchronous.Session.answer_interrupted_calls)
     rename = _plain(asynchronous.Session.rename)
     tag = _plain(asynchronous.Session.tag)
     annotate = _plain(asynchronous.Session.annotate)

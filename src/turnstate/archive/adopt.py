@@ -22,7 +22,7 @@ from ..entry import Entry, Prompt
 from ..errors import AlreadyExists
 from ..log.fold import Fold
 from ..log.path import path_to, read_entry, rows_forwards
-from ..log.records import Recorder
+from ..log.records import records as make_records
 from ..message import Message
 from ..session.names import checked
 from ..stores.port import Log, Store
@@ -78,7 +78,7 @@ async def _records(messages: Sequence[Message], counter: str) -> list[Record]:
     entries: list[Entry] = [*messages[len(leading) :]]
     if leading:
         entries.insert(0, Prompt("\n\n".join(message.text for message in leading)))
-    records = await Recorder(counter_named(counter), Policy()).records(entries)
+    records = await make_records(entries, counter_named(counter), Policy())
     return [_named(record, place) for place, record in enumerate(records)]
 
 

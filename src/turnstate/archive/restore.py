@@ -23,7 +23,7 @@ from .. import ids
 from ..context.policy import Policy
 from ..entry import Entry, Note
 from ..errors import AlreadyExists, Busy, Fenced, NotFound
-from ..log.records import Recorder
+from ..log.records import records as make_records
 from ..stores.port import Store
 from ..stores.values import FOREVER, Branch, Change, Fork, Lease, Position, Record, SessionRow
 from ..tokens import counter as counter_named
@@ -101,7 +101,7 @@ class _Restoring:
 
     def __init__(self, store: Store, row: SessionRow, session: ArchivedSession) -> None:
         self._store, self._row, self._session = store, row, session
-        self._recorder = Recorder(counter_named(session.counter), Policy())
+        self._counter = counter_named(session.counter)
         self._head = Position(1, 0)
 
     async def begin(self, bundle: Bundle) -> Literal["known", "skipped"] | None:
@@ -149,7 +149,7 @@ class _Restoring:
 
     async def _records(self, pairs: list[tuple[ArchivedEntry, Entry | None]]) -> tuple[Record, ...]:
         """Return entries with their archived ids and bytes, and with counts of our own."""
-        counted = await self._recorder.records([entry or _DAMAGED for _, entry in pairs])
+        counted = await make_records([entry or _DAMAGED for _, entry in pairs], self._counter, Policy())
         return tuple(_record(line, record) for (line, _), record in zip(pairs, counted, strict=True))
 
     async def _fork(self, branch: ArchivedBranch, former: int) -> None:

@@ -35,6 +35,7 @@ from ..entry import (
 )
 from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
+from ..log.fold import below_undone
 from ..message import Message, ToolCallResult
 from ..part import Part
 from ..sticky import ContextManager
@@ -265,16 +266,17 @@ class ConversationState(Tangents):
         return plan.cut
 
     def undo(self) -> str:
-        """Take the newest compaction or clearing of this strand back, and say which it was."""
-        entries, end = self.head.entries, len(self.head.entries)
-        while end > self.head.forked_at:
-            entry = entries[end - 1]
-            if isinstance(entry, Cut) and entry.asked:
+        """Undo the newest compaction or clearing of this timeline, and return which it was."""
+        first, number = self.head.first, self.head.first + len(self.head.entries) - 1
+        while number >= first + self.head.forked_at:
+            entry = self.head.entries[number - first]
+            below = below_undone(number, entry)
+            if below is None and isinstance(entry, Cut):
                 if entry.imported:
                     raise InputError(f"conversation {self.conversation_id}: {IMPORTED}")
-                self._revert(entry, end)
+                self._revert(entry, number)
                 return str(entry.asked.get("operation", "compact"))
-            end = entry.at - self.head.first if isinstance(entry, Revert) else end - 1
+            number = (below or number) - 1
         reason = f"; {IMPORTED}" if self.head.cut is not None and self.head.cut.imported else ""
         raise InputError(f"there is nothing to undo{reason}")
 
@@ -312,11 +314,10 @@ class ConversationState(Tangents):
         for call in self.head.open_calls:
             self.add(Answer.give(call.id, CANCELLED))
 
-    def _revert(self, cut: Cut, place: int) -> None:
-        """Take a cut back; what held before it holds again, by the number of its entry."""
-        strand = self.head
-        former, number = strand.fold.cut_before(cut), 0
-        if former is not None:
-            places = (at for at, one in enumerate(strand.entries, start=strand.first) if one is former)
-            number = next(places, strand.recalled_at.get(former.id, 0))
-        self.add(Revert(cut=cut.id, at=strand.first + place - 1, former=number))
+    def _revert(self, cut: Cut, number: int) -> None:
+        """Revert a cut, the entry of that number; the cut before it holds again, named by its number."""
+        timeline, former_number = self.head, 0
+        if former := timeline.fold.cut_before(cut):
+            numbers = (at for at, one in enumerate(timeline.entries, start=timeline.first) if one is former)
+            former_number = next(numbers, timeline.recalled_at.get(former.id, 0))
+        self.add(Revert(cut=cut.id, at=number, former=former_number))

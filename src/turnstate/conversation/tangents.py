@@ -20,6 +20,7 @@ from ..context.rounds import open_calls
 from ..entry import LEFT, Answer, Entry, Tangent
 from ..errors import InputError, NotFound
 from ..ids import CallId, MessageId
+from ..log.fold import LastRound
 from ..message import Message
 from ..tokens import counter
 from ..value import Extra
@@ -147,7 +148,7 @@ class Tangents:
     def begin_tangent(self, *, at: str | None = None) -> str:
         """Go aside from here, or from behind an earlier message, however deep; give the tangent's name."""
         self.record_settings()
-        place = self._place_behind(at) if at is not None else None
+        place = self._place_after(at) if at is not None else None
         tangent = self.head.fork(name=str(ids.message_id()), at=place)
         tangent.add(Tangent(name=tangent.name, started=max(1, self.os.now())))
         self.strands.append(tangent)
@@ -289,29 +290,23 @@ class Tangents:
             strand = strand.parent
         return found
 
-    def _place_behind(self, id: str) -> int:
-        """Count the entries up to a message; within a group of calls and answers, up to the group."""
+    def _place_after(self, id: str) -> int:
+        """Count the entries up to a message; inside a group of calls and answers, up to the group."""
         entries = self.head.entries
         for back, entry in enumerate(reversed(entries)):
             if isinstance(entry, Message | Answer) and entry.id == id:
-                return _before_open_calls(entries, len(entries) - back)
+                return _path_end(entries, len(entries) - back)
         raise NotFound(f"there is no message {id} on this path")
 
 
-def _before_open_calls(entries: Sequence[Entry], end: int) -> int:
-    answered = set[CallId]()
+def _path_end(entries: Sequence[Entry], end: int) -> int:
+    group = LastRound[int]()
     for place in range(end - 1, -1, -1):
         entry = entries[place]
-        if isinstance(entry, Answer):
-            answered.add(entry.call)
-        if not isinstance(entry, Message):
-            continue
-        answered.update(result.tool_call_id for result in entry.tool_results)
-        if entry.role == "user":
+        message = entry.message if isinstance(entry, Answer) else entry
+        if isinstance(message, Message) and not group.add(place, message):
             break
-        if entry.role == "assistant":
-            return end if answered.issuperset(call.id for call in entry.tool_calls) else place
-    return end
+    return end if group.open_from is None else group.open_from
 
 
 def _kept(strand: Timeline) -> KeptTangent:

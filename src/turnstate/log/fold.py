@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Protocol, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 
 from ..context.rounds import KnownCalls, is_shown_as, open_calls, unknown_calls
-from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Summary, effective
-from ..ids import MessageId
+from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Revert, Summary, Tangent, effective
+from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
 
-__all__ = ["Fold", "GrowingList"]
+__all__ = ["Fold", "GrowingList", "LastRound", "below_undone"]
 
 T = TypeVar("T")
 
@@ -156,3 +156,50 @@ class Fold:
                 if message.tool_calls and not unknown_calls(known, messages):
                     break
         return known
+
+
+class LastRound(Generic[T]):
+    """Where a path may end: after any message, but not between calls and their answers.
+
+    `add` takes the messages from the last one back, each with its place, until the round is complete: a run
+    of assistant messages and the answers after it.
+    """
+
+    def __init__(self) -> None:
+        self._first: T | None = None
+        self._calls, self._answered = set[CallId](), set[CallId]()
+        self._asked = False
+
+    def add(self, place: T, message: Message) -> bool:
+        """Take an earlier message in; return False if it belongs to the round before."""
+        if message.role == "user" or (message.role == "tool" and self._asked):
+            return False
+        self._asked = message.role == "assistant"
+        self._answered.update(result.tool_call_id for result in message.tool_results)
+        if message.tool_calls:
+            self._calls.update(call.id for call in message.tool_calls)
+            self._first = place
+        return True
+
+    @property
+    def open_from(self) -> T | None:
+        """The place of the first message of the round that calls tools, if some calls have no answer."""
+        return None if self._calls <= self._answered else self._first
+
+
+def below_undone(number: int, entry: Entry | None) -> int | None:
+    """Return below which number to look for what can be undone; None if this entry is what undo takes back.
+
+    A revert hides the operation that it took back, with all that was decided on top of it.
+    """
+    match entry:
+        case Revert(at=at):
+            return at
+        case Tangent(undone=at) if at:
+            return at
+        case Tangent(started=0):
+            return None
+        case Cut() if entry.asked:
+            return None
+        case _:
+            return number

@@ -1,7 +1,7 @@
 """Records: entries made ready for a store, counted once and with their words for search.
 
-A message is counted as it will be sent, a long one after reduction. The digest of a request leaves out what a
-rebuilt message would have anew, id and timestamp, so that a retry is recognised.
+A message is counted as it will be sent, a long one after reduction. The digest of a request leaves out what
+changes when a message is built again, such as id and timestamp, so that a retry is recognized.
 """
 
 from __future__ import annotations
@@ -26,43 +26,35 @@ from ..stores.values import Record
 from ..tokens import Counter, counter, counter_names, message_cost
 from ..tokens.exact import ExactCounter, is_large, off_loop
 
-__all__ = ["COUNTED_WHOLE", "Recorder", "digest", "recount", "sampled_recount", "searchable"]
+__all__ = ["COUNTED_WHOLE", "digest", "records", "recount", "sampled_recount", "searchable"]
 
 COUNTED_WHOLE = 4_000
-"""Bytes up to which a tool message is counted as it stands: whoever reads the count may reduce otherwise."""
+"""Bytes up to which a tool message is counted without reduction, which depends on the reader's budget."""
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _ONE_IN = 16  # entries that a sample recounts
 
 
-class Recorder:
-    """Makes records under one counter and policy."""
+async def records(entries: Sequence[Entry], counter: Counter, policy: Policy) -> tuple[Record, ...]:
+    """Return entries as records, counted and indexed; large ones are worked on in a thread."""
+    unloaded = isinstance(counter, ExactCounter) and not counter.is_loaded
+    large = unloaded or is_large(*entries)
+    return await off_loop(lambda: tuple(_record(entry, counter, policy) for entry in entries), large=large)
 
-    def __init__(self, counter: Counter, policy: Policy) -> None:
-        self._counter = counter
-        self._limits = Limits.of(policy.reduction, Budget.UNLIMITED.limit)
 
-    async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
-        """Count and index entries; what takes long is done in a thread, and the loop goes on."""
-        unloaded = isinstance(self._counter, ExactCounter) and not self._counter.is_loaded
-        large = unloaded or is_large(*entries)
-        return await off_loop(lambda: tuple(map(self._record, entries)), large=large)
-
-    def _record(self, entry: Entry) -> Record:
-        body = encode(entry)
-        if isinstance(entry, Answer) and (shown := entry.message):
-            tokens = message_cost(shown, self._counter).tokens
-            return Record(id=shown.id, kind=kind_of(entry), body=body, tokens=tokens)
-        if not isinstance(entry, Message):
-            return Record(id=ids.message_id(), kind=kind_of(entry), body=body)
-        cost = message_cost(self._as_sent(entry, len(body)), self._counter)
-        found = tuple(words_of(entry))
-        return Record(id=entry.id, kind="message", body=body, tokens=cost.tokens, words=found)
-
-    def _as_sent(self, message: Message, size: int) -> Message:
-        if size <= COUNTED_WHOLE:
-            return message
-        return reduced(message, self._counter, self._limits, handle=partial(output_id, message))
+def _record(entry: Entry, counter: Counter, policy: Policy) -> Record:
+    body = encode(entry)
+    if isinstance(entry, Answer) and (shown := entry.message):
+        tokens = message_cost(shown, counter).tokens
+        return Record(id=shown.id, kind=kind_of(entry), body=body, tokens=tokens)
+    if not isinstance(entry, Message):
+        return Record(id=ids.message_id(), kind=kind_of(entry), body=body)
+    as_sent = entry
+    if len(body) > COUNTED_WHOLE:
+        limits = Limits.of(policy.reduction, Budget.UNLIMITED.limit)
+        as_sent = reduced(entry, counter, limits, handle=partial(output_id, entry))
+    tokens = message_cost(as_sent, counter).tokens
+    return Record(id=entry.id, kind="message", body=body, tokens=tokens, words=tuple(words_of(entry)))
 
 
 def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
@@ -86,33 +78,33 @@ def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
 
 
 def sampled_recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:
-    """Do the same for a fixed sample of the entries, and for all counts that no text can have."""
+    """Do the same for a fixed sample of the entries, and for all counts that are impossible."""
     is_odd = kind == "message" and not 0 < tokens <= len(body)
     return recount(name, kind, body, tokens) if is_odd or zlib.crc32(body) % _ONE_IN == 0 else None
 
 
 def digest(messages: Iterable[Message]) -> bytes:
-    """Tell one request from another by what it says."""
+    """Return a digest of the content of a request, which tells it from others."""
     summed, own = hashlib.blake2b(digest_size=16), dict[str, str]()
     for message in messages:
         own |= {call.id: f"{len(own) + place}" for place, call in enumerate(message.tool_calls)}
-        body = long_json.encode(_said(codec.to_builtins(message), own), _encoder)
+        body = long_json.encode(_content(codec.to_builtins(message), own), _encoder)
         summed.update(len(body).to_bytes(8, "big"))
         summed.update(body)
     return summed.digest()
 
 
-def _said(plain: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
-    """Leave out what a message that is built anew has anew: its id, its time, the ids of its calls.
+def _content(plain: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
+    """Leave out what changes when a message is built again: its id, its time, the ids of its calls.
 
-    A result of a call of the same request speaks of it by its place.
+    A result of a call in the same request names the call by its place.
     """
-    said = {key: value for key, value in plain.items() if key not in ("id", "timestamp")}
-    if calls := said.get("tool_calls"):
-        said["tool_calls"] = [{key: value for key, value in call.items() if key != "id"} for call in calls]
-    if results := said.get("tool_results"):
+    content = {key: value for key, value in plain.items() if key not in ("id", "timestamp")}
+    if calls := content.get("tool_calls"):
+        content["tool_calls"] = [{key: value for key, value in call.items() if key != "id"} for call in calls]
+    if results := content.get("tool_results"):
         ids = [own.get(result["tool_call_id"], result["tool_call_id"]) for result in results]
-        said["tool_results"] = [
+        content["tool_results"] = [
             {**result, "tool_call_id": id} for result, id in zip(results, ids, strict=True)
         ]
-    return said
+    return content

@@ -1,50 +1,39 @@
-"""Where a path may end: behind a message, but not between calls and their answers."""
+"""Branches of a session: where a path may end, and undo of the newest operation.
+
+Nothing is deleted: undoing a fork, a rewind, a restore or a tangent moves the head back, and undoing a
+compaction writes a revert.
+"""
 
 from __future__ import annotations
 
 from ..entry import IMPORTED, Cut, Revert, Tangent
 from ..errors import Conflict, NotFound, SessionError
-from ..ids import CallId
+from ..log.fold import LastRound, below_undone
 from ..log.path import between, cut_in_force, entry_of, path_to, rows_backwards, shown_messages
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, SessionRow, Span
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["end_of", "found", "undo", "undo_restore"]
+__all__ = ["end_of", "entry_row", "undo", "undo_restore"]
 
 
-async def found(log: Log, at: Address, id: str) -> Row:
-    """Give the entry with an id, or raise `NotFound`."""
+async def entry_row(log: Log, at: Address, id: str) -> Row:
+    """Return the entry with an id, or raise `NotFound`."""
     for row in await log.find(at, [id]):
         return row
     raise NotFound(f"session {at.session} has no entry {id}")
 
 
 async def end_of(log: Log, at: Address, id: str) -> Position:
-    """Give the place behind a message; inside a group of calls and answers, the place before the group.
-
-    A group is a run of assistant messages, from the first that calls, and the answers behind it.
-    """
-    row = await found(log, at, id)
-    place = before = Position(row.branch, row.seq)
-    calls, answered = set[CallId](), set[CallId]()
-    spoken = False
+    """Return the place after a message; inside a group of calls and answers, the place before the group."""
+    row = await entry_row(log, at, id)
+    place, group = Position(row.branch, row.seq), LastRound[Position]()
     async for earlier in rows_backwards(log, at, await path_to(log, at, place)):
-        message = next(iter(await shown_messages([earlier])), None)
-        if message is None:
-            continue
-        if message.role == "user" or (message.role == "tool" and spoken):
+        before = Position(earlier.branch, earlier.seq - 1)
+        if not all(group.add(before, message) for message in await shown_messages([earlier])):
             break
-        spoken = message.role == "assistant"
-        answered.update(result.tool_call_id for result in message.tool_results)
-        if message.tool_calls:
-            calls.update(call.id for call in message.tool_calls)
-            before = Position(earlier.branch, earlier.seq - 1)
-    return place if calls <= answered else before
-
-
-# Undoing: the newest thing that the user did to a conversation, taken back.
+    return group.open_from or place
 
 
 BRANCHING = ("rewind", "fork", "tangent", "restore")
@@ -52,7 +41,7 @@ _KINDS = ("compaction", "revert", "tangent")
 
 
 async def undo(scribe: SessionWriter, windows: WindowMaker) -> str:
-    """Take the newest operation back, and say which it was."""
+    """Undo the newest operation, and return its name."""
     while True:
         row = await scribe.refresh()
         branch = await _branch(scribe, row.branch)
@@ -67,10 +56,10 @@ async def undo(scribe: SessionWriter, windows: WindowMaker) -> str:
 
 
 async def undo_restore(scribe: SessionWriter, windows: WindowMaker, restored: int) -> None:
-    """Go back to where the conversation was before a restore, which began a branch, whatever came since."""
+    """Move the head to where it was before a restore, which created a branch, whatever came since."""
     row, branch = await scribe.refresh(), await _branch(scribe, restored)
     if branch.operation != "restore" or branch.former is None:
-        raise SessionError(f"session {row.id}: branch {restored} is not that of a restore")
+        raise SessionError(f"session {row.id}: branch {restored} was not created by a restore")
     await scribe.commit(select=branch.former, expected_head=row.head)
     windows.forget()
 
@@ -80,22 +69,18 @@ async def _branch(scribe: SessionWriter, id: int) -> Branch:
 
 
 async def _undo_entry(scribe: SessionWriter, row: SessionRow, branch: Branch) -> str | None:
-    """Take back what was done on this branch since it began, if anything was."""
+    """Undo the newest operation on this branch since it was created, if there is one."""
     span, found = Span(branch.id, branch.fork_seq + 1, row.seq), None
     while span.first <= span.last and (found := await _newest(scribe, span)):
-        match entry_of(found):
-            case Revert(at=at):
-                span = span._replace(last=at - 1)
-            case Tangent(undone=at) if at:
-                span = span._replace(last=at - 1)
-            case Tangent(started=0) as left if tangent := await _tangent(scribe, left):
-                return await _take_up(scribe, row, found, tangent)
-            case Cut() as cut:
-                if cut.imported:
-                    raise SessionError(f"session {row.id}: {IMPORTED}")
-                return await _revert(scribe, row, found, cut)
-            case _:  # a tangent's beginning, which is the branch itself; something damaged, or not there
-                span = span._replace(last=found.seq - 1)
+        entry = entry_of(found)
+        below = below_undone(found.seq, entry)
+        if below is None and isinstance(entry, Cut):
+            if entry.imported:
+                raise SessionError(f"session {row.id}: {IMPORTED}")
+            return await _revert(scribe, row, found, entry)
+        if below is None and isinstance(entry, Tangent) and (tangent := await _tangent(scribe, entry)):
+            return await _reenter(scribe, row, found, tangent)
+        span = span._replace(last=(below or found.seq) - 1)
     return None
 
 
@@ -113,14 +98,14 @@ async def _revert(scribe: SessionWriter, row: SessionRow, found: Row, cut: Cut) 
 
 
 async def _tangent(scribe: SessionWriter, left: Tangent) -> Branch | None:
-    """Give the branch that a tangent was left on."""
+    """Return the branch that a tangent was left on."""
     branches = await scribe.log.branches(scribe.at)
     named = [one for one in branches if one.id == left.branch or (not left.branch and one.name == left.name)]
     return named[0] if named else None
 
 
-async def _take_up(scribe: SessionWriter, row: SessionRow, found: Row, tangent: Branch) -> str:
-    """Go back into a tangent that was left; that it was left is undone first, where it was written."""
+async def _reenter(scribe: SessionWriter, row: SessionRow, found: Row, tangent: Branch) -> str:
+    """Go back into a tangent that was left; first an entry says that leaving it was undone."""
     again = Tangent(name=tangent.name, undone=found.seq)
     receipt = await scribe.commit(records=await scribe.records([again]), expected_head=row.head)
     head = receipt.head
@@ -128,9 +113,9 @@ async def _take_up(scribe: SessionWriter, row: SessionRow, found: Row, tangent: 
         try:
             await scribe.commit(select=tangent.id, expected_head=head)
         except Conflict as conflict:
-            if conflict.head[0] != head.branch:  # the conversation is elsewhere by now
+            if conflict.head[0] != head.branch:  # the head is on another branch by now
                 raise
-            head = Position(*conflict.head)  # words that were said meanwhile stay where they are
+            head = Position(*conflict.head)  # messages that were added meanwhile stay where they are
         else:
             return "tangent exit"
 

@@ -25,7 +25,7 @@ from ..entry import Prompt
 from ..errors import ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
 from ..log.path import message_of
-from ..log.records import Recorder
+from ..log.records import records
 from ..memory.port import MemoryEngine
 from ..message import Message
 from ..models import Model
@@ -40,7 +40,7 @@ from ..value import TOKENS, check_kind, check_number, check_whole, refuse
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
 from .names import checked, checked_meta, checked_prompt
 from .session import Session
-from .snapshots import SnapshotWriter, described, entries_of
+from .snapshots import SnapshotWriter, described, from_snapshot
 from .summaries import Background, Summarizer
 from .writer import SessionWriter, check_store_time
 
@@ -194,8 +194,8 @@ class SessionManager:
             idle=self._idle if idle is None else _milliseconds(idle),
         )
         entries = [Prompt(checked_prompt(system))] if system is not None else []
-        records = await self._recorder(row).records(entries)
-        return self._session(await self.store.create(row, records))
+        made = await records(entries, _counter_of(row), self.policy)
+        return self._session(await self.store.create(row, made))
 
     async def list(
         self,
@@ -311,7 +311,7 @@ class SessionManager:
         except NotFound:
             session = await self._from_snapshot(id, user, trust)
         if session.row.ended is None:
-            await session.give_up_calls()
+            await session.answer_interrupted_calls()
         return session
 
     async def _from_snapshot(self, id: str, user: str | None, trust: bool) -> Session:
@@ -325,9 +325,9 @@ class SessionManager:
         row = described(self._new_row(id, user), restored)
         if user is not None and row.user != user:
             raise NotFound(f"there is no session {id}")
-        entries = list(entries_of(restored.snapshot, self.policy.summary_template))
-        records = await self._recorder(row).records(entries)
-        return self._session(await self.store.create(row, records))
+        entries = list(from_snapshot(restored.snapshot, self.policy.summary_template))
+        made = await records(entries, _counter_of(row), self.policy)
+        return self._session(await self.store.create(row, made))
 
     async def _open_session(self, id: str, *, user: str | None = None) -> Session:
         """Open a session; one that is not there, or another user's, is `NotFound`."""
@@ -370,10 +370,14 @@ class SessionManager:
         return session
 
     def _scribe(self, row: SessionRow) -> SessionWriter:
-        return SessionWriter(self.store, row, self._clock, self._recorder(row), self._watch)
-
-    def _recorder(self, row: SessionRow) -> Recorder:
-        return Recorder(_counter_of(row), self.policy)
+        return SessionWriter(
+            self.store,
+            row,
+            clock=self._clock,
+            watch=self._watch,
+            counter=_counter_of(row),
+            policy=self.policy,
+        )
 
 
 def _counter_of(row: SessionRow) -> Counter:

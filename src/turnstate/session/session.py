@@ -29,11 +29,11 @@ from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, S
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
 from . import conversation, leases
-from .append import Appender
+from .append import append, write
 from .branching import end_of, undo, undo_restore
 from .compaction import Compaction, Compactor
 from .names import checked, checked_meta, checked_prompt
-from .snapshots import SnapshotWriter, interrupted, live_snapshot
+from .snapshots import SnapshotWriter, interrupted, to_snapshot
 from .summaries import Summarizer
 from .windows import WindowMaker
 from .writer import SessionWriter
@@ -58,7 +58,6 @@ class Session:
         self.files: tuple[Path, ...] = ()
         """Files and folders that its manager keeps on this machine: store, snapshots, memory, home."""
         self._windows = WindowMaker(scribe, manager, summaries)
-        self._appender = Appender(scribe, self._windows)
         self._compactor = Compactor(self._windows, manager, summaries)
         self._committing = asyncio.Lock()
 
@@ -92,7 +91,9 @@ class Session:
         self, *messages: Message, expected_version: int | None = None, key: str | None = None
     ) -> Receipt:
         """Add messages, all of them or none, and return once they are as durable as the store promises."""
-        receipt = await self._appender.append(messages, expected_version=expected_version, key=key)
+        receipt = await append(
+            self._scribe, self._windows, messages, expected_version=expected_version, key=key
+        )
         if self._keeper:
             self._keeper.said(messages[-1])
         return receipt
@@ -136,7 +137,7 @@ class Session:
     async def snapshot(self) -> ContextSnapshot:
         """Take a snapshot of the live queue: head, summary and kept messages."""
         loaded = await self._windows.loaded()
-        return live_snapshot(loaded, self.row, self._manager, self._scribe.clock())
+        return to_snapshot(loaded, self.row, self._manager, self._scribe.clock())
 
     def keep_snapshots(self, keeper: SnapshotWriter) -> None:
         """Have a snapshot written after each turn and round of tools, and of what is left at the end."""
@@ -145,7 +146,7 @@ class Session:
 
     async def set_system(self, text: str) -> Receipt:
         """Set the system prompt from here on."""
-        return await self._appender.write([Prompt(checked_prompt(text))])
+        return await write(self._scribe, self._windows, [Prompt(checked_prompt(text))])
 
     async def fork(self, *, at: str | None = None, name: str = "") -> Branch:
         """Go on from a message of any branch, or from the head, on a branch of its own."""
@@ -228,7 +229,7 @@ class Session:
             await self._keeper.stop()
         session = self._reopened(self._scribe.row)
         if session._keeper:
-            await session._keeper.begin_anew()
+            await session._keeper.restart()
         return session
 
     async def _began_next(self, system: str | None) -> bool:
@@ -260,7 +261,7 @@ class Session:
             except Conflict:
                 continue
 
-    async def give_up_calls(self) -> None:
+    async def answer_interrupted_calls(self) -> None:
         """Answer calls that were under way when a process ended; their real results may still come."""
         while True:
             loaded = await self._windows.loaded()
@@ -268,7 +269,7 @@ class Session:
             if not answers:
                 return
             with suppress(Conflict):  # somebody answered them meanwhile, or went on
-                await self._appender.write(answers, expected_head=head)
+                await write(self._scribe, self._windows, answers, expected_head=head)
                 return
 
     async def rename(self, title: str) -> None:

@@ -33,7 +33,7 @@ from ..stores.values import SessionRow
 from .loaded import Loaded
 from .summaries import Background
 
-__all__ = ["EVERY", "SnapshotWriter", "described", "entries_of", "interrupted", "live_snapshot"]
+__all__ = ["EVERY", "SnapshotWriter", "described", "from_snapshot", "interrupted", "to_snapshot"]
 
 EVERY = 5.0
 """Seconds between two snapshots of one session under load."""
@@ -76,7 +76,7 @@ class SnapshotWriter:
             if self._task is None or self._task.done():
                 self._task = self._background.spawn(self._write_when_due())
 
-    async def begin_anew(self) -> None:
+    async def restart(self) -> None:
         """Remove the snapshots of a conversation that ended, so that none of them comes back."""
         await asyncio.to_thread(self._snapshots.erase, self._session)
         self._pace.changed()
@@ -140,7 +140,7 @@ async def _completed(writing: asyncio.Future[Path]) -> Path:
 # The live queue: head, summary and kept messages, as a snapshot holds them, and the way back.
 
 
-def live_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int) -> ContextSnapshot:
+def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int) -> ContextSnapshot:
     """Take a snapshot of a session; the place in the log stands in the extension."""
     lead = [
         message
@@ -166,7 +166,7 @@ def live_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: i
     return structs.replace(taken, extension=extension)
 
 
-def entries_of(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
+def from_snapshot(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
     """Give the entries that bring a snapshot back into a log."""
     said, answers = _said(taken), _marked(taken, "answers")
     for message in said:

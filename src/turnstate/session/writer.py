@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from ..clock import JUMP, Clock, ClockWatch
+from ..context.policy import Policy
 from ..entry import Entry
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..log.outbox import Ending
 from ..log.path import Damage, WatchedLog, path_to
-from ..log.records import Recorder
+from ..log.records import records as make_records
 from ..stores.port import Health, Store
 from ..stores.values import MESSAGE, Change, Fork, Key, Lease, Parcel, Position, Receipt, Record, SessionRow
+from ..tokens import Counter
 
 __all__ = ["SessionWriter", "check_store_time"]
 
@@ -31,10 +33,17 @@ class SessionWriter:
     """One session's way into its store."""
 
     def __init__(
-        self, store: Store, row: SessionRow, clock: Clock, recorder: Recorder, watch: ClockWatch
+        self,
+        store: Store,
+        row: SessionRow,
+        *,
+        clock: Clock,
+        watch: ClockWatch,
+        counter: Counter,
+        policy: Policy,
     ) -> None:
-        self.store, self.row, self.clock, self._recorder = store, row, clock, recorder
-        self._watch = watch
+        self.store, self.row, self.clock, self._watch = store, row, clock, watch
+        self._counter, self._policy = counter, policy
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
         self.damage = Damage()
@@ -57,7 +66,7 @@ class SessionWriter:
 
     async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
         """Make entries ready to be written."""
-        return await self._recorder.records(entries)
+        return await make_records(entries, self._counter, self._policy)
 
     async def commit(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 
 from turnstate import Message
 from turnstate.context.rounds import fresh
+from turnstate.conversation import ConversationState
 from turnstate.conversation.timeline import Timeline
-from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Usage
+from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Tangent, Usage
 from turnstate.errors import InvalidMessage
-from turnstate.log.fold import Fold
+from turnstate.log.fold import Fold, below_undone
 from turnstate.message import ToolCallRequest, ToolCallResult
+from turnstate.session import SessionManager
 from turnstate.session.loaded import Loaded
+from turnstate.stores.memory import MemoryStore
 from turnstate.stores.values import Position, Span
 
 ONE = ToolCallRequest(name="ls", args={}, provider_id="p1")
@@ -168,3 +172,41 @@ def test_a_result_may_name_a_call_of_the_newest_batch_by_the_providers_id(folded
     unknown = Message.tool([ToolCallResult(tool_call_id="p3", result="x")])
     with pytest.raises(InvalidMessage, match="no call p3"):
         fresh(fold.known_calls([unknown]), [unknown])
+
+
+U, A1, A2 = Message.user("go"), Message.assistant(tool_calls=[ONE]), Message.assistant(tool_calls=[TWO])
+ROUNDS: list[tuple[list[Message], int]] = [
+    ([U, A1], 1),
+    ([U, A1, result(ONE)], 3),
+    ([U, A1, A2, result(ONE)], 1),  # both calls belong to one round
+    ([U, A1, A2, result(ONE), result(TWO)], 5),
+    ([U, A1, result(ONE), Message.assistant("done")], 4),
+    ([U, A1, Message.user("stop")], 3),  # the user did not wait
+]
+
+
+@pytest.mark.parametrize(("messages", "kept"), ROUNDS)
+def test_a_fork_of_a_session_and_a_tangent_of_a_state_may_begin_at_the_same_places(
+    messages: list[Message], kept: int
+) -> None:
+    async def forked() -> int:
+        session = await SessionManager(MemoryStore()).create()
+        for message in messages:
+            await session.append(message)
+        return (await session.fork(at=messages[-1].id)).fork_seq
+
+    state = ConversationState()
+    for message in messages:
+        state.add(message)
+    state.begin_tangent(at=messages[-1].id)
+    assert state.head.forked_at == asyncio.run(forked()) == kept
+
+
+def test_undo_takes_back_the_newest_operation_that_is_not_undone_yet() -> None:
+    asked = cut("c", None, ("m0", "m1"), asked={"before": 1})
+    assert below_undone(5, asked) is None
+    assert below_undone(5, Tangent(name="t", branch=2)) is None
+    assert below_undone(5, Revert(cut="c", at=3, former=0)) == 3
+    assert below_undone(5, Tangent(name="t", undone=2)) == 2
+    for entry in (U, None, cut("c", "m2", ("m0", "m1")), Tangent(name="t", started=1)):
+        assert below_undone(5, entry) == 5

@@ -12,7 +12,8 @@ from turnstate import Message
 from turnstate.codec import decode_entry
 from turnstate.context.policy import Policy
 from turnstate.entry import Prompt
-from turnstate.log.records import COUNTED_WHOLE, Recorder, digest, searchable
+from turnstate.log.records import COUNTED_WHOLE, digest, searchable
+from turnstate.log.records import records as make_records
 from turnstate.message import ToolCallRequest
 from turnstate.part import ImagePart, ReasoningPart, TextPart
 from turnstate.stores.values import Record
@@ -23,7 +24,7 @@ EXACT = counter("o200k_base")
 
 
 def recorded(*entries: Any) -> tuple[Record, ...]:
-    return asyncio.run(Recorder(EXACT, Policy()).records(entries))
+    return asyncio.run(make_records(entries, EXACT, Policy()))
 
 
 @pytest.mark.req("B1")
@@ -57,7 +58,7 @@ def test_a_long_output_is_counted_as_it_is_sent_and_kept_whole() -> None:
 def test_an_output_of_a_moderate_size_is_counted_whole_whatever_the_policy() -> None:
     message = answers(answer("c", "word\n" * 300))
     sparing = Policy(reduction=Policy().reduction.__class__(soft_tokens=10, hard_tokens=10))
-    (record,) = asyncio.run(Recorder(EXACT, sparing).records([message]))
+    (record,) = asyncio.run(make_records([message], EXACT, sparing))
     assert len(record.body) <= COUNTED_WHOLE
     assert record.tokens == message_cost(message, EXACT).tokens
 

@@ -106,7 +106,7 @@ async def test_late_messages_of_the_old_turn_are_refused(stage: Stage) -> None:
             handle.annotate({"late": 1}),
             handle.acquire(),
             handle.renew(),
-            handle.give_up_calls(),
+            handle.answer_interrupted_calls(),
         ):
             with pytest.raises(EpochEnded):
                 await late

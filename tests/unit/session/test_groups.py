@@ -8,7 +8,7 @@ from session_stage import Stage, answer, answers, asks, call, played
 from turnstate import Message
 from turnstate.errors import NotFound
 from turnstate.session import Session
-from turnstate.session.branching import end_of, found
+from turnstate.session.branching import end_of, entry_row
 from turnstate.stores.values import Position
 
 pytestmark = pytest.mark.req("C3")
@@ -100,7 +100,7 @@ async def test_a_group_that_a_fork_divides_is_still_one(stage: Stage) -> None:
 
 
 @played
-async def test_an_id_that_no_entry_has_is_not_found(stage: Stage) -> None:
+async def test_an_id_that_no_entry_has_is_not_entry_row(stage: Stage) -> None:
     session = await (await stage.manager()).create()
     with pytest.raises(NotFound, match="nobody"):
-        await found(session._scribe.store, session.row.address, "nobody")
+        await entry_row(session._scribe.store, session.row.address, "nobody")

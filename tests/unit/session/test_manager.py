@@ -104,7 +104,7 @@ ON_A_HANDLE: dict[str, Callable[[Session], Awaitable[object]]] = {
     "reset": lambda session: session.reset(),
     "reset with a prompt": lambda session: session.reset(system="You help."),
     "end": lambda session: session.end(),
-    "give_up_calls": lambda session: session.give_up_calls(),
+    "answer_interrupted_calls": lambda session: session.answer_interrupted_calls(),
     "rename": lambda session: session.rename("title"),
     "tag": lambda session: session.tag("tag"),
     "annotate": lambda session: session.annotate({}),

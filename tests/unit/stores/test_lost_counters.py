@@ -11,7 +11,8 @@ from verification_stage import NOW, tamper, verified
 
 from turnstate.context.policy import Policy
 from turnstate.errors import StoreDamaged
-from turnstate.log.records import COUNTED_WHOLE, Recorder
+from turnstate.log.records import COUNTED_WHOLE
+from turnstate.log.records import records as make_records
 from turnstate.message import Message
 from turnstate.session.manager import SessionManager
 from turnstate.stores.verify.descriptions import DEFAULT, SHORT, lost_counter
@@ -29,7 +30,7 @@ TALK = [
 
 
 def counted(name: str, messages: Sequence[Message] = TALK) -> list[tuple[bytes, int]]:
-    records = asyncio.run(Recorder(counter(name), Policy()).records(messages))
+    records = asyncio.run(make_records(messages, counter(name), Policy()))
     return [(record.body, record.tokens) for record in records]
 
 
