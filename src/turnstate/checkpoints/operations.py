@@ -17,7 +17,7 @@ from msgspec import Struct
 from ..conversation import ConversationState
 from ..entry import RAN, UNDONE, Answer, Checkpoint, Restore
 from ..session import Session
-from ..session.conversation import branch_of
+from ..session.timelines import branch_of
 
 __all__ = ["Act", "Bring", "LeaveTangent", "RestoreOperation", "Undo", "newest_restore"]
 

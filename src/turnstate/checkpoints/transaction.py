@@ -25,7 +25,7 @@ from ..conversation.edits import LineTracking
 from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, SessionError
 from ..home import Home
 from ..session import Session
-from ..session.conversation import head_of
+from ..session.timelines import head_of
 from ..shadow.health import finding, verify_folder
 from ..shadow.repository import ShadowRepository
 from ..shadow.restore import NAME as JOURNAL

@@ -28,9 +28,8 @@ from ..entry import (
     Usage,
 )
 from ..errors import InvalidPayload
-from ..log.fold import Fold
+from ..log.fold import Fold, ForkedList
 from ..message import Message, ToolCallRequest
-from .forked_list import ForkedList
 from .history import HistoryEntry, UserMessage, line_of
 from .line_tracker import FileLineTracker, tracker_from_json
 

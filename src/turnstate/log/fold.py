@@ -12,7 +12,7 @@ result of that call is still accepted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Generic, Protocol, TypeVar, overload
 
 from ..context.rounds import KnownCalls, is_shown_as, open_calls, unknown_calls
@@ -20,7 +20,7 @@ from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Revert, Sum
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
 
-__all__ = ["Fold", "GrowingList", "LastRound", "below_undone"]
+__all__ = ["Fold", "ForkedList", "GrowingList", "LastRound", "below_undone"]
 
 T = TypeVar("T")
 
@@ -36,6 +36,85 @@ class GrowingList(Protocol[T]):
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[T]: ...
     def __reversed__(self) -> Iterator[T]: ...
+
+
+class ForkedList(Sequence[T]):
+    """A list that can continue from a place in another one without copying it.
+
+    Forking takes the same time however long the list is. What is added after the fork is seen on one side
+    only, so leaving a fork is dropping it.
+    """
+
+    __slots__ = ("_base", "_own", "_parent")
+
+    def __init__(self, parent: ForkedList[T] | None = None, at: int | None = None) -> None:
+        self._parent = parent
+        self._base = 0 if parent is None else len(parent) if at is None else at
+        self._own: list[T] = []
+
+    def append(self, item: T) -> None:
+        """Add an item at the end."""
+        self._own.append(item)
+
+    def replace_last(self, item: T) -> None:
+        """Replace the last item, on this side of a fork only."""
+        if self._own:
+            self._own[-1] = item
+        else:
+            self._base -= 1
+            self._own.append(item)
+
+    def replace(self, place: int, item: T) -> None:
+        """Replace an item that was added after the fork."""
+        self._own[place - self._base] = item
+
+    def fork(self, at: int | None = None) -> ForkedList[T]:
+        """Return a list that continues from here, or from an earlier place."""
+        return ForkedList(self, at)
+
+    @property
+    def own(self) -> Sequence[T]:
+        """The items that were added since the fork."""
+        return self._own
+
+    def __len__(self) -> int:
+        return self._base + len(self._own)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return self._between(start, stop)[::step] if step > 0 else list(self)[index]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(index)
+        return next(iter(self._between(place, place + 1)))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._between(0, len(self)))
+
+    def __reversed__(self) -> Iterator[T]:
+        line: ForkedList[T] | None = self
+        end = len(self)
+        while line is not None and end > 0:
+            for place in range(min(len(line._own), end - line._base) - 1, -1, -1):
+                yield line._own[place]
+            end, line = min(end, line._base), line._parent
+
+    def _between(self, start: int, stop: int) -> list[T]:
+        pieces = list[list[T]]()
+        line: ForkedList[T] | None = self
+        while line is not None and stop > start:
+            if stop > line._base:
+                first = max(0, start - line._base)
+                pieces.append(list(islice(line._own, first, stop - line._base)))
+            stop, line = min(stop, line._base), line._parent
+        return [item for piece in reversed(pieces) for item in piece]
 
 
 class Fold:

@@ -36,9 +36,9 @@ from ..stores.values import Address, Filter, Hit, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..tokens.exact import INLINE, off_loop
-from ..value import TOKENS, check_kind, check_number, check_whole, refuse
+from ..value import TOKENS, check_kind, check_whole, refuse
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
-from .names import checked, checked_meta, checked_prompt
+from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds
 from .session import Session
 from .snapshots import SnapshotWriter, described, from_snapshot
 from .summaries import Background, Summarizer
@@ -118,7 +118,7 @@ class SessionManager:
         clock: Clock = wall_clock,
         monotonic: Clock | None = None,
     ) -> None:
-        _check(
+        check_settings(
             tenant=tenant,
             policy=policy,
             counter=counter,
@@ -133,7 +133,7 @@ class SessionManager:
         self.store, self.tenant, self.policy = store, tenant, policy or Policy()
         self._counter, self._clock = counter_named(counter).name, clock
         self._watch = ClockWatch(clock, monotonic or (monotonic_clock if clock is wall_clock else clock))
-        self._idle, self._model = _milliseconds(idle), model
+        self._idle, self._model = idle_milliseconds(idle), model
         self._background, self._snapshots, self._memory = Background(), snapshots, memory
         self._home = home
         self._files = _files(store, snapshots, memory, home)
@@ -142,7 +142,7 @@ class SessionManager:
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
         """Open the store behind a URL for one tenant; a folder for snapshots must be writable now."""
-        _check(**settings)  # before a store is made for nothing
+        check_settings(**settings)  # before a store is made for nothing
         snapshots: Snapshots | None = settings.get("snapshots")
         if snapshots is not None:
             await asyncio.to_thread(snapshots.check)
@@ -191,7 +191,7 @@ class SessionManager:
             tags=tuple(sorted({checked(tag, "a tag") for tag in tags})),
             counter=counter_named(counter).name if counter is not None else self._counter,
             meta=checked_meta({} if meta is None else meta),
-            idle=self._idle if idle is None else _milliseconds(idle),
+            idle=self._idle if idle is None else idle_milliseconds(idle),
         )
         entries = [Prompt(checked_prompt(system))] if system is not None else []
         made = await records(entries, _counter_of(row), self.policy)
@@ -412,44 +412,3 @@ def _asked(name: str | None, what: str) -> str | None:
     if name is not None and not isinstance(name, str):
         raise InputError(f"{what} is text, not {type(name).__name__}")
     return name
-
-
-def _check(
-    *,
-    tenant: str = "default",
-    policy: object = None,
-    counter: str = "o200k_base",
-    idle: float | None = None,
-    model: object = None,
-    snapshots: object = None,
-    memory: object = None,
-    home: object = None,
-    clock: object = wall_clock,
-    monotonic: object = None,
-) -> None:
-    """Refuse settings of a manager that make no sense."""
-    checked(tenant, "a tenant")
-    check_kind("policy", policy, Policy, optional=True)
-    counter_named(counter)
-    _milliseconds(idle)
-    if model is not None and not (isinstance(getattr(model, "name", None), str) and _has(model, "stream")):
-        refuse("model", model, "a model: a value with a name and a method stream")
-    check_kind("snapshots", snapshots, Snapshots, optional=True)
-    if memory is not None and not _has(memory, "archive", "ingest"):
-        refuse("memory", memory, "a memory engine: a value with methods archive, ingest, …")
-    check_kind("home", home, Home, optional=True)
-    for name, one in (("clock", clock), ("monotonic", monotonic or clock)):
-        if not callable(one):
-            refuse(name, one, "a function that returns milliseconds")
-
-
-def _has(value: object, *methods: str) -> bool:
-    return all(callable(getattr(value, method, None)) for method in methods)
-
-
-def _milliseconds(seconds: float | None) -> int:
-    """Return an idle time in milliseconds; 0 or None is never."""
-    if seconds is None:
-        return 0
-    check_number("idle", seconds, least=0, most=1e9, below=True)
-    return round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""What people give a session beside messages: names, prompts, notes. One rule for every store."""
+"""Checks of the input to sessions beside messages: names, prompts, metadata, settings of a manager."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ from typing import Any
 import msgspec
 
 from .. import strict_json
+from ..clock import wall_clock
+from ..context.policy import Policy
 from ..errors import InputError, TooLarge
+from ..home import Home
+from ..snapshots import Snapshots
+from ..tokens import counter as counter_named
+from ..value import check_kind, check_number, refuse
 
-__all__ = ["LARGEST_META", "LONGEST", "checked", "checked_meta", "checked_prompt"]
+__all__ = [
+    "LARGEST_META",
+    "LONGEST",
+    "check_settings",
+    "checked",
+    "checked_meta",
+    "checked_prompt",
+    "idle_milliseconds",
+]
 
 LONGEST = 500
-"""Characters; a key of an index on any store holds them."""
+"""Characters of a name: the key of an index holds them on every store."""
 
 LARGEST_META = 100_000
-"""Bytes; it is read with every look at the session."""
+"""Bytes of metadata, which is read whenever the session is."""
 
 
 def checked(name: object, what: str, *, empty: bool = False) -> str:
-    """Give a name that every store keeps as it is, or say what is wrong with it."""
+    """Return a name that every store can keep, or raise `InputError`."""
     if not isinstance(name, str):
         raise InputError(f"{what} is text, not {type(name).__name__}")
     strict_json.check_text(name, at=what)
@@ -31,16 +45,57 @@ def checked(name: object, what: str, *, empty: bool = False) -> str:
 
 
 def checked_prompt(text: object) -> str:
-    """Give a system prompt that every store keeps as it is; it may have any length."""
+    """Return a system prompt that every store can keep; it may have any length."""
     strict_json.check_text(text, at="system")
     return str(text)
 
 
 def checked_meta(meta: object) -> dict[str, Any]:
-    """Give a copy of what is noted of a session, a JSON object, or say what is wrong with it."""
+    """Return a copy of the metadata of a session, a JSON object, or raise `InputError`."""
     if not isinstance(meta, dict):
         raise InputError(f"meta is an object, not {type(meta).__name__}")
     plain: dict[str, Any] = strict_json.plain(meta, at="meta")
     if (size := len(msgspec.json.encode(plain))) > LARGEST_META:
         raise TooLarge(f"meta has {size:,} bytes; at most {LARGEST_META:,} are kept with a session")
     return plain
+
+
+def check_settings(
+    *,
+    tenant: str = "default",
+    policy: object = None,
+    counter: str = "o200k_base",
+    idle: float | None = None,
+    model: object = None,
+    snapshots: object = None,
+    memory: object = None,
+    home: object = None,
+    clock: object = wall_clock,
+    monotonic: object = None,
+) -> None:
+    """Raise `InputError` if a setting of a session manager is invalid."""
+    checked(tenant, "a tenant")
+    check_kind("policy", policy, Policy, optional=True)
+    counter_named(counter)
+    idle_milliseconds(idle)
+    if model is not None and not (isinstance(getattr(model, "name", None), str) and _has(model, "stream")):
+        refuse("model", model, "a model: a value with a name and a method stream")
+    check_kind("snapshots", snapshots, Snapshots, optional=True)
+    if memory is not None and not _has(memory, "archive", "ingest"):
+        refuse("memory", memory, "a memory engine: a value with methods archive, ingest, …")
+    check_kind("home", home, Home, optional=True)
+    for name, one in (("clock", clock), ("monotonic", monotonic or clock)):
+        if not callable(one):
+            refuse(name, one, "a function that returns milliseconds")
+
+
+def _has(value: object, *methods: str) -> bool:
+    return all(callable(getattr(value, method, None)) for method in methods)
+
+
+def idle_milliseconds(seconds: float | None) -> int:
+    """Return an idle time in milliseconds; None is 0, which means never."""
+    if seconds is None:
+        return 0
+    check_number("idle", seconds, least=0, most=1e9, below=True)
+    return round(seconds * 1000)

@@ -110,6 +110,8 @@ class SessionWriter:
 
         While the clock cannot be trusted, nothing is ended.
         """
+        if self.row.expires is None:
+            return False
         while self._watch.trusts() and self.row.expires is not None and self.row.expires <= self.clock():
             self.row = await self.store.get(self.at)
             if not self.row.is_idle(self.clock()) or self.row.epoch != self.epoch:

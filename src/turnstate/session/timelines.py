@@ -1,0 +1,256 @@
+"""Timelines of a session: where each is in the log, and how they are loaded from it.
+
+A conversation state sees the branches of a session as timelines: the main one and its tangents. Loading reads
+back from the head until the live history is full, and then the timelines that tangents return to. What of a
+state is in the log, and where, is kept in its `Sync`: timelines and states know nothing of stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from ..conversation import ConversationState
+from ..conversation.timeline import MAX_CONVERSATION_STATE_HISTORY_LEN, Timeline
+from ..entry import Bootstrap, Checkpoint, Cut, Note, Prompt, Revert, Settings, Summary, Tangent
+from ..log.path import (
+    between,
+    cut_in_force,
+    entries_of,
+    entry_of,
+    messages_of,
+    read_entry,
+    rows_backwards,
+    spans,
+    tip,
+)
+from ..stores.port import Log
+from ..stores.values import Address, Branch, Position, Row, Span
+from ..tokens.exact import INLINE, off_loop
+
+__all__ = [
+    "TANGENT",
+    "Place",
+    "Sync",
+    "TimelineLoader",
+    "UnconfirmedWrite",
+    "branch_of",
+    "head_of",
+    "sync_of",
+]
+
+TANGENT = "tangent"
+DAMAGED = "[A damaged entry was left out here; run `turnstate verify`.]"
+
+_RECALLED = ("prompt", "bootstrap", "settings", "checkpoint")
+
+
+class UnconfirmedWrite(Struct, frozen=True, kw_only=True):
+    """A write whose reply was lost: repeated under the same key, it is done once."""
+
+    key: str
+    digest: bytes
+    timeline: Timeline | None
+    count: int
+
+
+class Place:
+    """Where a timeline is in the log: its branch, its path, and how many of its entries are written."""
+
+    def __init__(self, branch: int | None = None, path: Sequence[Span] = (), written: int = 0) -> None:
+        self.branch, self.path, self.written = branch, list(path), written
+
+    def position(self, seq: int) -> Position:
+        """Return the position of an entry in the log by its number."""
+        owners = (span.branch for span in self.path if span.first <= seq <= span.last)
+        return Position(next(owners, self.path[-1].branch if self.path else self.branch or 1), seq)
+
+    def wrote(self, count: int, head: Position) -> None:
+        """Record that so many entries were written, up to a head."""
+        self.written += count
+        if count and self.path and self.path[0].branch == head.branch:
+            self.path[0] = self.path[0]._replace(last=head.seq)
+        elif count:
+            first = self.path[0].last + 1 if self.path else 1
+            self.path.insert(0, Span(head.branch, first, head.seq))
+
+
+class Sync:
+    """How far a state and its log agree: head and version as last seen, and the place of every timeline."""
+
+    def __init__(self, head: Position | None = None, version: int | None = None) -> None:
+        self.head, self.version = head, version
+        self.unconfirmed: UnconfirmedWrite | None = None
+        self._places = dict[Timeline, Place]()
+
+    def place(self, timeline: Timeline) -> Place:
+        """Return the place of a timeline; one without a branch if the log does not have it."""
+        return self._places.setdefault(timeline, Place())
+
+    def keep(self, timeline: Timeline, place: Place) -> None:
+        """Record where a timeline is, which is in the log from now on."""
+        self._places[timeline] = place
+        timeline.recorded = True
+
+    @property
+    def branch(self) -> int:
+        """The branch of the head."""
+        return self.head.branch if self.head else 1
+
+
+def sync_of(state: ConversationState) -> Sync:
+    """Return the sync of a state; a new one if no session has seen the state yet."""
+    if not isinstance(state.sync, Sync):
+        state.sync = Sync()
+    return state.sync
+
+
+def head_of(state: ConversationState) -> Position | None:
+    """Return the head of the log that a state was loaded from, or written to last."""
+    return sync_of(state).head
+
+
+def branch_of(state: ConversationState, number: int) -> int:
+    """Return the branch that holds an entry of the state's path, by its number."""
+    return sync_of(state).place(state.head).position(number).branch
+
+
+class TimelineLoader:
+    """Loads the timelines of one session: the branches as a conversation sees them, main and tangents."""
+
+    def __init__(self, log: Log, at: Address, branches: Sequence[Branch], sync: Sync) -> None:
+        self._log, self._at, self._sync = log, at, sync
+        self._branches = {branch.id: branch for branch in branches}
+        self._by_branch = dict[int, Timeline]()
+        self.loaded = list[Timeline]()
+
+    async def load(self, head: Position) -> Timeline:
+        """Load the timeline that ends at a head, after those that it leads back to."""
+        aside = list[tuple[Position, Branch]]()
+        place, tangent = head, self._tangent(head.branch)
+        while tangent is not None and tangent.former is not None and place.branch not in self._by_branch:
+            aside.append((place, tangent))
+            place = await tip(self._log, self._at, self._branches[tangent.former])
+            tangent = self._tangent(place.branch)
+        timeline = self._by_branch.get(place.branch) or self._keep(await self._root(self._path(place)), place)
+        for place, tangent in reversed(aside):
+            timeline = self._keep(await self._aside(self._path(place), tangent, timeline), place)
+        return timeline
+
+    def _path(self, head: Position) -> list[Span]:
+        return spans(self._branches.values(), head)
+
+    def _keep(self, timeline: Timeline, head: Position) -> Timeline:
+        self._sync.keep(timeline, Place(head.branch, self._path(head), len(timeline.entries)))
+        self._by_branch[head.branch] = timeline
+        self.loaded.append(timeline)
+        return timeline
+
+    async def load_kept(self) -> None:
+        """Load the tangents that were left and lead back to what is loaded."""
+        known = {timeline.name for timeline in self.loaded}
+        for branch in self._branches.values():
+            main = self._by_branch.get(branch.former or 0)
+            if branch.operation == TANGENT and branch.name not in known and main is not None:
+                await self.load(await tip(self._log, self._at, self._branches[self._left_on(branch, main)]))
+
+    def _left_on(self, tangent: Branch, main: Timeline) -> int:
+        """Return the branch that a tangent was left on: its own, or one that a restore or a rewind made."""
+        left = (
+            entry.branch
+            for entry in reversed(main.entries)
+            if isinstance(entry, Tangent) and entry.name == tangent.name and entry.branch
+        )
+        return next((id for id in left if id in self._branches), tangent.id)
+
+    def _tangent(self, id: int) -> Branch | None:
+        """Return the tangent that a branch belongs to, if any."""
+        branch = self._branches.get(id)
+        while branch is not None and branch.operation != TANGENT:
+            branch = self._branches.get(branch.parent) if branch.parent is not None else None
+        return branch
+
+    async def _aside(self, path: Sequence[Span], tangent: Branch, parent: Timeline) -> Timeline:
+        """Load a tangent on top of its parent; alone if the parent is not loaded as far as its beginning."""
+        begun = tangent.fork_seq
+        entries = begun - parent.first + 1
+        at_same_place = between(path, begun, begun) == between(self._sync.place(parent).path, begun, begun)
+        if 0 <= entries <= len(parent.entries) and (at_same_place or begun == 0):
+            timeline = parent.fork(name=tangent.name, at=entries)
+            for span in reversed(between(path, begun + 1, path[0].last) if path else []):
+                await _extend(timeline, await self._log.read(self._at, span))
+        else:
+            timeline = await self._root(path)
+            timeline.parent, timeline.name = parent, tangent.name
+        return timeline
+
+    async def _root(self, path: Sequence[Span]) -> Timeline:
+        rows, roles, exchanges = list[Row](), list[str](), 0
+        async for row in rows_backwards(self._log, self._at, path):
+            role = next((message.role for message in await messages_of([row])), "")
+            exchanges += role == "assistant"
+            if exchanges > MAX_CONVERSATION_STATE_HISTORY_LEN:
+                rows = rows[: _turn_edge(roles)]
+                break
+            rows.append(row)
+            roles.append(role)
+        rows.reverse()
+        timeline = Timeline(first=rows[0].seq if rows else 1)
+        await self._recall(timeline, path, rows)
+        await _extend(timeline, rows)
+        return timeline
+
+    async def _recall(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
+        """Take in the entries before the part that is loaded that still count."""
+        earlier = between(path, 1, timeline.first - 1)
+        if not earlier:
+            return
+        marks = await self._log.newest(self._at, earlier, _RECALLED)
+        for entry in await entries_of([marks[kind] for kind in _RECALLED if kind in marks]):
+            if isinstance(entry, Prompt | Bootstrap | Settings | Checkpoint):
+                timeline.recall(entry)
+        await self._recall_cuts(timeline, path, rows)
+
+    async def _recall_cuts(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
+        """Take in the cut that held before the part that is loaded, and those that reverts in it lead to."""
+        earlier = between(path, 1, timeline.first - 1)
+        entries = await entries_of([row for row in rows if row.kind == "revert"])
+        reverts = [entry for entry in entries if isinstance(entry, Revert)]
+        standing = await cut_in_force(self._log, self._at, earlier)
+        numbers = {entry.former for entry in reverts if 0 < entry.former < timeline.first}
+        places = sorted(numbers | ({standing.seq} if standing else set()))
+        for number, end in pairwise([*places, timeline.first]):
+            for row in await self._log.read(self._at, between(path, number, number)[0]):
+                await self._recall_cut(timeline, row, between(path, number, end - 1))
+
+    async def _recall_cut(self, timeline: Timeline, row: Row, since: Sequence[Span]) -> None:
+        cut = await read_entry(row)
+        if not isinstance(cut, Cut):
+            return
+        timeline.recall(cut, at=row.seq)
+        found = (await self._log.newest(self._at, since, ("summary",))).get("summary")
+        summary = await read_entry(found) if found else None
+        if isinstance(summary, Summary) and summary.cut == cut.id:
+            timeline.recall(summary)
+
+
+def _turn_edge(backwards: Sequence[str]) -> int:
+    """Count the rows down to the first complete turn; all of them if none begins among them.
+
+    The rows are given by the roles of their messages, the newest first; other entries have none.
+    """
+    answered = True  # what was read before ends with an answer
+    for place in range(len(backwards) - 1, -1, -1):
+        role = backwards[place]
+        if answered and role == "user":
+            return place + 1
+        answered = role == "assistant" if role else answered
+    return len(backwards)
+
+
+async def _extend(timeline: Timeline, rows: Sequence[Row]) -> None:
+    """Fold rows into a timeline that no one else has yet; many bytes are decoded in a thread."""
+    large = sum(len(row.body) for row in rows) > INLINE
+    await off_loop(lambda: timeline.extend(entry_of(row) or Note(DAMAGED) for row in rows), large=large)
