@@ -47,7 +47,7 @@ class Writes:
 
     def __init__(self, talk: Talk, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        self._store = talk.session._scribe.store
+        self._store = talk.session._writer.store
         self._really, self._patch = self._store.commit, patch
 
     def at(self, nth: int, happens: Callable[[], Awaitable[None]], *, after: bool = False) -> None:

@@ -90,7 +90,7 @@ async def test_an_undo_is_done_though_somebody_goes_on_before_the_lines_are_note
         await talk.checkpoints.restore("1", files=False)
         agent_writes(talk, "another way\n")
         await talk.session.commit(talk.state)
-        store, written = talk.session._scribe.store, list[object]()
+        store, written = talk.session._writer.store, list[object]()
         really = store.commit
 
         async def commit(change: Any) -> Any:

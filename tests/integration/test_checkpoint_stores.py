@@ -591,7 +591,7 @@ async def test_nothing_that_was_said_is_lost_where_the_store_lies_in_the_work_tr
     async with desk.started() as talk:
         told = [one.text for one in await talk.session.messages()]
         assert told[-10:] == [f"acknowledged {number}" for number in range(10)]
-        assert [one async for one in talk.session._scribe.store.verify(repair=False)] == []
+        assert [one async for one in talk.session._writer.store.verify(repair=False)] == []
         await talk.checkpoints.clean()
     assert path.stat().st_size
 

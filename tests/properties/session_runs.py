@@ -73,7 +73,7 @@ async def window(session: Session, budget: Budget) -> Window | None:
 
 async def rows(session: Session) -> list[Row]:
     """Give the entries on the path as the store has it now."""
-    store = session._scribe.store
+    store = session._writer.store
     row = await store.get(session.row.address)
     spans = await path_to(store, row.address, row.head)
     return [one for span in reversed(spans) for one in await store.read(row.address, span)]

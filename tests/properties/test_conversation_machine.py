@@ -317,7 +317,7 @@ class Machine(RuleBasedStateMachine):
             return
 
         async def other() -> Session:
-            return await SessionManager(self.session._scribe.store, policy=POLICY, clock=self.clock).open(ID)
+            return await SessionManager(self.session._writer.store, policy=POLICY, clock=self.clock).open(ID)
 
         assert self.shown(self.session) == self.shown(self.do(other()))
         for budget in (self.budget, BUDGETS[-1]):

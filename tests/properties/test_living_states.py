@@ -111,7 +111,7 @@ class Machine(RuleBasedStateMachine):
 
     async def handle(self) -> Session:
         """Open the session as somebody does who knows nothing of it."""
-        return await SessionManager(self.session._scribe.store, policy=POLICY, clock=self.clock).open(ID)
+        return await SessionManager(self.session._writer.store, policy=POLICY, clock=self.clock).open(ID)
 
     @initialize()
     def begin(self) -> None:

@@ -40,13 +40,13 @@ BRANCHING = ("rewind", "fork", "tangent", "restore")
 _KINDS = ("compaction", "revert", "tangent")
 
 
-async def undo(scribe: SessionWriter, windows: WindowMaker) -> str:
+async def undo(writer: SessionWriter, windows: WindowMaker) -> str:
     """Undo the newest operation, and return its name."""
     while True:
-        row = await scribe.refresh()
-        branch = await _branch(scribe, row.branch)
+        row = await writer.refresh()
+        branch = await _branch(writer, row.branch)
         try:
-            undone = await _undo_entry(scribe, row, branch) or await _undo_branch(scribe, row, branch)
+            undone = await _undo_entry(writer, row, branch) or await _undo_branch(writer, row, branch)
         except Conflict as conflict:
             if conflict.head[0] != row.branch:  # it would be another operation that is undone
                 raise
@@ -55,63 +55,63 @@ async def undo(scribe: SessionWriter, windows: WindowMaker) -> str:
         return undone
 
 
-async def undo_restore(scribe: SessionWriter, windows: WindowMaker, restored: int) -> None:
+async def undo_restore(writer: SessionWriter, windows: WindowMaker, restored: int) -> None:
     """Move the head to where it was before a restore, which created a branch, whatever came since."""
-    row, branch = await scribe.refresh(), await _branch(scribe, restored)
+    row, branch = await writer.refresh(), await _branch(writer, restored)
     if branch.operation != "restore" or branch.former is None:
         raise SessionError(f"session {row.id}: branch {restored} was not created by a restore")
-    await scribe.commit(select=branch.former, expected_head=row.head)
+    await writer.commit(select=branch.former, expected_head=row.head)
     windows.forget()
 
 
-async def _branch(scribe: SessionWriter, id: int) -> Branch:
-    return next(branch for branch in await scribe.log.branches(scribe.at) if branch.id == id)
+async def _branch(writer: SessionWriter, id: int) -> Branch:
+    return next(branch for branch in await writer.log.branches(writer.at) if branch.id == id)
 
 
-async def _undo_entry(scribe: SessionWriter, row: SessionRow, branch: Branch) -> str | None:
+async def _undo_entry(writer: SessionWriter, row: SessionRow, branch: Branch) -> str | None:
     """Undo the newest operation on this branch since it was created, if there is one."""
     span, found = Span(branch.id, branch.fork_seq + 1, row.seq), None
-    while span.first <= span.last and (found := await _newest(scribe, span)):
+    while span.first <= span.last and (found := await _newest(writer, span)):
         entry = entry_of(found)
         below = below_undone(found.seq, entry)
         if below is None and isinstance(entry, Cut):
             if entry.imported:
                 raise SessionError(f"session {row.id}: {IMPORTED}")
-            return await _revert(scribe, row, found, entry)
-        if below is None and isinstance(entry, Tangent) and (tangent := await _tangent(scribe, entry)):
-            return await _reenter(scribe, row, found, tangent)
+            return await _revert(writer, row, found, entry)
+        if below is None and isinstance(entry, Tangent) and (tangent := await _tangent(writer, entry)):
+            return await _reenter(writer, row, found, tangent)
         span = span._replace(last=(below or found.seq) - 1)
     return None
 
 
-async def _newest(scribe: SessionWriter, span: Span) -> Row | None:
-    rows = await scribe.log.newest(scribe.at, [span], _KINDS)
+async def _newest(writer: SessionWriter, span: Span) -> Row | None:
+    rows = await writer.log.newest(writer.at, [span], _KINDS)
     return max(rows.values(), key=lambda row: row.seq, default=None)
 
 
-async def _revert(scribe: SessionWriter, row: SessionRow, found: Row, cut: Cut) -> str:
-    path = await path_to(scribe.log, scribe.at, row.head)
-    former = await cut_in_force(scribe.log, scribe.at, between(path, 1, found.seq - 1))
+async def _revert(writer: SessionWriter, row: SessionRow, found: Row, cut: Cut) -> str:
+    path = await path_to(writer.log, writer.at, row.head)
+    former = await cut_in_force(writer.log, writer.at, between(path, 1, found.seq - 1))
     revert = Revert(cut=cut.id, at=found.seq, former=former.seq if former else 0)
-    await scribe.commit(records=await scribe.records([revert]), expected_head=row.head)
+    await writer.commit(records=await writer.records([revert]), expected_head=row.head)
     return str(cut.asked.get("operation", "compact"))
 
 
-async def _tangent(scribe: SessionWriter, left: Tangent) -> Branch | None:
+async def _tangent(writer: SessionWriter, left: Tangent) -> Branch | None:
     """Return the branch that a tangent was left on."""
-    branches = await scribe.log.branches(scribe.at)
+    branches = await writer.log.branches(writer.at)
     named = [one for one in branches if one.id == left.branch or (not left.branch and one.name == left.name)]
     return named[0] if named else None
 
 
-async def _reenter(scribe: SessionWriter, row: SessionRow, found: Row, tangent: Branch) -> str:
+async def _reenter(writer: SessionWriter, row: SessionRow, found: Row, tangent: Branch) -> str:
     """Go back into a tangent that was left; first an entry says that leaving it was undone."""
     again = Tangent(name=tangent.name, undone=found.seq)
-    receipt = await scribe.commit(records=await scribe.records([again]), expected_head=row.head)
+    receipt = await writer.commit(records=await writer.records([again]), expected_head=row.head)
     head = receipt.head
     while True:
         try:
-            await scribe.commit(select=tangent.id, expected_head=head)
+            await writer.commit(select=tangent.id, expected_head=head)
         except Conflict as conflict:
             if conflict.head[0] != head.branch:  # the head is on another branch by now
                 raise
@@ -120,12 +120,12 @@ async def _reenter(scribe: SessionWriter, row: SessionRow, found: Row, tangent: 
             return "tangent exit"
 
 
-async def _undo_branch(scribe: SessionWriter, row: SessionRow, branch: Branch) -> str:
+async def _undo_branch(writer: SessionWriter, row: SessionRow, branch: Branch) -> str:
     if branch.operation not in BRANCHING or branch.former is None:
-        path = await path_to(scribe.store, scribe.at, row.head)
-        standing = await cut_in_force(scribe.store, scribe.at, path)
+        path = await path_to(writer.store, writer.at, row.head)
+        standing = await cut_in_force(writer.store, writer.at, path)
         cut = entry_of(standing) if standing else None
         reason = f"; {IMPORTED}" if isinstance(cut, Cut) and cut.imported else ""
         raise SessionError(f"session {row.id}: there is nothing to undo{reason}")
-    await scribe.commit(select=branch.former, expected_head=row.head)
+    await writer.commit(select=branch.former, expected_head=row.head)
     return branch.operation

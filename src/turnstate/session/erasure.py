@@ -1,7 +1,7 @@
-"""Erasing: everything of a session or a user, wherever it is kept, and a receipt of it.
+"""Erasure: deletes everything of a session or a user, wherever it is kept, and returns a receipt.
 
-The copies of files come first: where somebody is at work on them, nothing is erased, and it can be tried
-again. Then the store, then snapshots and memory, and last the bytes that are left in the store's files.
+The shadow repositories come first: if another process is using one, nothing is erased, and the call can be
+repeated. Then the store, then snapshots and memory, and last the bytes that are left in the store's files.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Erasure(Struct, frozen=True, kw_only=True):
     """The receipt of an erasure: what was deleted of which sessions, and when.
 
     ``memories`` counts messages in the memory engine, ``snapshots`` files, ``checkpoints`` the sessions
-    whose shadow repository was there. ``scrubbed`` says that no byte of it is left in the store's files;
-    it is false where others were reading all the time, and scrubbing again completes it.
+    whose shadow repository existed. ``scrubbed`` is True if no byte of it is left in the store's files; it is
+    False if others were reading all the time, and scrubbing again completes it.
     """
 
     at: int
@@ -51,11 +51,11 @@ async def erased(
     home: Home | None,
     now: int,
 ) -> Erasure:
-    """Delete sessions with all that was kept of them; with a user, all that the memory knows of that user."""
+    """Delete sessions with all that was kept of them; with a user, also all memories of that user."""
     shadows = sum([await erase_checkpoints(home, at) for at in sessions])
     removed = dict[str, Removed]()
     for at in sessions:
-        with suppress(NotFound):  # somebody else was faster
+        with suppress(NotFound):  # another process removed it first
             removed[at.session] = await store.remove(at)
     files = 0
     if snapshots is not None:
@@ -77,7 +77,7 @@ async def erased(
 
 
 async def erase_checkpoints(home: Home | None, at: Address) -> bool:
-    """Remove the shadow repository of a session; tell whether there was one."""
+    """Remove the shadow repository of a session; return True if there was one."""
     try:
         where = home or Home.from_environment()
     except HomeUnusable:  # so nothing can have been kept there
@@ -86,5 +86,5 @@ async def erase_checkpoints(home: Home | None, at: Address) -> bool:
 
 
 def snapshot_name(at: Address) -> str:
-    """Name a session among the snapshots of all tenants."""
+    """Return the name of a session among the snapshots of all tenants."""
     return f"{quote(at.tenant, safe='')}/{at.session}"

@@ -1,7 +1,7 @@
-"""Leasing: one worker writes alone, and is told when it no longer does.
+"""Leases: one worker writes alone, and gets an error once it no longer may.
 
-A lease is renewed in the background while it is held. A worker that was stopped for too long finds
-its fence outdated at its next write, whatever its clock says.
+A lease is renewed in the background while it is held. A worker that was suspended for too long gets
+`Fenced` at its next write, whatever its clock says.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .writer import SessionWriter
 __all__ = ["acquire", "leased", "release", "renew", "seized"]
 
 LONGEST = 86_400
-"""Seconds: whoever dies while holding a session blocks it for no longer than a day."""
+"""Seconds of a lease: a worker that dies while holding one blocks the session for a day at most."""
 
 SEIZED = 5.0
-"""Seconds for which a reset holds other writers off, at most: it ends its hold when it is done."""
+"""Seconds for which a reset keeps other writers out, at most; it releases the lease when it is done."""
 
 
 def holder_name() -> str:
@@ -32,71 +32,71 @@ def holder_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-async def acquire(scribe: SessionWriter, seconds: float, holder: str | None) -> Lease:
+async def acquire(writer: SessionWriter, seconds: float, holder: str | None) -> Lease:
     """Take the lease of a session, or raise `Busy`; `EpochEnded` if another epoch runs."""
-    await scribe.refresh()
-    now, name = scribe.clock(), checked(holder, "a holder") if holder is not None else holder_name()
+    await writer.refresh()
+    now, name = writer.clock(), checked(holder, "a holder") if holder is not None else holder_name()
     until = now + _milliseconds(seconds)
-    scribe.lease = await scribe.store.acquire(scribe.at, holder=name, until=until, now=now)
+    writer.lease = await writer.store.acquire(writer.at, holder=name, until=until, now=now)
     try:
-        await scribe.refresh()
-    except EpochEnded:  # reset between the two: the lease is not ours to keep
-        await release(scribe)
+        await writer.refresh()
+    except EpochEnded:  # the session was reset between the two
+        await release(writer)
         raise
-    return scribe.lease
+    return writer.lease
 
 
-async def renew(scribe: SessionWriter, seconds: float) -> Lease:
-    """Hold on for longer, or raise `Fenced`; `EpochEnded` if the session was reset."""
-    if scribe.lease is None:
-        await scribe.refresh()
-        raise SessionError(f"session {scribe.at.session} is not leased by this handle; acquire() first")
-    until = scribe.clock() + _milliseconds(seconds)
+async def renew(writer: SessionWriter, seconds: float) -> Lease:
+    """Extend the lease, or raise `Fenced`; `EpochEnded` if the session was reset."""
+    if writer.lease is None:
+        await writer.refresh()
+        raise SessionError(f"session {writer.at.session} is not leased by this handle; acquire() first")
+    until = writer.clock() + _milliseconds(seconds)
     try:
-        scribe.lease = await scribe.store.renew(scribe.at, scribe.lease, until=until)
+        writer.lease = await writer.store.renew(writer.at, writer.lease, until=until)
     except Fenced:
-        await scribe.refresh()
+        await writer.refresh()
         raise
-    return scribe.lease
+    return writer.lease
 
 
-async def release(scribe: SessionWriter) -> None:
-    """Give the lease back, if there is one."""
-    lease, scribe.lease = scribe.lease, None
+async def release(writer: SessionWriter) -> None:
+    """Release the lease, if there is one."""
+    lease, writer.lease = writer.lease, None
     if lease is not None:
-        await scribe.store.release(scribe.at, lease, now=scribe.clock())
+        await writer.store.release(writer.at, lease, now=writer.clock())
 
 
 @asynccontextmanager
-async def leased(scribe: SessionWriter, seconds: float, holder: str | None) -> AsyncIterator[Lease]:
-    """Hold the lease for as long as the block runs."""
-    lease = await acquire(scribe, seconds, holder)
-    keeper = asyncio.create_task(_keep(scribe, seconds))
+async def leased(writer: SessionWriter, seconds: float, holder: str | None) -> AsyncIterator[Lease]:
+    """Hold the lease while the block runs."""
+    lease = await acquire(writer, seconds, holder)
+    keeper = asyncio.create_task(_keep(writer, seconds))
     try:
         yield lease
     finally:
         keeper.cancel()
         with suppress(asyncio.CancelledError):
             await keeper
-        await release(scribe)
+        await release(writer)
 
 
-async def seized(scribe: SessionWriter) -> Lease | None:
-    """Take the lease from whoever has it; return None if another took it at the same moment."""
-    row = await scribe.refresh()
-    now, until = max(scribe.clock(), row.lease_until), scribe.clock() + _milliseconds(SEIZED)
+async def seized(writer: SessionWriter) -> Lease | None:
+    """Take the lease from its holder; return None if another worker took it at the same moment."""
+    row = await writer.refresh()
+    now, until = max(writer.clock(), row.lease_until), writer.clock() + _milliseconds(SEIZED)
     try:
-        return await scribe.store.acquire(scribe.at, holder=holder_name(), until=until, now=now)
+        return await writer.store.acquire(writer.at, holder=holder_name(), until=until, now=now)
     except Busy:
         return None
 
 
-async def _keep(scribe: SessionWriter, seconds: float) -> None:
-    """Renew well before the lease ends; once it is lost, the next write says so."""
+async def _keep(writer: SessionWriter, seconds: float) -> None:
+    """Renew the lease well before it ends; once it is lost, the next write raises `Fenced`."""
     while True:
         await asyncio.sleep(seconds / 3)
         try:
-            await renew(scribe, seconds)
+            await renew(writer, seconds)
         except TurnstateError:
             return
 

@@ -97,11 +97,11 @@ class Loaded:
             self._fold(entry, tokens, size)
 
     def tokens_of(self, id: str) -> int:
-        """Give the stored count of a message."""
+        """Return the stored token count of a message."""
         return self._counts[self.places[id]][0]
 
     def message_head(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Head:
-        """Give what stands before the messages."""
+        """Return the head of a window: what comes before the messages."""
         return Head(
             system=self.fold.prompt,
             bootstrap=self.fold.bootstrap,

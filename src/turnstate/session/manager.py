@@ -1,10 +1,10 @@
-"""The Session Manager: which conversations there are, on one store, for one tenant.
+"""The session manager: creates, finds and removes the conversations of one tenant on one store.
 
     async with await SessionManager.open("sqlite:///agent.db") as sessions:
         session = await sessions.create(user="u1", system="You are …")
         session = await sessions.open(session.id, user="u1")
 
-An id that is not there, or is another user's or another tenant's, is `NotFound`, never a default.
+An id that does not exist, or belongs to another user or tenant, raises `NotFound`; there is no default.
 """
 
 from __future__ import annotations
@@ -46,11 +46,9 @@ from .writer import SessionWriter, check_store_time
 
 __all__ = ["Erasure", "Found", "Open", "OpensSession", "OpensStore", "SessionManager"]
 
-# Opening: one word for two things, as its users say it.
-
 
 class OpensStore(Protocol):
-    """What `SessionManager.open` is: the way to a store."""
+    """The signature of `SessionManager.open(url)`."""
 
     async def __call__(  # noqa: D102
         self,
@@ -70,14 +68,14 @@ class OpensStore(Protocol):
 
 
 class OpensSession(Protocol):
-    """What `sessions.open` is: the way to a session."""
+    """The signature of `sessions.open(id)`."""
 
     async def __call__(self, id: str, *, user: str | None = None) -> Session:  # noqa: D102
         ...
 
 
 class Open:
-    """`SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
+    """Descriptor: `SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
 
     @overload
     def __get__(self, sessions: None, kind: type[SessionManager]) -> OpensStore: ...
@@ -91,7 +89,7 @@ PAGE = 100
 
 
 class Found(Struct, frozen=True):
-    """A message that a search found, and the session it is in."""
+    """A message that a search found, and its session."""
 
     session: str
     message: Message
@@ -141,8 +139,8 @@ class SessionManager:
 
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
-        """Open the store behind a URL for one tenant; a folder for snapshots must be writable now."""
-        check_settings(**settings)  # before a store is made for nothing
+        """Open the store of a URL for one tenant; the folder for snapshots must be writable."""
+        check_settings(**settings)  # before a store is created
         snapshots: Snapshots | None = settings.get("snapshots")
         if snapshots is not None:
             await asyncio.to_thread(snapshots.check)
@@ -160,14 +158,14 @@ class SessionManager:
         await self.close()
 
     async def close(self) -> None:
-        """Finish what was begun, and let the store go. Sessions stay as they are: this ends none."""
+        """Finish background work and close the store. No session is ended."""
         await self._background.cancel()
         for keeper in list(self._unsaved.values()):
             await keeper.finish()
         await self.store.close()
 
     async def settled(self) -> None:
-        """Wait until nothing is under way in the background."""
+        """Wait until no background work is running."""
         await self._background.settled()
 
     async def create(
@@ -182,7 +180,7 @@ class SessionManager:
         counter: str | None = None,
         idle: float | None = None,
     ) -> Session:
-        """Begin a conversation; `AlreadyExists` where the id is taken."""
+        """Create a session; raise `AlreadyExists` if the id is taken."""
         if isinstance(tags, str):
             refuse("tags", tags, "a sequence of tags, not one text")
         row = structs.replace(
@@ -208,7 +206,7 @@ class SessionManager:
         after: SessionRow | None = None,
         limit: int = PAGE,
     ) -> Sequence[SessionRow]:
-        """Give a page of sessions, the newest first; the last one of a page leads to the next."""
+        """Return a page of sessions, the newest first; pass its last one as `after` for the next page."""
         check_whole("limit", limit)
         for setting, moment in (("since", since), ("until", until)):
             if moment is not None:
@@ -221,7 +219,7 @@ class SessionManager:
         return await self.store.page(self.tenant, which, after=after, limit=limit)
 
     async def all(self, *, user: str | None = None, tag: str | None = None) -> AsyncIterator[SessionRow]:
-        """Walk all sessions, the newest first."""
+        """Iterate over all sessions, the newest first."""
         page = await self.list(user=user, tag=tag)
         while page:
             for row in page:
@@ -229,9 +227,9 @@ class SessionManager:
             page = await self.list(user=user, tag=tag, after=page[-1])
 
     async def search(self, text: str, *, user: str | None = None, limit: int = PAGE) -> AsyncIterator[Found]:
-        """Find messages that hold all the words, in all sessions, the newest first.
+        """Find messages that contain all the words, in all sessions, the newest first.
 
-        If some of them are damaged, `StoreDamaged` is raised behind the last one that is not.
+        If some of them are damaged, `StoreDamaged` is raised after the last intact one.
         """
         check_kind("text", text, str)
         check_whole("limit", limit)
@@ -249,13 +247,13 @@ class SessionManager:
             limit, mark = limit - len(hits), hits[-1].mark
         if lost:
             raise StoreDamaged(
-                f"{lost} messages that hold these words are damaged and left out; run `turnstate verify`"
+                f"{lost} messages that contain these words are damaged and left out; run `turnstate verify`"
             )
 
     async def expire(self, *, limit: int = PAGE) -> Sequence[str]:
-        """End sessions that were left idle for too long; of many sweepers one ends each.
+        """End sessions that were idle for too long, and return their ids; of several callers one ends each.
 
-        Raise `ClockSkew`, and end none, while the clock of this machine cannot be trusted.
+        Raise `ClockSkew`, and end none, if the clock of this machine cannot be trusted.
         """
         check_whole("limit", limit)
         if not self._watch.trusts():
@@ -266,14 +264,14 @@ class SessionManager:
         ended = []
         for row in await self.store.due(self.tenant, self._clock(), limit=limit):
             try:
-                if await self._scribe(row).end_if_idle():
+                if await self._writer(row).end_if_idle():
                     ended.append(row.id)
-            except (SessionError, StoreDamaged):  # used, held, ended or removed meanwhile; or damaged itself
+            except (SessionError, StoreDamaged):  # used, leased, ended or removed meanwhile, or damaged
                 continue
         return ended
 
     async def destroy(self, id: str, *, user: str | None = None) -> Removed:
-        """Delete a session with log, keys, words, parcels, snapshots and checkpoints; its memories stay."""
+        """Delete a session: log, keys, search terms, parcels, snapshots, checkpoints. Its memories stay."""
         await self._row(id, user)
         at = Address(self.tenant, id)
         await erase_checkpoints(self._home, at)
@@ -283,9 +281,9 @@ class SessionManager:
         return removed
 
     async def erase(self, *, session: str | None = None, user: str | None = None) -> Erasure:
-        """Delete everything of one session, or of one user, and give a receipt."""
+        """Delete everything of one session, or of one user, and return a receipt."""
         if session is None and user is None:
-            raise InputError("say what to erase: a session, or a user")
+            raise InputError("nothing to erase was named; pass a session or a user")
         if session is not None:
             await self._row(session, user)
         wanted = [session] if session is not None else [row.id async for row in self.all(user=user)]
@@ -301,7 +299,7 @@ class SessionManager:
         )
 
     async def restore(self, id: str, *, user: str | None = None, trust: bool = False) -> Session:
-        """Go on with a session after its process ended: from the log, else from its newest snapshot.
+        """Continue a session after its process ended: from the log, or else from its newest snapshot.
 
         A snapshot that this installation did not write is used only with `trust`; its system messages
         are then foreign ones, and stand for nothing but themselves.
@@ -330,9 +328,9 @@ class SessionManager:
         return self._session(await self.store.create(row, made))
 
     async def _open_session(self, id: str, *, user: str | None = None) -> Session:
-        """Open a session; one that is not there, or another user's, is `NotFound`."""
+        """Open a session; raise `NotFound` if it does not exist or belongs to another user."""
         session = self._session(await self._row(id, user))
-        await session._scribe.end_if_idle()
+        await session._writer.end_if_idle()
         return session
 
     async def _row(self, id: str, user: str | None) -> SessionRow:
@@ -359,17 +357,17 @@ class SessionManager:
     def _session(self, row: SessionRow) -> Session:
         manager = StateManager(_counter_of(row), self.policy)
         summaries = Summarizer(self._model, manager, self._background.spawn) if self._model else None
-        session = Session(self._scribe(row), manager, reopened=self._session, summaries=summaries)
+        session = Session(self._writer(row), manager, reopened=self._session, summaries=summaries)
         session.files = self._files
         if self._snapshots is not None:
-            name, check = snapshot_name(row.address), session._scribe.refresh
+            name, check = snapshot_name(row.address), session._writer.refresh
             keeper = SnapshotWriter(
                 self._snapshots, name, session.snapshot, check, self._background, self._unsaved
             )
             session.keep_snapshots(keeper)
         return session
 
-    def _scribe(self, row: SessionRow) -> SessionWriter:
+    def _writer(self, row: SessionRow) -> SessionWriter:
         return SessionWriter(
             self.store,
             row,
@@ -381,20 +379,20 @@ class SessionManager:
 
 
 def _counter_of(row: SessionRow) -> Counter:
-    """Give the counter of a session: whose name was damaged can be repaired, and is no wrong input."""
+    """Return the counter of a session; an unknown name means damage that can be repaired."""
     try:
         return counter_named(row.counter)
     except UnknownName:
-        told = (
-            f"its counter {row.counter!r:.60} is none that Turnstate knows; run `turnstate verify --repair`"
-        )
-        raise StoreDamaged(f"session {row.id} is damaged: {told}") from None
+        raise StoreDamaged(
+            f"session {row.id} is damaged: its counter {row.counter!r:.60} is unknown; "
+            "run `turnstate verify --repair`"
+        ) from None
 
 
 def _files(
     store: Store, snapshots: Snapshots | None, memory: MemoryEngine | None, home: Home | None
 ) -> tuple[Path, ...]:
-    """Return what is kept on this machine, and where."""
+    """Return the files and folders that are kept on this machine."""
     kept: list[object] = [store, memory]
     files = [path for one in kept if isinstance(one, OnDisk) for path in one.files]
     files += [snapshots.folder] if snapshots else []
@@ -408,7 +406,7 @@ def _found(hit: Hit) -> Found | None:
 
 
 def _asked(name: str | None, what: str) -> str | None:
-    """Give a name that is looked for; a number that some store would take for its text is refused."""
+    """Return a name to look up; raise `InputError` for a number, which some stores would take for text."""
     if name is not None and not isinstance(name, str):
-        raise InputError(f"{what} is text, not {type(name).__name__}")
+        raise InputError(f"{what} must be text, not {type(name).__name__}")
     return name

@@ -35,12 +35,12 @@ LARGEST_META = 100_000
 def checked(name: object, what: str, *, empty: bool = False) -> str:
     """Return a name that every store can keep, or raise `InputError`."""
     if not isinstance(name, str):
-        raise InputError(f"{what} is text, not {type(name).__name__}")
+        raise InputError(f"{what} must be text, not {type(name).__name__}")
     strict_json.check_text(name, at=what)
     if "\0" in name:
-        raise InputError(f"{what} holds a NUL character")
+        raise InputError(f"{what} contains a NUL character")
     if len(name) > LONGEST or not (name or empty):
-        raise InputError(f"{what} has 1 to {LONGEST} characters, not {len(name)}")
+        raise InputError(f"{what} must have 1 to {LONGEST} characters, not {len(name)}")
     return name
 
 
@@ -53,7 +53,7 @@ def checked_prompt(text: object) -> str:
 def checked_meta(meta: object) -> dict[str, Any]:
     """Return a copy of the metadata of a session, a JSON object, or raise `InputError`."""
     if not isinstance(meta, dict):
-        raise InputError(f"meta is an object, not {type(meta).__name__}")
+        raise InputError(f"meta must be an object, not {type(meta).__name__}")
     plain: dict[str, Any] = strict_json.plain(meta, at="meta")
     if (size := len(msgspec.json.encode(plain))) > LARGEST_META:
         raise TooLarge(f"meta has {size:,} bytes; at most {LARGEST_META:,} are kept with a session")

@@ -46,34 +46,34 @@ class Session:
 
     def __init__(
         self,
-        scribe: SessionWriter,
+        writer: SessionWriter,
         manager: StateManager,
         *,
         reopened: Callable[[SessionRow], Session],
         summaries: Summarizer | None = None,
     ) -> None:
-        self._scribe, self._manager, self._summaries = scribe, manager, summaries
+        self._writer, self._manager, self._summaries = writer, manager, summaries
         self._reopened = reopened
         self._keeper: SnapshotWriter | None = None
         self.files: tuple[Path, ...] = ()
         """Files and folders that its manager keeps on this machine: store, snapshots, memory, home."""
-        self._windows = WindowMaker(scribe, manager, summaries)
+        self._windows = WindowMaker(writer, manager, summaries)
         self._compactor = Compactor(self._windows, manager, summaries)
         self._committing = asyncio.Lock()
 
     @property
     def row(self) -> SessionRow:
         """The session as it was last seen: title, tags, times, version, head."""
-        return self._scribe.row
+        return self._writer.row
 
     @property
     def id(self) -> str:
-        """The id under which any worker opens it."""
+        """The id under which any worker can open it."""
         return self.row.id
 
     @property
     def version(self) -> int:
-        """How often the path of messages changed, as last seen."""
+        """The number of changes to the path of messages, as last seen."""
         return self.row.version
 
     @property
@@ -81,8 +81,8 @@ class Session:
         """Problems to show to the user: damage, losses, a model that keeps failing, a disk that refuses."""
         model = self._summaries.failures.notice if self._summaries else ""
         disk = self._keeper.failure if self._keeper else ""
-        store, lost = self._scribe.store, ""
-        if isinstance(store, ReportsLosses) and (found := store.lost(self._scribe.at)):
+        store, lost = self._writer.store, ""
+        if isinstance(store, ReportsLosses) and (found := store.lost(self._writer.at)):
             lost = f"the store lost what it had acknowledged: {found}; say again what is missing"
         notices = (*self._windows.damage, lost, model, disk)
         return tuple(notice for notice in notices if notice)
@@ -92,22 +92,22 @@ class Session:
     ) -> Receipt:
         """Add messages, all of them or none, and return once they are as durable as the store promises."""
         receipt = await append(
-            self._scribe, self._windows, messages, expected_version=expected_version, key=key
+            self._writer, self._windows, messages, expected_version=expected_version, key=key
         )
         if self._keeper:
-            self._keeper.said(messages[-1])
+            self._keeper.appended(messages[-1])
         return receipt
 
     async def messages(self, *, last: int | None = None) -> list[Message]:
-        """Return the messages on the path to the head, or the last ones; nothing that was cut is missing.
+        """Return the messages on the path to the head, or the last ones, those that a cut hides included.
 
         An answer that the core gave for a call is the tool message that a window shows for it.
         """
-        row = await self._scribe.refresh()
-        path = await path_to(self._scribe.log, self._scribe.at, row.head)
+        row = await self._writer.refresh()
+        path = await path_to(self._writer.log, self._writer.at, row.head)
         if last is not None:
             return await self._last_messages(path, last)
-        rows = [one for span in reversed(path) for one in await self._scribe.log.read(self._scribe.at, span)]
+        rows = [one for span in reversed(path) for one in await self._writer.log.read(self._writer.at, span)]
         return await shown_messages(rows)
 
     async def window(
@@ -118,7 +118,7 @@ class Session:
         context: str | None = None,
         memory: str | None = None,
     ) -> Window:
-        """Make the window to send; what had to be decided for it is in the log afterwards."""
+        """Return the window to send; decisions that it needed are written to the log."""
         check_kind("budget", budget, Budget)
         return await self._windows.make(budget, tools=tools, context=context, memory=memory)
 
@@ -130,30 +130,30 @@ class Session:
         context: str | None = None,
         memory: str | None = None,
     ) -> Window:
-        """Make the window that `window` would make, and write nothing."""
+        """Return the window that `window` would return, and write nothing."""
         check_kind("budget", budget, Budget)
         return await self._windows.preview(budget, tools=tools, context=context, memory=memory)
 
     async def snapshot(self) -> ContextSnapshot:
-        """Take a snapshot of the live queue: head, summary and kept messages."""
+        """Return a snapshot: head, summary and kept messages."""
         loaded = await self._windows.loaded()
-        return to_snapshot(loaded, self.row, self._manager, self._scribe.clock())
+        return to_snapshot(loaded, self.row, self._manager, self._writer.clock())
 
     def keep_snapshots(self, keeper: SnapshotWriter) -> None:
-        """Have a snapshot written after each turn and round of tools, and of what is left at the end."""
+        """Write a snapshot after each turn and round of tools, and at the end if something is unsaved."""
         self._keeper = keeper
-        self._scribe.watch(keeper.changed)
+        self._writer.watch(keeper.changed)
 
     async def set_system(self, text: str) -> Receipt:
         """Set the system prompt from here on."""
-        return await write(self._scribe, self._windows, [Prompt(checked_prompt(text))])
+        return await write(self._writer, self._windows, [Prompt(checked_prompt(text))])
 
     async def fork(self, *, at: str | None = None, name: str = "") -> Branch:
-        """Go on from a message of any branch, or from the head, on a branch of its own."""
+        """Continue from a message of any branch, or from the head, on a new branch."""
         return await self._branch("fork", at, checked(name, "a branch name", empty=True))
 
     async def rewind(self, *, to: str) -> Branch:
-        """Go back to a message: it is the last one then. What came after it stays in the log."""
+        """Make a message the last one of the path. What came after it stays in the log."""
         return await self._branch("rewind", to, "")
 
     async def compact(
@@ -165,7 +165,7 @@ class Session:
         model: bool = True,
         patience: float | None = None,
     ) -> Compaction:
-        """Put a summary in the place of all but the newest exchanges; `undo` takes it back.
+        """Replace all but the newest exchanges by a summary; `undo` reverts it.
 
         The session's model writes it, if there is one and `model` is true; else a digest stands. The model
         has `patience` seconds, 120 by default; after that the digest stands, and `refused` says so.
@@ -182,35 +182,35 @@ class Session:
     async def preview_compact(
         self, budget: Budget | None = None, *, strategy: Strategy | None = None
     ) -> Compaction:
-        """Say what `compact` would do without a model, and write nothing."""
+        """Return what `compact` would do without a model, and write nothing."""
         check_kind("budget", budget, Budget, optional=True)
         check_kind("strategy", strategy, Strategy, optional=True)
         return await self._compactor.preview(budget, strategy or Strategy())
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
         """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""
-        return await conversation.load(self._scribe, os=os, policy=self._manager.policy)
+        return await conversation.load(self._writer, os=os, policy=self._manager.policy)
 
     async def commit(self, state: ConversationState) -> Receipt | None:
-        """Write what a state has to say that the log does not hold yet."""
+        """Write the entries of a state that the log does not have yet; return None if there are none."""
         async with self._committing:  # tasks that share a state write one after the other
-            receipt = await conversation.commit(self._scribe, self._windows, state)
+            receipt = await conversation.commit(self._writer, self._windows, state)
         if self._keeper and receipt and state.head.messages:
-            self._keeper.said(state.head.messages[-1])
+            self._keeper.appended(state.head.messages[-1])
         return receipt
 
     async def undo(self) -> str:
-        """Take back the newest compaction, fork, rewind, tangent or restore, and say which; files stay."""
-        return await undo(self._scribe, self._windows)
+        """Undo the newest compaction, fork, rewind, tangent or restore, and return which; files stay."""
+        return await undo(self._writer, self._windows)
 
     async def undo_restore(self, branch: int) -> None:
-        """Go back to where the conversation was before the restore that began a branch."""
-        await undo_restore(self._scribe, self._windows, branch)
+        """Move the head to where it was before the restore that created a branch."""
+        await undo_restore(self._writer, self._windows, branch)
 
     async def branches(self) -> list[Branch]:
-        """Return all branches in the order in which they were made."""
-        await self._scribe.refresh()
-        return await self._scribe.log.branches(self._scribe.at)
+        """Return all branches in the order of their creation."""
+        await self._writer.refresh()
+        return await self._writer.log.branches(self._writer.at)
 
     async def reset(self, *, system: str | None = None) -> Session:
         """End this conversation and return the handle of the next, which begins under the same id.
@@ -221,30 +221,30 @@ class Session:
         lease: Lease | None = None
         try:
             while not await self._began_next(system):
-                lease = await leases.seized(self._scribe) or lease
+                lease = await leases.seized(self._writer) or lease
         finally:
-            if lease is not None:  # after a reset it is over in any case
-                await self._scribe.store.release(self._scribe.at, lease, now=self._scribe.clock())
+            if lease is not None:  # after a reset it has ended in any case
+                await self._writer.store.release(self._writer.at, lease, now=self._writer.clock())
         if self._keeper:
             await self._keeper.stop()
-        session = self._reopened(self._scribe.row)
+        session = self._reopened(self._writer.row)
         if session._keeper:
             await session._keeper.restart()
         return session
 
     async def _began_next(self, system: str | None) -> bool:
         """Begin the next epoch; return False if others wrote between reading the head and ending it there."""
-        row = await self._scribe.refresh()
+        row = await self._writer.refresh()
         if row.lease_until == FOREVER:
             raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
         prompt = (await self._windows.loaded()).fold.prompt if system is None else checked_prompt(system)
         entries = [Prompt(prompt)] if prompt is not None else []
         try:
-            await self._scribe.commit(
-                records=await self._scribe.records(entries),
+            await self._writer.commit(
+                records=await self._writer.records(entries),
                 expected_head=row.head,
                 fork=Fork(parent=None, seq=0, operation="reset"),
-                parcels=await self._scribe.ending("reset"),
+                parcels=await self._writer.ending("reset"),
                 next_epoch=True,
             )
         except Conflict:
@@ -255,58 +255,58 @@ class Session:
         """End this conversation; it stays readable, and `reset` begins the next."""
         checked(reason, "a reason")
         while True:
-            await self._scribe.refresh()
+            await self._writer.refresh()
             try:
-                return await self._scribe.end(reason)
+                return await self._writer.end(reason)
             except Conflict:
                 continue
 
     async def answer_interrupted_calls(self) -> None:
-        """Answer calls that were under way when a process ended; their real results may still come."""
+        """Answer calls that were running when a process ended; their real results may still come."""
         while True:
             loaded = await self._windows.loaded()
             answers, head = interrupted(loaded), loaded.head
             if not answers:
                 return
-            with suppress(Conflict):  # somebody answered them meanwhile, or went on
-                await write(self._scribe, self._windows, answers, expected_head=head)
+            with suppress(Conflict):  # another worker answered them, or went on
+                await write(self._writer, self._windows, answers, expected_head=head)
                 return
 
     async def rename(self, title: str) -> None:
-        """Give the session another title."""
+        """Set the title."""
         await self._describe(title=checked(title, "a title", empty=True))
 
     async def tag(self, *tags: str) -> None:
-        """Give the session these tags, and no others."""
+        """Replace the tags."""
         await self._describe(tags=[checked(tag, "a tag") for tag in tags])
 
     async def annotate(self, meta: dict[str, Any]) -> None:
-        """Set what else is known of the session: any JSON object."""
+        """Replace the metadata: any JSON object."""
         await self._describe(meta=checked_meta(meta))
 
     def lease(
         self, *, seconds: float = 30.0, holder: str | None = None
     ) -> AbstractAsyncContextManager[Lease]:
-        """Write alone for as long as the block runs: ``async with session.lease(): …``."""
-        return leases.leased(self._scribe, seconds, holder)
+        """Hold the lease while a block runs: ``async with session.lease(): …``."""
+        return leases.leased(self._writer, seconds, holder)
 
     async def acquire(self, *, seconds: float = 30.0, holder: str | None = None) -> Lease:
         """Take the lease until it is released or runs out; `Busy` while another worker has it."""
-        return await leases.acquire(self._scribe, seconds, holder)
+        return await leases.acquire(self._writer, seconds, holder)
 
     async def renew(self, *, seconds: float = 30.0) -> Lease:
-        """Hold the lease for longer; `Fenced` where somebody took over."""
-        return await leases.renew(self._scribe, seconds)
+        """Extend the lease; raise `Fenced` if another worker has it now."""
+        return await leases.renew(self._writer, seconds)
 
     async def release(self) -> None:
-        """Give the lease back."""
-        await leases.release(self._scribe)
+        """Release the lease."""
+        await leases.release(self._writer)
 
     async def _last_messages(self, path: Sequence[Span], count: int) -> list[Message]:
         check_whole("last", count)
         newest = list[Message]()
         if count:
-            async for row in rows_backwards(self._scribe.log, self._scribe.at, path):
+            async for row in rows_backwards(self._writer.log, self._writer.at, path):
                 newest += await shown_messages([row])
                 if len(newest) == count:
                     break
@@ -314,17 +314,17 @@ class Session:
 
     async def _branch(self, operation: str, id: str | None, name: str) -> Branch:
         while True:
-            row = await self._scribe.refresh()
-            place = row.head if id is None else await end_of(self._scribe.log, self._scribe.at, id)
+            row = await self._writer.refresh()
+            place = row.head if id is None else await end_of(self._writer.log, self._writer.at, id)
             fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=operation)
             try:
-                receipt = await self._scribe.commit(fork=fork, expected_head=row.head)
+                receipt = await self._writer.commit(fork=fork, expected_head=row.head)
             except Conflict:
                 continue
             self._windows.forget()
             return next(branch for branch in await self.branches() if branch.id == receipt.branch)
 
     async def _describe(self, **changes: Any) -> None:
-        await self._scribe.refresh()
-        await self._scribe.store.update(self._scribe.at, **changes)
-        await self._scribe.refresh()
+        await self._writer.refresh()
+        await self._writer.store.update(self._writer.at, **changes)
+        await self._writer.refresh()

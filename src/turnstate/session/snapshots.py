@@ -1,11 +1,11 @@
-"""Keeping snapshots: after each turn and round of tools, not too often, and once more at the end.
+"""Snapshots of a session: written after each turn and round of tools, not too often, and at the end.
 
-A keeper belongs to one epoch of a session. A reset removes the snapshots of the epoch that it ends; one that
+A writer belongs to one epoch of a session. A reset removes the snapshots of the epoch that it ends; one that
 was taken before and is written after is withdrawn, so that an ended conversation does not come back.
 
 Any write makes the last snapshot stale; only the end of a turn or of a round of tools has the next one
-written. What no snapshot holds yet when the process ends, such as a prompt that waits for its answer or calls
-that are under way, is written then.
+written. What no snapshot holds when the process ends, such as a prompt that waits for its answer or calls
+that are running, is written then.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ EVERY = 5.0
 class SnapshotWriter:
     """Writes the snapshots of one session; `take` and `check` raise `EpochEnded` after a reset.
 
-    ``unsaved`` holds a keeper of each session whose last write is in no snapshot, so that it is there at the
-    end even if nobody has a handle of the session any more.
+    ``unsaved`` holds the writer of each session whose last write is in no snapshot, so that it is written at
+    the end even if no handle of the session is left.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class SnapshotWriter:
         self.failure = ""
 
     def changed(self) -> None:
-        """Take note of a write to the session."""
+        """Record that the session was written to."""
         self._unsaved[self._session] = self
 
-    def said(self, message: Message) -> None:
-        """Take note of a message: a turn or a round of tools may end with it."""
+    def appended(self, message: Message) -> None:
+        """Schedule a snapshot if a turn or a round of tools ends with this message."""
         if message.role == "tool" or (message.role == "assistant" and not message.tool_calls):
             self._pace.changed()
             if self._task is None or self._task.done():
@@ -83,7 +83,7 @@ class SnapshotWriter:
         await self._write()
 
     async def stop(self) -> None:
-        """Write no more; return when what was being written is on the disk."""
+        """Write no more; return when a write in progress is on the disk."""
         self._over = True
         async with self._writing:
             pass
@@ -98,7 +98,7 @@ class SnapshotWriter:
             await self._write()
 
     async def _write(self) -> None:
-        """Write one; a disk that refuses is told to the user and never stops the conversation."""
+        """Write a snapshot; a failure becomes a notice for the user and never stops the conversation."""
         self._pace.begin()
         try:
             async with self._writing:
@@ -129,7 +129,7 @@ class SnapshotWriter:
 
 
 async def _completed(writing: asyncio.Future[Path]) -> Path:
-    """Wait for a thread that cannot be broken off, also if the task is cancelled."""
+    """Wait for a thread, which cannot be cancelled, even if the task is."""
     try:
         return await asyncio.shield(writing)
     except asyncio.CancelledError:
@@ -137,11 +137,11 @@ async def _completed(writing: asyncio.Future[Path]) -> Path:
         raise
 
 
-# The live queue: head, summary and kept messages, as a snapshot holds them, and the way back.
+# A session as a snapshot (head, summary, kept messages), and the entries of a snapshot.
 
 
 def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int) -> ContextSnapshot:
-    """Take a snapshot of a session; the place in the log stands in the extension."""
+    """Return a snapshot of a session; its extension has the position in the log."""
     lead = [
         message
         for _, message in Head(system=loaded.fold.prompt, bootstrap=loaded.fold.bootstrap).system_messages()
@@ -167,14 +167,14 @@ def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int
 
 
 def from_snapshot(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
-    """Give the entries that bring a snapshot back into a log."""
+    """Yield the entries that write a snapshot back into a log."""
     said, answers = _said(taken), _marked(taken, "answers")
     for message in said:
         if message.kind == "prompt":
             yield Prompt(message.text)
         elif message.kind == "bootstrap":
             yield Bootstrap(message.text)
-    if taken.summary is not None:  # before the messages, so that going back to one of them keeps it
+    if taken.summary is not None:  # before the messages, so that a rewind to one of them keeps it
         settings = _settings(taken)
         cut = _cut(taken, settings)
         yield cut
@@ -185,7 +185,7 @@ def from_snapshot(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
 
 
 def _kept(loaded: Loaded, cut: Cut | None) -> Iterator[Message]:
-    """Give what a cut left: the leading system messages, what it pinned, and all from its first on."""
+    """Yield what a cut kept: leading system messages, pinned messages, and all from the first kept on."""
     start = loaded.kept_place(cut) if cut else 0
     pinned = set(cut.pinned) if cut else set[MessageId]()
     leading = True
@@ -241,10 +241,10 @@ def _settings(taken: ContextSnapshot) -> dict[str, Any]:
 
 
 def _summary(cut: Cut, text: str, facts: object) -> Summary:
-    """Return the summary of a snapshot; the facts stand at its end, if it says so."""
-    told = facts if isinstance(facts, str) and facts and text.endswith(f"\n{facts}") else ""
-    words = text.removesuffix(f"\n{told}") if told else text
-    return Summary(cut=cut.id, text=words, facts=told, source={"restored": True})
+    """Return the summary of a snapshot; the facts are at its end, if the snapshot says so."""
+    known = facts if isinstance(facts, str) and facts and text.endswith(f"\n{facts}") else ""
+    words = text.removesuffix(f"\n{known}") if known else text
+    return Summary(cut=cut.id, text=words, facts=known, source={"restored": True})
 
 
 def _digest(digest: object) -> dict[str, Any]:
@@ -257,29 +257,26 @@ def _digest(digest: object) -> dict[str, Any]:
 
 def _cut(taken: ContextSnapshot, settings: dict[str, Any]) -> Cut:
     limit = settings.get("limit")
-    gone = MessageId("")  # what the summary covers is in no log
+    nothing = MessageId("")  # what the summary covers is in no log
     return Cut(
         id=f"restored-{taken.timestamp}",
         kept_from=None,
         summary="",
         digest=_digest(settings.get("digest")),
-        covers=(gone, gone),
+        covers=(nothing, nothing),
         limit=limit if isinstance(limit, int) else 0,
         policy=str(settings.get("policy", "")),
         counter=str(settings.get("counter", "")),
     )
 
 
-# Restoring: a session that goes on after its process ended, from the log or from a snapshot.
-
-
 def interrupted(loaded: Loaded) -> list[Answer]:
-    """Answer the calls that were under way when the process ended."""
+    """Return answers to the calls that were running when the process ended."""
     return [Answer.give(call.id, INTERRUPTED) for call in loaded.fold.open_calls]
 
 
 def described(row: SessionRow, restored: Restored) -> SessionRow:
-    """Give the row of a session with what its snapshot knows of it."""
+    """Return the row of a session, completed from its snapshot."""
     known = restored.snapshot.extension.get("turnstate", {})
     facts: dict[str, Any] = known if isinstance(known, dict) and not restored.foreign else {}
     user, title, tags, created = (facts.get(name) for name in ("user", "title", "tags", "created"))

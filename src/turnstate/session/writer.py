@@ -26,11 +26,11 @@ async def check_store_time(store: Health, clock: Clock) -> None:
     ahead = 0 if theirs is None else clock() - theirs
     if abs(ahead) > JUMP:
         how = f"{abs(ahead) / 1_000:,.0f} s {'ahead of' if ahead > 0 else 'behind'}"
-        raise ClockSkew(f"the clock of this machine is {how} the store's; set it, nothing was ended")
+        raise ClockSkew(f"the clock of this machine is {how} the store's; set it. No session was ended")
 
 
 class SessionWriter:
-    """One session's way into its store."""
+    """Reads and writes one session for one handle."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class SessionWriter:
         self._wrote: Callable[[], None] | None = None
 
     def watch(self, wrote: Callable[[], None]) -> None:
-        """Have a function called after each write, but not after one that ends the conversation."""
+        """Call a function after each write, except one that ends the conversation."""
         self._wrote = wrote
 
     async def refresh(self) -> SessionRow:
         """Read the session as it is now; raise `EpochEnded` if another epoch runs.
 
-        The store is asked under a lease, too: a reset wins over it.
+        The store is asked even under a lease, since a reset overrides it.
         """
         self.row = await self.store.get(self.at)
         if self.row.epoch != self.epoch:
@@ -65,7 +65,7 @@ class SessionWriter:
         return self.row
 
     async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
-        """Make entries ready to be written."""
+        """Return entries as records, counted and indexed."""
         return await make_records(entries, self._counter, self._policy)
 
     async def commit(
@@ -81,7 +81,7 @@ class SessionWriter:
         next_epoch: bool = False,
         end: str | None = None,
     ) -> Receipt:
-        """Write a change, all of it or nothing."""
+        """Commit a change, all of it or nothing."""
         if not (next_epoch or end):
             await self.end_if_idle()
         change = Change(
@@ -106,7 +106,7 @@ class SessionWriter:
         return receipt
 
     async def end_if_idle(self) -> bool:
-        """End a session that was left alone for too long; return whether this call did.
+        """End the session if it was idle for too long; return True if this call did.
 
         While the clock cannot be trusted, nothing is ended.
         """
@@ -127,7 +127,7 @@ class SessionWriter:
         return False
 
     async def end(self, reason: str) -> Receipt:
-        """End the epoch, and leave its history for the memory engine."""
+        """End the epoch, and put its history into the outbox for the memory engine."""
         receipt = await self.commit(
             end=reason, expected_head=self.row.head, parcels=await self.ending(reason)
         )
@@ -135,7 +135,7 @@ class SessionWriter:
         return receipt
 
     async def ending(self, reason: str) -> list[Parcel]:
-        """Give the parcel for an epoch that ends at the head; none where nothing was said since it began."""
+        """Return the parcel for an epoch that ends at the head; none if it has no message."""
         row, now = self.row, self.clock()
         path = await path_to(self.log, self.at, row.head)
         said = await self.log.newest(self.at, path, [MESSAGE])
@@ -154,14 +154,14 @@ class SessionWriter:
         return [ending.parcel(self.at, due=now)]
 
     async def _started(self, root: int) -> int:
-        """Tell when an epoch began: with its root branch."""
+        """Return when an epoch began: its root branch was created then."""
         branches = await self.log.branches(self.at)
         return next(branch.created for branch in branches if branch.id == root)
 
     def _seen(self, receipt: Receipt, change: Change) -> None:
-        """Remember where the session is after a change; a repeated one says nothing of now.
+        """Update the row after a change; a repeated receipt says nothing about the present.
 
-        The epoch of this handle stays: after a reset it is over, and the next epoch has a handle of its own.
+        The epoch of this handle does not change: after a reset it has ended, and the next has its own handle.
         """
         if receipt.repeated:
             return

@@ -391,7 +391,7 @@ async def test_a_message_is_counted_once_as_it_is_sent_and_the_total_runs_along(
     assert [row.tokens for row in stored] == [manager.count([one]).tokens - 3 for one in window.messages]
     assert stored[-1].tokens < 4_000 < manager.count(await session.messages()).tokens
     assert [row.total for row in stored] == [sum(row.tokens for row in stored[: end + 1]) for end in range(3)]
-    assert (await session._scribe.store.get(session.row.address)).total == stored[-1].total
+    assert (await session._writer.store.get(session.row.address)).total == stored[-1].total
 
 
 @pytest.mark.req("G5")

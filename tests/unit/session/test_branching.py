@@ -360,7 +360,7 @@ async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(stage: St
 @played
 async def test_the_summary_of_an_imported_archive_cannot_be_undone(stage: Stage) -> None:
     session = await imported(stage)
-    store = session._scribe.store
+    store = session._writer.store
     lines = [written(line) async for line in archive(store, _each(session.row.address))]
     async with await SessionManager.open("memory:") as sessions:
         for bundle in bundles(io.BytesIO("\n".join(lines).encode())):

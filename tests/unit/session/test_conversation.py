@@ -361,7 +361,7 @@ async def test_a_state_and_its_session_send_the_same_bytes(stage: Stage) -> None
 async def test_a_damaged_entry_is_shown_as_such_and_costs_no_other(stage: Stage) -> None:
     session = await (await stage.manager()).create()
     await grown(session, 2)
-    store = session._scribe.store
+    store = session._writer.store
     await store.commit(
         Change(
             at=session.row.address,

@@ -191,7 +191,7 @@ async def test_erasing_a_user_who_has_nothing_gives_an_empty_receipt(stage: Stag
 @played
 async def test_erasing_says_what_is_missing(stage: Stage) -> None:
     sessions = await stage.manager()
-    with pytest.raises(InputError, match="a session, or a user"):
+    with pytest.raises(InputError, match="pass a session or a user"):
         await sessions.erase()
     with pytest.raises(NotFound):
         await sessions.erase(session="nobody")

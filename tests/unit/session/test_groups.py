@@ -18,7 +18,7 @@ async def ends(session: Session, *messages: Message) -> list[int]:
     """Append messages one by one, and give for each how many are left when the path ends there."""
     for message in messages:
         await session.append(message)
-    store, at = session._scribe.store, session.row.address
+    store, at = session._writer.store, session.row.address
     return [(await end_of(store, at, message.id)).seq for message in messages]
 
 
@@ -80,7 +80,7 @@ async def test_decisions_between_a_call_and_its_answer_do_not_hide_the_group(sta
     await session.set_system("You help.")
     last = answers(answer(two, 1))
     await session.append(last)
-    store, at = session._scribe.store, session.row.address
+    store, at = session._writer.store, session.row.address
     first = (await session.messages())[2]
     assert await end_of(store, at, first.id) == Position(1, 1)
     assert await end_of(store, at, last.id) == Position(1, 5)
@@ -94,7 +94,7 @@ async def test_a_group_that_a_fork_divides_is_still_one(stage: Stage) -> None:
     middle, last = answers(answer(one)), answers(answer(two))
     await session.append(middle)
     await session.append(last)
-    store, at = session._scribe.store, session.row.address
+    store, at = session._writer.store, session.row.address
     assert await end_of(store, at, middle.id) == Position(1, 1)
     assert await end_of(store, at, last.id) == Position(2, 4)
 
@@ -103,4 +103,4 @@ async def test_a_group_that_a_fork_divides_is_still_one(stage: Stage) -> None:
 async def test_an_id_that_no_entry_has_is_not_entry_row(stage: Stage) -> None:
     session = await (await stage.manager()).create()
     with pytest.raises(NotFound, match="nobody"):
-        await entry_row(session._scribe.store, session.row.address, "nobody")
+        await entry_row(session._writer.store, session.row.address, "nobody")

@@ -219,7 +219,7 @@ async def test_a_block_that_is_cancelled_gives_the_lease_back(stage: Stage) -> N
 @played
 async def test_a_lease_is_renewed_in_the_background_while_the_block_runs(stage: Stage) -> None:
     session, other = await prepared(stage)
-    store, at = session._scribe.store, session.row.address
+    store, at = session._writer.store, session.row.address
     async with session.lease(seconds=0.06) as lease:
         for _ in range(3):
             before = (await store.get(at)).lease_until

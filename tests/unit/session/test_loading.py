@@ -25,7 +25,7 @@ on_disk = pytest.mark.parametrize("stage", ["sqlite"], indirect=True)  # what is
 
 async def loaded(session: Session, budget: Budget | None = NARROW) -> Loaded:
     """Load a session as a new handle would."""
-    manager, store = session._manager, session._scribe.store
+    manager, store = session._manager, session._writer.store
     settings = budget and Settings(budget.limit, manager.policy.fingerprint, manager.counter.name)
     return await load(store, await store.get(session.row.address), settings)
 
@@ -107,7 +107,7 @@ async def test_a_path_is_walked_backwards_whole_however_long_it_is(stage: Stage)
     for _ in range(5):
         await session.append(*[Message.user(f"{number}") for number in range(450)])
         await session.fork()
-    store, row = session._scribe.store, session.row
+    store, row = session._writer.store, session.row
     path = await path_to(store, row.address, row.head)
     seqs = [one.seq async for one in rows_backwards(store, row.address, path)]
     assert seqs == list(range(2_250, 0, -1))
@@ -194,7 +194,7 @@ async def test_an_entry_of_a_newer_version_stops_the_window_and_is_left_untouche
     session = await (await stage.manager()).create(id="s1")
     await session.append(Message.user("hello"))
     strange = Record(id=MessageId("strange"), kind="hologram", body=b'{"kind":"hologram"}')
-    store, at = session._scribe.store, session.row.address
+    store, at = session._writer.store, session.row.address
     await store.commit(Change(at=at, now=stage.clock(), records=(strange,)))
     before = await store.read(at, Span(1, 1, END))
     with pytest.raises(NewerFormat, match="hologram"):

@@ -37,9 +37,9 @@ class Hitch:
     """Steps in at one write of a session's store: before it is done, or when it is done and not yet told."""
 
     def __init__(self, session: Session, number: int, act: Act, *, when_done: bool = False) -> None:
-        self.happened, self._write = False, session._scribe.store.commit
+        self.happened, self._write = False, session._writer.store.commit
         self._number, self._act, self._when_done = number, act, when_done
-        self._store = session._scribe.store
+        self._store = session._writer.store
 
     def __enter__(self) -> Hitch:
         self._store.commit = self._commit  # type: ignore[method-assign]
@@ -70,7 +70,7 @@ async def tried(session: Session, state: ConversationState) -> None:
 
 async def all_texts(session: Session) -> list[str]:
     """Give what was said on all branches."""
-    store, at = session._scribe.store, session.row.address
+    store, at = session._writer.store, session.row.address
     logs = [await store.read(at, Span(branch.id, 1, END)) for branch in await store.branches(at)]
     found = [decode_entry(row.kind, row.body) for log in logs for row in log]
     return [entry.text for entry in found if isinstance(entry, Message)]

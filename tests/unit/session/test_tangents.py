@@ -210,7 +210,7 @@ async def test_a_tangent_copies_nothing_in_the_log(stage: Stage) -> None:
     await session.commit(state)
     state.exit_tangent_mode()
     await session.commit(state)
-    store, at = session._scribe.store, session.row.address
+    store, at = session._writer.store, session.row.address
     branches = await store.branches(at)
     written = [await store.read(at, Span(branch.id, 1, 2**31 - 1)) for branch in branches]
     assert [branch.operation for branch in branches] == ["create", "tangent"]
