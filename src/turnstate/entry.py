@@ -25,6 +25,7 @@ __all__ = [
     "IMPORTED",
     "INTERRUPTED",
     "LEFT",
+    "PENDING",
     "RAN",
     "UNDONE",
     "Answer",
@@ -55,7 +56,8 @@ IMPORTED = (
 )
 """Why the compaction of an imported conversation cannot be undone."""
 
-# The results that the core gives for calls that have none.
+# The table of texts that are shown as the result of a call that has none, by the reason.
+PENDING = "[Still running.]"
 ABANDONED = "[No result: the conversation went on without it.]"
 CANCELLED = "Tool use was cancelled by the user"
 INTERRUPTED = "[No result: the process ended while the tool was running.]"

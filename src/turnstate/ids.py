@@ -23,6 +23,7 @@ __all__ = [
     "CallId",
     "MessageId",
     "call_id",
+    "derived",
     "derived_call_id",
     "derived_id",
     "is_timestamp",
@@ -101,6 +102,14 @@ def derived_id(position: int, *content: bytes) -> MessageId:
 def derived_call_id(position: int, *content: bytes) -> CallId:
     """Derive the id of a call that a document holds at this position."""
     return CallId(f"call_{_uuid8(position, *content).hex}")
+
+
+def derived(*parts: str) -> MessageId:
+    """Derive an id from texts: 32 hex digits, for what a window adds to a conversation."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return MessageId(digest.hexdigest())
 
 
 def now() -> str:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, formats
-from turnstate.context.check import rendered
+from turnstate.formats import rendered
 from turnstate.session import Session, SessionManager
 from turnstate.stores.values import Span
 from turnstate.testing import ScriptedModel, conversations

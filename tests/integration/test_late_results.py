@@ -19,11 +19,11 @@ from turnstate import Budget, Message, SessionManager, StateManager, ToolCallReq
 from turnstate.archive import archived, conversation, written
 from turnstate.checkpoints.manager import CheckpointManager
 from turnstate.codec import kind_of
-from turnstate.context.check import rendered
 from turnstate.context.window import Window
 from turnstate.conversation import amazon_q
 from turnstate.entry import ABANDONED, CANCELLED, INTERRUPTED, LEFT, Answer
 from turnstate.errors import InvalidMessage
+from turnstate.formats import rendered
 from turnstate.formats.exports import markdown
 from turnstate.home import Home
 from turnstate.log.path import entry_of, path_to

@@ -15,9 +15,8 @@ from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, To
 from turnstate.context.head import Head
 from turnstate.context.policy import Budget
 from turnstate.context.reduction import Limits, reduced
-from turnstate.context.rounds import PENDING
 from turnstate.context.window import Window
-from turnstate.entry import Decision, Mask
+from turnstate.entry import PENDING, Decision, Mask
 from turnstate.errors import ContextOverflow
 from turnstate.ids import CallId
 

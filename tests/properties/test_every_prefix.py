@@ -15,7 +15,7 @@ from turnstate import Message, ToolCallResult, formats
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.reduction import Limits, reduced
-from turnstate.context.rounds import PENDING
+from turnstate.entry import PENDING
 from turnstate.errors import ContextOverflow
 from turnstate.testing import conversations
 from turnstate.tokens import message_cost

@@ -304,5 +304,8 @@ def test_a_cut_that_is_written_without_a_look_at_the_head_is_caught(monkeypatch:
 
 
 def test_stored_counts_that_are_trusted_blindly_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnstate.session.loaded._is_sure", lambda *_: True)
+    def all_counts(messages: Any, sizes: Any, _: Any) -> list[Any]:
+        return [(message, tokens) for message, (tokens, _) in zip(messages, sizes, strict=True)]
+
+    monkeypatch.setattr(session_windows, "known_counts", all_counts)
     assert caught(agree)

@@ -22,7 +22,7 @@ from window_checks import (
 )
 
 from turnstate import Message, ToolCallRequest, ToolCallResult
-from turnstate.context import collector, rounds
+from turnstate.context import collector, turns
 from turnstate.context import window as windows
 from turnstate.context.cut import compaction
 from turnstate.context.head import Head
@@ -205,17 +205,19 @@ def test_a_cut_at_a_raw_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
         found = plan(tally, *args)
         return msgspec.structs.replace(found, kept=min(found.kept + 1, tally.end - 1), pinned=())
 
-    monkeypatch.setattr("turnstate.context.manager.plan", raw)
+    monkeypatch.setattr("turnstate.context.live_window.plan", raw)
     assert caught()
 
 
 def test_a_summary_that_is_not_counted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnstate.context.manager.message_cost", lambda *_: type("Count", (), {"tokens": 0}))
+    monkeypatch.setattr(
+        "turnstate.context.live_window.message_cost", lambda *_: type("Count", (), {"tokens": 0})
+    )
     assert caught()
 
 
 def test_a_repair_with_random_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "derived", lambda *_: secrets.token_hex(8))
+    monkeypatch.setattr(turns, "derived", lambda *_: secrets.token_hex(8))
     for seed in range(60):
         try:
             one_window(conversations.broken, seed, 1_200)

@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import Struct, structs
 
 from .. import ids, strict_json
+from ..context.calls import answered
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, Reduction
-from ..context.rounds import answered
 from ..context.window import Window
 from ..entry import Entry, Prompt
 from ..errors import AlreadyExists

@@ -7,11 +7,13 @@ the previous cut, and a question that was pinned by it and is not any more.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from ..entry import Cut, Decision, Mask
+from msgspec import Struct, structs
+
+from ..entry import Cut, Decision, Mask, Summary
 from ..errors import ContextOverflow
-from ..ids import MessageId
+from ..ids import MessageId, derived
 from ..message import Message
 from ..tokens import message_cost
 from ..tokens.cost import MESSAGE_FRAME
@@ -19,14 +21,22 @@ from ..value import Value, check_kind, check_whole
 from .collector import Plan, Room, plan
 from .digest import Digest, carrying, digest, text
 from .policy import Policy
-from .rounds import derived
 from .summary import rendered
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
-from .view import View
-from .window import PendingCut, Window
+from .window import PendingCut, View, Window
 
-__all__ = ["PendingCut", "Strategy", "carried", "cleared", "compaction", "decided", "foreseen"]
+__all__ = [
+    "Compaction",
+    "PendingCut",
+    "Strategy",
+    "carried",
+    "cleared",
+    "compacted",
+    "compaction",
+    "decided",
+    "foreseen",
+]
 
 
 def decided(
@@ -130,9 +140,12 @@ class Strategy(Value, frozen=True, kw_only=True):
 
 
 def compaction(
-    window: Window, policy: Policy, strategy: Strategy | None = None, *, asked: dict[str, Any] | None = None
+    window: Window, policy: Policy, strategy: Strategy | None = None, *, focus: str | None = None
 ) -> PendingCut | None:
-    """Return the cut that compacts what a window shows; None if nothing could leave."""
+    """Return the cut that compacts what a window shows; None if nothing could leave.
+
+    ``Cut.asked`` says what was asked for, and the tokens before.
+    """
     strategy = strategy or Strategy()
     tally, view, limit = window.tally, window.view, window.limit
     kept = _kept(tally, strategy.keep)
@@ -143,8 +156,43 @@ def compaction(
     plan = Plan(kept, pinned, view.hidden, policy.summary_cap(limit), ("compacted on request",))
     if not _evicted(tally, view, plan):
         return None
-    wanted = {"operation": "compact", "keep": strategy.keep, **(asked or {})}
-    return _pending_cut(tally, view, plan, policy, limit, asked=wanted)
+    asked = {"operation": "compact", "keep": strategy.keep, **({"focus": focus} if focus else {})}
+    return _pending_cut(tally, view, plan, policy, limit, asked={**asked, "before": window.tokens})
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """What a compaction came to, or would come to.
+
+    ``refused`` says why a model's summary is not used; the digest is used then.
+    """
+
+    cut: Cut
+    summary: str
+    source: Literal["model", "digest"]
+    tokens_before: int
+    tokens_after: int
+    messages: int
+    refused: str = ""
+
+
+def compacted(
+    pending: PendingCut, summary: Summary | None, tokens_after: int, *, refused: str = ""
+) -> tuple[Compaction, tuple[Decision, ...]]:
+    """Return what a compaction comes to, and the decisions to be written for it.
+
+    `summary` is a model's summary of the pending cut, `tokens_after` what the window has with both.
+    """
+    cut = structs.replace(pending.cut, asked={**pending.cut.asked, "after": tokens_after})
+    outcome = Compaction(
+        cut=cut,
+        summary=summary.shown if summary else cut.summary,
+        source="model" if summary else "digest",
+        tokens_before=cut.asked["before"],
+        tokens_after=tokens_after,
+        messages=len(pending.evicted),
+        refused=refused,
+    )
+    return outcome, (cut, summary) if summary else (cut,)
 
 
 def cleared(first: MessageId, last: MessageId, number: int) -> Cut:

@@ -18,19 +18,21 @@ from msgspec import UNSET, Struct, UnsetType, structs, to_builtins
 from .. import wire_text
 from ..entry import Cut
 from ..errors import ContextOverflow
+from ..formats import mended, rendered
 from ..formats.port import Format, Violation
+from ..ids import derived
 from ..message import Message
 from ..part import Native, TextPart
 from ..tokens import Count
-from .check import mended, rendered
 from .digest import carrying
 from .head import OPENER, Head
+from .live_window import LiveWindow
 from .manager import StateManager
 from .policy import Budget, Policy
 from .reduction import Limits
-from .rounds import Repair, derived
 from .tally import Tally
 from .template import TEMPLATES, WORDINGS, bare, label
+from .turns import Repair
 from .window import Window
 
 __all__ = ["Fitted", "fitted", "parted", "recorded"]
@@ -136,13 +138,13 @@ def fitted(payload: Any, format: Format, manager: StateManager, budget: Budget) 
     """Make a document fit, or raise `ContextOverflow` or `InvalidConversation` and change nothing."""
     document = _Document(payload, format)
     before = manager.count(document.messages, document.tools)
-    if before.tokens <= budget.limit:
-        if not document.violations:
-            return Fitted(payload=payload, before=before, after=before)
-        manager = _Unreducing(manager.counter, manager.policy)
+    if before.tokens <= budget.limit and not document.violations:
+        return Fitted(payload=payload, before=before, after=before)
+    live = LiveWindow(manager.counter, manager.policy)
+    reduces = before.tokens > budget.limit  # what fits as it is needs mending only
     added = 0
     while True:
-        window = _window(document, manager, budget.limit, added)
+        window = _window(document, live, budget.limit, added, reduces=reduces)
         written = document.written(window.messages)
         after = manager.count(format.parse(written), format.tools(written))
         if after.tokens <= budget.limit:
@@ -173,12 +175,14 @@ class _Document:
         calls = (call for message in self.messages for call in message.tool_calls)
         self._names: dict[str, str] = {call.id: call.provider_id or call.id for call in calls}
 
-    def window(self, manager: StateManager, limit: int) -> Window:
-        """Make the window of the document; a summary that stands in it already is folded into the new one."""
-        messages, earlier = parted(self.messages, manager.policy.summary_template)
-        tally = manager.tally(messages, Budget(limit))
-        decisions = recorded(earlier, tally, manager.policy, limit)
-        return manager.window(tally, Budget(limit), head=Head(tools=self.tools), decisions=decisions)
+    def window(self, live: LiveWindow, limit: int, *, reduces: bool) -> Window:
+        """Make the window of the document; a summary that is in it already is folded into the new one."""
+        messages, earlier = parted(self.messages, live.policy.summary_template)
+        live.under(Budget(limit))
+        limits = live.limits if reduces else Limits.unlimited()
+        live.tally = Tally.of(messages, live.counter, limits, shared=True)
+        decisions = recorded(earlier, live.tally, live.policy, limit)
+        return live.window(Head(tools=self.tools), decisions)
 
     def written(self, messages: Sequence[Message]) -> Any:
         """Write messages as a document of the same shape that is as valid as it can be asked to be."""
@@ -230,18 +234,10 @@ class _Document:
         return {key: written[key] for key in [*self.payload, *written] if key in written}
 
 
-class _Unreducing(StateManager):
-    """Shortens no output: what fits as it is needs mending only."""
-
-    def limits(self, budget: Budget) -> Limits:
-        """Return limits that hold any output."""
-        return Limits.unlimited()
-
-
-def _window(document: _Document, manager: StateManager, limit: int, added: int) -> Window:
+def _window(document: _Document, live: LiveWindow, limit: int, added: int, *, reduces: bool) -> Window:
     """Make a window that leaves room for what the provider's form adds to it."""
     try:
-        return document.window(manager, max(1, limit - added))
+        return document.window(live, max(1, limit - added), reduces=reduces)
     except ContextOverflow as error:
         numbers = {"question": error.question, "last": error.last}
         raise ContextOverflow(error.text, limit=limit, head=error.head + added, **numbers) from None

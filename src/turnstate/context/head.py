@@ -7,14 +7,13 @@ from typing import Literal
 
 import msgspec
 
-from ..ids import UNKNOWN_TIME
+from ..formats import mended
+from ..ids import UNKNOWN_TIME, derived
 from ..message import Message
 from ..tokens import Counter, message_cost, tools_cost
 from ..tokens.cost import REPLY_START
 from ..toolspec import ToolSpec
 from ..value import Value, refuse
-from .check import mended
-from .rounds import derived
 
 __all__ = ["OPENER", "Category", "Head", "Preface"]
 

@@ -23,13 +23,12 @@ from itertools import chain
 
 import msgspec
 
+from ..formats import mended
 from ..message import Message, ToolCallResult
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME, Meter
-from .check import mended
 from .reduction import Handle, Limits, note_of, output_id, output_tokens, reduced, share, shortened
-from .rounds import note
-from .turns import Structure
+from .turns import Structure, note
 
 __all__ = ["MASK", "Ledger", "Places", "Tally", "masked"]
 

@@ -1,9 +1,14 @@
-"""The structure: any list of messages as turns and groups, made sound while it grows.
+"""Turns and groups: any list of messages made sound for every provider while it grows.
 
 A turn is a user message and all that answers it; a group is what is kept or removed as a whole: one
-message, or calls with every answer. ``items`` are the messages as they would be sent, but for what
-is still under way; between two groups a cut is safe. Ids that were used before are told apart, and
+message, or calls with every answer. ``Structure.items`` are the messages as they would be sent, but for
+what is still under way; between two groups a cut is safe. Ids that were used before are told apart, and
 whatever had to be mended is listed. ``sources`` says which tool message a part of one comes from.
+
+A round is a run of assistant messages and the tool messages that follow it. Within a round, answers are
+put after the calls that they answer, in the order of the calls; a call that the conversation abandoned
+gets a visible error; what answers nothing (late, unknown, twice and different) stays as text in its place.
+Nothing that was said is dropped, and nothing here depends on what comes later, so bytes that were sent stay.
 """
 
 from __future__ import annotations
@@ -13,12 +18,122 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from ..entry import Answer
-from ..ids import CallId, MessageId
-from ..message import Message
-from .rounds import Repair, Round, derived, in_call_order, note
+from .. import wire_text
+from ..entry import ABANDONED, PENDING, Answer
+from ..ids import CallId, MessageId, derived
+from ..message import Message, ToolCallRequest, ToolCallResult
 
-__all__ = ["Structure"]
+__all__ = ["Repair", "Round", "Structure", "note", "synthetic"]
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """Something that had to be mended: the message or call concerned, and what was done."""
+
+    id: str
+    text: str
+
+
+def note(message: Message, result: ToolCallResult, number: int) -> Message:
+    """Show a result that answers nothing as text, in its own place."""
+    label = "error" if result.is_error else "result"
+    heading = f"[Tool {label} that no open call awaits: {result.tool_call_id}]"
+    text = f"{heading}\n{wire_text.result_text(result.result)}"
+    return Message.user(text, id=derived("note", message.id, str(number)), timestamp=message.timestamp)
+
+
+class Round:
+    """One round under way. `items` returns it as it would be sent now, `close` as it stays.
+
+    ``sources`` takes the tool message that each portion and note comes from, and the place of a note's
+    result in it.
+    """
+
+    def __init__(self, sources: dict[str, tuple[Message, int | None]]) -> None:
+        self._sources = sources
+        self.assistants: list[Message] = []
+        self.answered = False
+        self._owner: dict[CallId, int] = {}
+        self._results: dict[CallId, ToolCallResult] = {}
+        self._answers: list[list[Message]] = []
+        self.notes: list[Message] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.assistants)
+
+    @property
+    def open_calls(self) -> list[ToolCallRequest]:
+        """The calls that await an answer."""
+        calls = (call for message in self.assistants for call in message.tool_calls)
+        return [call for call in calls if call.id not in self._results]
+
+    def ask(self, message: Message) -> None:
+        """Add a message of the assistant."""
+        self._owner.update((call.id, len(self.assistants)) for call in message.tool_calls)
+        self.assistants.append(message)
+        self._answers.append([])
+
+    def notice(self, message: Message) -> None:
+        """Add a message that came while the calls were under way; it is sent after their answers."""
+        self.notes.append(message)
+
+    def answer(self, message: Message) -> Iterator[Repair]:
+        """Add a tool message; what fits no open call becomes text after the answers."""
+        self.answered = True
+        taken: dict[int, list[ToolCallResult]] = {}
+        for number, result in enumerate(message.tool_results):
+            call, before = result.tool_call_id, self._results.get(result.tool_call_id)
+            if call in self._owner and before is None:
+                self._results[call] = result
+                taken.setdefault(self._owner[call], []).append(result)
+            elif before is not None and (before.result, before.is_error) == (result.result, result.is_error):
+                yield Repair(call, "the same result came twice and is sent once")
+            else:
+                self.notes.append(noted := note(message, result, number))
+                self._sources[noted.id] = (message, number)
+                yield Repair(call, "a result that no open call awaits is sent as text")
+        for owner, results in taken.items():
+            portion = message
+            if len(results) < len(message.tool_results):
+                portion = _portion(message, owner, tuple(results))
+                self._sources[portion.id] = (message, None)
+            self._answers[owner].append(portion)
+
+    def items(self, missing: str = PENDING) -> list[Message]:
+        """Return the round as it is sent: each call message, its answers, then the notes."""
+        view: list[Message] = []
+        for message, answers in zip(self.assistants, self._answers, strict=True):
+            view += [message, *in_call_order(message, answers)]
+            lacking = [call for call in message.tool_calls if call.id not in self._results]
+            if lacking:
+                view.append(synthetic(message, lacking, missing))
+        return view + self.notes
+
+    def close(self) -> tuple[list[Message], list[Answer]]:
+        """Return the round as it stays, and the answers that had to be given for abandoned calls."""
+        answers = [Answer(call=call.id, text=ABANDONED) for call in self.open_calls]
+        return self.items(ABANDONED), answers
+
+
+def in_call_order(asked: Message, answers: Sequence[Message]) -> list[Message]:
+    """Sort tool messages by the calls that they answer, so that the order of arrival changes no byte."""
+    if len(answers) < 2:
+        return list(answers)
+    places = {call.id: place for place, call in enumerate(asked.tool_calls)}
+    return sorted(
+        answers, key=lambda answer: min(places[result.tool_call_id] for result in answer.tool_results)
+    )
+
+
+def _portion(message: Message, owner: int, results: tuple[ToolCallResult, ...]) -> Message:
+    id = MessageId(derived("portion", message.id, str(owner)))
+    return message.replace(id=id, tool_results=results)
+
+
+def synthetic(message: Message, calls: list[ToolCallRequest], text: str) -> Message:
+    """Return a tool message with a visible error for calls of a message that have no result."""
+    results = [ToolCallResult(tool_call_id=call.id, result=text, is_error=True) for call in calls]
+    id = derived("answer", message.id, *(call.id for call in calls))
+    return Message.tool(results, id=id, timestamp=message.timestamp)
 
 
 class Structure:
@@ -72,13 +187,13 @@ class Structure:
         return [*self.head, *self.items, *self._round.items()]
 
     def group_starts(self) -> Iterator[int]:
-        """Give where groups start, newest first: the places where a cut is safe."""
+        """Yield where groups start, newest first: the places where a cut is safe."""
         if self._round:
             yield len(self.items)
         yield from reversed(self.groups)
 
     def question(self, start: int) -> int | None:
-        """Give the user message that opened the turn which a place lies in."""
+        """Return the place of the user message that opened the turn of a place, if one did."""
         turn = bisect_right(self.turns, start) - 1
         return self.turns[turn] if turn >= 0 else None
 
@@ -90,7 +205,7 @@ class Structure:
         return [index for index in range(start, end) if self.items[index].role == "tool"]
 
     def _add_sound(self, messages: Iterator[Message]) -> Message | None:
-        """Add messages as long as nothing needs mending; give the first one that may need it."""
+        """Add messages while nothing needs mending; return the first one that may need it."""
         if self._round:
             return next(messages, None)
         before = len(self.items)
@@ -206,7 +321,7 @@ class Structure:
             items, answers = self._round.close()
             self.answers += [(len(self.items), answer) for answer in answers]
             self.repairs += [
-                Repair(answer.call, "a call left behind is answered by a visible error") for answer in answers
+                Repair(answer.call, "an abandoned call is answered by a visible error") for answer in answers
             ]
             self._append(items)
             self._round = Round(self.sources)

@@ -13,10 +13,12 @@ from typing import Any
 
 from .. import catalog, ids
 from ..catalog import ModelInfo
-from ..context.cut import PendingCut, Strategy, cleared, compaction
+from ..context.calls import late_note
+from ..context.cut import PendingCut, Strategy, cleared, compacted, compaction
+from ..context.head import Head
+from ..context.live_window import LiveWindow
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy
-from ..context.rounds import late_note
 from ..context.summary import with_facts
 from ..context.window import Window
 from ..entry import (
@@ -45,9 +47,9 @@ from . import settings
 from .environment import Agents, Os, System, ToolManager
 from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMessage
 from .line_tracker import FileLineTracker, tracker_to_json
-from .requests import Requests
 from .tangents import Tangents
-from .tools import ToolOrigin, Tools, specs
+from .timeline import Timeline
+from .tools import ToolOrigin, Tools, repaired, specs
 
 __all__ = ["ConversationState"]
 
@@ -87,7 +89,7 @@ class ConversationState(Tangents):
         self.agents: Agents | None = None
         self.extra: dict[str, Any] = {}
         self.sync: object | None = None  # owned by the session: what of the conversation is in its log
-        self._requests = Requests()
+        self._live: tuple[tuple[object, ...], LiveWindow] | None = None  # and what it was made for
         if agents is not None:
             self.context_manager = ContextManager(self.os.workspace())
         self.attach(agents=agents, tool_manager=tool_manager)
@@ -224,14 +226,33 @@ class ConversationState(Tangents):
         """Make the request that would come next, and decide nothing."""
         manager = self.manager
         gathered = self.context_manager.gather(manager.counter) if self.context_manager else None
-        return self._requests.make(
-            self.head,
-            manager,
-            budget or self.budget,
-            context=gathered.text if gathered else None,
-            tools=specs(self.tools),
-            more=more,
+        tools = specs(self.tools)
+        live = self._live_window(manager, budget or self.budget, tools)
+        window = live.window(
+            self._message_head(tools, gathered.text if gathered else None), [*self.head.decisions, *more]
         )
+        if not more:
+            live.previous = window
+        return window
+
+    def _message_head(self, tools: Sequence[ToolSpec], context: str | None = None) -> Head:
+        return Head(
+            system=self.head.fold.prompt,
+            bootstrap=self.head.fold.bootstrap,
+            context=context,
+            tools=tuple(tools),
+        )
+
+    def _live_window(self, manager: StateManager, budget: Budget, tools: Sequence[ToolSpec]) -> LiveWindow:
+        """Return the live window of this timeline with all its messages, under the tool names of now."""
+        timeline, names, stored = self.head, frozenset(spec.name for spec in tools), _is_stored(self.head)
+        wanted = (timeline, budget.limit, manager.counter.name, manager.policy, names, stored)
+        live = self._live[1] if self._live and self._live[0] == wanted else None
+        if live is None or live.length > len(timeline.messages):
+            live = LiveWindow(manager.counter, manager.policy, stored=stored).under(budget)
+            self._live = (wanted, live)
+        live.grow(repaired(message, names) for message in timeline.messages[live.length :])
+        return live
 
     # What is taken out of sight, and back.
 
@@ -251,19 +272,28 @@ class ConversationState(Tangents):
         self, strategy: Strategy | None = None, *, focus: str | None = None, budget: Budget | None = None
     ) -> PendingCut | None:
         """Say what a compaction would cover; None where there is nothing that could leave."""
-        wish = {"focus": focus} if focus else {}
-        shown = self._requests.shown(self.head, self.manager, budget or self.budget, tools=specs(self.tools))
-        return compaction(shown, self.policy, strategy, asked=wish)
+        shown = self._shown(budget or self.budget)
+        return compaction(shown, self.policy, strategy, focus=focus)
 
     def compact(
         self, plan: PendingCut, summary: str | None = None, *, source: dict[str, Any] | None = None
     ) -> Cut:
-        """Carry a plan out, with a text that was accepted for it, or with the digest."""
-        self.add(plan.cut)
+        """Make a planned cut, with a text that was accepted for it, or with the digest."""
+        words = None
         if summary is not None:
             words = Summary(cut=plan.cut.id, text=summary, source=source or {})
-            self.add(with_facts(words, plan.cut, self.manager.counter, self.policy))
-        return plan.cut
+            words = with_facts(words, plan.cut, self.manager.counter, self.policy)
+        after = self._shown(Budget(plan.cut.limit), [plan.cut, words] if words else [plan.cut])
+        outcome, decisions = compacted(plan, words, after.tokens)
+        for decision in decisions:
+            self.add(decision)
+        return outcome.cut
+
+    def _shown(self, budget: Budget, more: Sequence[Decision] = ()) -> Window:
+        """Make the window that recorded decisions, and some more, lead to, whether it fits or not."""
+        tools = specs(self.tools)
+        live = self._live_window(self.manager, budget, tools)
+        return live.shown(self._message_head(tools), [*self.head.decisions, *more])
 
     def undo(self) -> str:
         """Undo the newest compaction or clearing of this timeline, and return which it was."""
@@ -321,3 +351,10 @@ class ConversationState(Tangents):
             numbers = (at for at, one in enumerate(timeline.entries, start=timeline.first) if one is former)
             former_number = next(numbers, timeline.recalled_at.get(former.id, 0))
         self.add(Revert(cut=cut.id, at=number, former=former_number))
+
+
+def _is_stored(timeline: Timeline) -> bool:
+    """Return True if a log holds the timeline, or will: then whole outputs can be found there."""
+    while not timeline.recorded and timeline.source is not None:
+        timeline = timeline.source
+    return timeline.recorded

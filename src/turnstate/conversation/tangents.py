@@ -15,8 +15,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from .. import ids
+from ..context.calls import open_calls
 from ..context.digest import digest, text
-from ..context.rounds import open_calls
 from ..entry import LEFT, Answer, Entry, Tangent
 from ..errors import InputError, NotFound
 from ..ids import CallId, MessageId

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..context.rounds import fresh
 from ..entry import (
     Bootstrap,
     Checkpoint,
@@ -267,7 +266,7 @@ class Timeline:
 
         Raise `InvalidMessage` for a result of an unknown call, or a second, different one.
         """
-        return next(iter(fresh(self.fold.known_calls([message]), [message])), None)
+        return self.fold.known_calls([message]).fresh(message)
 
     def first_kept(self, cut: Cut) -> int:
         """Return the number of the first exchange that a cut kept; an exchange ends with the assistant."""

@@ -5,16 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-from ..errors import UnknownName
+from ..errors import InvalidConversation, UnknownName
+from ..message import Message
+from ..toolspec import ToolSpec
 from .equality import same
 from .port import Format, Omission, Rendering, Violation
 
-__all__ = ["Format", "Omission", "Rendering", "Violation", "convert", "get", "names", "same"]
+__all__ = [
+    "Format",
+    "Omission",
+    "Rendering",
+    "Violation",
+    "convert",
+    "get",
+    "mended",
+    "names",
+    "rendered",
+    "same",
+]
 
 _REGISTRY = {
     "openai-chat": ("openai_chat", "OpenAIChat"),
@@ -32,12 +45,33 @@ def names() -> tuple[str, ...]:
 
 @cache
 def get(name: str) -> Format:
-    """Give the format of that name."""
+    """Return the format of that name; raise `UnknownName` if there is none."""
     if name not in _REGISTRY:
         raise UnknownName(f"no format is called {name!r:.60}; there are {', '.join(_REGISTRY)}")
     module, kind = _REGISTRY[name]
     found: Format = getattr(import_module(f"{__name__}.{module}"), kind)()
     return found
+
+
+def mended(message: Message) -> tuple[Message, str | None]:
+    """Return a message without what its own provider rejects in it, and what was done to it."""
+    if message.native is None or message.native.format not in _REGISTRY:
+        return message, None
+    return get(message.native.format).mended(message)
+
+
+def rendered(
+    messages: Sequence[Message], format: Format, *, tools: Iterable[ToolSpec] = (), request: bool = False
+) -> Any:
+    """Render messages, or raise `InvalidConversation` if the provider would reject the result.
+
+    `request` adds the rules about the last message.
+    """
+    payload = format.render(messages, tools=tools)
+    if violations := format.validate(payload, request=request):
+        more = f" (and {len(violations) - 1:,} more)" if len(violations) > 1 else ""
+        raise InvalidConversation(f"{format.name} would reject the result: {violations[0]}{more}")
+    return payload
 
 
 def convert(payload: Any, source: Format, target: Format) -> Rendering:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Generic, Protocol, TypeVar, overload
 
-from ..context.rounds import KnownCalls, is_shown_as, open_calls, unknown_calls
+from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
 from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Revert, Summary, Tangent, effective
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from ..entry import Cut
 from ..errors import InvalidPayload, NewerFormat, UnknownName
 from ..stores.values import Address, Parcel, Position
 
@@ -72,9 +73,22 @@ class Eviction(Struct, frozen=True, kw_only=True):
     summary: str = ""
     version: int = VERSION
 
+    @classmethod
+    def of(cls, cut: Cut, *, epoch: int, head: Position, first: str, last: str) -> Eviction:
+        """Describe what a cut evicts, as seen from a place on the path after it."""
+        return cls(
+            epoch=epoch,
+            branch=head.branch,
+            seq=head.seq,
+            cut=cut.id,
+            first=first,
+            last=last,
+            summary=cut.summary,
+        )
+
     @property
     def head(self) -> Position:
-        """A place on the path behind the messages."""
+        """A place on the path after the messages."""
         return Position(self.branch, self.seq)
 
     def parcel(self, at: Address, *, due: int) -> Parcel:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ..context.rounds import KnownCalls, fresh, unknown_calls
+from ..context.calls import KnownCalls, fresh, unknown_calls
 from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
 from ..log.path import between, messages_of, rows_backwards

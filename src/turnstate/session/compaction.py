@@ -1,18 +1,14 @@
-"""Compacting a session when its user asks for it: preview, the model's words or the digest, one write.
+"""Compacts a session on request: a preview, a model's summary or the digest, one write.
 
 The cut is planned on what is shown now, a model is asked if there is one, and then cut and summary are
-written together. Words that were said meanwhile stay behind the cut. Where somebody else cut meanwhile,
-reset the session or took the lease, nothing is written, and the error says so. Without a model, or with
-one that fails, the digest stands for what left: compaction never depends on a model.
+written together. Messages that came meanwhile stay after the cut. If another process cut meanwhile, reset
+the session or took the lease, nothing is written, and the error says so. Without a model, or with one that
+fails, the digest replaces what left: compaction never depends on a model.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
-from msgspec import Struct, structs
-
-from ..context.cut import PendingCut, Strategy, compaction
+from ..context.cut import Compaction, PendingCut, Strategy, compacted, compaction
 from ..context.manager import StateManager
 from ..context.policy import Budget
 from ..context.summary import Refusal
@@ -25,21 +21,6 @@ from .windows import WindowMaker
 __all__ = ["Compaction", "Compactor"]
 
 
-class Compaction(Struct, frozen=True, kw_only=True):
-    """What a compaction came to, or would come to.
-
-    ``refused`` says why a model's words do not stand; the digest does then.
-    """
-
-    cut: Cut
-    summary: str
-    source: Literal["model", "digest"]
-    tokens_before: int
-    tokens_after: int
-    messages: int
-    refused: str = ""
-
-
 class Compactor:
     """Compacts one session."""
 
@@ -47,10 +28,10 @@ class Compactor:
         self._windows, self._manager, self._summaries = windows, manager, summaries
 
     async def preview(self, budget: Budget | None, strategy: Strategy) -> Compaction:
-        """Say what a compaction without a model would come to; nothing is written, nobody is asked."""
+        """Return what a compaction without a model would come to; write nothing and ask no model."""
         budget = await self._budget(budget)
         loaded, plan = await self._plan(budget, strategy, None)
-        return await self._outcome(loaded, budget, plan, None, "")
+        return (await self._outcome(loaded, budget, plan, None, ""))[0]
 
     async def compact(
         self,
@@ -61,7 +42,7 @@ class Compactor:
         model: bool,
         patience: float | None,
     ) -> Compaction:
-        """Compact, and say what it came to."""
+        """Compact, and return what it came to."""
         budget = await self._budget(budget)
         loaded, plan = await self._plan(budget, strategy, focus)
         base, summary, refused = loaded.cut, None, ""
@@ -72,19 +53,19 @@ class Compactor:
             loaded = await self._windows.loaded(budget)  # a model takes its time, and others go on
             if loaded.cut != base or not _is_there(plan.cut, loaded):
                 raise Conflict(
-                    "somebody else cut this conversation meanwhile; nothing was compacted",
+                    "another process cut this conversation meanwhile; nothing was compacted, try again",
                     version=self._windows.version,
                     head=loaded.head,
                 )
-            outcome = await self._outcome(loaded, budget, plan, summary, refused)
+            outcome, decisions = await self._outcome(loaded, budget, plan, summary, refused)
             try:
-                await self._windows.record(loaded, _decisions(outcome, summary))
+                await self._windows.record(loaded, decisions)
             except Conflict:
                 continue
             return outcome
 
     async def _budget(self, given: Budget | None) -> Budget:
-        """Take the budget that the session is used with, where none is given."""
+        """Return the given budget, or the one that the session was used with last."""
         if given is not None:
             return given
         limit = self._windows.limit
@@ -95,8 +76,7 @@ class Compactor:
 
     async def _plan(self, budget: Budget, strategy: Strategy, focus: str | None) -> tuple[Loaded, PendingCut]:
         loaded, window = await self._windows.shown(budget)
-        wish = {"focus": focus} if focus else {}
-        plan = compaction(window, self._manager.policy, strategy, asked=wish | {"before": window.tokens})
+        plan = compaction(window, self._manager.policy, strategy, focus=focus)
         if plan is None:
             raise SessionError(
                 f"there is nothing to compact: the conversation has no more than the {strategy.keep} "
@@ -106,25 +86,13 @@ class Compactor:
 
     async def _outcome(
         self, loaded: Loaded, budget: Budget, plan: PendingCut, summary: Summary | None, refused: str
-    ) -> Compaction:
-        decisions: list[Decision] = [plan.cut, *([summary] if summary else [])]
-        after = (await self._windows.showing(loaded, budget, decisions)).tokens
-        return Compaction(
-            cut=structs.replace(plan.cut, asked={**plan.cut.asked, "after": after}),
-            summary=summary.shown if summary else plan.cut.summary,
-            source="model" if summary else "digest",
-            tokens_before=plan.cut.asked["before"],
-            tokens_after=after,
-            messages=len(plan.evicted),
-            refused=refused,
-        )
-
-
-def _decisions(outcome: Compaction, summary: Summary | None) -> list[Decision]:
-    return [outcome.cut, *([summary] if summary else [])]
+    ) -> tuple[Compaction, tuple[Decision, ...]]:
+        made: list[Decision] = [plan.cut, *([summary] if summary else [])]
+        after = await self._windows.showing(loaded, budget, made)
+        return compacted(plan, summary, after.tokens, refused=refused)
 
 
 def _is_there(cut: Cut, loaded: Loaded) -> bool:
-    """Tell whether what a cut keeps is still on the path."""
+    """Return True if what a cut keeps is still on the path."""
     ids = [*([cut.kept_from] if cut.kept_from else []), *cut.pinned, cut.covers[1]]
     return all(id in loaded.places for id in ids)

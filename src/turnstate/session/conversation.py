@@ -185,15 +185,8 @@ class _Commit:
     def _parcel(self, timeline: Timeline, cut: Cut, number: int) -> Parcel:
         """Name the messages that leave with a cut, for the memory engine."""
         first, last = timeline.fold.evicted(cut)
-        eviction = Eviction(
-            epoch=self._writer.epoch,
-            branch=self._sync.place(timeline).branch or 0,
-            seq=timeline.first + number,
-            cut=cut.id,
-            first=first,
-            last=last,
-            summary=cut.summary,
-        )
+        head = Position(self._sync.place(timeline).branch or 0, timeline.first + number)
+        eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
         return eviction.parcel(self._writer.at, due=self._writer.clock())
 
     async def _commit(

@@ -11,12 +11,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ..context.calls import is_shown_as
 from ..context.head import Head
-from ..context.manager import StateManager
-from ..context.policy import Budget
-from ..context.reduction import Limits
-from ..context.rounds import is_shown_as
-from ..context.tally import Tally
 from ..entry import Cut, Decision, Entry
 from ..log.fold import Fold
 from ..log.path import (
@@ -29,17 +25,12 @@ from ..log.path import (
     read_entry,
     rows_backwards,
 )
-from ..log.records import COUNTED_WHOLE
 from ..message import Message
 from ..stores.port import Log
 from ..stores.values import Address, Position, Row, SessionRow, Span
-from ..tokens.exact import INLINE
 from ..toolspec import ToolSpec
 
-__all__ = ["Growth", "Loaded", "Settings", "load", "refreshed"]
-
-_MANY_BYTES = 4_000_000
-"""Of messages that are loaded: a cut may have to read them all."""
+__all__ = ["Loaded", "Settings", "load", "refreshed"]
 
 
 class Loaded:
@@ -55,10 +46,8 @@ class Loaded:
         self.fold = Fold(self.messages, self.decisions, whole=self.whole)
         self.places = dict[str, int]()
         self.damaged = list[Row]()
-        self._counts = list[tuple[int, int]]()
-        self._bytes = 0
-        self._tally: Tally | None = None
-        self._tallied = 0
+        self.counts = list[tuple[int, int]]()  # stored tokens and bytes of each message
+        self.bytes = 0
 
     @property
     def whole(self) -> bool:
@@ -98,7 +87,7 @@ class Loaded:
 
     def tokens_of(self, id: str) -> int:
         """Return the stored token count of a message."""
-        return self._counts[self.places[id]][0]
+        return self.counts[self.places[id]][0]
 
     def message_head(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Head:
         """Return the head of a window: what comes before the messages."""
@@ -110,60 +99,11 @@ class Loaded:
             tools=tuple(tools),
         )
 
-    def growth(self, manager: StateManager, budget: Budget) -> Growth:
-        """Take the tally out, with what it lacks: it may grow in a thread while more is folded in here.
-
-        `keep` puts it back. Without that, the next one is built anew.
-        """
-        limits, tally = manager.limits(budget), self._tally
-        if tally is not None and tally.limits != limits:
-            tally = None
-        first = self._tallied if tally is not None else 0
-        self._tally = None
-        return Growth(manager, budget, tally, self.messages[first:], self._counts[first:], self._bytes)
-
-    def keep(self, tally: Tally) -> None:
-        """Put a tally back that has grown."""
-        self._tally, self._tallied = tally, tally.length
-
     def _fold(self, entry: Entry, tokens: int, size: int) -> None:
         if shown := self.fold.add(entry):
-            self.places[shown.id] = len(self._counts)
-            self._counts.append((tokens, size))
-            self._bytes += size
-
-
-class Growth(Struct, frozen=True):
-    """A tally, if there is one, and the messages that it lacks, with their stored counts and sizes."""
-
-    manager: StateManager
-    budget: Budget
-    tally: Tally | None
-    messages: list[Message]
-    counts: list[tuple[int, int]]
-    loaded_bytes: int
-
-    @property
-    def is_large(self) -> bool:
-        """Whether a window takes long enough to make that a loop should go on meanwhile."""
-        return sum(size for _, size in self.counts) > INLINE or self.loaded_bytes > _MANY_BYTES
-
-    def grown(self) -> Tally:
-        """Return the tally with all messages in it."""
-        limits, rows = self.manager.limits(self.budget), zip(self.messages, self.counts, strict=True)
-        if self.tally is None:
-            counts = [(one, tokens) for one, (tokens, size) in rows if _is_sure(one, size, limits)]
-            return self.manager.tally(self.messages, self.budget, stored=True, counts=counts)
-        for message, (tokens, size) in rows:
-            if _is_sure(message, size, limits):
-                self.tally.foresee(message, tokens)
-            self.tally.add(message)
-        return self.tally
-
-
-def _is_sure(message: Message, size: int, limits: Limits) -> bool:
-    """Tell whether the stored count holds: it was counted whole, and is too short to be reduced."""
-    return message.role != "tool" or size <= min(COUNTED_WHOLE, limits.soft)
+            self.places[shown.id] = len(self.counts)
+            self.counts.append((tokens, size))
+            self.bytes += size
 
 
 # Loading: from the newest cut on, or from the root if that cut cannot be used.

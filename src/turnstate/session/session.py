@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..context.cut import Strategy
+from ..context.cut import Compaction, Strategy
 from ..context.manager import StateManager
 from ..context.policy import Budget
 from ..context.snapshot import ContextSnapshot
@@ -31,7 +31,7 @@ from ..value import check_kind, check_number, check_whole
 from . import conversation, leases
 from .append import append, write
 from .branching import end_of, undo, undo_restore
-from .compaction import Compaction, Compactor
+from .compaction import Compactor
 from .names import checked, checked_meta, checked_prompt
 from .snapshots import SnapshotWriter, interrupted, to_snapshot
 from .summaries import Summarizer

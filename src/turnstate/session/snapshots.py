@@ -17,10 +17,10 @@ from typing import Any
 
 from msgspec import structs
 
+from ..context.calls import answered
 from ..context.digest import Digest
 from ..context.head import Head
 from ..context.manager import StateManager
-from ..context.rounds import answered
 from ..context.snapshot import ContextSnapshot, snapshot
 from ..context.summary import rendered
 from ..context.template import bare

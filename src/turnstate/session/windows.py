@@ -3,8 +3,8 @@
 A decision is written only on the path it was made for: where somebody wrote meanwhile, what is new is
 read and the window is made again. So two workers that cut at once leave one cut.
 
-A window over much text is made in a thread, so that the loop goes on. One is made at a time: the tally is
-taken out of what is loaded and put back afterwards.
+A window over much text is made in a thread, so that the loop goes on. One is made at a time, since all are
+made by the same live window.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..context.head import Head
+from ..context.live_window import LiveWindow
 from ..context.manager import StateManager
 from ..context.policy import Budget
-from ..context.tally import Tally
+from ..context.reduction import Limits
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Revert, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..log.outbox import Eviction
+from ..log.records import COUNTED_WHOLE
+from ..message import Message
 from ..stores.values import Parcel, Position, Receipt, Record
-from ..tokens.exact import off_loop
+from ..tokens.exact import INLINE, off_loop
 from ..toolspec import ToolSpec
 from .loaded import Loaded, Settings, load, refreshed
 from .summaries import Summarizer
 from .writer import SessionWriter
 
-__all__ = ["WindowMaker"]
+__all__ = ["WindowMaker", "known_counts"]
+
+MAX_INLINE_BYTES = 4_000_000
+"""Of messages that are loaded: a cut may have to read them all, so a window over more is made in a thread."""
 
 SPARE = 1_000
 """Messages that may be held beyond what the window shows, before they are let go."""
@@ -47,7 +53,10 @@ class WindowMaker:
     def __init__(self, scribe: SessionWriter, manager: StateManager, summaries: Summarizer | None) -> None:
         self._scribe, self._manager, self._summaries = scribe, manager, summaries
         self._loaded: Loaded | None = None
-        self._previous: Window | None = None
+        self._live = LiveWindow(manager.counter, manager.policy, stored=True)
+        self._tallied: Loaded | None = None  # what the tally of the live window is made of
+        self._fingerprint = manager.policy.fingerprint
+        self._known_settings: tuple[Budget, Settings] | None = None
         self._making = asyncio.Lock()
 
     @property
@@ -77,7 +86,7 @@ class WindowMaker:
                     self._summaries.replace(window.pending_cut, self._swap)
             elif self._summaries and not self._making.locked():  # else another thread has the tally
                 self._summaries.prepare(window)
-            self._previous = window
+            self._live.previous = window
             self._let_go(loaded, window)
             return window
 
@@ -96,7 +105,7 @@ class WindowMaker:
     @property
     def limit(self) -> int | None:
         """The limit of the window that was made last."""
-        return self._previous.limit if self._previous else None
+        return self._live.previous.limit if self._live.previous else None
 
     async def shown(self, budget: Budget) -> tuple[Loaded, Window]:
         """Make the window that shows what is decided already, fitting or not, and say what it is made of."""
@@ -106,12 +115,10 @@ class WindowMaker:
     async def showing(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
         """Make the window that some more decisions would lead to, with no tools and no data before it."""
 
-        def show(tally: Tally) -> Window:
-            return self._manager.shown(tally, budget, head=head, decisions=decisions)
-
         async with self._making:
+            live = self._opened(loaded, budget)
             head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
-            return await self._made(loaded, budget, show)
+            return await self._made(loaded, live, lambda: live.shown(head, decisions))
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Give the path as it is now: for a budget, or for whoever needs no window."""
@@ -136,48 +143,55 @@ class WindowMaker:
             known.grow(grown, receipt.head, records[-1].id if records else known.at_head)
 
     def forget(self) -> None:
-        """Load anew the next time: the head is elsewhere."""
-        self._loaded = self._previous = None
+        """Load again the next time: the head is elsewhere."""
+        self._loaded = None
+        self._live.previous = None
 
     async def _decided(self, loaded: Loaded, budget: Budget, head: Head) -> _Made:
         """Make a window, with the summary that was prepared for its cut if that is ready and fits."""
 
-        def window(tally: Tally, more: Sequence[Decision] = ()) -> Window:
-            known = [*decisions, *more]
-            return self._manager.window(tally, budget, head=head, decisions=known, previous=previous)
-
-        def decide(tally: Tally) -> Window:
-            plain = window(tally)
-            due = plain.tokens >= self._manager.policy.compact * plain.limit or _has_cut(plain.decisions)
-            if not ready or not due:
-                return plain
-            prepared = window(tally, ready)
-            if _has_cut(prepared.decisions):  # it has become too little
-                return plain
-            prepared.decisions = (*ready, *prepared.decisions)
-            return prepared
-
         async with self._making:
-            at, decisions, previous = loaded.head, list(loaded.decisions), self._previous
+            at, decisions, live = loaded.head, list(loaded.decisions), self._opened(loaded, budget)
             ready = self._ready(loaded, budget)
-            return _Made(await self._made(loaded, budget, decide), at)
 
-    async def _made(self, loaded: Loaded, budget: Budget, make: Callable[[Tally], Window]) -> Window:
-        """Make a window of the tally, which nobody else has meanwhile; in a thread if that takes long."""
-        growth = loaded.growth(self._manager, budget)
+            def decide() -> Window:
+                plain = live.window(head, decisions)
+                is_due = plain.pending_cut or plain.tokens >= live.policy.compact * plain.limit
+                if not ready or not is_due:
+                    return plain
+                prepared = live.window(head, [*decisions, *ready])
+                if prepared.pending_cut:  # it has become too little
+                    return plain
+                prepared.decisions = (*ready, *prepared.decisions)
+                return prepared
 
-        def made() -> tuple[Tally, Window | TurnstateError]:
-            tally = growth.grown()
-            try:
-                return tally, make(tally)
-            except TurnstateError as error:  # the tally is sound, and is kept
-                return tally, error
+            return _Made(await self._made(loaded, live, decide), at)
 
-        tally, outcome = await off_loop(made, large=growth.is_large)
-        loaded.keep(tally)
-        if isinstance(outcome, TurnstateError):
-            raise outcome
-        return outcome
+    def _opened(self, loaded: Loaded, budget: Budget) -> LiveWindow:
+        """Return the live window of what is loaded, under a budget; only one caller has it at a time."""
+        if self._tallied is not loaded:
+            self._live, self._tallied = self._live.restarted(), loaded
+        return self._live.under(budget)
+
+    async def _made(self, loaded: Loaded, live: LiveWindow, make: Callable[[], Window]) -> Window:
+        """Add what the tally lacks and make a window, in a thread if that takes long."""
+        messages, sizes = loaded.messages[live.length :], loaded.counts[live.length :]
+        counts = known_counts(messages, sizes, live.limits)
+
+        def made() -> Window:
+            live.grow(messages, counts)
+            return make()
+
+        if sum(size for _, size in sizes) <= INLINE and loaded.bytes <= MAX_INLINE_BYTES:
+            return made()
+        try:
+            return await off_loop(made, large=True)
+        except TurnstateError:  # the tally is sound, and is kept
+            raise
+        except BaseException:  # the task was cancelled: the thread may still be at work on the tally
+            self._live = self._live.restarted()
+            self._tallied = None
+            raise
 
     def _ready(self, loaded: Loaded, budget: Budget) -> tuple[Decision, ...]:
         """Give the cut that was prepared, with its summary, where it may be used."""
@@ -213,21 +227,16 @@ class WindowMaker:
     def _parcel(self, loaded: Loaded, cut: Cut) -> Parcel:
         """Say which messages leave with a cut: those from the last cut on."""
         (first, last), head = loaded.fold.evicted(cut), loaded.head
-        eviction = Eviction(
-            epoch=self._scribe.epoch,
-            branch=head.branch,
-            seq=head.seq,
-            cut=cut.id,
-            first=first,
-            last=last,
-            summary=cut.summary,
-        )
+        eviction = Eviction.of(cut, epoch=self._scribe.epoch, head=head, first=first, last=last)
         return eviction.parcel(self._scribe.at, due=self._scribe.clock())
 
     def _settings(self, budget: Budget | None) -> Settings | None:
         if budget is None:
             return None
-        return Settings(budget.limit, self._manager.policy.fingerprint, self._manager.counter.name)
+        if self._known_settings is None or self._known_settings[0] != budget:
+            settings = Settings(budget.limit, self._fingerprint, self._manager.counter.name)
+            self._known_settings = (budget, settings)
+        return self._known_settings[1]
 
     def _let_go(self, loaded: Loaded, window: Window) -> None:
         """Hold no more than a window needs, however long the process lives."""
@@ -242,5 +251,10 @@ def _serves(loaded: Loaded, settings: Settings | None) -> bool:
     return cut is not None and settings.fit(cut)
 
 
-def _has_cut(decisions: Sequence[Decision]) -> bool:
-    return any(isinstance(one, Cut) for one in decisions)
+def known_counts(
+    messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: Limits
+) -> list[tuple[Message, int]]:
+    """Return the messages whose stored count holds: counted whole, and too short to be reduced."""
+    longest = min(COUNTED_WHOLE, limits.soft)
+    pairs = zip(messages, sizes, strict=True)
+    return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]

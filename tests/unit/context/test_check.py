@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scripts import talk
 
-from turnstate.context.check import check, check_fit
+from turnstate.context.live_window import check, check_fit
 from turnstate.errors import InvalidConversation
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from turnstate.context import rounds
+from turnstate.context import turns
 from turnstate.context.digest import Digest, carrying, digest, facts, text
 from turnstate.context.evidence import Mention, Mentions
 from turnstate.context.policy import Policy
@@ -66,7 +66,7 @@ def test_a_file_that_could_not_be_touched_is_not_told_as_touched() -> None:
 
 def test_a_late_result_that_the_view_shows_as_text_is_no_topic_and_no_turn() -> None:
     late = ran("f", {})[1]
-    known = digest([Message.user("first task"), rounds.note(late, late.tool_results[0], 0)])
+    known = digest([Message.user("first task"), turns.note(late, late.tool_results[0], 0)])
     assert (known.messages, known.turns, known.topics.total) == (2, 1, 1)
 
 

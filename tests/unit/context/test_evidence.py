@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnstate.context import evidence, rounds
+from turnstate.context import evidence, turns
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.part import ImagePart, TextPart
@@ -45,7 +45,7 @@ def test_the_words_beside_a_picture_are_the_topic() -> None:
 @pytest.mark.parametrize("is_error", [True, False])
 def test_a_result_that_the_view_shows_as_text_was_not_said_by_the_user(is_error: bool) -> None:
     late = Message.tool([failed("late", is_error=is_error)])
-    assert evidence.is_note(rounds.note(late, late.tool_results[0], 0))
+    assert evidence.is_note(turns.note(late, late.tool_results[0], 0))
     assert not evidence.is_note(Message.user("[Tool time] what is open?"))
 
 

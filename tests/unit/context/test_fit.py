@@ -220,7 +220,7 @@ def test_calls_without_an_answer_and_answers_without_a_call_are_mended_and_named
     result = fit(document)
     assert [violation.id for violation in result.violations] == ["call_left", "call_open"]
     assert {repair.id: repair.text for repair in result.repairs} == {
-        "call_left": "a call left behind is answered by a visible error",
+        "call_left": "an abandoned call is answered by a visible error",
         "call_open": "a call that is still open is answered as still running",
     }
 

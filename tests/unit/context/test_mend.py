@@ -7,10 +7,10 @@ import pytest
 
 from turnstate import formats
 from turnstate.context import Budget, StateManager
-from turnstate.context.check import rendered
 from turnstate.context.fit import fitted
-from turnstate.context.rounds import Repair
+from turnstate.context.turns import Repair
 from turnstate.errors import InvalidConversation
+from turnstate.formats import rendered
 from turnstate.session import SessionManager
 from turnstate.stores.memory import MemoryStore
 

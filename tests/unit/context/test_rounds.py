@@ -7,8 +7,7 @@ from scripts import Letters, shown, talk
 
 from turnstate import Message, ToolCallRequest, ToolCallResult
 from turnstate.context import Budget, StateManager
-from turnstate.context.rounds import PENDING
-from turnstate.entry import ABANDONED, Answer
+from turnstate.entry import ABANDONED, PENDING, Answer
 from turnstate.ids import CallId
 
 MANAGER = StateManager(Letters())

@@ -146,7 +146,9 @@ def test_a_compaction_leaves_one_summary_and_what_it_was_asked_to_keep() -> None
     assert state.latest_summary is not None
     text, known = state.latest_summary
     assert (text, known.model) == ("Goal: keep the lamp lit.", "gpt-4o")
-    assert known.details == {"operation": "compact", "keep": 2, "focus": "the lamp"}
+    spent = {key: known.details[key] for key in ("before", "after")}
+    assert spent["after"] < spent["before"]
+    assert known.details == {"operation": "compact", "keep": 2, "focus": "the lamp", **spent}
     messages = state.messages
     assert cut.covers == (messages[0].id, messages[5].id)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnstate import Message
-from turnstate.context.rounds import fresh
+from turnstate.context.calls import fresh
 from turnstate.conversation import ConversationState
 from turnstate.conversation.timeline import Timeline
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Tangent, Usage

@@ -17,7 +17,7 @@ from session_stage import Stage, answer, answers, asks, call, played
 
 from turnstate import Budget, Message, long_json
 from turnstate.context import tally
-from turnstate.context.manager import StateManager
+from turnstate.context.live_window import LiveWindow
 from turnstate.log import path, records
 from turnstate.session import append
 from turnstate.tokens.exact import INLINE, is_large
@@ -118,7 +118,7 @@ async def test_what_is_said_while_a_window_is_made_is_in_the_next_one(stage: Sta
 async def test_a_window_that_was_broken_off_leaves_no_half_made_tally(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, make = threading.Event(), threading.Event(), StateManager.window
+    begun, go_on, make = threading.Event(), threading.Event(), LiveWindow.window
 
     def waiting(*args: Any, **named: Any) -> Any:
         begun.set()
@@ -128,7 +128,7 @@ async def test_a_window_that_was_broken_off_leaves_no_half_made_tally(
     sessions = await stage.manager()
     session, one = await sessions.create(), call()
     await session.append(Message.user("go"), asks(one), answers(answer(one, "word " * 100_000)))
-    monkeypatch.setattr(StateManager, "window", waiting)
+    monkeypatch.setattr(LiveWindow, "window", waiting)
     making = asyncio.create_task(session.window(Budget(2_000)))
     await asyncio.to_thread(begun.wait, 60)
     making.cancel()

@@ -7,12 +7,15 @@ from session_stage import answer, answers, asks, call
 
 from turnstate import Message, codec
 from turnstate.codec import encode, kind_of
+from turnstate.context.head import Head
+from turnstate.context.live_window import LiveWindow
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
-from turnstate.context.tally import Tally
+from turnstate.context.window import Window
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Usage
 from turnstate.log.path import entry_of
 from turnstate.session.loaded import Loaded
+from turnstate.session.windows import known_counts
 from turnstate.stores.values import Position, Row, Span
 from turnstate.tokens import message_cost
 
@@ -57,9 +60,16 @@ def read(entries: list[Entry]) -> Loaded:
     return loaded
 
 
-def tally(loaded: Loaded, budget: Budget = BUDGET) -> Tally:
-    loaded.keep(tally := loaded.growth(MANAGER, budget).grown())
-    return tally
+def window(loaded: Loaded, live: LiveWindow, budget: Budget = BUDGET) -> Window:
+    """Make a window of what is loaded, as a session does it."""
+    live.under(budget)
+    messages, sizes = loaded.messages[live.length :], loaded.counts[live.length :]
+    live.grow(messages, known_counts(messages, sizes, live.limits))
+    return live.window(Head())
+
+
+def live_window() -> LiveWindow:
+    return LiveWindow(MANAGER.counter, MANAGER.policy, stored=True)
 
 
 def test_rows_are_folded_into_messages_prompts_and_decisions() -> None:
@@ -112,13 +122,13 @@ def test_a_tally_that_grew_equals_one_that_was_made_at_once(step: int) -> None:
             answers(answer(one, "line\n" * number**3)),
             Message.assistant(f"seen {number}"),
         ]
-    whole, grown = read(messages), Loaded([Span(1, 1, 1)], first=1)
+    whole, grown, live = read(messages), Loaded([Span(1, 1, 1)], first=1), live_window()
     for start in range(0, len(messages), step):
         rows = [row(start + place + 1, entry) for place, entry in enumerate(messages[start : start + step])]
         new = [(entry, one.tokens, len(one.body)) for entry, one in zip(messages[start:], rows, strict=False)]
         grown.grow(new, Position(1, start + len(rows)))
-        MANAGER.window(tally(grown), BUDGET)
-    windows = [MANAGER.window(tally(loaded), BUDGET) for loaded in (whole, grown)]
+        window(grown, live)
+    windows = [window(whole, live_window()), window(grown, live)]
     assert codec.dump(windows[0].messages) == codec.dump(windows[1].messages)
     assert windows[0].tokens == windows[1].tokens == MANAGER.count(windows[0].messages).tokens
     assert grown.head == whole.head
@@ -128,8 +138,8 @@ def test_a_tally_that_grew_equals_one_that_was_made_at_once(step: int) -> None:
 def test_another_budget_makes_another_tally_with_its_own_reduction() -> None:
     one = call()
     loaded = read([Message.user("go"), asks(one), answers(answer(one, "line of output\n" * 300))])
-    wide = MANAGER.window(tally(loaded), BUDGET)
-    small = MANAGER.window(tally(loaded, Budget(2_000)), Budget(2_000))
+    live = live_window()
+    wide, small = window(loaded, live), window(loaded, live, Budget(2_000))
     assert wide.tokens > 900 > small.tokens == MANAGER.count(small.messages).tokens
     assert f"[Full output: {loaded.messages[-1].id}]" in str(small.messages[-1].tool_results[0].result)
 

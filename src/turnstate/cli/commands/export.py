@@ -23,9 +23,9 @@ from ...archive import (
 )
 from ...cli_kit import screen
 from ...cli_kit.progress import Step, metered
-from ...context.check import rendered
 from ...context.window import Window
 from ...errors import NotFound, TurnstateError
+from ...formats import rendered
 from ...formats.exports import markdown
 from ...formats.port import Format
 from ...log.path import Damage, WatchedLog
