@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from turnstate.context.digest import Digest, carrying, digest, text
 from turnstate.context.policy import Policy
-from turnstate.context.summary import Refusal, accepted, rendered, request
-from turnstate.context.template import filled, label
+from turnstate.context.summary import Refusal, accepted, request
+from turnstate.context.wording import filled, label, rendered
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.testing import conversations
 from turnstate.tokens.counter import Count

@@ -21,10 +21,10 @@ from ..value import Value, check_kind, check_whole
 from .collector import Plan, Room, plan
 from .digest import Digest, carrying, digest, text
 from .policy import Policy
-from .summary import rendered
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
 from .window import PendingCut, View, Window
+from .wording import rendered
 
 __all__ = [
     "Compaction",

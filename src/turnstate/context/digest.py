@@ -4,24 +4,33 @@
                               ▲                           │
                               └──── the next cut folds ───┘
 
-It knows what the user asked for, in the user's words; which tools succeeded, which failed and why;
-which files and ids the calls named; which tasks are open and what was decided, where that was written
-down as such; and how much was cut. It is bounded whatever the history, and
-folding the next cut into it gives what one digest of both would have given, as long as cuts fall
-between groups. A text from elsewhere, such as a model's summary, is carried along at its beginning.
+It knows what the user asked for, in the user's words; which tools succeeded, which failed and why; which
+files and ids the calls named; which tasks are open and what was decided, where that was written down as
+such; and how much was cut. It is bounded whatever the history, and folding the next cut into it gives what
+one digest of both would have given, as long as cuts fall between groups. A text from elsewhere, such as a
+model's summary, is carried along at its beginning.
+
+``text`` writes everything that is known within a number of tokens. Detail is dropped step by step, the
+least useful first: the tools that succeeded, ids, files, decisions, failures and open tasks, then topics
+down to the first, which says what it was all about; then everything but the counts. ``facts`` writes only
+what must stay beside a model's words. Words that came from outside are quoted and never hold the
+template's own label, so a message cannot pose as a summary by being summarized.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
 from ..message import Message, ToolCallRequest, ToolCallResult
+from ..tokens import Counter
 from . import evidence
-from .digest_text import facts, text
-from .evidence import Digest, Room, folded
-from .text import line
+from .evidence import Digest, Mention, Mentions, Room, folded
+from .wording import WORDINGS, Language, bare, filled, label, line, quoted, word
 
 __all__ = ["Digest", "carrying", "digest", "facts", "text"]
 
@@ -85,3 +94,223 @@ def _carried(summaries: Sequence[str], before: str) -> str:
     texts = [text for text in (before, *summaries) if text]
     share = max(1, CARRIED_CHARS // max(1, len(texts)) - 1)
     return line(" ".join(line(text, share) for text in texts), CARRIED_CHARS)
+
+
+# The digest as text.
+
+
+class _Detail(NamedTuple):
+    """How much is told: items of each kind, characters of quoted words, characters of what is carried."""
+
+    tools: int = 0
+    ids: int = 0
+    files: int = 0
+    decided: int = 0
+    failed: int = 0
+    tasks: int = 0
+    topics: int = 0
+    chars: int = 0
+    carried: int = 0
+
+
+_DETAILS = (
+    _Detail(tools=12, ids=12, files=16, decided=8, failed=8, tasks=12, topics=10, chars=200, carried=2_000),
+    _Detail(tools=4, ids=12, files=16, decided=8, failed=8, tasks=12, topics=10, chars=200, carried=1_500),
+    _Detail(ids=8, files=12, decided=8, failed=8, tasks=12, topics=10, chars=160, carried=1_200),
+    _Detail(ids=4, files=8, decided=6, failed=6, tasks=8, topics=8, chars=160, carried=1_000),
+    _Detail(ids=2, files=6, decided=4, failed=4, tasks=6, topics=6, chars=120, carried=700),
+    _Detail(files=4, decided=3, failed=4, tasks=4, topics=5, chars=100, carried=500),
+    _Detail(files=2, decided=2, failed=2, tasks=3, topics=3, chars=100, carried=300),
+    _Detail(decided=1, failed=2, tasks=2, topics=2, chars=80, carried=200),
+    _Detail(tasks=1, topics=2, chars=80, carried=120),
+    _Detail(topics=1, chars=60, carried=60),
+    _Detail(topics=1, chars=30, carried=30),
+    _Detail(),
+)
+"""From everything to the counts alone."""
+
+_FACTS = (
+    _Detail(ids=12, files=16, decided=8, failed=8, tasks=12, chars=160),
+    _Detail(ids=8, files=16, decided=8, failed=8, tasks=12, chars=120),
+    _Detail(ids=4, files=12, decided=6, failed=8, tasks=12, chars=100),
+    _Detail(files=8, decided=4, failed=6, tasks=8, chars=100),
+    _Detail(files=6, decided=3, failed=4, tasks=6, chars=80),
+    _Detail(files=4, decided=2, failed=3, tasks=4, chars=80),
+    _Detail(files=2, decided=1, failed=2, tasks=3, chars=60),
+    _Detail(files=1, failed=2, tasks=2, chars=60),
+    _Detail(failed=1, tasks=1, chars=60),
+    _Detail(failed=1, tasks=1, chars=30),
+    _Detail(failed=1, chars=30),
+    _Detail(),
+)
+"""From all facts to none."""
+
+
+def text(
+    digest: Digest, cap_tokens: int, counter: Counter, template: str, *, language: Language = "en"
+) -> str:
+    """Tell as much of a digest as fits into the cap together with its template.
+
+    The text is bare: the template is counted here and put on when the message is made. Where not
+    even the counts fit, it is the number of messages, and that is given even where the cap is
+    smaller still, since something must stand at a cut.
+    """
+    telling = _Telling(digest, template, language)
+
+    def fits(told: str) -> bool:
+        return counter.count(filled(template, told)).tokens <= cap_tokens
+
+    found = _most(telling.at, _DETAILS, fits)
+    return telling.least() if found is None else found
+
+
+def facts(
+    digest: Digest, cap_tokens: int, counter: Counter, template: str, *, language: Language = "en"
+) -> str:
+    """Tell what code knows for sure, the newest failures and open tasks first, within the cap.
+
+    Files, failures, open tasks, decisions and ids are told; topics and counts are not, since a model's
+    words stand beside them. The result is empty if nothing is known or nothing fits.
+    """
+    telling = _Telling(digest, template, language)
+    return _most(telling.facts, _FACTS, lambda told: counter.count(told).tokens <= cap_tokens) or ""
+
+
+def _most(
+    tell: Callable[[_Detail], str], details: Sequence[_Detail], fits: Callable[[str], bool]
+) -> str | None:
+    """Return the most detailed text that fits; None if not even the least detailed one does."""
+    told = cache(tell)
+    level = bisect_left(details, True, key=lambda detail: fits(told(detail)))
+    return told(details[level]) if level < len(details) else None
+
+
+class _Telling:
+    """A digest in sentences."""
+
+    def __init__(self, digest: Digest, template: str, language: Language) -> None:
+        self._digest = digest
+        self._template = template
+        self._label = label(template)
+        self._wording = WORDINGS[language]
+
+    def at(self, detail: _Detail) -> str:
+        known = self._digest
+        return self._joined(
+            self._carried(detail.carried),
+            self._counts(),
+            self._topics(detail.topics, detail.chars),
+            self._tasks(detail.tasks, detail.chars),
+            self._failures(*known.failed.some(detail.failed), detail.chars),
+            self._decided(*known.decided.some(detail.decided), detail.chars),
+            self._files(*known.files.some(detail.files), detail.chars),
+            self._ids(*known.ids.some(detail.ids), detail.chars),
+            self._tools(detail.tools, detail.chars),
+        )
+
+    def facts(self, detail: _Detail) -> str:
+        known = self._digest
+        told = self._joined(
+            self._failures(*_newest(known.failed, detail.failed), detail.chars),
+            self._tasks(detail.tasks, detail.chars),
+            self._decided(*_newest(known.decided, detail.decided), detail.chars),
+            self._files(*_newest(known.files, detail.files), detail.chars),
+            self._ids(*_newest(known.ids, detail.ids), detail.chars),
+        )
+        return self._wording.known + told if told else ""
+
+    def least(self) -> str:
+        return _number(self._digest.messages, self._wording.least)
+
+    def _carried(self, most: int) -> str:
+        carried = bare(self._template, self._digest.carried)
+        return self._wording.earlier.format(self._quoted(carried, most)) if carried and most else ""
+
+    def _counts(self) -> str:
+        wording, known = self._wording, self._digest
+        if not known.messages:
+            return wording.some_left_out
+        messages = _number(known.messages, wording.message)
+        if not known.turns:
+            return wording.left_out.format(messages)
+        return wording.left_out_turns.format(messages, _number(known.turns, wording.turn))
+
+    def _topics(self, most: int, chars: int) -> str:
+        some, others = self._digest.topics.some(most)
+        rest = [self._wording.more.format(f"{others:,}")] if others and some else []
+        return self._sentence(self._wording.said, [self._quoted(_name(one), chars) for one in some] + rest)
+
+    def _tasks(self, most: int, chars: int) -> str:
+        tasks = self._digest.tasks
+        told = [self._quoted(task, chars) for task in tasks[:most]]
+        return self._sentence(self._wording.tasks, told, len(tasks) - most)
+
+    def _decided(self, some: Sequence[Mention], others: int, chars: int) -> str:
+        return self._sentence(
+            self._wording.decided, [self._quoted(_name(one), chars) for one in some], others
+        )
+
+    def _failures(self, some: Sequence[Mention], others: int, chars: int) -> str:
+        return self._sentence(self._wording.failed, [self._failure(one, chars) for one in some], others)
+
+    def _failure(self, one: Mention, chars: int) -> str:
+        name, on, why, *_ = (*one.parts, "", "", "")
+        where = self._wording.on.format(self._word(on, chars)) if on else ""
+        because = self._wording.word + self._quoted(why, chars) if why else ""
+        return self._word(name, chars) + where + because + _times(one.times)
+
+    def _files(self, some: Sequence[Mention], others: int, chars: int) -> str:
+        return self._sentence(self._wording.files, [self._word(_name(one), chars) for one in some], others)
+
+    def _ids(self, some: Sequence[Mention], others: int, chars: int) -> str:
+        called: dict[str, list[str]] = {}
+        for one in some:
+            name, id, *_ = (*one.parts, "", "")
+            called.setdefault(self._word(name, chars), []).append(self._word(id, chars))
+        told = [f"{name} {self._wording.word.join(ids)}" for name, ids in called.items()]
+        return self._sentence(self._wording.ids, told, others)
+
+    def _tools(self, most: int, chars: int) -> str:
+        some, others = self._digest.succeeded.some(most)
+        told = [self._word(_name(one), chars) + _times(one.times) for one in some]
+        return self._sentence(self._wording.succeeded, told, others)
+
+    def _sentence(self, title: str, told: list[str], others: int = 0) -> str:
+        """List what is told; others are only counted."""
+        wording = self._wording
+        rest = [wording.others + _times(others)] if others > 0 else []
+        return wording.sentence.format(title, wording.item.join(told + rest)) if told else ""
+
+    def _joined(self, *sentences: str) -> str:
+        return self._wording.space.join(sentence for sentence in sentences if sentence)
+
+    def _quoted(self, words: str, most: int) -> str:
+        return quoted(self._unlabelled(words), most)
+
+    def _word(self, words: str, most: int) -> str:
+        return word(self._unlabelled(words), most)
+
+    def _unlabelled(self, words: str) -> str:
+        """Take the template's label out of foreign words, wherever it stands."""
+        words = line(words, len(words) or 1)
+        while self._label and self._label in words:
+            words = words.replace(self._label, "")
+        return words
+
+
+def _newest(mentions: Mentions, most: int) -> tuple[list[Mention], int]:
+    """Return at most that many mentions, the newest first, and how often the others came up."""
+    known = list(mentions)[::-1][:most]
+    return known, mentions.total - sum(mention.times for mention in known)
+
+
+def _name(one: Mention) -> str:
+    return " ".join(one.parts)
+
+
+def _times(times: int) -> str:
+    return f" ×{times:,}" if times > 1 else ""
+
+
+def _number(count: int, forms: tuple[str, str]) -> str:
+    return forms[count != 1].format(f"{count:,}")

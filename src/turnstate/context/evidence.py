@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
-from .text import line
+from .wording import line
 
 __all__ = [
     "EARLIER",

@@ -31,9 +31,9 @@ from .manager import StateManager
 from .policy import Budget, Policy
 from .reduction import Limits
 from .tally import Tally
-from .template import TEMPLATES, WORDINGS, bare, label
 from .turns import Repair
 from .window import Window
+from .wording import TEMPLATES, WORDINGS, bare, label
 
 __all__ = ["Fitted", "fitted", "parted", "recorded"]
 

@@ -24,9 +24,9 @@ from .cut import decided
 from .head import Head, Preface
 from .policy import Budget, Policy
 from .reduction import Limits
-from .summary import rendered
 from .tally import Tally
 from .window import Lead, Report, View, Window, folded, usage
+from .wording import rendered
 
 __all__ = ["LiveWindow", "check", "check_fit"]
 

@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 
 from ..catalog import ModelInfo
 from ..value import TOKENS, Value, check_kind, check_number, check_string, check_whole, refuse
-from .template import LANGUAGES, SLOT, TEMPLATES, Language
+from .wording import LANGUAGES, SLOT, TEMPLATES, Language
 
 __all__ = ["Budget", "Policy", "Reduction"]
 

@@ -21,16 +21,14 @@ from msgspec import structs
 from .. import strict_json
 from ..entry import Cut, Summary
 from ..errors import InputError
-from ..ids import UNKNOWN_TIME, MessageId, derived_id
-from ..message import Message
+from ..ids import MessageId
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value
 from .digest import Digest, facts
 from .policy import Policy
 from .summary_prompt import SummaryRequest, request
-from .template import bare, filled
-from .text import visible
+from .wording import bare, filled, visible
 
 __all__ = [
     "Failures",
@@ -39,7 +37,6 @@ __all__ = [
     "SummaryRequest",
     "accepted",
     "facts_of",
-    "rendered",
     "request",
     "text_cap",
     "with_facts",
@@ -178,13 +175,6 @@ def _json(words: str) -> Any:
 
 
 MOST_FAILURES = 3
-
-
-def rendered(text: str, template: str) -> Message:
-    """Make the message that stands at the cut; the same text gives the same message."""
-    content = filled(template, text)
-    id = derived_id(0, b"summary", content.encode())
-    return Message.system(content, kind="summary", id=id, timestamp=UNKNOWN_TIME)
 
 
 def text_cap(cut: Cut, policy: Policy) -> int:

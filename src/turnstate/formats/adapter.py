@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr, replace
 
 from .. import strict_json, wire_text
-from .. import wire_text as sent
-from ..ids import UNKNOWN_TIME, CallId
+from ..ids import UNKNOWN_TIME
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Edit, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
@@ -29,98 +28,12 @@ from .pairing import LONGEST_NAME, gathered, is_native, wire_ids, wire_name
 from .port import Format, Omission, Rendering, Violation
 from .rules.fields import Fields, stripped
 from .rules.report import Report
+from .scope import Piece, Scope, Slot
 
-__all__ = ["Adapter", "Piece", "Scope", "Slot"]
-
-# One rendering under way: the pieces it makes, the ids in use, and what had to be left out.
-
-
-class Piece(NamedTuple):
-    """What a message contributes to a document.
-
-    `starts` keeps it apart from its neighbour; `native` says that the provider's own document held it.
-    """
-
-    role: Role
-    body: Any
-    starts: bool | None = None
-    leading: bool = False
-    native: bool = False
-
-
-class Slot(NamedTuple):
-    """Where a piece names a call or the call that it answers: the paths of the id and of the name."""
-
-    answers: bool
-    id: tuple[str | int, ...] | None
-    name: tuple[str | int, ...] | None = None
-
-
-class Scope:
-    """One rendering under way: where it stands, the ids in use, and what had to be left out so far."""
-
-    def __init__(
-        self, format: str, ids: dict[CallId, str], names: dict[CallId, str], longest_name: int
-    ) -> None:
-        self.names = names
-        self.leading = False
-        self.left_out: list[Omission] = []
-        self.silent: set[CallId] = set()
-        self._format = format
-        self._ids = ids
-        self._longest_name = longest_name
-        self._index = 0
-        self._origin: str | None = None
-
-    def enter(self, message: Message, index: int, *, leading: bool) -> None:
-        """Turn to a message, which stands at this index in the list that is rendered."""
-        self.leading = leading
-        self._index = index
-        self._origin = message.native.format if message.native else None
-
-    @property
-    def native(self) -> bool:
-        """Whether this very provider's document held the current message."""
-        return self._origin == self._format
-
-    def wire_id(self, call: CallId) -> str:
-        """Give the id under which the provider knows a call."""
-        return self._ids[call]
-
-    def omit(self, text: str) -> None:
-        """Note that something of the current message is left out."""
-        self.left_out.append(Omission(self._index, text))
-
-    def name(self, name: str) -> str:
-        """Give a tool's name as the provider takes it."""
-        wire = wire_name(name, self._longest_name)
-        if wire != name:
-            self.omit(f"the tool name {name!r:.80} is sent as {wire}")
-        return wire
-
-    def knows(self, part: ImagePart | FilePart) -> bool:
-        """Tell whether a file's id means something here: files are kept by a company, not a format."""
-        return (
-            part.file_id is None or self._origin is None or _company(self._origin) == _company(self._format)
-        )
-
-    def describe(self, part: ImagePart | FilePart) -> str:
-        """Give the text that stands for a part which the provider cannot take."""
-        medium = media.by_type(part)
-        self.omit(f"{'image' if isinstance(medium, ImagePart) else 'file'} part sent as text")
-        return wire_text.described(medium)
-
-    def in_words(self, part: TextPart | ImagePart | FilePart) -> str:
-        """Give a part as text, for a place that takes nothing else."""
-        return part.text if isinstance(part, TextPart) else self.describe(part)
-
-
-def _company(format: str) -> str:
-    return format.partition("-")[0]
-
+__all__ = ["Adapter"]
 
 UNKNOWN_TOOL = "unknown"
-"""Stands for the name of a tool whose call is gone."""
+"""The name of a tool whose call is missing."""
 
 _MOST_EDITS = 100  # each one is tried by itself, so a message with more of them is written without
 _REWRITTEN = "rewritten without what the provider rejects"
@@ -138,7 +51,7 @@ class Adapter(Format):
 
     @abstractmethod
     def _accepts_id(self, id: str) -> object:
-        """Tell whether the provider takes this call id."""
+        """Return a true value if the provider takes this call id."""
 
     @abstractmethod
     def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
@@ -162,7 +75,7 @@ class Adapter(Format):
 
     @abstractmethod
     def _fits(self, body: Any, *, leading: bool) -> bool:
-        """Tell whether a piece has a shape that `_assemble` can work with."""
+        """Return True if a piece has a shape that `_assemble` can work with."""
 
     @abstractmethod
     def _assemble(self, pieces: Sequence[Piece]) -> dict[str, Any]:
@@ -178,11 +91,11 @@ class Adapter(Format):
 
     @abstractmethod
     def _media(self, part: ImagePart | FilePart, role: Role) -> dict[str, Any] | None:
-        """Write a block of media, or None where the provider cannot take it."""
+        """Write a block of media, or None if the provider cannot take it."""
 
     @abstractmethod
     def _reasoning(self, part: ReasoningPart) -> dict[str, Any] | None:
-        """Write the provider's own reasoning back, or None where it takes none."""
+        """Write the provider's own reasoning back, or None if it takes none."""
 
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
         """Put answers where the provider wants them."""
@@ -193,7 +106,7 @@ class Adapter(Format):
         return {}
 
     def _may_start(self, message: Message) -> bool:
-        """Tell whether a message may stand apart from a neighbor of the same role."""
+        """Return True if a message may be apart from a neighbor of the same role."""
         return True
 
     def validate(self, payload: Any, *, request: bool = False, strict: bool = False) -> list[Violation]:
@@ -229,7 +142,7 @@ class Adapter(Format):
                 starts=draft.starts,
                 envelope=self._kept(document, messages) if index == 0 else UNSET,
             )
-            force_setattr(message, "native", native)  # nobody else has seen the message yet
+            force_setattr(message, "native", native)  # no one else has the message yet
         return messages
 
     def rendering(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Rendering:
@@ -267,14 +180,14 @@ class Adapter(Format):
         return kept, None if named and starts == native.starts else _REWRITTEN
 
     def _takes_names(self, message: Message) -> bool:
-        """Tell whether the provider takes the ids and names of the calls as its document has them."""
+        """Return True if the provider takes the ids and names of the calls as its document has them."""
         ids = [call.provider_id for call in message.tool_calls if call.provider_id]
         names = [call.name for call in message.tool_calls]
         taken = all(map(self._accepts_id, ids)) and len(set(ids)) == len(ids)
         return taken and all(wire_name(name, self.longest_name) == name for name in names)
 
     def _takes(self, message: Message) -> bool:
-        """Tell whether the provider takes a message with nothing but what it needs around it."""
+        """Return True if the provider takes a message with only the messages around it that it needs."""
         return not self._violations(self.render(_in_setting(message)), request=False)
 
     def _plainer(self, message: Message) -> Message:
@@ -303,9 +216,9 @@ class Adapter(Format):
         return [block for block in written if block is not None]
 
     def _said(self, text: str, role: Role, scope: Scope) -> str:
-        """Give text as this provider is told it: as a notice, where it takes no system message there."""
+        """Return text as this provider gets it: as a notice if it takes no system message there."""
         notice = role == "system" and not scope.leading and not self.system_anywhere
-        return sent.notice(text) if notice and says_something(text) else text
+        return wire_text.notice(text) if notice and says_something(text) else text
 
     def _block(self, part: Part, role: Role, scope: Scope) -> dict[str, Any] | None:
         match part:
@@ -402,12 +315,12 @@ class Adapter(Format):
         return None if self.bare else {}
 
     def _kept(self, document: Document, messages: Sequence[Message]) -> dict[str, Any] | UnsetType | None:
-        """Give an envelope that says something: that it lacks what is required says something, too."""
+        """Return the envelope unless it is the usual one; one that lacks required fields is not usual."""
         usual = document.envelope == (None if self.bare else {})
         return UNSET if usual and not self._required(messages, {}) else document.envelope
 
     def _is_whole(self, messages: Sequence[Message]) -> bool:
-        """Tell whether messages are a document of this provider from its beginning, as it was."""
+        """Return True if messages are an unchanged document of this provider from its beginning."""
         first = messages[0].native if messages else None
         begun = first is not None and first.envelope is not UNSET and not first.mended
         return begun and all(is_native(message, self.name) for message in messages)
@@ -418,7 +331,7 @@ def _is_plain(message: Message) -> bool:
 
 
 def _in_setting(message: Message) -> list[Message]:
-    """Put a message into the shortest conversation that it can stand in."""
+    """Return the shortest conversation that a message can be in."""
     native = message.native and replace(message.native, envelope=UNSET, starts=None)
     alone = replace(message, native=native)
     match message.role:
@@ -428,7 +341,7 @@ def _in_setting(message: Message) -> list[Message]:
             return [alone, _QUESTION]
         case "assistant":
             results = [
-                ToolCallResult(tool_call_id=call.id, result=sent.SILENCE) for call in message.tool_calls
+                ToolCallResult(tool_call_id=call.id, result=wire_text.SILENCE) for call in message.tool_calls
             ]
             answers = [Message.tool(results, id="answers", timestamp=UNKNOWN_TIME)] if results else []
             return [_QUESTION, alone, *answers]

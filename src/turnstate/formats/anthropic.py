@@ -20,11 +20,12 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import draft, media
-from .adapter import Adapter, Piece, Scope, Slot
+from .adapter import Adapter
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
 from .port import Violation
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
+from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 
 __all__ = ["Anthropic"]

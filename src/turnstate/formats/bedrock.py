@@ -20,11 +20,12 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import draft, media
-from .adapter import UNKNOWN_TOOL, Adapter, Piece, Scope, Slot
+from .adapter import UNKNOWN_TOOL, Adapter
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
 from .port import Violation
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
+from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 
 __all__ = ["Bedrock"]

@@ -20,12 +20,13 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import draft, media
-from .adapter import UNKNOWN_TOOL, Adapter, Piece, Scope, Slot
+from .adapter import UNKNOWN_TOOL, Adapter
 from .draft import Call, Document, Draft, Result, expect, text_or_none
 from .pairing import is_native
 from .port import Violation
 from .rules import gemini as rules
 from .schemas import function_schemas, read_declaration
+from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 
 __all__ = ["Gemini"]

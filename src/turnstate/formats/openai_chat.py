@@ -19,12 +19,13 @@ from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart
 from ..toolspec import ToolSpec
 from . import draft as arguments
 from . import media
-from .adapter import Adapter, Piece, Scope, Slot
+from .adapter import Adapter
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
 from .pairing import is_native
 from .port import Violation
 from .rules import openai_chat as rules
 from .schemas import function_schemas, read_function_schemas
+from .scope import Piece, Scope, Slot
 
 __all__ = ["OpenAIChat"]
 

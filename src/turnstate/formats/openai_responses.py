@@ -20,11 +20,12 @@ from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart
 from ..toolspec import ToolSpec
 from . import draft, media
 from . import draft as arguments
-from .adapter import Adapter, Piece, Scope, Slot
+from .adapter import Adapter
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
 from .port import Violation
 from .rules import openai_responses as rules
 from .schemas import function_schemas, read_function_schemas
+from .scope import Piece, Scope, Slot
 
 __all__ = ["FORMAT", "STORED", "OpenAIResponses", "drafts"]
 

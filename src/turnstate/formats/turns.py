@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .adapter import Piece
 from .draft import Draft
+from .scope import Piece
 
 __all__ = ["in_turns", "merged"]
 

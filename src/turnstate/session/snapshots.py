@@ -22,8 +22,7 @@ from ..context.digest import Digest
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.snapshot import ContextSnapshot, snapshot
-from ..context.summary import rendered
-from ..context.template import bare
+from ..context.wording import bare, rendered
 from ..entry import INTERRUPTED, Answer, Bootstrap, Cut, Entry, Prompt, Summary
 from ..errors import EpochEnded, InputError, NotFound, TurnstateError
 from ..ids import MessageId

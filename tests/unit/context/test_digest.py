@@ -11,7 +11,7 @@ from turnstate.context import turns
 from turnstate.context.digest import Digest, carrying, digest, facts, text
 from turnstate.context.evidence import Mention, Mentions
 from turnstate.context.policy import Policy
-from turnstate.context.template import filled
+from turnstate.context.wording import filled
 from turnstate.errors import InputError
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.testing import conversations

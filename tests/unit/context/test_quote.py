@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnstate.context.text import cut, line, quoted, visible, word
+from turnstate.context.wording import cut, line, quoted, visible, word
 
 
 @pytest.mark.req("D6")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from turnstate.context.policy import Policy
-from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, rendered, request
+from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, request
 from turnstate.context.summary_prompt import SECTIONS
-from turnstate.context.template import bare, filled, label
+from turnstate.context.wording import bare, filled, label, rendered
 from turnstate.ids import UNKNOWN_TIME, MessageId
 from turnstate.message import Message
 from turnstate.testing import conversations

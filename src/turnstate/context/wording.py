@@ -1,17 +1,38 @@
-"""The template: the sentence that a summary stands in, such as ``[Memory Summary] … {summary}``.
+"""The wording of summaries: phrases by language, the template around a summary, and quoted words in it.
 
-A cut records the bare text; the template is put around it when a window is made, so that a change
-of wording needs no new cut. Texts that come back from a model, or from a list that somebody else
-kept, may bring the template along: it is taken off before it is put on, and never doubled.
+A cut records the bare text; the template, such as ``[Memory Summary] … {summary}``, is put around it when
+a window is made, so that a change of wording needs no new cut. Texts that come back from a model, or from
+a list of messages from elsewhere, may bring the template along: it is removed before it is put on, and
+never doubled. Words that came from outside are one clean line, in quotation marks that they cannot close.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Literal, get_args
 
 from msgspec import Struct
 
-__all__ = ["LANGUAGES", "TEMPLATES", "WORDINGS", "Language", "Wording", "bare", "filled", "label"]
+from ..ids import UNKNOWN_TIME, derived_id
+from ..message import Message
+
+__all__ = [
+    "LANGUAGES",
+    "SLOT",
+    "TEMPLATES",
+    "WORDINGS",
+    "Language",
+    "Wording",
+    "bare",
+    "cut",
+    "filled",
+    "label",
+    "line",
+    "quoted",
+    "rendered",
+    "visible",
+    "word",
+]
 
 # The wording of digests in each language that a policy may ask for.
 
@@ -143,13 +164,13 @@ def filled(template: str, text: str) -> str:
 
 
 def label(template: str) -> str:
-    """Give what stands before the summary, on one line; nothing where that is too short to tell."""
+    """Return the text before the summary, on one line; nothing if it is too short to be recognized."""
     before = " ".join(template.partition(SLOT)[0].split())
     return before if len(before) >= LEAST_LABEL else ""
 
 
 def bare(template: str, text: str) -> str:
-    """Take the template, and any of ours, off a text that has it already, however often."""
+    """Return a text without the template, and without any of ours, however often it has them."""
     text, before = text.strip(), None
     while text != before:
         before = text
@@ -164,3 +185,73 @@ def _without(template: str, text: str) -> str:
         return text
     text = text[len(before) :].strip()
     return text.removesuffix(after).strip() if after else text
+
+
+def rendered(text: str, template: str) -> Message:
+    """Return the message that shows a summary; the same text gives the same message."""
+    content = filled(template, text)
+    id = derived_id(0, b"summary", content.encode())
+    return Message.system(content, kind="summary", id=id, timestamp=UNKNOWN_TIME)
+
+
+# Foreign words in our own sentences: one line, clean, quoted.
+
+
+ELLIPSIS = "…"
+_OPEN, _QUOTE_CLOSE = "“", "”"
+_PLAIN_MARKS = str.maketrans({_OPEN: '"', _QUOTE_CLOSE: '"'})
+
+_SPARE = 40  # characters looked at beyond the limit, since white space will collapse
+_FAR = 4_000  # characters searched for the first word of a text that begins with white space
+
+_INVISIBLE = re.compile(
+    r"\x1b\[[0-9;?]*[A-Za-z]"  # a terminal's colors
+    "|[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad]"  # controls that are no white space, soft hyphens
+    "|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"  # zero width, direction
+    "|[\U000e0000-\U000e007f]"  # tags: a second, unseen alphabet
+)
+_SENTENCE_END = re.compile(r"[.!?](?= )|[。！？]")
+_BARE = re.compile(r"[A-Za-z0-9_./\\:@#~+=%$*-]+")
+
+
+def visible(text: str) -> str:
+    """Remove what a reader would not see; white space stays."""
+    return text if text.isprintable() else _INVISIBLE.sub("", text)
+
+
+def line(text: str, most: int) -> str:
+    """Return the beginning of a text as one clean line of at most that many characters."""
+    look = most + _SPARE
+    if text[:look].isspace():
+        text = text[:_FAR].lstrip()
+    words = " ".join(text[:look].split())
+    if not words.isprintable():
+        words = " ".join(_INVISIBLE.sub("", words).split())
+    return words if len(text) <= look and len(words) <= most else cut(words, most, more=len(text) > look)
+
+
+def cut(words: str, most: int, *, more: bool = False) -> str:
+    """Shorten a line: at the end of a sentence if one ends in its second half, else between words."""
+    if len(words) <= most and not more:
+        return words
+    whole = len(words) < most
+    end = max(0, most - 1)
+    ends = [match.end() for match in _SENTENCE_END.finditer(words, most // 2, most) if match.end() <= end]
+    edge = ends[-1] if ends else words.rfind(" ", most // 2, most)
+    return words[: edge if edge > 0 and not whole else end].rstrip() + ELLIPSIS
+
+
+def quoted(text: str, most: int) -> str:
+    """Return the beginning of a text in quotation marks that nothing inside can close."""
+    return f"{_OPEN}{line(text, most).translate(_PLAIN_MARKS)}{_QUOTE_CLOSE}"
+
+
+def word(text: str, most: int) -> str:
+    """Return a name, a path or an id unchanged if it is one plain word, quoted if it is not.
+
+    A long one keeps its end, which is where paths differ.
+    """
+    whole = line(text, len(text) or 1)
+    if len(whole) > most:
+        whole = ELLIPSIS + whole[1 - most :]
+    return whole if _BARE.fullmatch(whole) else quoted(whole, most)

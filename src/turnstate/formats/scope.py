@@ -1,0 +1,99 @@
+"""One rendering under way: the pieces that it makes, the ids in use, and what had to be left out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import wire_text
+from ..ids import CallId
+from ..message import Message, Role
+from ..part import FilePart, ImagePart, TextPart
+from . import media
+from .pairing import wire_name
+from .port import Omission
+
+__all__ = ["Piece", "Scope", "Slot"]
+
+
+class Piece(NamedTuple):
+    """What a message contributes to a document.
+
+    `starts` keeps it apart from its neighbor; `native` says that the provider's own document held it.
+    """
+
+    role: Role
+    body: Any
+    starts: bool | None = None
+    leading: bool = False
+    native: bool = False
+
+
+class Slot(NamedTuple):
+    """Where a piece names a call or the call that it answers: the paths of the id and of the name."""
+
+    answers: bool
+    id: tuple[str | int, ...] | None
+    name: tuple[str | int, ...] | None = None
+
+
+class Scope:
+    """One rendering under way: the current message, the ids in use, and what was left out so far."""
+
+    def __init__(
+        self, format: str, ids: dict[CallId, str], names: dict[CallId, str], longest_name: int
+    ) -> None:
+        self.names = names
+        self.leading = False
+        self.left_out: list[Omission] = []
+        self.silent: set[CallId] = set()
+        self._format = format
+        self._ids = ids
+        self._longest_name = longest_name
+        self._index = 0
+        self._origin: str | None = None
+
+    def enter(self, message: Message, index: int, *, leading: bool) -> None:
+        """Start with the message at this index of the list that is rendered."""
+        self.leading = leading
+        self._index = index
+        self._origin = message.native.format if message.native else None
+
+    @property
+    def native(self) -> bool:
+        """Whether this very provider's document held the current message."""
+        return self._origin == self._format
+
+    def wire_id(self, call: CallId) -> str:
+        """Return the id under which the provider knows a call."""
+        return self._ids[call]
+
+    def omit(self, text: str) -> None:
+        """Note that something of the current message is left out."""
+        self.left_out.append(Omission(self._index, text))
+
+    def name(self, name: str) -> str:
+        """Return a tool's name as the provider takes it."""
+        wire = wire_name(name, self._longest_name)
+        if wire != name:
+            self.omit(f"the tool name {name!r:.80} is sent as {wire}")
+        return wire
+
+    def knows(self, part: ImagePart | FilePart) -> bool:
+        """Return True if a file's id is valid here: files belong to a company, not to a format."""
+        return (
+            part.file_id is None or self._origin is None or _company(self._origin) == _company(self._format)
+        )
+
+    def describe(self, part: ImagePart | FilePart) -> str:
+        """Return the text that replaces a part which the provider cannot take."""
+        medium = media.by_type(part)
+        self.omit(f"{'image' if isinstance(medium, ImagePart) else 'file'} part sent as text")
+        return wire_text.described(medium)
+
+    def in_words(self, part: TextPart | ImagePart | FilePart) -> str:
+        """Return a part as text, for a place that takes nothing else."""
+        return part.text if isinstance(part, TextPart) else self.describe(part)
+
+
+def _company(format: str) -> str:
+    return format.partition("-")[0]

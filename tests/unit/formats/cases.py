@@ -1,0 +1,43 @@
+"""One test over many cases, as one item of the suite: `each` instead of `pytest.mark.parametrize`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+
+def each(names: str | Sequence[str], cases: Iterable[Any], **_: Any) -> Callable[[Callable[..., None]], Any]:
+    """Run a test with every case in turn; the case that fails is named in a note of its error.
+
+    It takes what `pytest.mark.parametrize` takes and can be stacked as well. Fixtures are shared by all
+    cases, so a test whose cases need a fresh fixture each is parametrized instead.
+    """
+    fields = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    rows = [getattr(case, "values", case) if _is_param(case) else case for case in cases]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        def run_all(**fixtures: Any) -> None:
+            for number, row in enumerate(rows):
+                values = row if len(fields) > 1 or _is_param(cases[number]) else (row,)  # type: ignore[index]
+                given = dict(zip(fields, values, strict=True))
+                try:
+                    test(**fixtures, **given)
+                except BaseException as error:
+                    shown = ", ".join(f"{name}={value!r:.300}" for name, value in given.items())
+                    error.add_note(f"in case {number}: {shown}")
+                    raise
+
+        signature = inspect.signature(test)
+        others = [one for name, one in signature.parameters.items() if name not in fields]
+        run_all.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        run_all.__name__, run_all.__doc__, run_all.__module__ = test.__name__, test.__doc__, test.__module__
+        run_all.pytestmark = getattr(test, "pytestmark", [])  # type: ignore[attr-defined]
+        return run_all
+
+    cases = list(cases)
+    return decorate
+
+
+def _is_param(case: object) -> bool:
+    return type(case).__name__ == "ParameterSet"
