@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from broken_documents import BROKEN, Broken
+from cases import each
 
 from turnstate import formats
 from turnstate.formats import rules
@@ -18,8 +19,8 @@ SHARED = {"name": "tool-name", "unanswered": "call-unanswered"}
 REQUEST_ONLY = [broken for broken in BROKEN if broken.request]
 
 
-def of(cases: list[Broken]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("broken", cases, ids=lambda case: f"{case.provider}: {case.says}")
+def of(cases: list[Broken]) -> Any:
+    return each("broken", cases)
 
 
 def rules_in_source(provider: str) -> set[str]:
@@ -72,17 +73,16 @@ def test_violations_come_in_the_order_of_the_messages_and_say_what_is_wrong(brok
     assert all(str(one).startswith(f"message {one.index}: {one.rule}: ") and one.text for one in found)
 
 
-@pytest.mark.parametrize("provider", formats.names())
+@each("provider", formats.names())
 def test_every_rule_of_a_provider_has_a_document_that_breaks_it(provider: str) -> None:
     shown = {broken.expected[0] for broken in BROKEN if broken.provider == provider}
     assert shown == rules_in_source(provider)
 
 
-@pytest.mark.parametrize("provider", formats.names())
-@pytest.mark.parametrize(
+@each("provider", formats.names())
+@each(
     "garbage",
     [None, True, 7, 1.5, "", "text", [], {}, [[]], [None], [{}], {"messages": None}, {"input": [[]]}],
-    ids=repr,
 )
 def test_anything_at_all_can_be_validated(provider: str, garbage: Any) -> None:
     assert formats.get(provider).validate(garbage, request=True)
@@ -95,10 +95,13 @@ def deep(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("provider", formats.names())
-@pytest.mark.parametrize("key", ["role", "type", "content", "parts", "id", "tool_call_id", "call_id", "name"])
+BOTTOMLESS = deep(100_000)
+
+
+@each("provider", formats.names())
+@each("key", ["role", "type", "content", "parts", "id", "tool_call_id", "call_id", "name"])
 def test_a_value_that_is_deeper_than_the_stack_is_named_by_its_type(provider: str, key: str) -> None:
-    bottomless = deep(100_000)
+    bottomless = BOTTOMLESS
     items = [{key: bottomless}, {key: bottomless}, {"role": "user", "content": [{key: bottomless}] * 2}]
     parts = [{"functionCall": {key: bottomless}}, {"functionResponse": {key: bottomless}}, {"inlineData": {}}]
     items += [{"role": "model", "parts": parts}, {"role": "user", "parts": parts}]

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,7 +59,7 @@ def test_edits_survive_the_log(ours: Any, theirs: Any) -> None:
     assert exact(apply(ours, kept.native.edits)) == exact(theirs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("ours", "theirs"),
     [
         (1, True),
@@ -71,7 +72,6 @@ def test_edits_survive_the_log(ours: Any, theirs: Any) -> None:
         ("", None),
         ([1], [1.0]),
     ],
-    ids=repr,
 )
 def test_values_that_python_takes_for_equal_differ(ours: Any, theirs: Any) -> None:
     assert difference(ours, theirs) != ()
@@ -91,7 +91,7 @@ def test_null_is_a_value_and_not_an_absence() -> None:
     assert apply({"a": None}, difference({"a": None}, {})) == {}
 
 
-@pytest.mark.parametrize(
+@each(
     "edit",
     [
         Edit(("gone", "deeper"), 1),
@@ -103,7 +103,6 @@ def test_null_is_a_value_and_not_an_absence() -> None:
         Edit(("text", 0), 1),
         Edit(("list", 0)),
     ],
-    ids=str,
 )
 def test_an_edit_whose_place_is_gone_is_passed_over(edit: Edit) -> None:
     value = {"list": [1], "text": "abc"}

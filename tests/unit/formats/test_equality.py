@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import formats
 from turnstate.formats import same
@@ -76,7 +77,7 @@ DIFFERENT: dict[str, list[Message]] = {
 
 
 @pytest.mark.req("A8")
-@pytest.mark.parametrize("other", DIFFERENT.values(), ids=DIFFERENT)
+@each("other", DIFFERENT.values())
 def test_conversations_that_differ_are_told_apart(other: list[Message]) -> None:
     assert not same(LOOKED, other)
     assert not same(other, LOOKED)
@@ -165,21 +166,21 @@ EQUAL: dict[str, tuple[list[Message], list[Message]]] = {
 
 
 @pytest.mark.req("A8")
-@pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
+@each(("one", "other"), EQUAL.values())
 def test_conversations_that_say_the_same_are_the_same(one: list[Message], other: list[Message]) -> None:
     assert same(one, other)
     assert same(other, one)
 
 
 @pytest.mark.req("A8")
-@pytest.mark.parametrize("format", ["openai-chat", "openai-responses"])
+@each("format", ["openai-chat", "openai-responses"])
 def test_errors_are_not_compared_where_a_format_cannot_carry_them(format: str) -> None:
     failed = [*LOOKED[:2], tool(result("a", 1, is_error=True), result("b", 2)), LOOKED[3]]
     assert same(failed, of(format, failed))
     assert same(LOOKED, of(format, failed))
 
 
-@pytest.mark.parametrize("format", ["anthropic", "bedrock", "gemini"])
+@each("format", ["anthropic", "bedrock", "gemini"])
 def test_errors_are_compared_where_both_can_carry_them(format: str) -> None:
     failed = [*LOOKED[:2], tool(result("a", 1, is_error=True), result("b", 2)), LOOKED[3]]
     assert same(failed, of(format, failed))

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from cases import each
 
 from turnstate import formats
 from turnstate.message import Message
 
-SMALL, LARGE = 150, 600
+SMALL, LARGE = 50, 200
 AT_MOST = 1.3  # times as much work for each message, when there are four times as many
 
 CHAT, RESPONSES = formats.get("openai-chat"), formats.get("openai-responses")
@@ -93,11 +93,10 @@ def all_there_is(conversation: Callable[[int], list[Message]], provider: formats
     return work(action)
 
 
-@pytest.mark.parametrize("provider", FORMATS, ids=lambda provider: provider.name)
-@pytest.mark.parametrize(
+@each("provider", FORMATS)
+@each(
     "conversation",
     [rounds, wide_batch, same_role, late_answers, orphans, hosted_items, marked_blocks],
-    ids=lambda conversation: conversation.__name__,
 )
 def test_work_grows_with_the_conversation(
     conversation: Callable[[int], list[Message]], provider: formats.Format

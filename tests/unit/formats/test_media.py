@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,12 +27,12 @@ def test_bytes_survive_base64(data: bytes) -> None:
     assert media.decoded(media.encoded(data)) == data
 
 
-@pytest.mark.parametrize("text", ["a", "====", "aGk", "aGk=\n", "ü", "a-_b", "aGk=aGk="])
+@each("text", ["a", "====", "aGk", "aGk=\n", "ü", "a-_b", "aGk=aGk="])
 def test_what_is_not_base64_is_not_read(text: str) -> None:
     assert media.decoded(text) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "url", ["", "https://e.org/a.png", "data:image/png,abc", "data:image/png;base64,%%", "DATA:;base64,aGk="]
 )
 def test_a_url_that_holds_no_bytes_is_a_reference(url: str) -> None:
@@ -44,7 +45,7 @@ def test_bytes_that_are_not_utf_8_are_no_text() -> None:
     assert media.as_text("ü".encode()) == "ü"
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "kind"),
     [
         ("https://e.org/a.png", "image/png"),
@@ -66,7 +67,7 @@ def test_short_names_and_media_types_are_each_others_inverse() -> None:
     assert media.media_type("exe") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "kind"),
     [
         (FilePart(data=PNG, media_type="image/png", name="a.png"), ImagePart),
@@ -79,7 +80,6 @@ def test_short_names_and_media_types_are_each_others_inverse() -> None:
         (FilePart(data=PNG), FilePart),
         (FilePart(file_id="f", media_type="image/png"), ImagePart),
     ],
-    ids=repr,
 )
 def test_a_picture_is_an_image_and_anything_else_a_file(part: ImagePart | FilePart, kind: type) -> None:
     proper = media.by_type(part)
@@ -94,8 +94,8 @@ def one_block(target: str, part: ImagePart | FilePart, role: Any = Message.user)
 
 
 @pytest.mark.req("A8")
-@pytest.mark.parametrize("target", formats.names())
-@pytest.mark.parametrize(
+@each("target", formats.names())
+@each(
     "part",
     [
         ImagePart(data=PNG, media_type="image/png"),
@@ -103,7 +103,6 @@ def one_block(target: str, part: ImagePart | FilePart, role: Any = Message.user)
         FilePart(data=b"%PDF", media_type="application/pdf", name="a b/ü.pdf"),
         FilePart(data=b"hi", media_type="text/plain"),
     ],
-    ids=repr,
 )
 def test_media_that_every_provider_takes_are_sent_as_media(target: str, part: ImagePart | FilePart) -> None:
     rendering, _ = one_block(target, part)
@@ -113,7 +112,7 @@ def test_media_that_every_provider_takes_are_sent_as_media(target: str, part: Im
 
 
 @pytest.mark.req("A8")
-@pytest.mark.parametrize(
+@each(
     ("target", "part"),
     [
         ("anthropic", ImagePart(data=PNG, media_type="image/tiff")),
@@ -132,7 +131,6 @@ def test_media_that_every_provider_takes_are_sent_as_media(target: str, part: Im
         ("openai-chat", ImagePart(file_id="f")),
         ("openai-responses", FilePart(url="s3://bucket/a.pdf")),
     ],
-    ids=str,
 )
 def test_media_that_a_provider_cannot_take_are_described_and_listed(
     target: str, part: ImagePart | FilePart
@@ -144,7 +142,7 @@ def test_media_that_a_provider_cannot_take_are_described_and_listed(
     assert formats.get(target).validate(rendering.payload) == []
 
 
-@pytest.mark.parametrize("target", formats.names())
+@each("target", formats.names())
 def test_the_assistant_shows_media_only_in_words(target: str) -> None:
     rendering, text = one_block(target, ImagePart(data=PNG, media_type="image/png"), Message.assistant)
     if target != "gemini":

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from cases import each
 from odd_documents import ODD, Odd
 
 from turnstate import codec, formats
@@ -16,8 +17,8 @@ from turnstate.errors import TurnstateError
 from turnstate.formats.rules.fields import stripped
 from turnstate.message import Message
 
-each_document = pytest.mark.parametrize("odd", ODD, ids=lambda case: f"{case.provider}: {case.says}")
-each_target = pytest.mark.parametrize("target", formats.names())
+each_document = each("odd", ODD)
+each_target = each("target", formats.names())
 
 
 def as_request(document: Any, provider: formats.Format) -> Any:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,7 +109,7 @@ def test_an_id_that_the_core_minted_is_known_again_once() -> None:
 
 
 @pytest.mark.req("A5")
-@pytest.mark.parametrize(
+@each(
     ("messages", "expected"),
     [
         ([calls(call("a")), tool("a")], ["a", "a"]),
@@ -129,7 +130,6 @@ def test_an_id_that_the_core_minted_is_known_again_once() -> None:
         ),
         ([], []),
     ],
-    ids=lambda value: " ".join(said(value)) if value and isinstance(value[0], Message) else None,
 )
 def test_the_first_answer_moves_behind_its_call_and_all_else_stays(
     messages: list[Message], expected: list[str]
@@ -218,7 +218,7 @@ def test_a_provider_id_that_is_another_calls_core_id_does_not_collide() -> None:
 
 
 @pytest.mark.req("A4")
-@pytest.mark.parametrize("unique", [True, False])
+@each("unique", [True, False])
 def test_an_answer_to_nobody_never_takes_the_id_of_a_call(unique: bool) -> None:
     messages = [
         tool("p"),
@@ -268,7 +268,7 @@ def test_what_comes_later_does_not_change_the_ids_that_were_sent(provider_ids: l
 # And which name.
 
 
-@pytest.mark.parametrize("name", ["look", "A" * 64, "mcp__x__y-z", "0"])
+@each("name", ["look", "A" * 64, "mcp__x__y-z", "0"])
 def test_a_name_that_everybody_takes_stays(name: str) -> None:
     assert wire_name(name) == name
 
@@ -298,7 +298,7 @@ def test_names_that_look_alike_in_the_shared_alphabet_stay_apart() -> None:
 
 
 @pytest.mark.req("A5")
-@pytest.mark.parametrize("format", formats.names())
+@each("format", formats.names())
 def test_parallel_calls_of_one_name_keep_their_answers_through_every_provider(format: str) -> None:
     asked = [call(f"call_{place}", "look") for place in range(4)]
     order = [2, 0, 3, 1]

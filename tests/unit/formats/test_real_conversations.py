@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import formats
 
@@ -38,7 +39,7 @@ def test_all_of_them_are_there() -> None:
     assert len(documents()) == COUNT
 
 
-@pytest.mark.parametrize("number", range(COUNT))
+@each("number", range(COUNT))
 def test_a_real_conversation_is_valid_and_comes_back_as_it_was(number: int) -> None:
     line = documents()[number]
     for document in (line, line["messages"]):
@@ -46,8 +47,8 @@ def test_a_real_conversation_is_valid_and_comes_back_as_it_was(number: int) -> N
         assert exact(CHAT.render(CHAT.parse(document))) == exact(document)
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=lambda provider: provider.name)
-@pytest.mark.parametrize("number", range(COUNT))
+@each("other", OTHERS)
+@each("number", range(COUNT))
 def test_a_real_conversation_goes_to_another_provider_and_back(number: int, other: formats.Format) -> None:
     messages = CHAT.parse(documents()[number]["messages"])
     rendered = other.render(messages)

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 from sdk_responses import ANSWERED, Answered
 
 from turnstate import codec, formats
@@ -18,7 +19,7 @@ from turnstate.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.req("A8")
 
-each = pytest.mark.parametrize("answered", ANSWERED, ids=lambda one: one.provider)
+each_answer = each("answered", ANSWERED)
 
 
 def document(answered: Answered) -> Any:
@@ -46,13 +47,13 @@ def names(value: Any) -> set[str]:
     return nulls | {name for item in value.values() for name in names(item)}
 
 
-@each
+@each_answer
 def test_what_only_a_response_holds_is_a_violation(answered: Answered) -> None:
     provider = formats.get(answered.provider)
     assert {one.rule for one in provider.validate(document(answered))} == {"response-field"}
 
 
-@each
+@each_answer
 def test_what_only_a_response_holds_is_left_out_and_listed(answered: Answered) -> None:
     provider = formats.get(answered.provider)
     rendering = provider.rendering(provider.parse(document(answered)))
@@ -63,7 +64,7 @@ def test_what_only_a_response_holds_is_left_out_and_listed(answered: Answered) -
     assert answered.dropped <= listed
 
 
-@each
+@each_answer
 def test_the_log_keeps_what_only_a_response_holds(answered: Answered) -> None:
     provider = formats.get(answered.provider)
     messages = provider.parse(document(answered))
@@ -73,7 +74,7 @@ def test_the_log_keeps_what_only_a_response_holds(answered: Answered) -> None:
     assert all(name.rpartition(".")[2] in written for name in answered.dropped)
 
 
-@each
+@each_answer
 def test_an_answer_goes_through_a_session_into_the_next_request(answered: Answered) -> None:
     provider = formats.get(answered.provider)
     list_key = provider.list_key
@@ -100,7 +101,7 @@ def tool(call: str, result: Any) -> Message:
     return Message.tool([ToolCallResult.of(call, result)])
 
 
-@each
+@each_answer
 def test_a_rendered_request_comes_back_to_the_byte(answered: Answered) -> None:
     provider = formats.get(answered.provider)
     request = provider.render(provider.parse(document(answered)))
@@ -136,7 +137,7 @@ UNKNOWN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", formats.names())
+@each("name", formats.names())
 def test_a_field_that_nobody_declares_is_sent_and_is_a_warning(name: str) -> None:
     provider, document = formats.get(name), UNKNOWN[name]
     assert provider.validate(document) == []

@@ -7,22 +7,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
-def each(names: str | Sequence[str], cases: Iterable[Any], **_: Any) -> Callable[[Callable[..., None]], Any]:
+def each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
     """Run a test with every case in turn; the case that fails is named in a note of its error.
 
-    It takes what `pytest.mark.parametrize` takes and can be stacked as well. Fixtures are shared by all
-    cases, so a test whose cases need a fresh fixture each is parametrized instead.
+    It can be stacked as `pytest.mark.parametrize` can. Fixtures are shared by all cases, so a test whose
+    cases need a fresh fixture each is parametrized instead.
     """
     fields = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    rows = [getattr(case, "values", case) if _is_param(case) else case for case in cases]
+    rows = [case if len(fields) > 1 else (case,) for case in cases]
+    if not rows:
+        raise ValueError(f"no case for {', '.join(fields)}: the test would prove nothing")
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        def run_all(**fixtures: Any) -> None:
+        def run_all(**others: Any) -> None:
             for number, row in enumerate(rows):
-                values = row if len(fields) > 1 or _is_param(cases[number]) else (row,)  # type: ignore[index]
-                given = dict(zip(fields, values, strict=True))
+                given = dict(zip(fields, row, strict=True))
                 try:
-                    test(**fixtures, **given)
+                    test(**others, **given)
                 except BaseException as error:
                     shown = ", ".join(f"{name}={value!r:.300}" for name, value in given.items())
                     error.add_note(f"in case {number}: {shown}")
@@ -35,9 +36,4 @@ def each(names: str | Sequence[str], cases: Iterable[Any], **_: Any) -> Callable
         run_all.pytestmark = getattr(test, "pytestmark", [])  # type: ignore[attr-defined]
         return run_all
 
-    cases = list(cases)
     return decorate
-
-
-def _is_param(case: object) -> bool:
-    return type(case).__name__ == "ParameterSet"
