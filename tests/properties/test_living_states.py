@@ -80,7 +80,7 @@ def happens(entry: Entry) -> bool:
 
 
 def seen(state: ConversationState) -> dict[str, Any]:
-    """Give the fields of a state; the number of a strand in its document says nothing to others."""
+    """Give the fields of a state; the number of a timeline in its document says nothing to others."""
     shown = fields(state)
     aside = shown.pop("tangent_state", {})
     return {**shown, "started": aside.get("tangent_start_time")}
@@ -231,13 +231,13 @@ class Machine(RuleBasedStateMachine):
 
     def under_way(self) -> dict[str, Line]:
         """Give the tangents that lead to the head by their names."""
-        strand, line, found = self.state.head, self.model.head, dict[str, Line]()
-        while strand.parent is not None:
+        timeline, line, found = self.state.head, self.model.head, dict[str, Line]()
+        while timeline.parent is not None:
             tangent = line.tangent
             assert tangent is not None
             assert tangent.former is not None
-            found[strand.name] = line
-            strand, line = strand.parent, tangent.former
+            found[timeline.name] = line
+            timeline, line = timeline.parent, tangent.former
         return found
 
     @precondition(lambda self: self.state.kept_tangents())

@@ -79,7 +79,7 @@ def test_a_document_comes_back_from_a_store(document: Any) -> None:
 @settings(max_examples=50)
 def test_a_document_read_twice_gives_the_same_messages(document: Any) -> None:
     once, again = read(document), read(json.loads(json.dumps(document)))
-    assert [list(one.messages) for one in once.strands] == [list(one.messages) for one in again.strands]
+    assert [list(one.messages) for one in once.timelines] == [list(one.messages) for one in again.timelines]
 
 
 @pytest.mark.req("J1", "I9")

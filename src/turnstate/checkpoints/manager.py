@@ -217,12 +217,12 @@ class CheckpointManager:
         said = "before the tangent"
         taken = await self._take(said)
         await self._carrier.settle()
-        head, strands = self.state.head, list(self.state.strands)
+        head, timelines = self.state.head, list(self.state.timelines)
         name = self.state.begin_tangent()
         try:
             await self._note(taken, ASIDE, said)
         except SessionError:  # refused, and the tangent is nowhere but here
-            self.state.stand_at(head, strands)
+            self.state.stand_at(head, timelines)
             raise
         return name
 

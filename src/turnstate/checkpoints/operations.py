@@ -163,10 +163,10 @@ def _restores(state: ConversationState) -> Iterator[tuple[int, Restore]]:
 
 def _under_way(state: ConversationState) -> Iterator[str]:
     """Name the tangents that lead to the head, the innermost first."""
-    strand = state.head
-    while strand.parent is not None:
-        yield strand.name
-        strand = strand.parent
+    timeline = state.head
+    while timeline.parent is not None:
+        yield timeline.name
+        timeline = timeline.parent
 
 
 def _ends_with_files(state: ConversationState, name: str) -> bool:

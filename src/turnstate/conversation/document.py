@@ -1,10 +1,10 @@
 """A conversation as one JSON document, and back.
 
-The fields of the state stand under their names, those that are not set left out. Messages stand in
-``history`` and ``next_message``; what they do not say (decisions, notes, older messages, tangents) stands
-under ``turnstate``: every strand as a list of entries, where a message that the document shows elsewhere
-is its id alone. A document without that part is one that somebody else wrote in our words: its fields
-are all there is. What is stored of the valid range is never trusted; it follows from the rest.
+The fields of the state have their own names; those that are not set are left out. Messages are in ``history``
+and ``next_message``; the rest (decisions, notes, older messages, tangents) is under ``turnstate``: every
+timeline as a list of entries, where a message that the document shows elsewhere is only its id. A document
+without that part was written by another program: its fields are all there is. The stored valid range is never
+trusted; it follows from the rest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REQUIRED = ("conversation_id", "history", "valid_history_range", "transcript", "
 
 
 def fields(state: ConversationState) -> dict[str, Any]:
-    """Give every field of a conversation that is kept, as plain JSON; what is not set is left out."""
+    """Return every field of a conversation that is kept, as plain JSON, without those that are not set."""
     state.record_settings()
     summary = state.latest_summary
     shown = {
@@ -54,34 +54,34 @@ def fields(state: ConversationState) -> dict[str, Any]:
 
 
 def to_json(state: ConversationState) -> dict[str, Any]:
-    """Write a conversation whole, tangents that were left included."""
+    """Return a complete conversation as JSON, including the tangents that were left."""
     document = fields(state)
     shown = {message.id for message in _shown(state)}
-    strands = [_strand(strand, state.strands, shown) for strand in state.strands]
-    head = state.strands.index(state.head)
-    return {**document, "turnstate": {"version": VERSION, "head": head, "strands": strands}}
+    timelines = [_timeline(timeline, state.timelines, shown) for timeline in state.timelines]
+    head = state.timelines.index(state.head)
+    return {**document, "turnstate": {"version": VERSION, "head": head, "timelines": timelines}}
 
 
 def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
-    """Read a conversation; what is unreadable is refused with the path to it."""
+    """Read a conversation; raise `InvalidPayload` with the path to what cannot be read."""
     strict_json.check(document)
     if not isinstance(document, dict):
-        raise InvalidPayload(f"a conversation is an object, not {type(document).__name__}", path="$")
+        raise InvalidPayload(f"a conversation must be an object, not {type(document).__name__}", path="$")
     for name in REQUIRED:
         if name not in document:
             raise InvalidPayload(f"a conversation needs the field {name}", path=f"$.{name}")
     id = document["conversation_id"]
     if not isinstance(id, str) or not id:
-        raise InvalidPayload("the id of a conversation is text", path="$.conversation_id")
+        raise InvalidPayload("the id of a conversation must be text", path="$.conversation_id")
     state = ConversationState(id, os=os)
     settings.restore(state, document)
     entries = _entries(document)
     part = document.get("turnstate")
     if part is None:
-        *summary, lines = _told(document)
+        *summary, lines = _summary_and_lines(document)
         state.head.extend([*summary, *entries, lines])
     else:
-        _restore_strands(state, part, {one.id: one for one in entries if isinstance(one, Message)})
+        _restore_timelines(state, part, {one.id: one for one in entries if isinstance(one, Message)})
     return state
 
 
@@ -103,47 +103,47 @@ def _entry(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _tangent(state: ConversationState) -> dict[str, Any] | None:
-    """Say that a tangent is under way; the main conversation is the strand that it names."""
+    """Return what is known of the open tangent, if any; it names the timeline of the main conversation."""
     if state.head.parent is None:
         return None
     return {
-        "main_strand": state.strands.index(state.head.parent),
+        "main_timeline": state.timelines.index(state.head.parent),
         "tangent_start_time": state.head.started,
     }
 
 
-def _strand(strand: Timeline, strands: list[Timeline], shown: set[Any]) -> dict[str, Any]:
-    """Write what a strand adds; one that begins in the middle of a log begins with what it recalls of it."""
-    recalled = [] if strand.forked_at else strand.recalled
-    entries: list[Entry] = [*recalled, *(_renumbered(entry, strand) for entry in strand.entries.own)]
+def _timeline(timeline: Timeline, timelines: list[Timeline], shown: set[Any]) -> dict[str, Any]:
+    """Return what a timeline adds; one that begins in the middle of a log begins with what it recalls."""
+    recalled = [] if timeline.forked_at else timeline.recalled
+    entries: list[Entry] = [*recalled, *(_renumbered(entry, timeline) for entry in timeline.entries.own)]
     plain: dict[str, Any] = {"entries": [_kept(entry, shown) for entry in entries]}
-    if strand.parent is not None:
-        at = strand.forked_at + len(strand.recalled) if strand.forked_at else 0
-        plain |= {"parent": strands.index(strand.parent), "at": at, "name": strand.name}
-    if strand.restores is not None:
-        shared = strand.shared + len(strand.recalled)
-        plain |= {"restores": strands.index(strand.restores), "shared": shared}
-    if strand.leavings:
-        known = len(strand.recalled)
-        plain["left"] = [[place + known, strands.index(one)] for place, one in strand.leavings.items()]
+    if timeline.parent is not None:
+        at = timeline.forked_at + len(timeline.recalled) if timeline.forked_at else 0
+        plain |= {"parent": timelines.index(timeline.parent), "at": at, "name": timeline.name}
+    if timeline.restores is not None:
+        shared = timeline.shared + len(timeline.recalled)
+        plain |= {"restores": timelines.index(timeline.restores), "shared": shared}
+    if timeline.leavings:
+        known = len(timeline.recalled)
+        plain["left"] = [[place + known, timelines.index(one)] for place, one in timeline.leavings.items()]
     return plain
 
 
-def _renumbered(entry: Entry, strand: Timeline) -> Entry:
-    """Give an entry with the numbers that others have when the document's first is the first there is."""
+def _renumbered(entry: Entry, timeline: Timeline) -> Entry:
+    """Return an entry with its references renumbered: in a document the first entry has the number 1."""
     match entry:
         case Revert(at=at, former=former):
-            return msgspec.structs.replace(entry, at=_number(at, strand), former=_number(former, strand))
+            return msgspec.structs.replace(entry, at=_number(at, timeline), former=_number(former, timeline))
         case Tangent(undone=undone) if undone:
-            return msgspec.structs.replace(entry, undone=_number(undone, strand))
+            return msgspec.structs.replace(entry, undone=_number(undone, timeline))
         case _:
             return entry
 
 
-def _number(number: int, strand: Timeline) -> int:
-    if number >= strand.first:
-        return number - strand.first + 1 + len(strand.recalled)
-    cuts = (place for place, one in enumerate(strand.recalled, start=1) if isinstance(one, Cut))
+def _number(number: int, timeline: Timeline) -> int:
+    if number >= timeline.first:
+        return number - timeline.first + 1 + len(timeline.recalled)
+    cuts = (place for place, one in enumerate(timeline.recalled, start=1) if isinstance(one, Cut))
     return next(cuts, 0) if number else 0
 
 
@@ -154,7 +154,7 @@ def _kept(entry: Entry, shown: set[Any]) -> Any:
     return [kind_of(entry), body]
 
 
-class _Strand(msgspec.Struct, frozen=True):
+class _TimelinePart(msgspec.Struct, frozen=True):
     entries: list[str | tuple[str, dict[str, Any]]]
     parent: int | None = None
     at: int = 0
@@ -167,10 +167,10 @@ class _Strand(msgspec.Struct, frozen=True):
 class _Part(msgspec.Struct, frozen=True):
     version: int
     head: int
-    strands: list[_Strand]
+    timelines: list[_TimelinePart]
 
 
-def _restore_strands(state: ConversationState, document: Any, known: dict[Any, Message]) -> None:
+def _restore_timelines(state: ConversationState, document: Any, known: dict[Any, Message]) -> None:
     at = "$.turnstate"
     version = document.get("version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > VERSION:
@@ -178,51 +178,51 @@ def _restore_strands(state: ConversationState, document: Any, known: dict[Any, M
     try:
         part = msgspec.convert(document, _Part)
     except msgspec.ValidationError as error:
-        raise InvalidPayload(f"not the strands of a conversation: {error}", path=at) from None
-    strands = list[Timeline]()
-    for number, plain in enumerate(part.strands):
-        here = f"{at}.strands[{number}]"
-        strand = _begun(plain, strands, here)
-        said = {message.id for message in strand.messages}
+        raise InvalidPayload(f"not the timelines of a conversation: {error}", path=at) from None
+    timelines = list[Timeline]()
+    for number, plain in enumerate(part.timelines):
+        here = f"{at}.timelines[{number}]"
+        timeline = _begun(plain, timelines, here)
+        said = {message.id for message in timeline.messages}
         for place, one in enumerate(plain.entries):
             entry = _read(one, known, f"{here}.entries[{place}]")
             if isinstance(entry, Message) and entry.id in said:
                 raise InvalidPayload(f"two messages have the id {entry.id}", path=f"{here}.entries[{place}]")
             said |= {entry.id} if isinstance(entry, Message) else set()
-            strand.add(entry)
-        _take_place(strand, plain, strands, here)
-        strands.append(strand)
-    for number, plain in enumerate(part.strands):
+            timeline.add(entry)
+        _take_place(timeline, plain, timelines, here)
+        timelines.append(timeline)
+    for number, plain in enumerate(part.timelines):
         for place, tangent in plain.left:
-            if not 0 <= tangent < len(strands):
-                raise InvalidPayload("no strand has that number", path=f"{at}.strands[{number}].left")
-            strands[number].leavings[place] = strands[tangent]
-    if not 0 <= part.head < len(strands):
-        raise InvalidPayload("no strand has that number", path=f"{at}.head")
-    state.strands, state.head = strands, strands[part.head]
+            if not 0 <= tangent < len(timelines):
+                raise InvalidPayload("no timeline has that number", path=f"{at}.timelines[{number}].left")
+            timelines[number].leavings[place] = timelines[tangent]
+    if not 0 <= part.head < len(timelines):
+        raise InvalidPayload("no timeline has that number", path=f"{at}.head")
+    state.timelines, state.head = timelines, timelines[part.head]
 
 
-def _begun(plain: _Strand, strands: list[Timeline], at: str) -> Timeline:
+def _begun(plain: _TimelinePart, timelines: list[Timeline], at: str) -> Timeline:
     if plain.parent is None:
         return Timeline()
-    if not 0 <= plain.parent < len(strands):
-        raise InvalidPayload("a strand comes behind its parent", path=f"{at}.parent")
-    parent = strands[plain.parent]
+    if not 0 <= plain.parent < len(timelines):
+        raise InvalidPayload("a timeline must come after its parent", path=f"{at}.parent")
+    parent = timelines[plain.parent]
     if not 0 <= plain.at <= len(parent.entries):
         raise InvalidPayload("its parent has no such entry", path=f"{at}.at")
     return parent.fork(name=plain.name, at=plain.at)
 
 
-def _take_place(strand: Timeline, plain: _Strand, strands: list[Timeline], at: str) -> None:
-    """Let a strand that a restore began stand for the one that it went back in."""
+def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeline], at: str) -> None:
+    """Link a timeline that a restore began to the one that it replaced."""
     if plain.restores is None:
         return
-    if not 0 <= plain.restores < len(strands):
-        raise InvalidPayload("a strand comes behind the one that it restores", path=f"{at}.restores")
-    left = strands[plain.restores]
-    if not 0 <= plain.shared <= min(len(left.entries), len(strand.entries)):
-        raise InvalidPayload("the two do not share so much", path=f"{at}.shared")
-    strand.restores, strand.shared = left, plain.shared
+    if not 0 <= plain.restores < len(timelines):
+        raise InvalidPayload("a timeline must come after the one that it restores", path=f"{at}.restores")
+    left = timelines[plain.restores]
+    if not 0 <= plain.shared <= min(len(left.entries), len(timeline.entries)):
+        raise InvalidPayload("the two timelines do not share so many entries", path=f"{at}.shared")
+    timeline.restores, timeline.shared = left, plain.shared
 
 
 def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at: str) -> Entry:
@@ -239,7 +239,7 @@ def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at
 
 
 def _entries(document: dict[str, Any]) -> list[Entry]:
-    """Give what history and next message hold, in order."""
+    """Return the entries in history and next message, in order."""
     history = document["history"]
     if not isinstance(history, list):
         raise InvalidPayload(f"expected a list, got {type(history).__name__}", path="$.history")
@@ -276,7 +276,7 @@ def _messages(document: Any, at: str, *roles: str) -> list[Message]:
         except TurnstateError as error:
             raise InvalidPayload(str(error), path=f"{at}[{place}]") from None
         if (role := found[-1].role) not in roles:
-            raise InvalidPayload(f"a message of the {role} cannot stand here", path=f"{at}[{place}]")
+            raise InvalidPayload(f"a message of the role {role} is not allowed here", path=f"{at}[{place}]")
     return found
 
 
@@ -284,17 +284,17 @@ def _usage(document: Any, at: str) -> Usage:
     try:
         return msgspec.convert(document, Usage)
     except msgspec.ValidationError as error:
-        raise InvalidPayload(f"not what is known of a request: {error}", path=at) from None
+        raise InvalidPayload(f"not the metadata of a request: {error}", path=at) from None
 
 
-def _told(document: dict[str, Any]) -> Iterator[Entry]:
-    """Give what the other fields say, for a document that holds no entries: the summary, then the lines."""
+def _summary_and_lines(document: dict[str, Any]) -> Iterator[Entry]:
+    """Yield entries for summary and transcript, for a document that holds no entries."""
     summary, lines = document.get("latest_summary"), document["transcript"]
     if summary is not None:
         if not (isinstance(summary, list) and len(summary) == 2 and isinstance(summary[0], str)):
-            raise InvalidPayload("a summary is a text and what is known of it", path="$.latest_summary")
+            raise InvalidPayload("a summary must be a text and its metadata", path="$.latest_summary")
         known = _usage(summary[1], "$.latest_summary[1]")
         yield carried(summary[0], known.details | ({"model": known.model} if known.model else {}))
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise InvalidPayload("a transcript is a list of lines", path="$.transcript")
+        raise InvalidPayload("a transcript must be a list of lines", path="$.transcript")
     yield Note("", tuple(lines))

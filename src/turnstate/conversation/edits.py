@@ -1,6 +1,7 @@
-"""A look at a file, as the line tracker takes it: what its bytes are, and how many lines, whatever is there.
+"""Edits of files: who changed which lines, and whether the user changed a file since the agent saw it.
 
-A pipe or a device is not opened for reading, and a huge file is known by its size alone.
+`LineTracking` is called around the agent's reads and writes. It compares files by digest: a pipe or a device
+is not opened for reading, and a huge file is known by its size alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .state import ConversationState
 __all__ = ["ABSENT", "LARGEST", "EditConflict", "LineTracking", "Look", "look"]
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes; a larger file is not looked into."""
+"""Bytes; a larger file is not read."""
 
 ABSENT, OTHER, UNREADABLE = "absent", "other", "unreadable"
 
@@ -30,14 +31,14 @@ _READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Look(NamedTuple):
-    """What stands at a path: a digest of it, or a word for what has none."""
+    """A file as it was found: its digest, or a word for what has none, and its number of lines."""
 
     digest: str
     lines: int = 0
 
 
 def look(path: bytes) -> Look:
-    """Look at a file; nothing waits, and nothing is raised."""
+    """Return what is at a path; it never blocks and never raises."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return Look(OTHER)
@@ -66,15 +67,12 @@ def _looked_into(descriptor: int) -> Look:
     return Look(hashlib.sha256(data).hexdigest(), line_count(data))
 
 
-# Tracking who changes which lines, around the agent's reads and writes, and conflicts before they hurt.
-
-
 _BYTES = "bytes:"
-"""How a path begins that is no text; others begin with a slash."""
+"""The prefix of a path that is not valid text; others begin with a slash."""
 
 
 class EditConflict(Struct, frozen=True, kw_only=True):
-    """The user changed a file since the agent last read or wrote it; ``lines`` is how many it has more."""
+    """The user changed a file since the agent last read or wrote it; ``lines`` is the difference."""
 
     path: str
     lines: int
@@ -86,14 +84,14 @@ class LineTracking:
 
     def __init__(self, state: ConversationState, root: Path, *, home: Path | None = None) -> None:
         self._state, self._root, self._home = state, root.absolute(), home
-        self._strand, self._former = state.head, state.file_line_tracker
+        self._timeline, self._former = state.head, state.file_line_tracker
         self._noticed = dict[str, LineChange]()  # what the user did, until the agent reads or writes
 
     def canonical(self, path: str | os.PathLike[str]) -> str:
-        """Give the one spelling under which a file is tracked: absolute, every link followed."""
+        """Return the path under which a file is tracked: absolute, with every link resolved."""
         text = os.fspath(path)
         if "\0" in text:
-            raise InputError("a path holds no NUL character")
+            raise InputError("a path must not contain a NUL character")
         if self._home is not None and (text == "~" or text.startswith("~/")):
             text = str(self._home) + text[1:]
         real = os.path.realpath(self._root / text)
@@ -104,7 +102,7 @@ class LineTracking:
         return real
 
     def read(self, path: str | os.PathLike[str]) -> None:
-        """Note that the agent has seen a file as it is now, or that there is none."""
+        """Record that the agent has seen a file as it is now, or that it does not exist."""
         name, known, found = self._before(path)
         changes = self._by_user(known, found)
         self._noticed.pop(name, None)
@@ -116,10 +114,10 @@ class LineTracking:
         )
 
     def before_write(self, path: str | os.PathLike[str], *, creates: bool) -> EditConflict | None:
-        """Note how a file is before the agent writes it; say so if the user changed it since.
+        """Record a file before the agent writes it; return a conflict if the user changed it since.
 
-        It is said again until the agent reads the file or writes it. `creates` is for a write that makes
-        the file anew, whatever it holds.
+        It is returned again until the agent reads the file or writes it. `creates` is for a write that
+        replaces the whole file.
         """
         name, known, found = self._before(path)
         prev = known.prev_fswrite_lines
@@ -133,7 +131,7 @@ class LineTracking:
         return None
 
     def after_write(self, path: str | os.PathLike[str], *, added: int, removed: int = 0) -> FileLineTracker:
-        """Note what the agent wrote, or deleted; the next delta of the user counts from here."""
+        """Record what the agent wrote or deleted; the user's next delta is counted from here."""
         name, known, found = self._before(path)
         by_user = [self._noticed.pop(name)] if name in self._noticed else []
         noted = structs.replace(
@@ -150,29 +148,29 @@ class LineTracking:
         return noted
 
     def created(self, path: str | os.PathLike[str], text: str) -> FileLineTracker:
-        """Note that the agent wrote a file anew: all of its lines are the agent's."""
+        """Record that the agent wrote a whole file: all of its lines are the agent's."""
         return self.after_write(path, added=line_count(text.encode(errors="replace")))
 
     def inserted(self, path: str | os.PathLike[str], text: str) -> FileLineTracker:
-        """Note that the agent put lines in, or behind the last."""
+        """Record that the agent inserted or appended lines."""
         return self.after_write(path, added=line_count(text.encode(errors="replace")))
 
     def replaced(self, path: str | os.PathLike[str], old: str, new: str) -> FileLineTracker:
-        """Note that the agent put one text in the place of another."""
+        """Record that the agent replaced one text by another."""
         added, removed = churn(old, new)
         return self.after_write(path, added=added, removed=removed)
 
     def reported(self, path: str | os.PathLike[str]) -> None:
-        """Note that a successful write was told: from here on the user's lines are counted anew."""
+        """Record that a successful write was reported: the user's lines are counted from here."""
         name = self.canonical(path)
         known = self._known(name)
         self._set(name, structs.replace(known, prev_fswrite_lines=known.after_fswrite_lines))
 
     def follow(self, put_back: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
-        """Go with a conversation that went elsewhere, and with files that were put back; say which differ.
+        """Follow a conversation that moved, and files that were restored; return the paths that differ.
 
-        Files that stand as the agent knew them where the conversation was are nobody's edit, and neither
-        are those that were put back.
+        Files that are as the agent knew them before the move are not the user's edit, nor are those that
+        were restored.
         """
         ours = {self.canonical(path) for path in put_back}
         others = list[str]()
@@ -182,18 +180,18 @@ class LineTracking:
             if known.sha256 != found.digest and (name in ours or before.sha256 == found.digest):
                 self._set(name, self._settled(known, found))
                 others.append(name)
-        self._strand, self._former = self._state.head, self._state.file_line_tracker
+        self._timeline, self._former = self._state.head, self._state.file_line_tracker
         self._noticed.clear()
         return tuple(others)
 
     def _before(self, path: str | os.PathLike[str]) -> tuple[str, FileLineTracker, Look]:
-        if self._state.head is not self._strand:
+        if self._state.head is not self._timeline:
             self.follow()
         name = self.canonical(path)
         return name, self._known(name), look(_path(name))
 
     def _by_user(self, known: FileLineTracker, found: Look) -> list[LineChange]:
-        """Give what the user did to a file since the agent knew it, if anything."""
+        """Return the user's change to a file since the agent knew it, if any."""
         if not known.sha256 or known.sha256 == found.digest:
             return []
         delta = found.lines - known.lines
@@ -216,7 +214,7 @@ class LineTracking:
 
     def _set(self, name: str, known: FileLineTracker) -> None:
         self._state.file_line_tracker = {**self._state.file_line_tracker, name: known}
-        if self._state.head is self._strand:
+        if self._state.head is self._timeline:
             self._former = self._state.file_line_tracker
 
     def _change(self, by: Who, added: int, removed: int) -> LineChange:

@@ -1,4 +1,4 @@
-"""What a conversation is used with and never keeps: agents, the tool manager, the system around it.
+"""What a conversation uses and never keeps: agents, the tool manager, the operating system.
 
 They are rebuilt when a process starts, and attached again after a conversation was restored.
 """
@@ -39,19 +39,19 @@ class ToolManager(Protocol):
     """Which tools can be run now."""
 
     def schemas(self) -> Mapping[str, Sequence[ToolSpec]]:
-        """Give the definitions by their origin: ``native___``, ``custom___``, or the name of a server."""
+        """Return the definitions by their origin: ``native___``, ``custom___``, or the name of a server."""
         ...
 
 
 class Os(Protocol):
-    """The system around a conversation."""
+    """The operating system: a clock, and a folder."""
 
     def now(self) -> int:
-        """Tell the time in milliseconds since 1970."""
+        """Return the time in milliseconds since 1970."""
         ...
 
     def workspace(self) -> Workspace:
-        """Say where files are looked for."""
+        """Return where files are looked for."""
         ...
 
 

@@ -19,49 +19,46 @@ RequestMetadata = Usage
 
 
 class UserMessage(Value, frozen=True):
-    """What stands between two messages of the assistant, in the order in which it came."""
+    """The messages between two messages of the assistant, in their order."""
 
     messages: tuple[Message, ...]
 
     @property
     def prompt(self) -> str | None:
-        """The user's words; None where only tools spoke."""
+        """The user's words; None if there are only tool results."""
         words = [message.text for message in self.messages if message.role == "user"]
         return "\n\n".join(words) if words else None
 
     @property
     def tool_use_results(self) -> tuple[ToolCallResult, ...]:
-        """What tools gave."""
+        """The tool results."""
         return tuple(result for message in self.messages for result in message.tool_results)
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
-        """The pictures among the words."""
+        """The images."""
         parts = (part for message in self.messages for part in message.parts)
         return tuple(part for part in parts if isinstance(part, ImagePart))
 
     @property
     def opens_turn(self) -> bool:
-        """Whether a turn begins here: the user spoke, and waited for no tool."""
+        """True if a turn begins here: the first message is the user's."""
         return bool(self.messages) and self.messages[0].role == "user"
 
 
 class HistoryEntry(Value, frozen=True):
-    """One exchange: the user's side, the assistant's, and what is known of the request."""
+    """One exchange: the user's side, the assistant's, and metadata of the request."""
 
     user: UserMessage
     assistant: Message
     request_metadata: RequestMetadata | None = None
 
 
-# The transcript: a conversation as lines that people read; no model does.
-
-
 MAX_TRANSCRIPT_LEN = 10_000
 
 
 def line_of(message: Message) -> str | None:
-    """Write a message as it stands in the transcript; None where nobody speaks in it."""
+    """Return the line of a message in the transcript, which people read; None for a tool message."""
     match message.role:
         case "user":
             text = message.text

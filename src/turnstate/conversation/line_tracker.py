@@ -36,7 +36,7 @@ Who = Literal["agent", "user", "restore"]
 
 
 class LineChange(Value, frozen=True, kw_only=True):
-    """A change of a file: by whom, when, how many lines, and behind how many entries of the conversation."""
+    """A change of a file: by whom, when, how many lines, and after how many entries of the conversation."""
 
     by: Who
     at: int
@@ -64,7 +64,7 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def lines_by_user(self) -> int:
-        """Lines that the user added since the agent's last write; fewer than none, if they were removed."""
+        """Lines that the user added since the agent's last write; negative if lines were removed."""
         return self.before_fswrite_lines - self.prev_fswrite_lines
 
     @property
@@ -73,7 +73,7 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
         return self.lines_added_by_agent + self.lines_removed_by_agent
 
     def remembering(self, *changes: LineChange) -> tuple[LineChange, ...]:
-        """Give the history with more changes."""
+        """Return the history with more changes."""
         return (*self.history, *changes)[-LONGEST_HISTORY:]
 
 
@@ -96,19 +96,19 @@ def churn(old: str, new: str) -> tuple[int, int]:
 
 
 def _with_ends(text: str) -> list[str]:
-    """Give lines with their newlines, and no empty one behind the last."""
+    """Return lines with their newlines, without an empty one at the end."""
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
 def tracker_to_json(tracker: FileLineTracker) -> dict[str, Any]:
-    """Write a record as plain JSON."""
+    """Return a record as plain JSON."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(tracker))
     return plain
 
 
 def tracker_from_json(document: Any, *, at: str = "$") -> FileLineTracker:
-    """Read a record; what is none is refused with the path to it."""
+    """Read a record; raise `InvalidPayload` with the path if it is not one."""
     try:
         return msgspec.convert(document, FileLineTracker)
     except msgspec.ValidationError as error:

@@ -2,7 +2,7 @@
 
 Tools, model, sticky files and the rest go into the log as one entry whenever one of them changed; the
 newest on a path counts. What the line tracker knows of a file is an entry of its own. Written like this
-they come back with the strand they belong to.
+they come back with the timeline they belong to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
 
 
 def fields_of(state: ConversationState) -> dict[str, Any]:
-    """Give the settings of a conversation as plain JSON; what is not set is left out."""
+    """Return the settings of a conversation as plain JSON, without those that are not set."""
     fields = {
         "tools": tools_to_json(state.tools),
         "context_manager": state.context_manager.to_json() if state.context_manager else None,
@@ -42,7 +42,7 @@ def fields_of(state: ConversationState) -> dict[str, Any]:
 
 
 def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") -> None:
-    """Set what plain JSON says; what is unreadable is refused with the path to it, and nothing is set."""
+    """Apply settings from plain JSON; if one is invalid, raise `InvalidPayload` and set nothing."""
     tools = tools_from_json(fields.get("tools", {}), at=f"{at}.tools")
     info = fields.get("model_info")
     model_info = model_from_json(info, at=f"{at}.model_info") if info is not None else None
@@ -53,7 +53,7 @@ def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") 
     model, enabled = fields.get("model"), fields.get("mcp_enabled", True)
     checkpoints, extra = fields.get("checkpoint_manager"), fields.get("extra", {})
     if model is not None and not isinstance(model, str):
-        raise InvalidPayload("the name of a model is text", path=f"{at}.model")
+        raise InvalidPayload("the name of a model must be text", path=f"{at}.model")
     if not isinstance(enabled, bool):
         raise InvalidPayload("expected true or false", path=f"{at}.mcp_enabled")
     if checkpoints is not None and not isinstance(checkpoints, dict):
@@ -67,7 +67,7 @@ def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") 
 
 
 def model_to_json(info: ModelInfo) -> dict[str, Any]:
-    """Write what is known of a model; its id and its window have the names that other programs know."""
+    """Return a model as JSON; id and window have the names that other programs use."""
     return {
         "model_id": info.id,
         "model_name": info.name,
@@ -92,7 +92,7 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 def model_from_json(document: Any, *, at: str) -> ModelInfo:
-    """Read a model; what the document does not say comes from the catalog."""
+    """Read a model; missing fields come from the catalog."""
     try:
         said = msgspec.convert(document, _Model)
     except msgspec.ValidationError as error:
@@ -125,7 +125,7 @@ def _tracked(document: Any, *, at: str) -> dict[str, FileLineTracker]:
 
 
 def _restore_context(state: ConversationState, manager: ContextManager | None) -> None:
-    """Take the paths over; a manager that is there keeps its workspace and what it has read."""
+    """Set the paths; an existing manager keeps its workspace and its cache."""
     if manager is not None and state.context_manager is not None:
         state.context_manager.state = manager.state
         return

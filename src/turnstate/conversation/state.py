@@ -123,11 +123,11 @@ class ConversationState(Tangents):
     @property
     def valid_history_range(self) -> tuple[int, int]:
         """Which of the history may be sent: from the first that no cut covers, to the end."""
-        strand, cut = self.head, self.head.cut
-        start, end = strand.live_from, len(strand.history)
+        timeline, cut = self.head, self.head.cut
+        start, end = timeline.live_from, len(timeline.history)
         if cut is not None:
             start = max(start, self.head.first_kept(cut))
-        return start - strand.live_from, end - strand.live_from
+        return start - timeline.live_from, end - timeline.live_from
 
     @property
     def transcript(self) -> list[str]:
@@ -336,7 +336,7 @@ class ConversationState(Tangents):
         super().adopt(other)
 
     def _switched(self) -> None:
-        """Take the settings of the strand that is the head now."""
+        """Take the settings of the timeline that is the head now."""
         settings.restore(self, self.head.settings.fields if self.head.settings else settings.DEFAULTS)
         self.file_line_tracker = dict(self.head.trackers)
 

@@ -1,10 +1,10 @@
-"""Tangents: aside from the main conversation and back, without copying it and without losing what was said.
+"""Tangents: side conversations that lead back to the main one, without a copy and without a loss.
 
     main     U A U A ─────────────────────── U A      goes on where it was
-                    └─ tangent  U A U A               kept, and can be taken up again
+                    └─ tangent  U A U A               kept, and can be reopened
 
-A tangent sees the main conversation as it was where it began. Leaving it shows the main conversation
-exactly as before; on the way out one may bring the last exchange along, or a summary of all of them.
+A tangent sees the main conversation as it was where it began. Leaving it shows the main conversation as
+before; the last exchange can be carried over, or a summary of all of them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,22 @@ from .timeline import Timeline
 
 __all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents", "tail"]
 
-# The tail of a tangent: its last exchange, to be said again where the tangent leads back to.
 
+def tail(timeline: Timeline, back_to: Timeline) -> list[Message | Answer]:
+    """Return the last exchange as new messages that are complete by themselves and name their origins.
 
-def tail(strand: Timeline, back_to: Timeline) -> list[Message | Answer]:
-    """Give the last exchange in a form that stands by itself, as new messages that name their origins.
-
-    Where it answers tool results, their calls come along, and the question that opened the turn; but not
-    what waits where it goes back to: that is there already.
+    If it answers tool results, their calls are included, and the question that opened the turn; but not
+    what is already pending in the timeline that it goes back to.
     """
-    if not strand.history.own:
+    if not timeline.history.own:
         return []
-    last, there = strand.history[-1], {message.id for message in back_to.pending}
+    last, there = timeline.history[-1], {message.id for message in back_to.pending}
     messages = [*_beyond(last.user.messages, there), last.assistant]
     answered = {result.tool_call_id for message in messages for result in message.tool_results}
-    if not answered.issubset(call.id for call in back_to.open_calls) and len(strand.history) > 1:
-        calls = strand.history[-2].assistant
-        messages = [*_beyond(_question(strand), there), calls, *_answers(last, calls), last.assistant]
-    given = {one.id for one in strand.decisions if isinstance(one, Answer)}
+    if not answered.issubset(call.id for call in back_to.open_calls) and len(timeline.history) > 1:
+        calls = timeline.history[-2].assistant
+        messages = [*_beyond(_question(timeline), there), calls, *_answers(last, calls), last.assistant]
+    given = {one.id for one in timeline.decisions if isinstance(one, Answer)}
     return list(_copied(messages, given))
 
 
@@ -55,9 +53,9 @@ def _beyond(messages: Iterable[Message], there: Container[MessageId]) -> list[Me
     return [message for message in messages if message.id not in there]
 
 
-def _question(strand: Timeline) -> list[Message]:
-    """Give the words that opened the turn of the last exchange."""
-    for entry in reversed(strand.history[:-1]):
+def _question(timeline: Timeline) -> list[Message]:
+    """Return the messages that opened the turn of the last exchange."""
+    for entry in reversed(timeline.history[:-1]):
         words = [message for message in entry.user.messages if message.role == "user"]
         if words:
             return words
@@ -65,7 +63,7 @@ def _question(strand: Timeline) -> list[Message]:
 
 
 def _answers(last: HistoryEntry, calls: Message) -> list[Message]:
-    """Give the user's side with the results of these calls alone."""
+    """Return the user's side with only the results of these calls."""
     known = {call.id for call in calls.tool_calls}
     found = list[Message]()
     for message in last.user.messages:
@@ -114,7 +112,7 @@ SUMMARY_TOKENS = 500
 
 
 class ConversationCheckpoint(Struct, frozen=True, kw_only=True):
-    """The main conversation while a tangent is under way."""
+    """The main conversation while a tangent is open."""
 
     main_history: list[HistoryEntry]
     main_next_message: UserMessage | None
@@ -124,7 +122,7 @@ class ConversationCheckpoint(Struct, frozen=True, kw_only=True):
 
 
 class KeptTangent(Struct, frozen=True, kw_only=True):
-    """A tangent that can be taken up again."""
+    """A tangent that was left and can be reopened."""
 
     name: str
     started: int
@@ -133,45 +131,45 @@ class KeptTangent(Struct, frozen=True, kw_only=True):
 
 
 class Tangents:
-    """A conversation with its tangents; ``head`` is where it goes on."""
+    """A conversation with its tangents; ``head`` is the timeline that it continues on."""
 
     def __init__(self, os: Os) -> None:
         self.os = os
         self.head = Timeline()
-        self.strands = [self.head]
+        self.timelines = [self.head]
 
     def enter_tangent_mode(self) -> None:
-        """Go aside; in a tangent already, nothing happens (`begin_tangent` goes aside once more)."""
+        """Begin a tangent; do nothing inside of one (`begin_tangent` nests)."""
         if not self.is_in_tangent_mode():
             self.begin_tangent()
 
     def begin_tangent(self, *, at: str | None = None) -> str:
-        """Go aside from here, or from behind an earlier message, however deep; give the tangent's name."""
+        """Begin a tangent here, or after an earlier message, at any depth; return its name."""
         self.record_settings()
         place = self._place_after(at) if at is not None else None
         tangent = self.head.fork(name=str(ids.message_id()), at=place)
         tangent.add(Tangent(name=tangent.name, started=max(1, self.os.now())))
-        self.strands.append(tangent)
+        self.timelines.append(tangent)
         self._go_to(tangent)
         return tangent.name
 
     def is_in_tangent_mode(self) -> bool:
-        """Tell whether a tangent is under way."""
+        """Return True if a tangent is open."""
         return self.head.parent is not None
 
     def get_tangent_duration_seconds(self) -> int | None:
-        """Tell for how long the tangent has been under way; None outside of one."""
+        """Return for how many seconds the tangent has been open; None outside of one."""
         if not self.is_in_tangent_mode():
             return None
         return max(0, self.os.now() - self.head.started) // 1000
 
     def exit_tangent_mode(self) -> None:
-        """Go back to where the tangent began from, as it was; outside of a tangent, nothing happens."""
+        """Leave the tangent and go back to where it began; do nothing outside of one."""
         if self.head.parent is not None:
             self._leave(self.head.parent)
 
     def exit_tangent_mode_with_tail(self) -> None:
-        """Go back, and bring the last exchange of the tangent along."""
+        """Leave the tangent, and carry its last exchange over."""
         if self.head.parent is not None:
             entries = tail(self.head, self.head.parent)
             self._leave(self.head.parent)
@@ -179,7 +177,7 @@ class Tangents:
                 self.add(entry)
 
     def exit_tangent_mode_with_summary(self, summary: str | None = None) -> None:
-        """Go back, and bring a summary along: a given one, or a digest of what the tangent said."""
+        """Leave the tangent, and carry a summary over: a given one, or a digest of the tangent."""
         if self.head.parent is not None:
             said = list(self.head.messages.own)
             told = summary if summary is not None else _digested(said)
@@ -188,24 +186,24 @@ class Tangents:
                 self.add(Message.user(RETURNED.format(summary=told)))
 
     def kept_tangents(self) -> list[KeptTangent]:
-        """List the tangents that were left, in the order of their beginnings.
+        """Return the tangents that were left, in the order in which they began.
 
-        A restore or a rewind goes to another main conversation: those that were left in the one before are
-        there again when it is undone.
+        A restore or a rewind goes to another main conversation: tangents of the one before are listed again
+        when it is undone.
         """
         return [_kept(one) for one in self._left()]
 
     def reopen_tangent(self, name: str) -> None:
-        """Take up a tangent that was left; leaving it leads where it began from."""
+        """Reopen a tangent that was left; leaving it leads back to where it began."""
         found = next((one for one in (*self._under_way(), *self._left()) if one.name == name), None)
         if found is None:
-            raise NotFound(f"there is no tangent {name}; kept_tangents() lists what there is")
+            raise NotFound(f"there is no tangent {name}; kept_tangents() lists those that exist")
         self.record_settings()
         self._go_to(found)
 
     @property
     def tangent_state(self) -> ConversationCheckpoint | None:
-        """The main conversation, while a tangent is under way."""
+        """The main conversation, while a tangent is open."""
         if self.head.parent is None:
             return None
         main = self._under_way()[-1].parent or self.head
@@ -219,30 +217,30 @@ class Tangents:
         )
 
     def restore_moment(self, at: int) -> None:
-        """Show the conversation as it was when it had so many entries; what came after stays in the log."""
+        """Go back to when the conversation had so many entries; what came after stays in the log."""
         self.record_settings()
         moment = self.head.restored(at)
-        self.strands.append(moment)
+        self.timelines.append(moment)
         self._go_to(moment)
 
     def undo_restore(self) -> None:
-        """Show what was there before the last restore, whatever tangents began since."""
-        strand: Timeline | None = self.head
-        while strand is not None and strand.restores is None:
-            strand = strand.parent
-        if strand is None or strand.restores is None:
+        """Undo the last restore, whatever tangents began since."""
+        timeline: Timeline | None = self.head
+        while timeline is not None and timeline.restores is None:
+            timeline = timeline.parent
+        if timeline is None or timeline.restores is None:
             raise InputError("there is no restore to undo")
         self.record_settings()
-        self._go_to(strand.restores)
+        self._go_to(timeline.restores)
 
     def adopt(self, other: Tangents) -> None:
-        """Become what another loaded: the same conversation, as it is in the log now."""
-        self.strands = other.strands
+        """Replace the content by that of another state of the same conversation, as loaded from the log."""
+        self.timelines = other.timelines
         self._go_to(other.head)
 
-    def stand_at(self, head: Timeline, strands: list[Timeline]) -> None:
-        """Take a step back that could not be written, and was never seen by anybody else."""
-        self.strands = strands
+    def stand_at(self, head: Timeline, timelines: list[Timeline]) -> None:
+        """Go back to an earlier head after a step that could not be written."""
+        self.timelines = timelines
         self._go_to(head)
 
     def add(self, entry: Entry) -> None:
@@ -250,23 +248,23 @@ class Tangents:
         self.head.add(entry)
 
     def record_settings(self) -> None:
-        """Write down what changed beside the messages."""
+        """Add an entry for settings that have changed."""
 
     def _switched(self) -> None:
-        """Take over what belongs to the strand that is the head now."""
+        """Apply the settings of the timeline that is the head now."""
 
-    def _go_to(self, strand: Timeline) -> None:
-        self.head = strand
+    def _go_to(self, timeline: Timeline) -> None:
+        self.head = timeline
         self._switched()
 
     def _left(self) -> list[Timeline]:
-        """Give the tangents that were left and lead back to where the conversation is, or to each other."""
+        """Return the tangents that were left and lead back to the current timelines, or to each other."""
         under_way = self._under_way()
         names, left = {one.name for one in under_way}, dict[str, Timeline]()
         bases = [*under_way, under_way[-1].parent if under_way else self.head]
         while bases:
             base = bases.pop()
-            began = {one.name: one for one in self.strands if one.parent is base and one.name not in names}
+            began = {one.name: one for one in self.timelines if one.parent is base and one.name not in names}
             found = {name: (base.last_left(name) if base else None) or one for name, one in began.items()}
             left |= found
             bases += found.values()
@@ -276,18 +274,18 @@ class Tangents:
         tangent = self.head
         self.record_settings()
         self._go_to(back_to)
-        needed = any(tangent in (one.parent, one.restores) for one in self.strands)
+        needed = any(tangent in (one.parent, one.restores) for one in self.timelines)
         if needed or tangent.restores or len(tangent.entries.own) > 1 or tangent.recorded:
             back_to.left(tangent)
-        else:  # nothing was said in it
-            self.strands.remove(tangent)
+        else:  # it is empty
+            self.timelines.remove(tangent)
 
     def _under_way(self) -> list[Timeline]:
-        """Give the tangents that lead to the head, the innermost first."""
-        found, strand = list[Timeline](), self.head
-        while strand.parent is not None:
-            found.append(strand)
-            strand = strand.parent
+        """Return the open tangents, the innermost first."""
+        found, timeline = list[Timeline](), self.head
+        while timeline.parent is not None:
+            found.append(timeline)
+            timeline = timeline.parent
         return found
 
     def _place_after(self, id: str) -> int:
@@ -309,12 +307,12 @@ def _path_end(entries: Sequence[Entry], end: int) -> int:
     return end if group.open_from is None else group.open_from
 
 
-def _kept(strand: Timeline) -> KeptTangent:
-    words = (message.text for message in strand.messages.own if message.role == "user")
+def _kept(timeline: Timeline) -> KeptTangent:
+    words = (message.text for message in timeline.messages.own if message.role == "user")
     return KeptTangent(
-        name=strand.name,
-        started=strand.started,
-        exchanges=len(strand.history.own),
+        name=timeline.name,
+        started=timeline.started,
+        exchanges=len(timeline.history.own),
         opening=next(words, ""),
     )
 

@@ -1,6 +1,8 @@
-"""Moments: what a strand showed behind each of its entries, so that another can begin there later.
+"""Timelines: the entries of one path, folded into what a conversation shows.
 
-A moment holds no copy: it says how far the lines reached, and what was newest.
+A timeline adds to the fold of the log what people see: exchanges, transcript lines, what waits to be sent,
+settings, line trackers and checkpoints. It can be forked at any earlier entry in constant time: a `Moment` is
+recorded after each entry, which holds no copy but says how long the lists were and what was newest.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ __all__ = ["MAX_CONVERSATION_STATE_HISTORY_LEN", "Clearing", "Moment", "Recalled
 
 
 class Clearing(Struct, frozen=True):
-    """What a clearing took out of sight: a part of the history, and what was to be sent."""
+    """What a clearing hid: a part of the history, and what was to be sent."""
 
     shown_from: int
     until: int
@@ -44,7 +46,7 @@ class Clearing(Struct, frozen=True):
 
 
 class Moment(Struct, frozen=True, gc=False):
-    """What a strand showed behind one entry: where its lines ended, and what was newest."""
+    """What a timeline showed after one entry: how long its lists were, and what was newest."""
 
     messages: int
     history: ForkedList[HistoryEntry]
@@ -63,9 +65,6 @@ class Moment(Struct, frozen=True, gc=False):
     shown_from: int
 
 
-# A strand: the entries of one path, folded into what a conversation shows.
-
-
 MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
 """Exchanges that the live history holds; older ones are in the log."""
 
@@ -73,7 +72,7 @@ Recalled = Prompt | Bootstrap | Settings | Checkpoint | Cut | Summary
 
 
 class Timeline:
-    """A path, folded."""
+    """The entries of one path, or of its newest part, folded."""
 
     def __init__(self, *, first: int = 1, parent: Timeline | None = None, name: str = "") -> None:
         self.first, self.parent, self.name, self.started = first, parent, name, 0
@@ -106,14 +105,14 @@ class Timeline:
     checkpoints: ForkedList[tuple[int, Checkpoint]]
 
     def fork(self, *, name: str, at: int | None = None) -> Timeline:
-        """Go on from here, or from behind an earlier entry, on a strand of its own."""
+        """Return a timeline that continues from here, or from an earlier entry."""
         base = self if at is None or at == len(self.entries) else self._earlier(at)
         branch = Timeline(first=self.first, parent=base, name=name)
         branch.parent = self
         return branch
 
     def restored(self, at: int) -> Timeline:
-        """Go back to a moment: a strand with the entries up to there, in the tangent that it was in then."""
+        """Return a timeline with the first entries only, in the tangent that they were in."""
         level = self
         while level.parent is not None and at <= level.forked_at:
             level = level.parent
@@ -127,7 +126,7 @@ class Timeline:
         return back
 
     def _earlier(self, at: int) -> Timeline:
-        """Give the strand as it was behind an entry: its lines up to there, and nothing is folded again."""
+        """Return the timeline as it was after so many entries, without folding any of them again."""
         if at == 0:
             return self._prefix(0)
         moment, base = self._moments[at - 1], Timeline(first=self.first, parent=self)
@@ -151,7 +150,7 @@ class Timeline:
         return base
 
     def _remember(self) -> None:
-        """Take down what is shown now, so that a strand can begin here later."""
+        """Record what is shown now, so that a timeline can be forked here later."""
         self._moments.append(
             Moment(
                 messages=len(self.messages),
@@ -180,17 +179,17 @@ class Timeline:
         return base
 
     def left(self, tangent: Timeline) -> None:
-        """Note that a tangent was left, and that the conversation goes on here."""
+        """Record that a tangent was left, and that the conversation continues here."""
         self.leavings[len(self.entries)] = tangent
         self.add(Tangent(name=tangent.name))
 
     def last_left(self, name: str) -> Timeline | None:
-        """Give the strand on which a tangent of that name was left last, to come back here."""
+        """Return the timeline on which the tangent of that name was left last, to come back here."""
         return next((one for one in reversed(self.leavings.values()) if one.name == name), None)
 
     @property
     def source(self) -> Timeline | None:
-        """The strand that it began from: a tangent's parent, or what a restore took the place of."""
+        """The timeline that it was forked from: a tangent's parent, or the one that a restore replaced."""
         return self.restores if self.restores is not None else self.parent
 
     @property
@@ -233,7 +232,7 @@ class Timeline:
 
     @property
     def live_from(self) -> int:
-        """The number of the first exchange of the live history: at the edge of a turn, if there is one."""
+        """The number of the first exchange of the live history, which begins with a turn if possible."""
         start = max(self._shown_from, len(self.history) - MAX_CONVERSATION_STATE_HISTORY_LEN)
         if start == self._shown_from:
             return start
@@ -252,7 +251,7 @@ class Timeline:
 
     @property
     def summary(self) -> tuple[str, Cut, Summary | None] | None:
-        """The text that stands for what the newest cut covers, and where it comes from."""
+        """The text in place of what the newest cut covers, the cut, and the model's summary if any."""
         cut = self.fold.cut
         return (self.fold.summary_of(cut), cut, self.fold.model_summary(cut)) if cut else None
 
@@ -274,7 +273,7 @@ class Timeline:
         return sum(message.role == "assistant" for message in before)
 
     def recall(self, entry: Recalled, *, at: int = 0) -> None:
-        """Take in what stands before the first entry, with its number if that is known, and still counts."""
+        """Fold in an entry from before the first one that still counts, with its number if that is known."""
         self.recalled.append(entry)
         self.fold.add(entry)
         match entry:
@@ -304,7 +303,7 @@ class Timeline:
 
     def _track(self, path: str, record: dict[str, Any] | None) -> None:
         kept = {name: one for name, one in self.trackers.items() if name != path}
-        with suppress(InvalidPayload):  # it says nothing that could be used
+        with suppress(InvalidPayload):  # an unreadable record is dropped
             kept |= {path: tracker_from_json(record)} if record is not None else {}
         self.trackers = kept
 
@@ -318,13 +317,13 @@ class Timeline:
             self._clearings = {id: one for id, one in self._clearings.items() if id != decision.cut}
 
     def _uncover(self, hidden: Clearing) -> None:
-        """Show again what a clearing hid; what waited waits again, or belongs to the first answer since."""
+        """Show again what a clearing hid; pending messages wait again, or join the first exchange since."""
         self._shown_from = hidden.shown_from
         if len(self.history) == hidden.until:
             self.pending = hidden.pending + self.pending
         elif hidden.pending:
             first, *rest = self.history[hidden.until :]
             user = UserMessage(hidden.pending + first.user.messages)
-            self.history = self.history.fork(hidden.until)  # a tangent that began before sees it as it was
+            self.history = self.history.fork(hidden.until)  # a tangent that began before it is not changed
             for entry in (HistoryEntry(user, first.assistant, first.request_metadata), *rest):
                 self.history.append(entry)

@@ -20,7 +20,7 @@ from ..toolspec import ToolSpec
 __all__ = ["PLACEHOLDER", "ToolOrigin", "Tools", "repaired", "specs", "tools_from_json", "tools_to_json"]
 
 PLACEHOLDER = "dummy"
-"""The name under which a call is shown whose tool nobody knows any more."""
+"""The name under which a call is shown whose tool no longer exists."""
 
 NATIVE, CUSTOM = "native___", "custom___"
 """Keys of a map of tools; any other key is the name of an MCP server."""
@@ -34,12 +34,12 @@ class ToolOrigin(Struct, frozen=True, order=True):
 
     @classmethod
     def mcp(cls, server: str) -> Self:
-        """Give the origin of a server's tools."""
+        """Return the origin of a server's tools."""
         return cls("mcp", server)
 
     @property
     def key(self) -> str:
-        """The key of a JSON object that stands for it."""
+        """Its key in a JSON object."""
         return {"builtin": NATIVE, "custom": CUSTOM}.get(self.kind, self.server)
 
     @classmethod
@@ -58,18 +58,18 @@ Tools = dict[ToolOrigin, list[ToolSpec]]
 
 
 def specs(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
-    """Give all definitions in a stable order: by origin, then as they stand; the first of a name counts."""
+    """Return all definitions in a stable order: by origin, then as listed; the first of a name counts."""
     ordered = (spec for origin in sorted(tools) for spec in tools[origin])
     return tuple({spec.name: spec for spec in reversed(list(ordered))}.values())[::-1]
 
 
 def tools_to_json(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> dict[str, Any]:
-    """Write tools as they go over the wire."""
+    """Return tools as JSON, as they are sent."""
     return {origin.key: [_tool(spec) for spec in some] for origin, some in tools.items()}
 
 
 def tools_from_json(document: Any, *, at: str) -> Tools:
-    """Read tools; what is unreadable is refused with the path to it."""
+    """Read tools; raise `InvalidPayload` with the path to what cannot be read."""
     if not isinstance(document, dict):
         raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
     found = Tools()
@@ -116,7 +116,7 @@ def _spec(document: Any, at: str) -> ToolSpec:
 
 
 def repaired(message: Message, names: frozenset[str]) -> Message:
-    """Give a message whose calls have names that exist; no names at all means that nothing is known."""
+    """Return a message whose calls have existing names; without any names nothing is changed."""
     if not names or not any(call.name not in names for call in message.tool_calls):
         return message
     calls = tuple(_repaired_call(call, names) for call in message.tool_calls)

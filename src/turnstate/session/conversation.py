@@ -44,7 +44,7 @@ async def load(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Conve
     state = ConversationState(row.id, os=os, policy=policy)
     state.head = await loader.load(row.head)
     await loader.load_kept()
-    state.strands, state.sync = loader.loaded, sync
+    state.timelines, state.sync = loader.loaded, sync
     if state.head.settings is not None:
         kept_settings.restore(state, state.head.settings.fields)
     state.file_line_tracker = dict(state.head.trackers)
@@ -68,7 +68,7 @@ class _Commit:
         self._state.record_settings()
         self._check(await self._writer.refresh())
         receipt: Receipt | None = None
-        for timeline in self._state.strands:
+        for timeline in self._state.timelines:
             if timeline.source is None:
                 receipt = await self._write_tree(timeline) or receipt
         branch = self._sync.place(self._state.head).branch
@@ -108,7 +108,7 @@ class _Commit:
                 receipt = await self._write(timeline, until=until) or receipt
                 continue
             forks = sorted(
-                (one for one in self._state.strands if one.source is timeline), key=self._forked_at
+                (one for one in self._state.timelines if one.source is timeline), key=self._forked_at
             )
             steps = [step for one in forks for step in ((timeline, self._forked_at(one)), (one, None))]
             waiting += reversed([*steps, (timeline, len(timeline.entries))])

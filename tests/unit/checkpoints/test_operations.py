@@ -146,10 +146,10 @@ def test_calls_are_told_what_became_of_them() -> None:
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"restores": 5}, "$.turnstate.strands[1].restores"),
-        ({"restores": 1}, "$.turnstate.strands[1].restores"),
-        ({"shared": 500}, "$.turnstate.strands[1].shared"),
-        ({"shared": -1}, "$.turnstate.strands[1].shared"),
+        ({"restores": 5}, "$.turnstate.timelines[1].restores"),
+        ({"restores": 1}, "$.turnstate.timelines[1].restores"),
+        ({"shared": 500}, "$.turnstate.timelines[1].shared"),
+        ({"shared": -1}, "$.turnstate.timelines[1].shared"),
     ],
 )
 def test_a_document_that_restores_nothing_there_is_is_refused(change: dict[str, int], path: str) -> None:
@@ -157,7 +157,7 @@ def test_a_document_that_restores_nothing_there_is_is_refused(change: dict[str, 
     do(back(6), state, "c-1")
     document = to_json(state)
     assert to_json(from_json(document)) == document
-    document["turnstate"]["strands"][1] |= change
+    document["turnstate"]["timelines"][1] |= change
     with pytest.raises(InvalidPayload) as refused:
         from_json(document)
     assert refused.value.path == path

@@ -242,14 +242,14 @@ def test_what_is_no_conversation_is_refused(document: Any) -> None:
         (["turnstate", "version"], "one", "$.turnstate"),
         (["turnstate", "head"], 5, "$.turnstate.head"),
         (["turnstate", "head"], -1, "$.turnstate.head"),
-        (["turnstate", "strands"], [], "$.turnstate.head"),
-        (["turnstate", "strands", 0, "entries", 0], "no such id", "$.turnstate.strands[0].entries[0]"),
-        (["turnstate", "strands", 0, "entries", 0], ["cut", {}], "$.turnstate.strands[0].entries[0]"),
-        (["turnstate", "strands", 0, "entries", 0], ["message", {}], "$.turnstate.strands[0].entries[0]"),
-        (["turnstate", "strands", 1, "parent"], 1, "$.turnstate.strands[1].parent"),
-        (["turnstate", "strands", 1, "parent"], -1, "$.turnstate.strands[1].parent"),
-        (["turnstate", "strands", 1, "at"], 999, "$.turnstate.strands[1].at"),
-        (["turnstate", "strands", 1, "at"], -1, "$.turnstate.strands[1].at"),
+        (["turnstate", "timelines"], [], "$.turnstate.head"),
+        (["turnstate", "timelines", 0, "entries", 0], "no such id", "$.turnstate.timelines[0].entries[0]"),
+        (["turnstate", "timelines", 0, "entries", 0], ["cut", {}], "$.turnstate.timelines[0].entries[0]"),
+        (["turnstate", "timelines", 0, "entries", 0], ["message", {}], "$.turnstate.timelines[0].entries[0]"),
+        (["turnstate", "timelines", 1, "parent"], 1, "$.turnstate.timelines[1].parent"),
+        (["turnstate", "timelines", 1, "parent"], -1, "$.turnstate.timelines[1].parent"),
+        (["turnstate", "timelines", 1, "at"], 999, "$.turnstate.timelines[1].at"),
+        (["turnstate", "timelines", 1, "at"], -1, "$.turnstate.timelines[1].at"),
     ],
 )
 def test_what_is_unreadable_is_refused_with_the_path_to_it(path: list[Any], value: Any, told: str) -> None:
@@ -291,7 +291,7 @@ def test_a_document_of_a_newer_version_says_so() -> None:
         from_json(at(document, "turnstate", "version", value=2))
     talk(state := ConversationState("c"), "hello")
     with pytest.raises(NewerFormat, match="update"):
-        from_json(at(to_json(state), "turnstate", "strands", 0, "entries", 0, value=["hologram", {}]))
+        from_json(at(to_json(state), "turnstate", "timelines", 0, "entries", 0, value=["hologram", {}]))
 
 
 def test_an_old_budget_does_not_come_with_a_document() -> None:

@@ -88,21 +88,21 @@ def test_an_id_that_is_there_twice_is_refused(whole: bool, where: str) -> None:
     assert refused(plain).startswith(("$.history", "$.next_message"))
 
 
-def test_an_id_that_a_strand_names_twice_is_refused() -> None:
+def test_an_id_that_a_timeline_names_twice_is_refused() -> None:
     plain = document()
-    entries = plain["turnstate"]["strands"][0]["entries"]
+    entries = plain["turnstate"]["timelines"][0]["entries"]
     entries.append(entries[0])
-    assert refused(plain).startswith("$.turnstate.strands[0].entries[")
+    assert refused(plain).startswith("$.turnstate.timelines[0].entries[")
 
 
-def test_an_id_that_a_strand_says_again_is_refused() -> None:
+def test_an_id_that_a_timeline_says_again_is_refused() -> None:
     plain = document()
     again = plain["history"][0]["user"][0]
-    plain["turnstate"]["strands"][0]["entries"].append(["message", again])
-    assert refused(plain).startswith("$.turnstate.strands[0].entries[")
+    plain["turnstate"]["timelines"][0]["entries"].append(["message", again])
+    assert refused(plain).startswith("$.turnstate.timelines[0].entries[")
 
 
-def test_two_strands_may_each_go_on_from_the_same_message() -> None:
+def test_two_timelines_may_each_go_on_from_the_same_message() -> None:
     state = ConversationState("c")
     talk(state, "one")
     for word in ("left", "right"):

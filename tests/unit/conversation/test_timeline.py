@@ -1,4 +1,4 @@
-"""Strands that went back to a moment, or began at one: kept, listed, written as JSON, and cheap to begin."""
+"""Timelines that went back to a moment, or began at one: kept, listed, written as JSON, cheap to begin."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ async def test_settings_that_changed_before_the_part_that_is_loaded_still_count_
 
 @pytest.mark.req("I1", "J1")
 @played
-async def test_tracked_files_go_with_the_strand_that_they_were_written_on(
+async def test_tracked_files_go_with_the_timeline_that_they_were_written_on(
     stage: Stage, tmp_path: Path
 ) -> None:
     session = await (await stage.manager()).create()

@@ -530,7 +530,7 @@ async def test_of_tangents_one_after_the_other_each_is_written_before_it_is_left
         left = [entry for entry in main.entries if isinstance(entry, Tangent)]
         made = {branch.id for branch in await session.branches() if branch.operation != "create"}
         assert {one.branch for one in left} <= made
-        assert {one.name for one in left} <= {strand.name for strand in loaded.strands}
+        assert {one.name for one in left} <= {timeline.name for timeline in loaded.timelines}
     else:
         pytest.fail("a commit that never ends")
     loaded = await reloaded(stage, session)

@@ -1,6 +1,6 @@
-"""Reading the original's document: its history as entries, the rest as settings, a tangent as a strand.
+"""Reading the original's document: its history as entries, the rest as settings, a tangent as a timeline.
 
-The main conversation is a strand, and a tangent that is under way is one that leaves it where the two
+The main conversation is a timeline, and a tangent that is under way is one that leaves it where the two
 begin to differ. The summary of what the original has compacted stands first, since it keeps all that
 follows. What is stored of the valid range is not looked at: it follows from the rest.
 """
@@ -98,7 +98,7 @@ LARGEST = 256 * 1024 * 1024
 """Bytes of a document: the original spells pictures out as numbers, and copies history into checkpoints."""
 
 ENTRIES = ("history", "next_message", "transcript", "latest_summary")
-"""Fields that are entries of a strand; in the state of a tangent they are the main conversation's."""
+"""Fields that are entries of a timeline; in the state of a tangent they are the main conversation's."""
 
 MAIN = "main_"
 SUMMARISED = "request"
@@ -134,7 +134,7 @@ def _read(document: Any, os: Os | None) -> ConversationState:
     _retell(root, main["transcript"])
     if tangent is not None:
         state.head = _aside(root, settled, said, document, started)
-        state.strands.append(state.head)
+        state.timelines.append(state.head)
     return state
 
 
@@ -181,11 +181,11 @@ def _aside(
     shared = _shared(said, marked(_entries(document, Naming(id), "$")))
     messages = sum(isinstance(entry, Message) for entry in said[:shared])
     own = marked(_entries(document, Naming(id, aside_from=messages), "$"))[shared:]
-    strand = root.fork(name=str(ids.derived_id(shared, id.encode())), at=settled + shared)
-    strand.add(Tangent(name=strand.name, started=started))
-    strand.extend(own)
-    _retell(strand, document["transcript"])
-    return strand
+    timeline = root.fork(name=str(ids.derived_id(shared, id.encode())), at=settled + shared)
+    timeline.add(Tangent(name=timeline.name, started=started))
+    timeline.extend(own)
+    _retell(timeline, document["transcript"])
+    return timeline
 
 
 def _shared(one: Sequence[Entry], other: Sequence[Entry]) -> int:
@@ -220,7 +220,7 @@ def _times(record: dict[str, Any] | None) -> tuple[str, str]:
     return times.of_milliseconds(begun), times.of_milliseconds(ended)
 
 
-def _retell(strand: Timeline, lines: Sequence[str]) -> None:
+def _retell(timeline: Timeline, lines: Sequence[str]) -> None:
     """Let the transcript be what the document says, where the messages would not tell it so."""
-    if list(strand.lines) != lines:
-        strand.add(Note("", tuple(lines)))
+    if list(timeline.lines) != lines:
+        timeline.add(Note("", tuple(lines)))

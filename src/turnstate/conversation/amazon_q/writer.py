@@ -50,7 +50,7 @@ def write(state: ConversationState) -> dict[str, Any]:
     """Give a conversation as the original's document."""
     foreign = state.extra.get(fields.KEPT)
     foreign = foreign if isinstance(foreign, dict) else {}
-    shown = _strand(state.head)
+    shown = _timeline(state.head)
     ours = {
         "conversation_id": state.conversation_id,
         **shown,
@@ -71,14 +71,14 @@ def _copied(document: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _strand(strand: Timeline) -> dict[str, Any]:
-    history, waiting = _repaired(strand.history[first_written(strand) :], strand.pending)
-    theirs = _their_ids(strand.history[:]) | _their_ids(history)
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    history, waiting = _repaired(timeline.history[first_written(timeline) :], timeline.pending)
+    theirs = _their_ids(timeline.history[:]) | _their_ids(history)
     return {
         "next_message": messages.written_user(waiting, theirs) if waiting else None,
         "history": [_exchange(entry, theirs) for entry in history],
-        "latest_summary": _summary(strand),
-        "transcript": strand.lines[-MAX_TRANSCRIPT_LEN:],
+        "latest_summary": _summary(timeline),
+        "transcript": timeline.lines[-MAX_TRANSCRIPT_LEN:],
     }
 
 
@@ -101,12 +101,12 @@ def _their_ids(history: list[HistoryEntry]) -> dict[CallId, str]:
     return {call.id: call.provider_id for call in calls if call.provider_id is not None}
 
 
-def first_written(strand: Timeline) -> int:
+def first_written(timeline: Timeline) -> int:
     """Give the first exchange that no compaction covers, of those that are live."""
-    cut = strand.cut
+    cut = timeline.cut
     if cut is None or not _is_compaction(cut):
-        return strand.live_from
-    return max(strand.live_from, strand.first_kept(cut))
+        return timeline.live_from
+    return max(timeline.live_from, timeline.first_kept(cut))
 
 
 def _is_compaction(cut: Cut) -> bool:
@@ -123,8 +123,8 @@ def _exchange(entry: HistoryEntry, theirs: Mapping[CallId, str]) -> dict[str, An
     return {"user": messages.written_user(entry.user.messages, theirs), **answer}
 
 
-def _summary(strand: Timeline) -> list[Any] | None:
-    found = strand.summary
+def _summary(timeline: Timeline) -> list[Any] | None:
+    found = timeline.summary
     if found is None or not _is_compaction(found[1]):
         return None
     text, cut, by_model = found
@@ -154,17 +154,17 @@ def _checkpoints(state: ConversationState, folded: Any) -> dict[str, Any] | None
 
 
 def _tangent(state: ConversationState, foreign: Any) -> dict[str, Any]:
-    shown = _strand(_root(state))
+    shown = _timeline(_root(state))
     main: dict[str, Any] = {MAIN + name: shown[name] for name in ENTRIES}
     begun = times.start_numbers(state.head.started)
     return kept.put_back({**main, "tangent_start_time": begun}, foreign)
 
 
 def _root(state: ConversationState) -> Timeline:
-    strand = state.head
-    while strand.parent is not None:
-        strand = strand.parent
-    return strand
+    timeline = state.head
+    while timeline.parent is not None:
+        timeline = timeline.parent
+    return timeline
 
 
 def left_out(state: ConversationState) -> list[str]:
@@ -173,16 +173,16 @@ def left_out(state: ConversationState) -> list[str]:
 
 
 def _omissions(state: ConversationState) -> Iterator[str]:
-    strand = state.head
-    first = first_written(strand)
-    parts = [part for message in strand.messages for part in message.parts]
-    if strand.fold.prompt:
+    timeline = state.head
+    first = first_written(timeline)
+    parts = [part for message in timeline.messages for part in message.parts]
+    if timeline.fold.prompt:
         yield "the system prompt is left out: there, an agent brings it along"
-    if strand.fold.bootstrap:
+    if timeline.fold.bootstrap:
         yield "what is known of the user is left out"
-    if hidden := first - strand.live_from:
+    if hidden := first - timeline.live_from:
         yield f"{_counted(hidden, 'exchange')} before the summary left out"
-    if older := strand.live_from:
+    if older := timeline.live_from:
         yield f"{_counted(older, 'exchange')} that the live history does not show left out"
     if kept := len(state.kept_tangents()):
         yield f"{_counted(kept, 'tangent')} that came to an end left out"

@@ -432,7 +432,7 @@ def test_a_tangent_that_was_compacted_has_nothing_in_common_with_its_main_conver
     document = aside([2025, 1, 0, 0, 0, 0, 0, 0, 0])
     document["latest_summary"] = ["in short", record()]
     state = read(document)
-    ids = [message.id for strand in state.strands for message in strand.messages.own]
+    ids = [message.id for timeline in state.timelines for message in timeline.messages.own]
     assert len(ids) == len(set(ids))
     assert amazon_q.write(state) == document
     state.exit_tangent_mode()
