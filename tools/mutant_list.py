@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 
 class Tests(NamedTuple):
-    """Which tests to run: paths or globs below the project, and an expression that selects by name."""
+    """Which tests to run: globs below the project, and an expression that selects by name.
+
+    Of globs that are joined by ``|`` at least one must match: tests may be named for a module as it was
+    called before or after it was moved.
+    """
 
     paths: tuple[str, ...]
     keyword: str = ""
@@ -20,11 +24,11 @@ class Tests(NamedTuple):
         """Return the arguments for pytest; raise ``FileNotFoundError`` if a path matches nothing."""
         found = list[str]()
         for path in self.paths:
-            matches = sorted(str(match.relative_to(root)) for match in root.glob(path))
+            matches = [match for glob in path.split("|") for match in sorted(root.glob(glob))]
             if not matches:
                 raise FileNotFoundError(path)
-            found += matches
-        return [*found, *(["-k", self.keyword] if self.keyword else [])]
+            found += [str(match.relative_to(root)) for match in matches]
+        return [*dict.fromkeys(found), *(["-k", self.keyword] if self.keyword else [])]
 
     def __str__(self) -> str:
         return " ".join(self.paths) + (f" -k {self.keyword!r}" if self.keyword else "")
@@ -44,33 +48,55 @@ def _tests(*paths: str, k: str = "") -> Tests:
     return Tests(paths, k)
 
 
-VALUES = _tests("tests/unit/test_ids.py", "tests/unit/test_codec.py", "tests/unit/test_message.py")
-FILES = _tests("tests/unit/test_[df]*.py")  # the module is called durable, later files
-TOKENS = _tests("tests/unit/tokens")
-FORMATS = _tests("tests/unit/formats")
-CONTEXT = _tests("tests/unit/context")
-MEMORY_STORE = _tests("tests/contract", k="MemoryStore")
-SQLITE_STORE = _tests("tests/contract", k="SqliteStore")
-SQLITE_WRITER = _tests("tests/unit/stores", k="writer or opening")
-POSTGRES = _tests("tests/contract", k="PostgresStore")
-REDIS = _tests("tests/contract", k="RedisStore")
-CHECKS = _tests("tests/unit/stores", k="verification")
-SESSION = "tests/unit/session"
-APPEND = _tests(SESSION, k="append or answering or records")
-WINDOWS = _tests(SESSION, k="windows or loaded or loading")
-UNDO = _tests(SESSION, k="undo or groups")
-LEASES = _tests(SESSION, k="leas")
-OUTBOX = _tests(SESSION, k="parcel or epoch or windows")
-COMPACTION = _tests(SESSION, k="compact")
-SNAPSHOTS = _tests("tests/unit/snapshots")
-CONVERSATION = _tests("tests/unit/conversation")
-STICKY = _tests("tests/unit/sticky")
-SHADOW = _tests("tests/unit/checkpoints", "tests/integration", k="checkpoint and not sessions and not lines")
-CHECKPOINTS = _tests("tests/unit/checkpoints", "tests/integration", k="checkpoint")
-MEMORY = _tests("tests/unit/memory")
-ARCHIVE = _tests("tests/unit/archive")
-CLI = _tests("tests/unit/cli")
-MODELS = _tests("tests/unit/models")
+UNIT = "tests/unit"
+IDS = _tests(f"{UNIT}/test_ids.py")
+CODEC = _tests(f"{UNIT}/test_codec.py")
+MESSAGE = _tests(f"{UNIT}/test_message.py")
+FILES = _tests(f"{UNIT}/test_durable.py|{UNIT}/test_files.py")
+CALIBRATION = _tests(f"{UNIT}/tokens/test_*calibrate.py")
+IMAGES = _tests(f"{UNIT}/tokens/test_*image*.py")
+COST = _tests(f"{UNIT}/tokens/test_*cost.py")
+PAIRING = _tests(f"{UNIT}/formats/test_pairing.py")
+EDITS = _tests(f"{UNIT}/formats/test_edits.py")
+RULES = _tests(f"{UNIT}/formats/test_broken_documents.py")
+COLLECTOR = _tests(f"{UNIT}/context/test_collect*.py", f"{UNIT}/context/test_window.py")
+ROUNDS = _tests(f"{UNIT}/context/test_rounds.py", f"{UNIT}/context/test_append.py")
+REDUCTION = _tests(f"{UNIT}/context/test_reduc*.py")
+MEMORY_STORE = _tests("tests/contract/test_memory_store.py")
+SQLITE_STORE = _tests("tests/contract/test_sqlite_store.py")
+SQLITE_WRITER = _tests(f"{UNIT}/stores/test_sqlite_writer.py")
+POSTGRES = _tests("tests/contract/test_postgres_store.py")
+REDIS = _tests("tests/contract/test_redis_store.py")
+CHECKS = _tests(f"{UNIT}/stores/test_sqlite_verif*.py")
+APPEND = _tests(f"{UNIT}/session/test_append*.py")
+RECORDS = _tests(f"{UNIT}/*/test_*records.py")
+WINDOWS = _tests(f"{UNIT}/session/test_*windows.py")
+LOADING = _tests(f"{UNIT}/session/test_setbacks.py|{UNIT}/session/test_load*.py")
+COMPACTION = _tests(f"{UNIT}/session/test_compaction_races.py", f"{UNIT}/session/test_compact[!_]*.py")
+UNDO = _tests(f"{UNIT}/session/test_undoing.py|{UNIT}/session/test_branching.py")
+GROUPS = _tests(f"{UNIT}/session/test_*groups.py")
+PARCELS = _tests(f"{UNIT}/session/test_parcels.py|{UNIT}/log/test_outbox.py")
+EPOCHS = _tests(f"{UNIT}/session/test_*epochs.py")
+LEASES = _tests(f"{UNIT}/session/test_leas*.py")
+SEAL = _tests(f"{UNIT}/snapshots/test_*seal.py")
+PACE = _tests(f"{UNIT}/snapshots/test_*pace.py")
+RESTORED = _tests(f"{UNIT}/snapshots/test_snapshots_kept.py|{UNIT}/snapshots/test_snapshots.py")
+CLEARING = _tests(f"{UNIT}/conversation/test_*clear*.py")
+TANGENTS = _tests(f"{UNIT}/conversation/test_tangents.py")
+AMAZON_Q_TIMES = _tests(f"{UNIT}/conversation/*/test_*times.py")
+AMAZON_Q = _tests(f"{UNIT}/conversation/*/test_*read*.py")
+STICKY = _tests(f"{UNIT}/sticky")
+CHECKPOINTS = (f"{UNIT}/checkpoints", f"{UNIT}/shadow|{UNIT}/checkpoints", "tests/integration")
+SHADOW = _tests(*CHECKPOINTS, k="hard or sorted or settled or changes_while")
+TRANSACTION = _tests(*CHECKPOINTS, k="overtaken or touched_later or alone_are_undone or numbers_count")
+BACKOFF = _tests(f"{UNIT}/memory/test_backoff.py")
+WORKER = _tests(f"{UNIT}/memory/test_delivery.py|{UNIT}/memory/test_worker.py")
+JSONL = _tests(f"{UNIT}/memory/test_jsonl*.py")
+HANDOVER = _tests(f"{UNIT}/memory/test_handover.py")
+ARCHIVE_READING = _tests(f"{UNIT}/archive/test_*read*.py")
+ARCHIVE_RESTORE = _tests(f"{UNIT}/archive/test_*restor*.py")
+CLI = _tests(f"{UNIT}/cli")
+MODELS = _tests(f"{UNIT}/models")
 
 MUTANTS = (
     # Values at the top level.
@@ -79,21 +105,21 @@ MUTANTS = (
         "derived ids do not tell where one piece of content ends and the next begins",
         'digest.update(len(piece).to_bytes(8, "big"))',
         "pass",
-        VALUES,
+        IDS,
     ),
     Mutant(
         "codec-upcast",
         "documents of the first version are read without being upcast",
         "for step in range(version, VERSION):",
         "for step in range(version + 1, VERSION):",
-        VALUES,
+        CODEC,
     ),
     Mutant(
         "message-call-ids",
         "a message may hold two tool calls with the same id",
         "len({call.id for call in calls}) < len(calls)",
         "len({call.id for call in calls}) > len(calls)",
-        VALUES,
+        MESSAGE,
     ),
     Mutant(
         "files-fsync",
@@ -108,28 +134,28 @@ MUTANTS = (
         "one absurdly low report of usage moves the factor without a bound",
         "self.factor / _STRIDE, self.factor * _STRIDE",
         "0.0, self.factor * _STRIDE",
-        TOKENS,
+        CALIBRATION,
     ),
     Mutant(
         "tokens-image-tiles",
         "tiles of an image that are not full are not counted",
         "-(-size.width // side) * -(-size.height // side)",
         "(size.width // side) * -(-size.height // side)",
-        TOKENS,
+        IMAGES,
     ),
     Mutant(
         "tokens-reply-start",
         "a request is counted without the start of its reply",
         "Count(said + REPLY_START, meter.quality)",
         "Count(said, meter.quality)",
-        TOKENS,
+        COST,
     ),
     Mutant(
         "tokens-jpeg-size",
         "the width of a JPEG is read as its height",
         'height, width = struct.unpack_from(">HH", data, at + 5)',
         'width, height = struct.unpack_from(">HH", data, at + 5)',
-        TOKENS,
+        IMAGES,
     ),
     # Formats.
     Mutant(
@@ -137,28 +163,28 @@ MUTANTS = (
         "a result answers the oldest open batch of calls with its id, not the newest",
         "waiting = batches[-1]",
         "waiting = batches[0]",
-        FORMATS,
+        PAIRING,
     ),
     Mutant(
         "formats-id-in-use",
         "an id on the wire is used again while results still refer to its former call",
         "max(at, spoken_of.get(call.id, at))",
         "at",
-        FORMATS,
+        PAIRING,
     ),
     Mutant(
         "formats-negative-zero",
         "a document with -0.0 comes back with 0.0",
         " and (one != 0 or str(one) == str(other))",
         "",
-        FORMATS,
+        EDITS,
     ),
     Mutant(
         "formats-tool-name",
         "a long tool name stays longer than providers take",
         "[: LONGEST_NAME - len(mark)] + mark",
         "[:LONGEST_NAME] + mark",
-        FORMATS,
+        PAIRING,
     ),
     # Rules of providers.
     Mutant(
@@ -166,28 +192,28 @@ MUTANTS = (
         "a conversation that the assistant begins passes Anthropic's rules",
         'if turns and turns[0].role != "user":',
         'if turns and turns[0].role not in ("user", "assistant"):',
-        FORMATS,
+        RULES,
     ),
     Mutant(
         "rules-gemini-call-place",
         "a function call after the model's own turn passes Gemini's rules",
         'elif calls and before != "user":',
         "elif calls and before is None:",
-        FORMATS,
+        RULES,
     ),
     Mutant(
         "rules-openai-answered-twice",
         "a second answer to one call passes OpenAI's rules",
         "        elif self._open[id]:\n",
         "        elif id in self._open:\n",
-        FORMATS,
+        RULES,
     ),
     Mutant(
         "rules-bedrock-alternation",
         "two neighbors of one role pass Bedrock's rules",
         "elif role == before:",
         'elif role == before == "assistant":',
-        FORMATS,
+        RULES,
     ),
     # Context.
     Mutant(
@@ -195,35 +221,35 @@ MUTANTS = (
         "the collector forgets that the summary takes room, too",
         "return int(self.limit * share) - self.head - self.cap",
         "return int(self.limit * share) - self.head",
-        CONTEXT,
+        COLLECTOR,
     ),
     Mutant(
         "context-pinned-question",
         "a cut inside a turn loses the question that opened it",
         "return () if question is None or question == kept else (question,)",
         "return ()",
-        CONTEXT,
+        COLLECTOR,
     ),
     Mutant(
         "context-second-answer",
         "a second, different result takes the place of the first",
         "if call in self._owner and before is None:",
         "if call in self._owner:",
-        CONTEXT,
+        ROUNDS,
     ),
     Mutant(
         "context-share-of-batch",
         "the outputs of a batch get a token more than fits",
         "room, key=used) - 1)",
         "room, key=used))",
-        CONTEXT,
+        REDUCTION,
     ),
     Mutant(
         "context-call-order",
         "answers are sent in the order of arrival",
         "view += [message, *in_call_order(message, answers)]",
         "view += [message, *answers]",
-        CONTEXT,
+        ROUNDS,
     ),
     # Stores: admission, and the store in memory.
     Mutant(
@@ -249,9 +275,9 @@ MUTANTS = (
     ),
     Mutant(
         "memory-page-border",
-        "the last session of a page comes again on the next",
+        "a page leaves out sessions that began in the millisecond of the last one",
         "(row.created, row.id) < (after.created, after.id)",
-        "(row.created, row.id) <= (after.created, after.id)",
+        "row.created < after.created",
         MEMORY_STORE,
     ),
     Mutant(
@@ -321,10 +347,10 @@ MUTANTS = (
     ),
     # Stores: Redis.
     Mutant(
-        "redis-fence-grows",
-        "two leases have the same fence",
-        "fence = int(kept[1] + 1)",
-        "fence = int(kept[1])",
+        "redis-renewed-fence",
+        "a lease that was taken over can be renewed",
+        "if kept[1] ~= fence then",
+        "if tonumber(kept[1]) < tonumber(fence) then",
         REDIS,
     ),
     Mutant(
@@ -357,10 +383,10 @@ MUTANTS = (
         CHECKS,
     ),
     Mutant(
-        "checks-branch-origin",
-        "a branch is attached to a place before its parent's fork",
-        "line.id < branch and line.fork < seq <= line.tip",
-        "line.id < branch and seq <= line.tip",
+        "checks-token-count",
+        "an entry whose token count alone was changed is set aside as damaged",
+        "for tokens in (seen.tokens, seen.total - before):",
+        "for tokens in (seen.tokens,):",
         CHECKS,
     ),
     # Session: append and records.
@@ -376,14 +402,14 @@ MUTANTS = (
         "a retry with a rebuilt message is refused as another request",
         'if key not in ("id", "timestamp")',
         'if key not in ("id",)',
-        APPEND,
+        RECORDS,
     ),
     Mutant(
         "records-digest-calls",
         "a retry whose results name rebuilt calls is refused as another request",
         'own.get(result["tool_call_id"], result["tool_call_id"])',
         'result["tool_call_id"]',
-        APPEND,
+        RECORDS,
     ),
     Mutant(
         "append-refusal-of-retry",
@@ -405,7 +431,7 @@ MUTANTS = (
         "a session whose head went back is shown as before",
         "if row.branch != loaded.head.branch or row.seq < loaded.head.seq:",
         "if row.branch != loaded.head.branch:",
-        WINDOWS,
+        LOADING,
     ),
     Mutant(
         "windows-compact-race",
@@ -427,7 +453,7 @@ MUTANTS = (
         "a path may end between calls and their answers",
         "return place if calls <= answered else before",
         "return place",
-        UNDO,
+        GROUPS,
     ),
     Mutant(
         "undo-not-a-restore",
@@ -442,21 +468,21 @@ MUTANTS = (
         "parcels of two tenants with the same session id are one",
         "names = (body.kind, at.tenant, at.session, str(epoch), event)",
         "names = (body.kind, at.session, str(epoch), event)",
-        OUTBOX,
+        PARCELS,
     ),
     Mutant(
         "outbox-evicted-since",
         "each cut hands over again what earlier cuts did",
         "first=since[0].id if since else cut.covers[0],",
         "first=cut.covers[0],",
-        OUTBOX,
+        WINDOWS,
     ),
     Mutant(
         "outbox-ended-twice",
         "the history of an ended epoch goes to the memory engine again",
         "if not said or row.ended is not None:",
         "if not said:",
-        OUTBOX,
+        EPOCHS,
     ),
     Mutant(
         "leases-renewal",
@@ -485,21 +511,21 @@ MUTANTS = (
         "a snapshot that was signed for another session is restored",
         "if written_for != session:",
         "if not written_for:",
-        SNAPSHOTS,
+        SEAL,
     ),
     Mutant(
         "snapshots-foreign",
         "a snapshot that another installation wrote is restored without trust",
         'if verdict.snapshot and (trust or verdict.state == "own"):',
         "if verdict.snapshot:",
-        SNAPSHOTS,
+        RESTORED,
     ),
     Mutant(
         "snapshots-clock",
         "no snapshot is written while the clock is behind",
         "return self._every - passed if passed >= 0 else 0.0",
         "return self._every - passed",
-        SNAPSHOTS,
+        PACE,
     ),
     # Conversation.
     Mutant(
@@ -507,21 +533,21 @@ MUTANTS = (
         "replacing the last item of a fork adds one",
         "            self._base -= 1\n",
         "",
-        CONVERSATION,
+        TANGENTS,
     ),
     Mutant(
         "conversation-uncovered",
         "words that waited before a clearing are lost when it is undone",
         "self.pending = hidden.pending + self.pending",
         "self.pending = tuple(self.pending)",
-        CONVERSATION,
+        CLEARING,
     ),
     Mutant(
         "conversation-tangent-place",
         "a tangent begins between calls and their answers",
         "return end if answered.issuperset(call.id for call in entry.tool_calls) else place",
         "return end",
-        CONVERSATION,
+        TANGENTS,
     ),
     # Conversation: documents of Amazon Q.
     Mutant(
@@ -529,21 +555,21 @@ MUTANTS = (
         "times west of Greenwich are read as east of it",
         'return local + offset if found["offset"].startswith("-") else local - offset',
         "return local - offset",
-        CONVERSATION,
+        AMAZON_Q_TIMES,
     ),
     Mutant(
         "amazon-q-error",
         "a failed tool is read as one that succeeded",
         'is_error=document["status"] == "Error",',
         'is_error=document["status"] == "error",',
-        CONVERSATION,
+        AMAZON_Q,
     ),
     Mutant(
         "amazon-q-day",
         "the start of a tangent is read a day too late",
         "timedelta(days=day - 1)",
         "timedelta(days=day)",
-        CONVERSATION,
+        AMAZON_Q_TIMES,
     ),
     # Sticky files.
     Mutant(
@@ -602,28 +628,28 @@ MUTANTS = (
         "a restore that was cut off before its files were placed is called finished",
         "if done and (intent.placed or not intent.files):",
         "if done:",
-        CHECKPOINTS,
+        TRANSACTION,
     ),
     Mutant(
         "transaction-went-on",
         "a restore that was cut off is finished although others went on",
         "return intent.head == self._log_head() and intent.act.is_possible(self._state)",
         "return intent.act.is_possible(self._state)",
-        CHECKPOINTS,
+        TRANSACTION,
     ),
     Mutant(
         "transaction-undone",
         "a restore that was undone is undone again",
         "elif number not in undone:",
         "else:",
-        CHECKPOINTS,
+        TRANSACTION,
     ),
     Mutant(
         "transaction-labels",
         "tools of the turn under way count as a turn",
         "turn -= 1 if number[2] else 0",
         "turn -= 0",
-        CHECKPOINTS,
+        TRANSACTION,
     ),
     # Memory engines.
     Mutant(
@@ -631,28 +657,28 @@ MUTANTS = (
         "the first wait is four times as long as it should be",
         "FACTOR ** max(0, tries - 1)",
         "FACTOR ** max(0, tries)",
-        MEMORY,
+        BACKOFF,
     ),
     Mutant(
         "memory-most-tries",
         "a parcel is tried once too often before it is parked",
         "if parcel.tries >= self._most_tries:",
         "if parcel.tries > self._most_tries:",
-        MEMORY,
+        WORKER,
     ),
     Mutant(
         "memory-written-once",
         "a delivery that comes again is written again",
         "if name not in self._seen}",
         "if name}",
-        MEMORY,
+        JSONL,
     ),
     Mutant(
         "memory-evicted-from",
         "an eviction hands over the whole path before it",
         "places.get(eviction.first, 1)",
         "1",
-        MEMORY,
+        HANDOVER,
     ),
     # Archives.
     Mutant(
@@ -660,21 +686,21 @@ MUTANTS = (
         "an archive that holds an id twice is accepted",
         "if line.id and line.id in known:",
         "if not line.id and line.id in known:",
-        ARCHIVE,
+        ARCHIVE_READING,
     ),
     Mutant(
         "archive-version",
-        "an imported session with several branches ends with another version",
-        "moves += 1 + (head != branch.former)",
-        "moves += 1",
-        ARCHIVE,
+        "an imported session whose last batch is not full ends with another version",
+        "moves += -(-branch.entries // BATCH)",
+        "moves += branch.entries // BATCH",
+        ARCHIVE_RESTORE,
     ),
     Mutant(
-        "archive-other-import",
-        "an import that was taken over removes the other's session",
-        "if is_half_made(known) and known.fence == self._row.fence:",
-        "if is_half_made(known):",
-        ARCHIVE,
+        "archive-entry-id",
+        "an archived entry whose message has another id is accepted",
+        "if isinstance(said, Message) and said.id != line.id:",
+        "if isinstance(said, Message) and not said.id:",
+        ARCHIVE_READING,
     ),
     # Command line.
     Mutant(

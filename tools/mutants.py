@@ -97,12 +97,20 @@ class Worker:
         self._stamp = int(time.time())
         self._check_import()
 
-    def baseline(self, tests: Tests) -> str:
-        """Run tests without a fault; return why they cannot judge one, or nothing."""
-        code, output = self._pytest(tests)
+    def baseline(self, selections: list[Tests]) -> dict[Tests, str]:
+        """Run tests without a fault; return those that cannot judge one, and why.
+
+        All of them run together first: only if one fails is each selection run by itself.
+        """
+        paths = dict.fromkeys(path for tests in selections for path in tests.paths)
+        code, output = self._pytest(Tests(tuple(paths), selections[0].keyword), len(selections))
         if code == 0:
-            return ""
-        return "no test is selected" if code == 5 else _failing(output) or output.strip()[-400:] or "timeout"
+            return {}
+        if len(selections) > 1:
+            alone = [self.baseline([tests]) for tests in selections]
+            return {tests: reason for one in alone for tests, reason in one.items()}
+        reason = "no test is selected" if code == 5 else _failing(output) or output.strip()[-400:]
+        return {selections[0]: reason or "no end in time"}
 
     def run(self, mutant: Mutant) -> Outcome:
         """Plant a mutant, run its tests, and take it out again."""
@@ -128,7 +136,7 @@ class Worker:
         self._stamp += 2
         os.utime(path, (self._stamp, self._stamp))
 
-    def _pytest(self, tests: Tests) -> tuple[int | None, str]:
+    def _pytest(self, tests: Tests, times: int = 1) -> tuple[int | None, str]:
         command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider"]
         with tempfile.TemporaryFile() as output:
             running = subprocess.Popen(
@@ -142,7 +150,7 @@ class Worker:
             )
             code: int | None
             try:
-                code = running.wait(self._limit)
+                code = running.wait(self._limit * times)
             except subprocess.TimeoutExpired:
                 code = None
             finally:
@@ -175,7 +183,7 @@ def run(mutants: list[Mutant], *, jobs: int, limit: float) -> dict[str, Outcome]
     """Run the tests without a fault, then every mutant; print each outcome as it comes."""
     outcomes, printing = dict[str, Outcome](), threading.Lock()
     red = dict[Tests, str]()
-    waiting = queue.SimpleQueue[Mutant | Tests]()
+    waiting = queue.SimpleQueue[Mutant | list[Tests]]()
 
     def work(worker: Worker) -> None:
         while True:
@@ -183,9 +191,8 @@ def run(mutants: list[Mutant], *, jobs: int, limit: float) -> dict[str, Outcome]
                 task = waiting.get_nowait()
             except queue.Empty:
                 return
-            if isinstance(task, Tests):
-                if reason := worker.baseline(task):
-                    red[task] = reason
+            if isinstance(task, list):
+                red.update(worker.baseline(task))
                 continue
             if task.tests in red:
                 outcome = Outcome("RED", f"without the fault: {red[task.tests]}", 0.0)
@@ -198,7 +205,10 @@ def run(mutants: list[Mutant], *, jobs: int, limit: float) -> dict[str, Outcome]
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         workers = [Worker(Path(folder, str(number)), limit) for number in range(jobs)]
-        for tasks in (list(dict.fromkeys(mutant.tests for mutant in mutants)), mutants):
+        by_keyword = dict[str, dict[Tests, None]]()
+        for mutant in mutants:
+            by_keyword.setdefault(mutant.tests.keyword, {})[mutant.tests] = None
+        for tasks in ([list(selections) for selections in by_keyword.values()], mutants):
             for task in tasks:
                 waiting.put(task)
             threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
@@ -233,8 +243,8 @@ def main() -> int:
         return 0
     outcomes = run(chosen, jobs=max(1, options.jobs), limit=options.time_limit)
     caught = sum(outcome.result.startswith("caught") for outcome in outcomes.values())
-    print(f"{caught} of {len(outcomes)} caught")
-    return 0 if caught == len(outcomes) else 1
+    print(f"{caught} of {len(chosen)} caught")
+    return 0 if caught == len(chosen) else 1
 
 
 if __name__ == "__main__":

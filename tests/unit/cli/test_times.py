@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import time
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from turnstate.cli.times import ago, iso
+from turnstate.cli.times import ago, iso, moment_option
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,19 @@ def test_what_is_long_ago_or_to_come_is_a_day(ms: int, shown: str) -> None:
 def test_programs_get_milliseconds_in_utc() -> None:
     assert iso(1_750_000_000_007) == "2025-06-15T15:06:40.007Z"
     assert iso(2**53) == "9007199254740992 ms"
+
+
+@pytest.mark.parametrize("given", ["2025-06-30", "2025-06-30T00:00", "2025-06-30T09:00+09:00"])
+def test_a_day_without_a_zone_is_one_in_utc(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @moment_option("--since", "a moment")
+    def command(since: int) -> None:
+        click.echo(since)
+
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert CliRunner().invoke(command, ["--since", given]).output == "1751241600000\n"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

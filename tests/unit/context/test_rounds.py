@@ -25,6 +25,8 @@ def mended(script: str) -> str:
         ("S U A", "S U A"),
         ("U A[x,y] T[y] T[x] A", "U A[x,y] T[x] T[y] A"),
         ("U A[x,y] T[x,y]", "U A[x,y] T[x,y]"),
+        ("U A[x,y,z] T[y] T[x]", "U A[x,y,z] T[x] T[y] T[z!]"),
+        ("U A[x,y] S T[y] T[x] A", "U A[x,y] T[x] T[y] S A"),
         ("U A[x] S T[x] A", "U A[x] T[x] S A"),
         ("U A[x] A[y] T[x] T[y]", "U A[x] T[x] A[y] T[y]"),
         ("U A[x] A[y] T[y,x]", "U A[x] T[x] A[y] T[y]"),

@@ -16,6 +16,7 @@ from conversation_stage import Desk, call, exchanges, prompts, talk, tool, valid
 from turnstate import Message
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
+from turnstate.entry import Usage
 from turnstate.errors import NotFound
 
 
@@ -296,3 +297,24 @@ def test_kept_tangents_survive_json() -> None:
     assert restored.kept_tangents() == state.kept_tangents()
     restored.reopen_tangent(restored.kept_tangents()[0].name)
     assert prompts(restored) == ["one", "two", "aside"]
+
+
+@pytest.mark.req("J1")
+def test_usage_that_is_reported_in_a_tangent_belongs_to_the_exchange_before_it() -> None:
+    state = spoken()
+    state.enter_tangent_mode()
+    state.add(Usage(input=7))
+    assert [one.request_metadata for one in state.history] == [None, Usage(input=7)]
+    state.exit_tangent_mode()
+    assert [one.request_metadata for one in state.history] == [None, None]
+
+
+@pytest.mark.req("J1")
+def test_a_tangent_from_between_calls_and_their_results_begins_before_the_calls() -> None:
+    state = spoken()
+    state.set_next_user_message("three")
+    asked = Message.assistant(tool_calls=[call()])
+    state.push_assistant_message(asked)
+    state.begin_tangent(at=asked.id)
+    assert [message.text for message in state.messages][-1] == "three"
+    assert asked.id not in [message.id for message in state.messages]

@@ -282,6 +282,14 @@ def test_any_name_is_sent_in_the_shared_alphabet(name: str, longest: int) -> Non
     assert wire_name(wire) == wire_name(name)
 
 
+@pytest.mark.parametrize("name", ["A" * 56 + ".", "A" * 65, "A" * 129, "read file " * 20, "é" * 70])
+@pytest.mark.parametrize("longest", [64, 128])
+def test_a_long_name_is_cut_to_what_every_provider_takes(name: str, longest: int) -> None:
+    wire = wire_name(name, longest)
+    assert len(wire) <= (longest if wire == name else 64)
+    assert wire_name(wire) == wire_name(name)
+
+
 def test_names_that_look_alike_in_the_shared_alphabet_stay_apart() -> None:
     names = [
         "files.read",

@@ -405,3 +405,17 @@ async def test_an_append_goes_on_where_decisions_were_written_meanwhile(stage: S
     assert window.decisions
     await session.append(Message.user("next"), expected_version=version)
     assert (await texts(session))[-1] == "next"
+
+
+@pytest.mark.req("G5")
+@played
+async def test_a_repeated_result_gets_its_first_answer_after_its_call_left_the_path(stage: Stage) -> None:
+    session = await (await stage.manager()).create(id="s1")
+    question, one = Message.user("look"), call()
+    await session.append(question, asks(one))
+    first = await session.append(answers(answer(one, 1)), key="r1")
+    await session.rewind(to=question.id)
+    again = await session.append(answers(answer(one, 1)), key="r1")
+    assert (again.repeated, again.branch, again.last) == (True, first.branch, first.last)
+    await refused(session, InvalidMessage, answers(answer(one, 1)))
+    await refused(session, InvalidMessage, answers(answer(one, 1)), key="r2")

@@ -392,3 +392,14 @@ async def test_a_summary_from_a_snapshot_stays_and_undo_says_why(stage: Stage) -
         await session.compact(strategy=Strategy(keep=1), model=False)
         assert await session.undo() == "compact"
         await kept_summary(session, "nothing to undo.*not in this log")
+
+
+@played
+async def test_a_branch_that_no_restore_began_is_not_undone_as_one(stage: Stage) -> None:
+    session = await (await stage.manager()).create(id="s1")
+    await grown(session, 2)
+    branch = await session.fork()
+    before = await everything(session)
+    with pytest.raises(SessionError, match="restore"):
+        await session.undo_restore(branch.id)
+    assert await everything(session) == before

@@ -296,3 +296,16 @@ async def test_what_is_said_after_an_end_and_a_reset_under_a_lease_is_handed_ove
     await say(session, "b")
     session = await session.reset()
     assert len(await parcels(sessions.store)) == 2
+
+
+@pytest.mark.req("F2")
+@played
+async def test_a_reset_after_the_end_hands_nothing_over_again(stage: Stage) -> None:
+    sessions = await stage.manager()
+    session = await sessions.create(id="s1")
+    await say(session, "a")
+    await session.end()
+    (parcel,) = await parcels(sessions.store)
+    await sessions.store.delivered(parcel.id)
+    await session.reset()
+    assert await parcels(sessions.store) == []

@@ -244,3 +244,13 @@ async def test_a_block_that_lost_its_lease_is_told_at_its_next_write_and_ends_qu
     with pytest.raises(Busy):
         await session.append(Message.user("mine"))
     await other.append(Message.user("theirs"))
+
+
+@played
+async def test_a_block_renews_its_lease_well_before_it_runs_out(stage: Stage) -> None:
+    session = await (await stage.manager()).create(id="s1")
+    async with asyncio.timeout(6), session.lease(seconds=3) as lease:
+        stage.clock.advance(SECOND)
+        while (await session.branches(), session.row.lease_until)[1] == lease.until:
+            await asyncio.sleep(0.1)
+        assert session.row.lease_until == lease.until + SECOND

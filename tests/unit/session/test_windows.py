@@ -57,6 +57,20 @@ async def pure(
     return manager.window(tally, budget, head=Head(), decisions=await decisions(session))
 
 
+@played
+async def test_a_window_follows_to_the_branch_that_another_handle_began(stage: Stage) -> None:
+    session = await (await stage.manager()).create(id="s1")
+    first = Message.user("first")
+    await session.append(first, Message.assistant("dropped"))
+    await session.window(WIDE)
+    other = await reopened(stage)
+    await other.rewind(to=first.id)
+    await other.append(Message.assistant("instead"))
+    await session.append(Message.user("more"))  # its number is the next one on both branches
+    shown = [message.text for message in (await session.window(WIDE)).messages]
+    assert shown == ["first", "instead", "more"]
+
+
 @pytest.mark.req("C8", "C9", "G5")
 @played
 async def test_a_cut_is_written_once_and_found_by_every_handle(stage: Stage) -> None:
@@ -158,6 +172,11 @@ async def test_another_budget_is_planned_anew_and_the_old_cut_is_not_used(stage:
         assert [message.id for message in (await handle.window(WIDE)).messages] == [
             message.id for message in said
         ]
+    partly = await reopened(stage)
+    await partly.window(NARROW)  # it has loaded from the cut on
+    assert [message.id for message in (await partly.window(WIDE)).messages] == [
+        message.id for message in said
+    ]
     small = await session.window(Budget(400))
     assert small.tokens <= 400
     assert as_bytes(await (await reopened(stage)).window(Budget(400))) == as_bytes(small)

@@ -65,3 +65,15 @@ def test_a_count_that_no_calendar_holds_is_a_time_that_nobody_knows() -> None:
     assert times.of_milliseconds(1_761_368_595_210) == "2025-10-25T05:03:15.210Z"
     assert times.of_milliseconds(2**64 - 1) == ids.UNKNOWN_TIME
     assert times.of_milliseconds(10**30) == ids.UNKNOWN_TIME
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("2025-01-01 0:00:00.0 +00:00:00", 0),
+        ("2025-01-01 0:00:00.0 -05:00:00", 5),
+        ("2025-01-01 9:00:00 +09:00:00", 0),
+    ],
+)
+def test_the_start_of_a_tangent_is_read_from_text_with_its_offset(text: str, hours: int) -> None:
+    assert times.start_milliseconds(text, at="$") == 1_735_689_600_000 + hours * 3_600_000
