@@ -51,19 +51,19 @@ class _Loop:
         self._ready.wait()
 
     def run(self, work: Work[T]) -> T:
-        """Run a coroutine to its end, and give what it came to."""
+        """Run a coroutine, and return its result."""
         loop = self._loop
         if loop is None:
             work.close()
             raise SessionError("these sessions are closed; open them again")
         if threading.current_thread() is self._thread:
             work.close()
-            raise SessionError("inside the loop that would have to answer, nobody can wait; use await")
+            raise SessionError("cannot block inside the event-loop thread; use the async API")
         result: T = _Call(loop, work).result()
         return result
 
     def dispose(self, found: AsyncIterator[Any]) -> None:
-        """Close an iterator that nobody asks any more, from whatever thread that is noticed in."""
+        """Close an iterator that is no longer used, from any thread."""
         close = getattr(found, "aclose", None)
         if close is None or self._loop is None or sys.is_finalizing():  # a loop that ends closes them all
             return
@@ -73,7 +73,7 @@ class _Loop:
             self.run(close())
 
     def stop(self) -> None:
-        """End the thread, and what still runs in it; what ignores its cancellation is left behind."""
+        """End the thread and the tasks in it; a task that ignores its cancellation is abandoned."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(self._stop.set)
@@ -231,7 +231,7 @@ class Session(_Facade):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should be told: damage, a model that is left alone, a disk that refuses."""
+        """Problems to show to the user: damage, losses, a model that keeps failing, a disk that refuses."""
         return self._inner.notices
 
     append = _plain(asynchronous.Session.append)

@@ -183,12 +183,12 @@ def _restore_timelines(state: ConversationState, document: Any, known: dict[Any,
     for number, plain in enumerate(part.timelines):
         here = f"{at}.timelines[{number}]"
         timeline = _begun(plain, timelines, here)
-        said = {message.id for message in timeline.messages}
+        known_ids = {message.id for message in timeline.messages}
         for place, one in enumerate(plain.entries):
             entry = _read(one, known, f"{here}.entries[{place}]")
-            if isinstance(entry, Message) and entry.id in said:
+            if isinstance(entry, Message) and entry.id in known_ids:
                 raise InvalidPayload(f"two messages have the id {entry.id}", path=f"{here}.entries[{place}]")
-            said |= {entry.id} if isinstance(entry, Message) else set()
+            known_ids |= {entry.id} if isinstance(entry, Message) else set()
             timeline.add(entry)
         _take_place(timeline, plain, timelines, here)
         timelines.append(timeline)

@@ -17,7 +17,7 @@ __all__ = ["Agents", "Os", "System", "ToolManager"]
 
 
 class Agents(Protocol):
-    """Which agent is active, what it is told, and which files it always wants to see."""
+    """The active agent: its name, its system prompt, and its sticky files."""
 
     @property
     def active(self) -> str:

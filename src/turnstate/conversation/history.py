@@ -1,7 +1,7 @@
 """History: a conversation as exchanges, which is how people who chat with an agent see it.
 
-An entry closes at each message of the assistant. Its user side is all that was said since the one
-before: words, tool results, or results and then words, where the user spoke instead of waiting.
+An entry closes at each message of the assistant. Its user side is everything since the one
+before: text, tool results, or results and then text if the user did not wait.
 """
 
 from __future__ import annotations

@@ -94,20 +94,20 @@ class _Model(msgspec.Struct, frozen=True):
 def model_from_json(document: Any, *, at: str) -> ModelInfo:
     """Read a model; missing fields come from the catalog."""
     try:
-        said = msgspec.convert(document, _Model)
+        given = msgspec.convert(document, _Model)
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not a model: {error}", path=at) from None
-    known = model_named(said.model_id)
+    known = model_named(given.model_id)
     return ModelInfo(
-        id=said.model_id,
-        name=said.model_name if said.model_name is not None else known.name,
-        provider=said.provider if said.provider is not None else known.provider,
-        context_window=said.context_window_tokens,
-        output_limit=said.output_limit if said.output_limit is not None else known.output_limit,
-        counter=_counter(said.counter, at) if said.counter is not None else known.counter,
-        features=said.features if said.features is not None else known.features,
+        id=given.model_id,
+        name=given.model_name if given.model_name is not None else known.name,
+        provider=given.provider if given.provider is not None else known.provider,
+        context_window=given.context_window_tokens,
+        output_limit=given.output_limit if given.output_limit is not None else known.output_limit,
+        counter=_counter(given.counter, at) if given.counter is not None else known.counter,
+        features=given.features if given.features is not None else known.features,
         aliases=known.aliases,
-        known=said.known if said.known is not None else known.known,
+        known=given.known if given.known is not None else known.known,
     )
 
 

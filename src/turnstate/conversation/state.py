@@ -54,7 +54,7 @@ from .tools import ToolOrigin, Tools, repaired, specs
 __all__ = ["ConversationState"]
 
 DEFAULT_BUDGET = Budget(200_000, 4_096)
-"""For a conversation whose model nobody has named."""
+"""For a conversation without a model."""
 
 
 class ConversationState(Tangents):
@@ -108,7 +108,7 @@ class ConversationState(Tangents):
             found = tool_manager.schemas().items()
             self.tools = {ToolOrigin.of(key): list(some) for key, some in found}
 
-    # What is to be seen.
+    # Views.
 
     @property
     def history(self) -> list[HistoryEntry]:
@@ -117,12 +117,12 @@ class ConversationState(Tangents):
 
     @property
     def next_message(self) -> UserMessage | None:
-        """What waits to be sent: the user's words, or what tools gave."""
+        """What waits to be sent: the user's message, or tool results."""
         return UserMessage(self.head.pending) if self.head.pending else None
 
     @property
     def valid_history_range(self) -> tuple[int, int]:
-        """Which of the history may be sent: from the first that no cut covers, to the end."""
+        """The range of the history that may be sent: from the first exchange that no cut covers."""
         timeline, cut = self.head, self.head.cut
         start, end = timeline.live_from, len(timeline.history)
         if cut is not None:
@@ -131,7 +131,7 @@ class ConversationState(Tangents):
 
     @property
     def transcript(self) -> list[str]:
-        """What was said, for people; the newest 10,000 lines."""
+        """The transcript for people; the newest 10,000 lines."""
         return self.head.lines[-MAX_TRANSCRIPT_LEN:]
 
     @property
@@ -155,10 +155,10 @@ class ConversationState(Tangents):
         """All messages on the path, those that no window shows included."""
         return list(self.head.messages)
 
-    # What is said.
+    # Adding messages.
 
     def set_next_user_message(self, content: str | Iterable[Part]) -> Message:
-        """Say something as the user; calls that were under way are cancelled, visibly."""
+        """Add a message of the user; calls that are open get a visible cancellation."""
         message = Message.user(content)
         self._cancel_open_calls()
         self.add(message)
@@ -182,14 +182,14 @@ class ConversationState(Tangents):
         if message.role != "assistant":
             raise InvalidMessage(f"message {message.id}: the assistant's message was expected")
         if not self.head.pending:
-            raise InvalidMessage("nothing was said that the assistant could answer")
+            raise InvalidMessage("there is no user message or tool result to answer; add one first")
         self.add(message)
         if request_metadata is not None:
             self.add(request_metadata)
         return self.head.history[-1]
 
     def append_transcript(self, text: str) -> None:
-        """Note a line for people: an error, a notice."""
+        """Add a line for people to the transcript: an error, a notice."""
         self.add(Note(text))
 
     def set_system(self, text: str) -> None:
@@ -203,7 +203,7 @@ class ConversationState(Tangents):
             self.context_manager.for_window(self.model_info.context_window)
         return self.model_info
 
-    # What is sent.
+    # Windows.
 
     @property
     def manager(self) -> StateManager:
@@ -212,18 +212,18 @@ class ConversationState(Tangents):
 
     @property
     def budget(self) -> Budget:
-        """The budget of this conversation's model, or of an ordinary one."""
+        """The budget of this conversation's model, or a default one."""
         return Budget.of(self.model_info) if self.model_info else DEFAULT_BUDGET
 
     def window(self, budget: Budget | None = None) -> Window:
-        """Make the request that comes next; what had to be decided for it is written with the rest."""
+        """Return the next window; decisions that it needed are added as entries."""
         window = self.preview(budget)
         for decision in window.decisions:
             self.add(decision)
         return window
 
     def preview(self, budget: Budget | None = None, *, more: Sequence[Decision] = ()) -> Window:
-        """Make the request that would come next, and decide nothing."""
+        """Return the window that `window` would return, and add nothing."""
         manager = self.manager
         gathered = self.context_manager.gather(manager.counter) if self.context_manager else None
         tools = specs(self.tools)
@@ -254,10 +254,10 @@ class ConversationState(Tangents):
         live.grow(repaired(message, names) for message in timeline.messages[live.length :])
         return live
 
-    # What is taken out of sight, and back.
+    # Compaction and undo.
 
     def clear(self) -> None:
-        """Empty history, summary and next message; the log keeps all of it, and `undo` brings it back."""
+        """Hide history, summary and next message; the log keeps all of it, and `undo` shows it again."""
         summary = self.head.summary
         if not (self.history or self.head.pending or (summary and summary[0])):
             return
@@ -271,7 +271,7 @@ class ConversationState(Tangents):
     def plan_compaction(
         self, strategy: Strategy | None = None, *, focus: str | None = None, budget: Budget | None = None
     ) -> PendingCut | None:
-        """Say what a compaction would cover; None where there is nothing that could leave."""
+        """Return what a compaction would cover; None if there is nothing to compact."""
         shown = self._shown(budget or self.budget)
         return compaction(shown, self.policy, strategy, focus=focus)
 
@@ -310,15 +310,15 @@ class ConversationState(Tangents):
         reason = f"; {IMPORTED}" if self.head.cut is not None and self.head.cut.imported else ""
         raise InputError(f"there is nothing to undo{reason}")
 
-    # How it is kept.
+    # Entries.
 
     def add(self, entry: Entry) -> None:
-        """Fold an entry in, behind the settings that have changed before it; a message is copied."""
+        """Add an entry, after an entry for settings that have changed; a message is copied."""
         self.record_settings()
         self.head.add(entry.owned() if isinstance(entry, Message) else entry)
 
     def record_settings(self) -> None:
-        """Write down what changed beside the messages, if anything did."""
+        """Add entries for settings and line trackers that have changed."""
         fields = settings.fields_of(self)
         before = self.head.settings.fields if self.head.settings else settings.DEFAULTS
         if fields != before:
@@ -330,13 +330,13 @@ class ConversationState(Tangents):
                     self.head.add(FileLines(path, tracker_to_json(now) if now else None))
 
     def adopt(self, other: Tangents) -> None:
-        """Become what another loaded: the same conversation, as it is in the log now."""
+        """Replace the content by that of another state of the same conversation, as loaded from the log."""
         if isinstance(other, ConversationState):
             self.sync = other.sync
         super().adopt(other)
 
     def _switched(self) -> None:
-        """Take the settings of the timeline that is the head now."""
+        """Apply the settings of the timeline that is the head now."""
         settings.restore(self, self.head.settings.fields if self.head.settings else settings.DEFAULTS)
         self.file_line_tracker = dict(self.head.trackers)
 

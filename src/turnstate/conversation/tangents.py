@@ -179,11 +179,11 @@ class Tangents:
     def exit_tangent_mode_with_summary(self, summary: str | None = None) -> None:
         """Leave the tangent, and carry a summary over: a given one, or a digest of the tangent."""
         if self.head.parent is not None:
-            said = list(self.head.messages.own)
-            told = summary if summary is not None else _digested(said)
+            messages = list(self.head.messages.own)
+            text = summary if summary is not None else _digested(messages)
             self._leave(self.head.parent)
-            if said and told.strip():
-                self.add(Message.user(RETURNED.format(summary=told)))
+            if messages and text.strip():
+                self.add(Message.user(RETURNED.format(summary=text)))
 
     def kept_tangents(self) -> list[KeptTangent]:
         """Return the tangents that were left, in the order in which they began.

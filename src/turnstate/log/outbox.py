@@ -28,7 +28,7 @@ ARCHIVE = "archive"
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """An epoch ended with the entry ``last``, which stands at (``branch``, ``seq``).
+    """An epoch ended with the entry ``last``, which is at (``branch``, ``seq``).
 
     Times are milliseconds of the clock that the session was kept by.
     """
@@ -58,7 +58,7 @@ class Ending(Struct, frozen=True, kw_only=True):
 class Eviction(Struct, frozen=True, kw_only=True):
     """A cut took the messages from ``first`` to ``last`` out of the window.
 
-    ``branch`` and ``seq`` are a place on the path behind them, such as the cut's own. ``first`` is best
+    ``branch`` and ``seq`` are a place on the path after them, such as the cut's own. ``first`` is best
     the first message that the cut before had kept: earlier ones have a parcel of their own.
     """
 

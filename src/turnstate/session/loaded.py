@@ -73,7 +73,7 @@ class Loaded:
         self.recall(row, entry)
 
     def recall(self, row: Row, entry: Entry | None) -> None:
-        """Fold a row in that stands before the part that is loaded."""
+        """Fold in a row from before the part that is loaded."""
         if entry is None:
             self.damaged.append(row)
         else:

@@ -167,8 +167,8 @@ class Session:
     ) -> Compaction:
         """Replace all but the newest exchanges by a summary; `undo` reverts it.
 
-        The session's model writes it, if there is one and `model` is true; else a digest stands. The model
-        has `patience` seconds, 120 by default; after that the digest stands, and `refused` says so.
+        The session's model writes it, if there is one and `model` is true; else a digest is used. The model
+        has `patience` seconds, 120 by default; after that the digest is used, and `refused` says why.
         """
         check_kind("budget", budget, Budget, optional=True)
         check_kind("strategy", strategy, Strategy, optional=True)

@@ -167,8 +167,8 @@ def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int
 
 def from_snapshot(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
     """Yield the entries that write a snapshot back into a log."""
-    said, answers = _said(taken), _marked(taken, "answers")
-    for message in said:
+    messages, answers = _messages(taken), _marked(taken, "answers")
+    for message in messages:
         if message.kind == "prompt":
             yield Prompt(message.text)
         elif message.kind == "bootstrap":
@@ -178,7 +178,7 @@ def from_snapshot(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
         cut = _cut(taken, settings)
         yield cut
         yield _summary(cut, bare(template, taken.summary), settings.get("facts"))
-    for message in said:
+    for message in messages:
         if message.kind in (None, "foreign"):
             yield (_answer(message) if message.id in answers else None) or message
 
@@ -205,11 +205,11 @@ def _marked(taken: ContextSnapshot, name: str) -> frozenset[str]:
     return frozenset(id for id in marks if isinstance(id, str)) if isinstance(marks, list) else frozenset()
 
 
-def _said(taken: ContextSnapshot) -> tuple[Message, ...]:
+def _messages(taken: ContextSnapshot) -> tuple[Message, ...]:
     """Return the messages without those that only fill gaps: a window fills them with the same bytes."""
     filled = _marked(taken, "filled")
-    said = tuple(message for message in taken.messages if message.id not in filled)
-    return said if tuple(answered(said)) == taken.messages else taken.messages
+    messages = tuple(message for message in taken.messages if message.id not in filled)
+    return messages if tuple(answered(messages)) == taken.messages else taken.messages
 
 
 def _answer(message: Message) -> Answer | None:

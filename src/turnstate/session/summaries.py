@@ -2,7 +2,7 @@
 
 One request is under way at a time. What comes of it is used only if it still fits: the same cut is
 the newest, the same epoch runs. A model that fails three times in a row is left alone, and the user
-is told; the digests stand meanwhile, and the history is never touched.
+gets a notice; digests are used meanwhile, and the history is never changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEFAULT_STRATEGY = Strategy()
 
 
 def rooms(model: Model) -> tuple[int, ...]:
-    """Give the characters of the record that a model is shown, at the first try and at later ones."""
+    """Return the characters of the record that a model is shown, at the first try and at later ones."""
     window = model_named(model.name).context_window
     most = min(EXCERPT_CHARS, window * CHARS_PER_TOKEN)
     return tuple(most // share for share in SHARES)
@@ -111,7 +111,7 @@ class Summarizer:
         self.failures = Failures()
 
     def prepared(self, follows: Cut | None) -> tuple[Cut, Summary] | None:
-        """Give the cut that was prepared and its summary, if it follows the one that is newest now."""
+        """Return the prepared cut and its summary, if it follows the newest cut."""
         if self._prepared is None or self._prepared[0] != (follows.id if follows else None):
             return None
         return self._prepared[1:]
@@ -133,7 +133,7 @@ class Summarizer:
             self._task = self._spawn(self._replace(pending, swap))
 
     def _has_room(self, cut: Cut) -> bool:
-        """Tell whether a cut leaves room for more than to say that something was cut."""
+        """Return True if a cut leaves room for a useful summary."""
         return cut.cap >= self._manager.policy.summary_least
 
     def _may_ask(self) -> bool:
@@ -191,7 +191,7 @@ _log = logging.getLogger("turnstate.session")
 
 
 class Background:
-    """Tasks that nobody waits for until the end."""
+    """Background tasks, which are awaited only at the end."""
 
     def __init__(self) -> None:
         self._tasks = set[asyncio.Task[None]]()

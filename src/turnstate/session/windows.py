@@ -1,6 +1,6 @@
 """Windows of a session: made from what is loaded, with their decisions written into the log.
 
-A decision is written only on the path it was made for: where somebody wrote meanwhile, what is new is
+A decision is written only on the path it was made for: if another writer wrote meanwhile, the new entries are
 read and the window is made again. So two workers that cut at once leave one cut.
 
 A window over much text is made in a thread, so that the loop goes on. One is made at a time, since all are
@@ -50,8 +50,8 @@ class _Made(NamedTuple):
 class WindowMaker:
     """Makes the windows of one session, and keeps what the next one can be made from."""
 
-    def __init__(self, scribe: SessionWriter, manager: StateManager, summaries: Summarizer | None) -> None:
-        self._scribe, self._manager, self._summaries = scribe, manager, summaries
+    def __init__(self, writer: SessionWriter, manager: StateManager, summaries: Summarizer | None) -> None:
+        self._writer, self._manager, self._summaries = writer, manager, summaries
         self._loaded: Loaded | None = None
         self._live = LiveWindow(manager.counter, manager.policy, stored=True)
         self._tallied: Loaded | None = None  # what the tally of the live window is made of
@@ -66,8 +66,8 @@ class WindowMaker:
 
     @property
     def damage(self) -> list[str]:
-        """What is to be told of entries that could not be read, or only by a scan."""
-        return self._scribe.damage.notices(self._loaded.damaged if self._loaded else ())
+        """Notices about entries that could not be read, or only by a scan."""
+        return self._writer.damage.notices(self._loaded.damaged if self._loaded else ())
 
     async def make(
         self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
@@ -100,7 +100,7 @@ class WindowMaker:
     @property
     def version(self) -> int:
         """The version of the session as last seen."""
-        return self._scribe.row.version
+        return self._writer.row.version
 
     @property
     def limit(self) -> int | None:
@@ -121,12 +121,12 @@ class WindowMaker:
             return await self._made(loaded, live, lambda: live.shown(head, decisions))
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
-        """Give the path as it is now: for a budget, or for whoever needs no window."""
-        row = await self._scribe.refresh()
+        """Return the path as it is now, loaded for windows under a budget if one is given."""
+        row = await self._writer.refresh()
         known, settings = self._loaded, self._settings(budget)
-        if known is not None and _serves(known, settings) and await refreshed(self._scribe.log, row, known):
+        if known is not None and _serves(known, settings) and await refreshed(self._writer.log, row, known):
             return known
-        self._loaded = await load(self._scribe.log, row, settings)
+        self._loaded = await load(self._writer.log, row, settings)
         return self._loaded
 
     def grow(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:
@@ -194,7 +194,7 @@ class WindowMaker:
             raise
 
     def _ready(self, loaded: Loaded, budget: Budget) -> tuple[Decision, ...]:
-        """Give the cut that was prepared, with its summary, where it may be used."""
+        """Return the prepared cut with its summary, if it may be used."""
         ready = self._summaries.prepared(loaded.cut) if self._summaries else None
         return ready if ready is not None and self._may_use(ready[0], loaded, budget) else ()
 
@@ -220,15 +220,15 @@ class WindowMaker:
         head = at or loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
         cuts = (one for one in decisions if isinstance(one, Cut))
         parcels = [self._parcel(loaded, one) for one in cuts if one.asked.get("operation") != "clear"]
-        records = await self._scribe.records(decisions)
-        receipt = await self._scribe.commit(records=records, expected_head=head, parcels=parcels)
+        records = await self._writer.records(decisions)
+        receipt = await self._writer.commit(records=records, expected_head=head, parcels=parcels)
         self.grow(receipt, decisions, records)
 
     def _parcel(self, loaded: Loaded, cut: Cut) -> Parcel:
         """Say which messages leave with a cut: those from the last cut on."""
         (first, last), head = loaded.fold.evicted(cut), loaded.head
-        eviction = Eviction.of(cut, epoch=self._scribe.epoch, head=head, first=first, last=last)
-        return eviction.parcel(self._scribe.at, due=self._scribe.clock())
+        eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
+        return eviction.parcel(self._writer.at, due=self._writer.clock())
 
     def _settings(self, budget: Budget | None) -> Settings | None:
         if budget is None:

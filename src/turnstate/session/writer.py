@@ -138,14 +138,14 @@ class SessionWriter:
         """Return the parcel for an epoch that ends at the head; none if it has no message."""
         row, now = self.row, self.clock()
         path = await path_to(self.log, self.at, row.head)
-        said = await self.log.newest(self.at, path, [MESSAGE])
-        if not said or row.ended is not None:
+        newest = await self.log.newest(self.at, path, [MESSAGE])
+        if not newest or row.ended is not None:
             return []
         ending = Ending(
             epoch=row.epoch,
             branch=row.branch,
             seq=row.seq,
-            last=said[MESSAGE].id,
+            last=newest[MESSAGE].id,
             user=row.user,
             reason=reason,
             started=await self._started(path[-1].branch),

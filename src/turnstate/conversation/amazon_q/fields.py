@@ -1,4 +1,4 @@
-"""The fields that no message says, as the original has them: tools, sticky files, model, trackers.
+"""Fields of an Amazon Q document beside the messages: tools, sticky files, model, trackers, requests.
 
 What the user's own tools are called here is native there. A conversation from the original has all
 fields as they came beside ours, so far as ours would be written otherwise.
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 KEPT = "original"
-"""Where a state keeps what came from the original and has no place of ours."""
+"""The key under which a state keeps what it has no field for."""
 
 _TRACKED = (
     "prev_fswrite_lines",
@@ -49,7 +49,7 @@ _TRACKED = (
 
 
 def restore(state: ConversationState, document: dict[str, Any]) -> None:
-    """Set what a document says, as far as we have a place for it."""
+    """Set the fields of a document that a state has, too."""
     trackers = document.get("file_line_tracker", {})
     known = {
         "tools": document["tools"],
@@ -63,7 +63,7 @@ def restore(state: ConversationState, document: dict[str, Any]) -> None:
 
 
 def written(state: ConversationState) -> dict[str, Any]:
-    """Write the fields; those that the original leaves out where they are null are left out."""
+    """Return the fields of a document; Amazon Q leaves some out if they are null."""
     context, length = state.context_manager, state.context_message_length
     fields = {
         "tools": _tools(state),
@@ -99,7 +99,7 @@ def _model(info: ModelInfo) -> dict[str, Any]:
     }
 
 
-# Fields as they came: what our values would write otherwise is kept beside them, word for word.
+# Fields that our values would write differently are kept verbatim beside them.
 
 
 _ABSENT = object()
@@ -107,14 +107,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest(value: Any) -> str:
-    """Tell one JSON value from another, and from none at all."""
+    """Return a text that is equal for equal JSON values; a missing value has one of its own."""
     if value is _ABSENT:
         return ""
     return hashlib.blake2b(_encode(value), digest_size=16).hexdigest()
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the fields of theirs that ours would write otherwise, or not at all, or that only ours has."""
+    """Return the fields that ours and theirs would write differently, or that only one of them has."""
     found = dict[str, Any]()
     for name in dict.fromkeys([*theirs, *ours]):
         own, other = ours.get(name, _ABSENT), theirs.get(name, _ABSENT)
@@ -124,7 +124,7 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, A
 
 
 def put_back(ours: Mapping[str, Any], kept: Any) -> dict[str, Any]:
-    """Give our fields, with those that were kept in the place of what they stand for."""
+    """Return our fields, with those that were kept verbatim in their place."""
     result = dict(ours)
     for name, one in kept.items() if isinstance(kept, dict) else ():
         if not isinstance(one, dict) or one.get("for") != digest(ours.get(name, _ABSENT)):
@@ -136,7 +136,7 @@ def put_back(ours: Mapping[str, Any], kept: Any) -> dict[str, Any]:
     return result
 
 
-# What is known of a request: the original's record of ids, times and sizes, as a usage entry and back.
+# The metadata of a request (ids, times and sizes) as a usage entry, and back.
 
 
 COMPACT = "Compact"
@@ -160,12 +160,12 @@ _REQUIRED = _BLANK.keys() - _NULLABLE
 
 
 def read(document: dict[str, Any]) -> Usage:
-    """Read a record."""
+    """Read the metadata of a request."""
     return Usage(model=document.get("model_id") or "", details=document)
 
 
 def of_answer(usage: Usage, prompt_bytes: int, answer: Message, written: dict[str, Any]) -> dict[str, Any]:
-    """Write the record of a request that was answered; `written` is the answer as the original has it."""
+    """Return the metadata of an answered request; `written` is the answer as the document has it."""
     if usage.details.keys() >= _REQUIRED:
         return dict(usage.details)
     moment = int(datetime.fromisoformat(answer.timestamp).timestamp() * 1000)
@@ -184,12 +184,12 @@ def of_answer(usage: Usage, prompt_bytes: int, answer: Message, written: dict[st
 
 
 def of_summary(text: str, id: str, model: str) -> dict[str, Any]:
-    """Write the record of a summary that the original did not make."""
+    """Return the metadata of a summary that Amazon Q did not make."""
     known = {"message_id": id, "response_size": len(text.encode()), "model_id": model or None}
     return {**_BLANK, **known, "message_meta_tags": [COMPACT]}
 
 
-# The original's checkpoints: foreign data that is carried along, without its copies of the history.
+# The checkpoints of a document: foreign data that is kept, without its copies of the history.
 
 
 COPY = "history_snapshot"
@@ -198,7 +198,7 @@ _snapshots_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def folded(manager: dict[str, Any], history: Sequence[Any]) -> dict[str, Any]:
-    """Give the checkpoints with their copies in terms of a history."""
+    """Return the checkpoints with references to the history instead of copies of it."""
     known = [_snapshots_encode(entry) for entry in history]
 
     def fold(copy: Any) -> Any:
@@ -213,7 +213,7 @@ def folded(manager: dict[str, Any], history: Sequence[Any]) -> dict[str, Any]:
 
 
 def unfolded(manager: dict[str, Any], history: Sequence[Any]) -> dict[str, Any] | None:
-    """Give the checkpoints with copies of the history; None where a part of it is not there."""
+    """Return the checkpoints with copies of the history; None if a part of it is missing."""
     lacking = False
 
     def unfold(copy: Any) -> Any:

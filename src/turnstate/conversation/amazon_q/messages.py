@@ -1,7 +1,7 @@
-"""The assistant's side of an exchange, as a message and back.
+"""Exchanges of an Amazon Q document as messages, and back.
 
-The name and arguments that the model sees are the call's. Where the original first received others,
-they stand beside it as ``orig_name`` and ``orig_args``, where the repair of names looks for them.
+A call has the name and arguments that the model sees. If Amazon Q first received others, they are kept beside
+it as ``orig_name`` and ``orig_args``, where the repair of names looks for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "written_user",
 ]
 
-# Naming: ids for messages and calls that have none of ours, the same whenever a document is read.
+# Ids for messages and calls, the same whenever a document is read.
 
 
 ASIDE = b"tangent"
@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Naming:
-    """Names the messages of one path in their order, and knows the calls that were made last."""
+    """Mints the ids of messages and calls of one path in their order, and knows the newest calls."""
 
     def __init__(self, conversation: str, *, aside_from: int | None = None) -> None:
         self._conversation, self._aside_from = conversation.encode(), aside_from
@@ -50,13 +50,13 @@ class Naming:
         self._awaited = dict[str, list[CallId]]()
         self.theirs = dict[CallId, str]()
 
-    def message(self, said: Any) -> MessageId:
-        """Name the next message."""
+    def message(self, document: Any) -> MessageId:
+        """Return the id of the next message."""
         self._place += 1
-        return ids.derived_id(self._place, *self._salt, _encode(said))
+        return ids.derived_id(self._place, *self._salt, _encode(document))
 
     def calls(self, theirs: Iterable[str]) -> list[CallId]:
-        """Name the calls of the message that was named last; results of earlier ones come too late now."""
+        """Return ids for the calls of the last message; results of earlier calls are late from now on."""
         self._awaited = {}
         found = list[CallId]()
         for number, id in enumerate(theirs):
@@ -67,7 +67,7 @@ class Naming:
         return found
 
     def answered(self, theirs: str) -> CallId:
-        """Give the call that a result answers; where there is none, its id as it came."""
+        """Return the call that a result answers; the id as it is if there is none."""
         if waiting := self._awaited.get(theirs):
             return waiting.pop(0)
         return CallId(theirs) if theirs else ids.derived_call_id(self._place, *self._salt)
@@ -78,7 +78,7 @@ class Naming:
         return (self._conversation, ASIDE) if aside else (self._conversation,)
 
 
-# Tool results: the original's list of blocks, text or JSON, as one JSON value and back.
+# Tool results: a list of blocks, text or JSON, as one JSON value, and back.
 
 
 BLOCKS = "blocks"
@@ -86,7 +86,7 @@ JSON, TEXT = "Json", "Text"
 
 
 def read_results(document: dict[str, Any], call: CallId) -> ToolCallResult:
-    """Read a result as one of this call."""
+    """Read a result of this call."""
     kinds = [next(iter(block)) for block in document["content"]]
     values = [next(iter(block.values())) for block in document["content"]]
     value = values[0] if len(values) == 1 else _several(kinds, values)
@@ -99,7 +99,7 @@ def read_results(document: dict[str, Any], call: CallId) -> ToolCallResult:
 
 
 def written_results(result: ToolCallResult, id: str) -> dict[str, Any]:
-    """Write a result under the id that the original has for its call."""
+    """Return a result under the id that the document has for its call."""
     return {
         "tool_use_id": id,
         "content": _content(result),
@@ -117,7 +117,7 @@ def _content(result: ToolCallResult) -> list[dict[str, Any]]:
 
 
 def _kinds(result: ToolCallResult) -> list[str]:
-    """Give the blocks that a result came in, as far as it can be told, or those that suit its value."""
+    """Return the blocks that a result was read from, if they are known, or blocks that fit its value."""
     natural = _natural(result.result)
     kinds = result.extra.get(BLOCKS) if isinstance(result.extra, Extra) else None
     if not isinstance(kinds, list) or not all(kind in (JSON, TEXT) for kind in kinds):
@@ -148,11 +148,11 @@ def _natural(value: Any) -> list[str]:
     return [TEXT if isinstance(value, str) else JSON]
 
 
-# The user's side of an exchange: the original's one message, as ours and back.
+# The user's side of an exchange, which is one message in the document, as messages, and back.
 
 
 FORMAT = "qcli"
-"""The name under which messages keep what only the original's document says."""
+"""The key under which messages keep what only the document has."""
 
 CANCELLED, EDITED, ENVIRONMENT, PURPOSE = "cancelled", "edited", "env_context", "purpose"
 ADDED = "additional_context"
@@ -163,7 +163,7 @@ _FORMATS = {kind: name for name, kind in _MEDIA_TYPES.items()}
 
 
 def read_user(document: dict[str, Any], naming: Naming, *, sent_at: str, at: str) -> list[Message]:
-    """Read a message; `sent_at` is its time where it has none."""
+    """Read a message; `sent_at` is its time if it has none."""
     ((variant, body),) = document["content"].items()
     prompt, answers = body.get("prompt"), body.get("tool_use_results", [])
     stamp = document.get("timestamp")
@@ -181,7 +181,7 @@ def read_user(document: dict[str, Any], naming: Naming, *, sent_at: str, at: str
 
 
 def written_user(messages: Sequence[Message], theirs: Mapping[CallId, str]) -> dict[str, Any]:
-    """Write what stands before an answer; `theirs` are the original's ids of calls."""
+    """Return the user's side of an exchange; `theirs` are the ids of calls in the document."""
     plain = _users_plain(messages, theirs)
     native = messages[-1].native if messages else None
     if native is None or native.format != FORMAT or _extra(messages[-1]).get(EDITED) != fields.digest(plain):
@@ -195,7 +195,7 @@ def _tool(answered: list[ToolCallResult], *, id: str, timestamp: str, extra: Ext
 
 
 def _marked(messages: list[Message], document: dict[str, Any], theirs: Mapping[CallId, str]) -> list[Message]:
-    """Keep with messages what else their document says: the environment, and whatever we would not write."""
+    """Keep with messages what else the document has: the environment, and what we would write differently."""
     if document["env_context"] != NO_ENVIRONMENT:
         extra = {**_extra(messages[0]), ENVIRONMENT: document["env_context"]}
         messages[0] = structs.replace(messages[0], extra=Extra(extra))
@@ -210,13 +210,13 @@ def _marked(messages: list[Message], document: dict[str, Any], theirs: Mapping[C
 def _users_plain(messages: Sequence[Message], theirs: Mapping[CallId, str]) -> dict[str, Any]:
     words = [message for message in messages if message.role == "user"]
     parts = [part for message in words for part in message.parts]
-    said = [text for message in words if (text := _prompt(message)) is not None]
+    texts = [text for message in words if (text := _prompt(message)) is not None]
     pictures = [_picture(part) for part in parts if _is_picture(part)]
     environments = (_extra(message).get(ENVIRONMENT) for message in messages)
     return {
         "additional_context": "\n".join(_added(parts)),
         "env_context": next((one for one in environments if one is not None), NO_ENVIRONMENT),
-        "content": _users_content("\n\n".join(said) if said else None, messages, theirs),
+        "content": _users_content("\n\n".join(texts) if texts else None, messages, theirs),
         "timestamp": _time(words),
         "images": pictures or None,
     }
@@ -238,7 +238,7 @@ def _users_content(
 
 
 def _time(words: Sequence[Message]) -> str | None:
-    """Give the time of the user's words; the original notes none for what tools say."""
+    """Return the time of the user's message; a document has none for tool results."""
     return words[0].timestamp if words and words[0].timestamp != ids.UNKNOWN_TIME else None
 
 
@@ -255,7 +255,7 @@ def _parts(document: dict[str, Any], prompt: str | None) -> list[Part]:
 
 
 def _prompt(message: Message) -> str | None:
-    """Give the user's own words, with a line for what the original has no form for; None for no words."""
+    """Return the user's text, with a line for each part that the document cannot hold; None without text."""
     if isinstance(message.content, str):
         return message.content
     own = [part for part in message.parts if not _is_picture(part) and not _is_added(part)]
@@ -293,7 +293,7 @@ _ORIGINAL = {"orig_name": "name", "orig_args": "args"}
 
 
 def read_assistant(entry: dict[str, Any], naming: Naming, *, answered_at: str) -> Message:
-    """Read the answer of an exchange, and whatever the exchange says that is not the user's."""
+    """Read the answer of an exchange, with all of the exchange that is not the user's side."""
     ((_, body),) = entry["assistant"].items()
     id = naming.message(entry["assistant"])
     uses = body.get("tool_uses", [])
@@ -302,14 +302,14 @@ def read_assistant(entry: dict[str, Any], naming: Naming, *, answered_at: str) -
     content = body["content"] if body["content"] or not calls else None
     message = Message.assistant(content, tool_calls=calls, id=id, timestamp=answered_at)
     theirs = {name: value for name, value in entry.items() if name != "user"}
-    if entry.get(METADATA) is not None:  # that is an entry of its own
+    if entry.get(METADATA) is not None:  # it becomes an entry of its own
         theirs[METADATA] = None
     edits = difference(_plain(message), theirs)
     return structs.replace(message, native=Native(format=FORMAT, edits=edits)) if edits else message
 
 
 def written_assistant(message: Message) -> dict[str, Any]:
-    """Write an answer with all that its exchange says but the user's side; metadata is null."""
+    """Return an exchange without the user's side; its metadata is null."""
     native = message.native
     plain: dict[str, Any] = _plain(message)
     return apply(plain, native.edits) if native and native.format == FORMAT else plain
@@ -319,8 +319,8 @@ def _plain(message: Message) -> dict[str, Any]:
     parts = (part for part in message.parts if not isinstance(part, ReasoningPart))
     body = {"message_id": str(message.id), "content": "\n".join(map(wire_text.described, parts))}
     uses = [_use(call) for call in message.tool_calls]
-    said = {"ToolUse": {**body, "tool_uses": uses}} if uses else {"Response": body}
-    return {"assistant": said, METADATA: None}
+    answer = {"ToolUse": {**body, "tool_uses": uses}} if uses else {"Response": body}
+    return {"assistant": answer, METADATA: None}
 
 
 def _call(use: dict[str, Any], id: CallId) -> ToolCallRequest:

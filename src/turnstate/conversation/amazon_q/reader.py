@@ -1,4 +1,4 @@
-"""Reading the original's document: its history as entries, the rest as settings, a tangent as a timeline.
+"""Reads an Amazon Q document: its history as entries, the rest as settings, a tangent as a timeline.
 
 The main conversation is a timeline, and a tangent that is under way is one that leaves it where the two
 begin to differ. The summary of what the original has compacted stands first, since it keeps all that
@@ -31,7 +31,7 @@ from .messages import Naming
 
 __all__ = ["ENTRIES", "LARGEST", "MAIN", "SUMMARISED", "load", "marked", "read", "repaired"]
 
-# Exchanges as a window would send them: every call answered by what follows it, and nothing else there.
+# Exchanges as a window would send them: every call is answered by what follows it, and by nothing else.
 
 
 BROKEN = "broken"
@@ -41,18 +41,18 @@ Sides = list[tuple[Message, ...]]
 
 
 def repaired(sides: Sequence[Sequence[Message]], answers: Sequence[Message]) -> tuple[Sides, list[Message]]:
-    """Return what stands before each answer and behind the last one, and the answers, fitting together."""
-    (*sound, waiting), told = _sound(sides, answers)
-    sound.append(waiting if sides[-1] else ())  # calls under way wait for their results there, too
+    """Return the user's sides, the one after the last answer included, and the answers, calls matched."""
+    (*sound, waiting), unmatched = _sound(sides, answers)
+    sound.append(waiting if sides[-1] else ())  # open calls wait for their results there, too
     kept = [
         tuple(verbatim) if any(map(_is_marked, verbatim)) else one
         for verbatim, one in zip(sides, sound, strict=True)
     ]
-    return kept, told
+    return kept, unmatched
 
 
 def marked(entries: Iterable[Entry]) -> list[Entry]:
-    """Mark the messages that came from a document in which calls and results do not fit together."""
+    """Mark the messages of a document in which calls and results do not match."""
     listed = list(entries)
     sides: list[list[Message]] = [[]]
     answers: list[Message] = []
@@ -75,14 +75,14 @@ def _sound(sides: Sequence[Sequence[Message]], answers: Sequence[Message]) -> tu
         structure.extend([*side, answer])
     structure.extend(sides[-1])
     found: list[list[Message]] = [[]]
-    told: list[Message] = []
+    unmatched: list[Message] = []
     for message in structure.sent():
         if message.role == "assistant":
-            told.append(message)
+            unmatched.append(message)
             found.append([])
         else:
             found[-1].append(message)
-    return list(map(tuple, found)), told
+    return list(map(tuple, found)), unmatched
 
 
 def _mark(message: Message) -> Message:
@@ -95,7 +95,7 @@ def _is_marked(message: Message) -> bool:
 
 
 LARGEST = 256 * 1024 * 1024
-"""Bytes of a document: the original spells pictures out as numbers, and copies history into checkpoints."""
+"""Bytes of a document: images are lists of numbers in it, and checkpoints copy the history."""
 
 ENTRIES = ("history", "next_message", "transcript", "latest_summary")
 """Fields that are entries of a timeline; in the state of a tangent they are the main conversation's."""
@@ -109,12 +109,12 @@ _START = "tangent_start_time"
 
 
 def load(data: bytes | str, *, os: Os | None = None) -> ConversationState:
-    """Read a file or a row of the original's database, strictly."""
+    """Read a file, or a row of the database, as strict JSON."""
     return _read(strict_json.read(data, max_bytes=LARGEST, max_depth=strict_json.MAX_VALUE_DEPTH), os)
 
 
 def read(document: Any, *, os: Os | None = None) -> ConversationState:
-    """Read a conversation; what is unreadable is refused with the path to it."""
+    """Read a conversation; raise `InvalidPayload` with the path to what cannot be read."""
     return _read(strict_json.plain(document), os)
 
 
@@ -129,11 +129,11 @@ def _read(document: Any, os: Os | None) -> ConversationState:
     state.extra = _foreign(state, document, main["history"], started)
     state.record_settings()
     root, settled = state.head, len(state.head.entries)
-    said = marked(_entries(main, Naming(state.conversation_id), at))
-    root.extend(said)
+    entries = marked(_entries(main, Naming(state.conversation_id), at))
+    root.extend(entries)
     _retell(root, main["transcript"])
     if tangent is not None:
-        state.head = _aside(root, settled, said, document, started)
+        state.head = _aside(root, settled, entries, document, started)
         state.timelines.append(state.head)
     return state
 
@@ -151,12 +151,12 @@ def _started(tangent: dict[str, Any], os: Os) -> int:
 def _foreign(
     state: ConversationState, document: dict[str, Any], main: Sequence[Any], started: int
 ) -> dict[str, Any]:
-    """Give what has no place of ours: fields that we would write otherwise, and checkpoints."""
-    told = {name: value for name, value in document.items() if value is None or name not in _ELSEWHERE}
+    """Return what a state has no field for: fields that we would write differently, and checkpoints."""
+    theirs = {name: value for name, value in document.items() if value is None or name not in _ELSEWHERE}
     ours = fields.written(state) | {name: None for name in _NULLABLE if document.get(name) is None}
     checkpoints = document.get("checkpoint_manager")
     found = {
-        "fields": kept.differing(ours, told) or None,
+        "fields": kept.differing(ours, theirs) or None,
         "tangent_state": _foreign_tangent(document.get("tangent_state"), started) or None,
         "checkpoint_manager": None if checkpoints is None else snapshots.folded(checkpoints, main),
     }
@@ -168,18 +168,18 @@ def _foreign_tangent(tangent: dict[str, Any] | None, started: int) -> dict[str, 
     if tangent is None:
         return {}
     main = [MAIN + name for name in ENTRIES]
-    told = {name: value for name, value in tangent.items() if value is None or name not in main}
+    theirs = {name: value for name, value in tangent.items() if value is None or name not in main}
     nothing = {name: None for name in main if tangent.get(name) is None}
-    return kept.differing({_START: times.start_numbers(started), **nothing}, told)
+    return kept.differing({_START: times.start_numbers(started), **nothing}, theirs)
 
 
 def _aside(
-    root: Timeline, settled: int, said: Sequence[Entry], document: dict[str, Any], started: int
+    root: Timeline, settled: int, entries: Sequence[Entry], document: dict[str, Any], started: int
 ) -> Timeline:
-    """Give the tangent: what it shares with the main conversation is the main conversation."""
+    """Return the timeline of the tangent, forked from the main one where the two differ."""
     id = document["conversation_id"]
-    shared = _shared(said, marked(_entries(document, Naming(id), "$")))
-    messages = sum(isinstance(entry, Message) for entry in said[:shared])
+    shared = _shared(entries, marked(_entries(document, Naming(id), "$")))
+    messages = sum(isinstance(entry, Message) for entry in entries[:shared])
     own = marked(_entries(document, Naming(id, aside_from=messages), "$"))[shared:]
     timeline = root.fork(name=str(ids.derived_id(shared, id.encode())), at=settled + shared)
     timeline.add(Tangent(name=timeline.name, started=started))
@@ -195,7 +195,7 @@ def _shared(one: Sequence[Entry], other: Sequence[Entry]) -> int:
 
 
 def _entries(document: dict[str, Any], naming: Naming, at: str) -> Iterator[Entry]:
-    """Give summary, history and next message as entries."""
+    """Yield summary, history and next message as entries."""
     join = "" if at.endswith("_") else "."
     if (summary := document.get("latest_summary")) is not None:
         yield carried(summary[0], {SUMMARISED: summary[1]})
@@ -213,7 +213,7 @@ def _entries(document: dict[str, Any], naming: Naming, at: str) -> Iterator[Entr
 
 
 def _times(record: dict[str, Any] | None) -> tuple[str, str]:
-    """Tell when a request was sent and answered."""
+    """Return when a request was sent and answered."""
     if record is None:
         return ids.UNKNOWN_TIME, ids.UNKNOWN_TIME
     begun, ended = record["request_start_timestamp_ms"], record["stream_end_timestamp_ms"]
@@ -221,6 +221,6 @@ def _times(record: dict[str, Any] | None) -> tuple[str, str]:
 
 
 def _retell(timeline: Timeline, lines: Sequence[str]) -> None:
-    """Let the transcript be what the document says, where the messages would not tell it so."""
+    """Add the transcript of the document if the messages would give another one."""
     if list(timeline.lines) != lines:
         timeline.add(Note("", tuple(lines)))

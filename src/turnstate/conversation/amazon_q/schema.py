@@ -1,4 +1,4 @@
-"""The shape of the original's conversation document, and how a document is held to it.
+"""The schema of an Amazon Q conversation document, and the check of a document against it.
 
 An enum is an object with one key, the name of its variant; a struct is an object that may have more
 keys than it needs. What the original requires is required here, and what it takes for granted is not.
@@ -24,7 +24,7 @@ Name = Annotated[str, Meta(min_length=1)]
 _PLACE = re.compile(r"(?P<text>.*) - at `(?P<path>[^`]*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LONGEST = 200  # characters of what a hostile document makes a decoder say
+_LONGEST = 200  # characters of an error message, which a document may influence
 
 
 class _Enum(Struct, forbid_unknown_fields=True):
@@ -211,7 +211,7 @@ class _Conversation(Struct):
 
 
 def check(document: Any) -> None:
-    """Refuse what is not of the original's shape, naming the path to the first fault."""
+    """Raise `InvalidPayload` with the path to the first fault if a document does not match the schema."""
     _check(document, _Conversation, "$")
     for server, tools in document["tools"].items():
         _check(tools, list[_Tool], f"$.tools{_step(server)}")

@@ -1,4 +1,4 @@
-"""Times in the original's three spellings, as ours and back.
+"""Times: the three notations of an Amazon Q document as ours, and back.
 
 Messages carry RFC 3339 with the writer's offset and up to nine digits of a second. The start of a tangent
 is nine numbers (year, day of the year, hour, minute, second, nanosecond, and the offset in hours,
@@ -33,13 +33,13 @@ _LEAP_SECOND = "60"
 
 
 def utc(text: str, *, at: str) -> str:
-    """Give a moment as our messages have it: UTC, with a final Z, and as exact as it was."""
+    """Return a time as our messages have it: UTC, with a final Z, and as exact as it was."""
     moment, fraction = _parsed(text, at)
     return f"{moment.isoformat()}{fraction[:10]}Z"
 
 
 def of_milliseconds(since_1970: int) -> str:
-    """Give a moment that was counted; one that no calendar holds is unknown."""
+    """Return a time given as a number; one that no calendar holds is unknown."""
     try:
         moment = _EPOCH + since_1970 * _MILLISECOND
     except OverflowError:
@@ -54,7 +54,7 @@ def start_milliseconds(value: Any, *, at: str) -> int:
 
 
 def start_numbers(since_1970: int) -> list[int]:
-    """Write the start of a tangent as nine numbers."""
+    """Return the start of a tangent as nine numbers."""
     moment = _EPOCH + since_1970 * _MILLISECOND
     day = moment.timetuple().tm_yday
     time = [moment.hour, moment.minute, moment.second, moment.microsecond * 1000]

@@ -1,4 +1,7 @@
-"""What the original's document has no place for, in words for the person who exports."""
+"""Writes an Amazon Q document: the live history with its summary, in its order and by its rules.
+
+`left_out` lists what such a document cannot hold, for the person who exports.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,8 @@ from .reader import ENTRIES, MAIN, SUMMARISED
 
 __all__ = ["first_written", "left_out", "row", "saved", "write"]
 
-# Writing the original's document: the live history with its summary, in the order and by the rules it has.
-
-
 MOST_MESSAGES = 9_994
-"""Messages that the original sends; with more, it begins at a later prompt."""
+"""Messages that Amazon Q sends; with more, it begins at a later prompt."""
 
 ORDER = """
     conversation_id next_message history valid_history_range transcript tools context_manager
@@ -37,17 +37,17 @@ ORDER = """
 
 
 def saved(state: ConversationState) -> str:
-    """Write a conversation as the original saves it to a file."""
+    """Return a conversation as Amazon Q saves it to a file."""
     return json.dumps(write(state), ensure_ascii=False, indent=2)
 
 
 def row(state: ConversationState) -> str:
-    """Write a conversation as the original keeps it in its database."""
+    """Return a conversation as Amazon Q keeps it in its database."""
     return json.dumps(write(state), ensure_ascii=False, separators=(",", ":"))
 
 
 def write(state: ConversationState) -> dict[str, Any]:
-    """Give a conversation as the original's document."""
+    """Return a conversation as an Amazon Q document."""
     foreign = state.extra.get(fields.KEPT)
     foreign = foreign if isinstance(foreign, dict) else {}
     shown = _timeline(state.head)
@@ -66,7 +66,7 @@ def write(state: ConversationState) -> dict[str, Any]:
 
 
 def _copied(document: dict[str, Any]) -> dict[str, Any]:
-    """Give a document that shares nothing with the values it was written from."""
+    """Return a document that shares no value with the state."""
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
     return copy
 
@@ -85,7 +85,7 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
 def _repaired(
     history: Sequence[HistoryEntry], pending: Sequence[Message]
 ) -> tuple[list[HistoryEntry], tuple[Message, ...]]:
-    """Return exchanges, and what waits behind them, in which every call is answered at once."""
+    """Return exchanges, and the pending messages, in which every call is answered at once."""
     sides = [entry.user.messages for entry in history]
     found, answers = reader.repaired([*sides, pending], [entry.assistant for entry in history])
     *sides, waiting = found
@@ -102,7 +102,7 @@ def _their_ids(history: list[HistoryEntry]) -> dict[CallId, str]:
 
 
 def first_written(timeline: Timeline) -> int:
-    """Give the first exchange that no compaction covers, of those that are live."""
+    """Return the number of the first live exchange that no compaction covers."""
     cut = timeline.cut
     if cut is None or not _is_compaction(cut):
         return timeline.live_from
@@ -146,7 +146,7 @@ def _checkpoints(state: ConversationState, folded: Any) -> dict[str, Any] | None
     if not isinstance(folded, dict):
         return None
     root = _root(state)
-    if root.first > 1:  # its beginning is in the log alone
+    if root.first > 1:  # its beginning is only in the log
         return None
     history, _ = _repaired(list(root.history), root.pending)
     theirs = _their_ids(history)
@@ -168,7 +168,7 @@ def _root(state: ConversationState) -> Timeline:
 
 
 def left_out(state: ConversationState) -> list[str]:
-    """Say what `write` does not write, or writes as text."""
+    """Return what `write` leaves out, or writes as text."""
     return list(_omissions(state))
 
 
@@ -193,7 +193,7 @@ def _omissions(state: ConversationState) -> Iterator[str]:
 
 
 def _is_told(part: Part) -> bool:
-    """Tell whether a part is written as a line that says what it was."""
+    """Return True if a part is written as a line of text that describes it."""
     if isinstance(part, ImagePart):
         return part.data is None or part.media_type is None
     return not isinstance(part, TextPart | ReasoningPart | OpaquePart)
