@@ -212,7 +212,7 @@ def test_waiting_inside_the_loop_is_refused_instead_of_hanging() -> None:
     async def outer() -> None:
         loop.run(inner())
 
-    with pytest.raises(errors.SessionError, match="await"):
+    with pytest.raises(errors.SessionError, match="use the async API"):
         loop.run(outer())
     loop.stop()
 

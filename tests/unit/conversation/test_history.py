@@ -136,7 +136,7 @@ def test_a_result_is_found_by_the_id_that_the_provider_gave() -> None:
 @pytest.mark.req("I3")
 def test_the_assistant_answers_only_what_was_said() -> None:
     state = ConversationState("c")
-    with pytest.raises(InvalidMessage, match="nothing was said"):
+    with pytest.raises(InvalidMessage, match="no user message or tool result"):
         state.push_assistant_message(Message.assistant("Hello?"))
     state.set_next_user_message("hello")
     with pytest.raises(InvalidMessage, match="the assistant's message was expected"):
