@@ -4,7 +4,7 @@ A model is found by its id, by an alias, or by the longest id that its name begi
 dated and suffixed versions need no entry: ``gpt-4o-2024-08-06``, ``us.anthropic.claude-sonnet-4-5-
 20250929-v1:0`` and ``openrouter/meta-llama/llama-3.1-70b-instruct:free`` all lead somewhere. A new
 version number is a new model: ``claude-opus-4`` does not speak for ``claude-opus-4-6``. A model
-that nobody knows gets safe defaults, says so (``known``), and is logged once.
+that is unknown gets safe defaults, says so (``known``), and is logged once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Struct
 __all__ = ["ModelInfo", "model", "models", "named"]
 
 _MAKERS = "amazon|anthropic|cohere|deepseek|google|meta|mistral|openai|qwen"
-# What may stand before a name: a path, a region of Bedrock, and who made the model.
+# What may come before a name: a path, a region of Bedrock, and who made the model.
 _BEFORE = re.compile(
     rf"(?:.*/)?(?:(?:us|us-gov|eu|apac|global|au|ca|jp)\.)?(?:(?:{_MAKERS})\.)?(?:meta-(?=llama))?"
 )

@@ -2,7 +2,7 @@
 
 ``encode``, ``decode`` and ``decode_entry`` are for bytes that Turnstate stores: fast, and any entry of
 the closed union in `entry` can be written. ``dump`` and ``load`` are for documents that leave and enter:
-``{"version": 1, "messages": [...]}``, read strictly whoever wrote them. A document without a version is
+``{"version": 1, "messages": [...]}``, read strictly. A document without a version is
 a bare list, as the first specifications drew it, where a system message has no kind; older versions are
 upcast. Fields of a message that this version does not know survive the round trip in their object.
 """
@@ -75,7 +75,7 @@ _NESTED: Mapping[type[Value], Mapping[str, _Kind]] = {
     },
     Native: {"edits": Edit},
 }
-"""Where values stand inside values: of one kind, or of the kind that their ``type`` names."""
+"""The values inside values: of one kind, or of the kind that their ``type`` names."""
 
 
 def _kind_for_system_messages(message: dict[str, Any]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def dump(messages: Iterable[Message]) -> bytes:
 
 
 def load(data: bytes | str, *, max_bytes: int = strict_json.MAX_BYTES) -> list[Message]:
-    """Read a document strictly, whoever wrote it, whichever version it has."""
+    """Read a document of any version strictly."""
     document = strict_json.read(data, max_bytes=max_bytes)
     if isinstance(document, list):
         document = {"messages": document}
@@ -185,7 +185,7 @@ def load(data: bytes | str, *, max_bytes: int = strict_json.MAX_BYTES) -> list[M
 
 
 def to_builtins(message: Message) -> dict[str, Any]:
-    """Give a message as plain JSON values."""
+    """Return a message as plain JSON values."""
     plain: dict[str, Any] = long_json.decode(encode(message))
     return plain
 
@@ -222,7 +222,7 @@ def _message(value: Any, version: int, at: str) -> Message:
 
 
 def _refusal(error: msgspec.ValidationError, at: str) -> InputError:
-    """Say what was refused as the value itself said it, at the path where the value stands."""
+    """Return the error that the value itself raised, at the path of the value."""
     text, path = str(error), at
     if match := _PLACE.fullmatch(text):
         text, path = match["text"], at + match["path"]

@@ -1,10 +1,10 @@
 """Entries: everything that a log can hold, as a closed union. `codec` writes and reads their bytes.
 
-A message is an entry as it stands. A prompt and a bootstrap are what the core says before the
-messages; the newest on the path counts, as it does of the settings that go with a conversation: tools,
-model, sticky files. Decisions change the view of what came before them. Usage is what a provider
-reported; a note is for people; a tangent began or was left; the files of a moment were kept, or brought
-back. A kind that this version does not know was written by a newer one.
+A message is an entry. A prompt and a bootstrap are sent before the messages; the newest on the path
+counts, as it does for the settings of a conversation: tools, model, sticky files. Decisions change the view
+of what came before them. Usage is what a provider reported; a note is for people; a tangent began or was
+left; files were saved in a checkpoint, or restored. A newer version may write a kind that this one does
+not know.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
 
 
 class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
-    """The whole view after a cut: what is kept, what is masked, what stands for the rest.
+    """The whole view after a cut: what is kept, what is masked, what replaces the rest.
 
     ``kept_from`` is the first message that is kept with all that follows; ``pinned`` are earlier
     messages that stay; ``masked`` are tool messages whose output is shown as a line; ``summary``
-    is the text that stands for what left (empty where there is no room for any), ``digest`` what
+    is the text in place of what left (empty if there is no room for any), ``digest`` what
     the next cut folds into its own. ``covers`` names the first and the last message that left.
 
-    ``cap`` is the number of tokens that its summary may take, a model's included; 0 where nobody said.
+    ``cap`` is the number of tokens that its summary may take, a model's included; 0 if it is not limited.
 
     A cut that the user ``asked`` for (what was wanted, and what it came to) holds under every budget and
     policy, until it is reverted. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
@@ -118,7 +118,7 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
 class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind"):
     """A model's text in place of the digest of one cut.
 
-    ``facts`` is what code knows of the same messages and tells beside the model's words; None if it was
+    ``facts`` is what code knows of the same messages and adds to the model's words; None if it was
     not computed yet, in which case the window computes it from the cut's digest.
     """
 
@@ -129,7 +129,7 @@ class Summary(Value, frozen=True, kw_only=True, tag="summary", tag_field="kind")
 
     @property
     def shown(self) -> str:
-        """The whole text that stands in the window: the model's words, then the facts."""
+        """The whole text that the window shows: the model's words, then the facts."""
         return f"{self.text}\n{self.facts}" if self.facts else self.text
 
 
@@ -164,7 +164,7 @@ class Answer(Value, frozen=True, kw_only=True, tag="answer", tag_field="kind"):
 
 
 class Revert(Value, frozen=True, kw_only=True, tag="revert", tag_field="kind"):
-    """A cut that the user asked for is taken back, with all decisions that were made on top of it.
+    """A cut that the user asked for is reverted, with all decisions that were made on top of it.
 
     ``at`` is the number of its entry and ``former`` that of the cut which holds again, 0 where none does:
     so opening a session need not look for it.
@@ -179,7 +179,7 @@ Decision = Cut | Mask | Summary | Answer | Revert
 
 
 def effective(decisions: Iterable[Decision]) -> list[Decision]:
-    """Give the decisions that hold: none that was taken back, nor what was decided on top of it."""
+    """Return the decisions that hold: none that was reverted, nor what was decided on top of it."""
     holding = list[Decision]()
     for decision in decisions:
         if not isinstance(decision, Revert):
@@ -236,7 +236,7 @@ class FileLines(Value, frozen=True, tag="lines", tag_field="kind"):
 class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind"):
     """A tangent began here (``started``, in milliseconds), or was left, and the conversation goes on here.
 
-    What was said in it stands on the branch of that name, or on a ``branch`` that a rewind in it made.
+    Its messages are on the branch of that name, or on a ``branch`` that a rewind in it made.
     ``undone`` is the number of an earlier entry that says that it was left: it was taken up again.
     """
 

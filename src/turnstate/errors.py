@@ -14,7 +14,7 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     │   ├── UnknownName           no format, counter, model or store goes by that name
     │   ├── NewerFormat           written by a newer Turnstate than this one
     │   ├── DuplicatePath         the sticky context holds that path already
-    │   ├── NothingMatches        a path for the sticky context stands for no file
+    │   ├── NothingMatches        a path for the sticky context matches no file
     │   ├── HomeUnusable          the installation's own folder cannot be used
     │   └── UnusableSnapshot      there are snapshots of the session, and none can be used
     │       ├── DamagedSnapshot   none of them can be read
@@ -36,8 +36,8 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     │   ├── AlreadyExists         the id is taken
     │   ├── EpochEnded            the conversation was reset, closed or left idle since
     │   ├── KeyReused             an idempotency key came again with another request
-    │   ├── Fenced                somebody else took the lease over
-    │   ├── Busy                  somebody else holds the lease
+    │   ├── Fenced                another worker took the lease over
+    │   ├── Busy                  another worker holds the lease
     │   ├── ClockSkew             the clock of this machine cannot be trusted, so nothing was ended
     │   └── Conflict              the conversation moved on since it was read
     └── StoreError                the store cannot be used
@@ -110,7 +110,7 @@ class TurnstateError(Exception):
 
 
 class InputError(TurnstateError, ValueError):
-    """The input cannot be used; ``path`` says where in the document the fault stands."""
+    """The input cannot be used; ``path`` is the place of the fault in the document."""
 
     def __init__(self, text: str = "", *, path: str = "") -> None:
         super().__init__(text)
@@ -161,7 +161,7 @@ class DuplicatePath(InputError):
 
 
 class NothingMatches(InputError):
-    """The path stands for no file."""
+    """The path matches no file."""
 
 
 class HomeUnusable(InputError):
@@ -181,7 +181,7 @@ class DamagedSnapshot(UnusableSnapshot):
 
 
 class ForeignSnapshot(UnusableSnapshot):
-    """This installation did not write the snapshot; load it only if you trust whoever did."""
+    """This installation did not write the snapshot; load it only if you trust its source."""
 
 
 class InvalidConversation(TurnstateError):
@@ -314,5 +314,5 @@ EXIT_CODES: dict[type[TurnstateError], int] = {
 
 
 def exit_code(error: TurnstateError) -> int:
-    """Tell a shell what happened: 1 refused or invalid, 2 bad usage or input, 3 the store cannot be used."""
+    """The exit code: 1 refused or invalid, 2 bad usage or input, 3 the store cannot be used."""
     return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)

@@ -3,7 +3,7 @@
 Minted ids are UUIDv7, so they sort by the moment they were made, and two made in
 one millisecond by one process keep their order. Derived ids are UUIDv8 over
 (position, content): the same input always gives the same id, and they sort by position.
-A tool-call id is ``call_`` and 32 hex digits, which every provider accepts as it stands.
+A tool-call id is ``call_`` and 32 hex digits, which every provider accepts.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def now() -> str:
 
 
 def is_timestamp(text: str) -> bool:
-    """Tell a moment in ISO-8601, UTC, with a final ``Z``, from any other text."""
+    """Return True if a text is a time in ISO-8601, UTC, with a final ``Z``."""
     if not _TIMESTAMP.fullmatch(text):
         return False
     try:

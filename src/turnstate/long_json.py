@@ -43,7 +43,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def exceeds(size: int, *values: Any) -> bool:
-    """Tell whether values hold more text than a size, looking at no more than that."""
+    """Return True if values hold more text than a size, looking at no more than that."""
     rest = list(values)
     while rest and size >= 0:
         value = rest.pop()
@@ -88,7 +88,7 @@ def indented(data: bytes, indent: int) -> bytes:
 
 
 def _chunks(value: Any, encoder: msgspec.json.Encoder, around: tuple[int, ...] = ()) -> Iterator[bytes]:
-    """Write a value in pieces, none of which takes long; ``around`` are the ids of what it stands in."""
+    """Write a value in pieces, none of which takes long; ``around`` are the ids of what it is in."""
     if id(value) in around or not exceeds(LONG, value):
         yield encoder.encode(value)  # what contains itself is refused here
     elif type(value) is str:
@@ -184,7 +184,7 @@ def _with_names(data: bytes) -> tuple[bytes, dict[str, tuple[int, int]]]:
 
 
 def _long_strings(data: bytes) -> Iterator[tuple[int, int]]:
-    """Give the places of the strings that are longer than `LONG`, without their quotes.
+    """Yield the places of the strings that are longer than `LONG`, without their quotes.
 
     Such a string begins at the last quote of a block and ends at the first one of a later block.
     """
@@ -204,7 +204,7 @@ def _long_strings(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _string_pieces(data: bytes, start: int, end: int) -> Iterator[bytes]:
-    """Cut what stands in a string into strings, between characters."""
+    """Cut the inside of a string into strings, between characters."""
     while start < end:
         cut = min(start + LONG, end)
         if cut < end:
@@ -214,7 +214,7 @@ def _string_pieces(data: bytes, start: int, end: int) -> Iterator[bytes]:
 
 
 def _cut(data: bytes, start: int, cut: int) -> int:
-    """Give the last place up to `cut` that stands between two characters of a string."""
+    """Return the last place up to `cut` that is between two characters of a string."""
     piece = data[start:cut].replace(b"\\\\", b"..")
     escape = piece.rfind(b"\\", max(0, len(piece) - _ESCAPES))
     if escape >= 0:
@@ -226,7 +226,7 @@ def _cut(data: bytes, start: int, cut: int) -> int:
 
 
 def _with_texts(value: Any, texts: dict[str, str]) -> Any:
-    """Put the texts where their names stand."""
+    """Replace the names by the texts."""
     if isinstance(value, str):
         return texts.get(value, value)
     if isinstance(value, list):
@@ -235,7 +235,7 @@ def _with_texts(value: Any, texts: dict[str, str]) -> Any:
         return value
     result = {texts.get(key, key): _with_texts(item, texts) for key, item in value.items()}
     if len(result) < len(value):
-        raise ValueError("a long key stands twice in one object")
+        raise ValueError("a long key occurs twice in one object")
     return result
 
 

@@ -4,7 +4,7 @@ A message is what one party said: a user, the assistant (perhaps with tool calls
 (with the results of calls), or the core itself as ``system``. Calls and results find each other
 by id, never by order. Values are frozen; field names are the names on the wire; fields that a
 newer or foreign writer added are kept in ``extra``. What a provider's document said beyond the
-message stands in ``native``, so that the same provider gets the same document back.
+message is in ``native``, so that the same provider gets the same document back.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, tool_call_id: str, output: Any, *, is_error: bool = False) -> ToolCallResult:
-        """Take what a tool gave, whatever it is: the tool has run, so what JSON cannot hold becomes text."""
+        """Take any output of a tool: the tool has run, so what JSON cannot hold becomes text."""
         return cls(tool_call_id=CallId(tool_call_id), result=strict_json.clean(output), is_error=is_error)
 
     def says_same(self, other: ToolCallResult) -> bool:
-        """Tell whether two results are the same JSON; to Python, 0 and False would be equal."""
+        """Return True if two results are the same JSON; to Python, 0 and False would be equal."""
         if self.is_error is not other.is_error or self.result != other.result:
             return False
         return type(self.result) is str or _canonical(self.result) == _canonical(other.result)
@@ -193,9 +193,9 @@ class Message(Value, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
     def owned(self) -> Message:
-        """Return a message that shares no dict or list with this one, so that nobody else can change it.
+        """Return a message that shares no dict or list with this one, so that no one else can change it.
 
-        It is this message itself where it holds none. What was put into a dict or list since the message
+        It is this message itself if it holds none. What was put into a dict or list since the message
         was made is checked as if it were made now.
         """
         if (
@@ -222,7 +222,7 @@ class Message(Value, frozen=True, kw_only=True):
 
 
 def _is_fixed(value: Part | ToolCallResult) -> bool:
-    """Tell whether a part or a result holds nothing that could be changed."""
+    """Return True if a part or a result holds nothing that could be changed."""
     if value.extra is not UNSET or type(value) is OpaquePart:
         return False
     return type(value) is not ToolCallResult or type(value.result) not in (dict, list)
@@ -268,7 +268,7 @@ def _settle_content(message: Message) -> None:
 
 
 def _settle_items(message: Message, field: str, kind: Any) -> None:
-    """Hold a field to a tuple of such values; a list will do, and nothing stands for an empty one."""
+    """Hold a field to a tuple of such values; a list will do, and None is an empty one."""
     items = getattr(message, field)
     if type(items) is not tuple:
         items = () if items is None else _items(items, field)
@@ -276,7 +276,7 @@ def _settle_items(message: Message, field: str, kind: Any) -> None:
     for index, item in enumerate(items):
         if not isinstance(item, kind):
             raise InvalidMessage(
-                f"a value of type {type(item).__name__} cannot stand here", path=f"{field}[{index}]"
+                f"a value of type {type(item).__name__} is not allowed here", path=f"{field}[{index}]"
             )
 
 

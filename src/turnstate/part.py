@@ -82,7 +82,7 @@ class ReasoningPart(Value, frozen=True, tag="reasoning", tag_field="type"):
 class OpaquePart(Value, frozen=True, kw_only=True, tag="opaque", tag_field="type"):
     """A provider's own block that Turnstate does not model, verbatim.
 
-    ``text`` is what any other provider is told in its place; nothing, where it says nothing.
+    ``text`` is what any other provider gets in its place; empty if there is nothing to say.
     """
 
     format: str
@@ -102,7 +102,7 @@ Content = str | tuple[Part, ...]
 
 
 class Edit(Value, frozen=True):
-    """One difference between two JSON values: at this path stands ``to``, or nothing."""
+    """One difference between two JSON values: at this path is ``to``, or nothing."""
 
     at: tuple[str | int, ...]
     to: Any = UNSET
@@ -124,7 +124,7 @@ class Native(Value, frozen=True, kw_only=True):
     """What one provider's document said that the message does not.
 
     ``edits`` turn our rendering of the message into the original. ``starts`` says whether the
-    original began a new wire message here where we would have joined it to its neighbour, or the
+    original began a new wire message here where we would have joined it to its neighbor, or the
     other way round. ``envelope`` (on the first message) holds the document's own fields: model,
     tools, settings; None means that the document was a bare list. ``mended`` says that a window holds
     the message: it is then written as the provider takes it, even where the original was not.

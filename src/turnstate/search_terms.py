@@ -1,9 +1,9 @@
 """Text as the words it can be found by, cut once and alike for every store.
 
-Text is normalised (NFKC) and casefolded, and cut at everything that is not a letter, digit, mark or
+Text is normalized (NFKC) and casefolded, and cut at everything that is not a letter, digit, mark or
 underscore, so paths, addresses and numbers are found by their parts. ``snake_case`` and ``camelCase``
 are kept whole and in parts. Scripts that are written without spaces, and Hangul, whose particles
-cling to the word, become overlapping pairs of characters; a Han character also stands alone,
+cling to the word, become overlapping pairs of characters; a Han character is also a token alone,
 since it is often a word. A store keeps ``words`` of an entry, and finds it when all of ``query`` are in it.
 
 A token is unique in its entry, at most 64 characters long, has of ASCII only ``a-z0-9_``, and neither
@@ -56,7 +56,7 @@ _GAP = re.compile("[\\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")  # would
 
 
 def words(text: str) -> list[str]:
-    """Give the tokens that an entry with this text is found by, in order of first appearance."""
+    """Return the tokens that an entry with this text is found by, in order of first appearance."""
     tokens: dict[str, None] = {}
     for word in _cut(text):  # every append waits for this loop, and most words leave it at the first line
         if word.islower() and word.isascii() and "_" not in word:
@@ -90,7 +90,7 @@ def words_of(message: Message) -> list[str]:
 
 
 def query(text: str) -> list[str]:
-    """Give the tokens that an entry must all have to be a hit."""
+    """Return the tokens that an entry must all have to be a hit."""
     tokens = dict.fromkeys(token for word in _cut(text) for token in _asked(word) if token)
     if not tokens:
         raise InputError(f"nothing to search for in {text[:40]!r}: give at least one letter or digit")
@@ -111,7 +111,7 @@ def snippet(text: str, terms: list[str], width: int = 80) -> str:
 
 
 def _cut(text: str) -> dict[str, None]:
-    """Give each word once, as it stands; where the text passes into a dense script, a new one begins."""
+    """Return each word once, unchanged; where the text passes into a dense script, a new one begins."""
     text = _searched(text)
     foreign = "" if text.isascii() else " ".join(dict.fromkeys(_FOREIGN.findall(text)))
     if not _has_words(foreign):  # translate and split are four times as fast as a pattern
@@ -126,7 +126,7 @@ def _cut(text: str) -> dict[str, None]:
 
 
 def _has_words(foreign: str) -> bool:
-    """Tell quotes, dashes and emoji, which only separate, from what makes or changes a word."""
+    """Return True if characters make or change a word; quotes, dashes and emoji only separate."""
     return any(category(character)[0] in "LMNC" for character in normalize("NFKC", foreign))
 
 
@@ -148,7 +148,7 @@ def _beyond_ascii() -> _Patterns:
     r"""Compile what only texts beyond ASCII need: it takes some milliseconds, and many never need it.
 
     ``\w`` has no marks, and Indic words would break at their vowels, so a word goes on after them.
-    The lookaheads are for speed: after most words stands a space.
+    The lookaheads are for speed: after most words is a space.
     """
     marks = _marks()
     return _Patterns(
@@ -205,7 +205,7 @@ def _folded(text: str) -> str:
 
 
 def _match(line: str, terms: list[str]) -> tuple[int, int]:
-    """Find where in the line the first term stands, by preference as a word of its own."""
+    """Return the place of the first term in the line, preferably as a whole word."""
     folded = _folded(_INVISIBLE.sub("", line))
     inside = "|".join(map(re.escape, terms))
     alone = rf"(?<![^\W_])(?:{inside})(?![^\W_])"
@@ -214,7 +214,7 @@ def _match(line: str, terms: list[str]) -> tuple[int, int]:
 
 
 def _origin(line: str, folded: str, offset: int) -> int:
-    """Give the place in the line that became this offset of the folded line."""
+    """Return the place in the line that became this offset of the folded line."""
     if len(line) == len(folded):
         return offset
 

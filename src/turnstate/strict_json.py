@@ -59,7 +59,7 @@ _Path = tuple[Any, ...]  # (parent, step), innermost last; () is the root
 
 
 class _Fault:
-    """Stands in the parsed tree where something was refused, so that its path can be told."""
+    """Marks the place in the parsed tree where something was refused, so that its path is known."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -96,7 +96,7 @@ def check_text(text: object, *, at: str) -> None:
 
 
 def plain(value: Any, *, at: str = "$") -> Any:
-    """Check a value of a message and copy it: dicts, lists and scalars that nobody else holds."""
+    """Check a value of a message and copy it: dicts, lists and scalars that no one else holds."""
     if type(value) is str:
         check_text(value, at=at)
         return value
@@ -162,7 +162,7 @@ def _parse(text: str, faults: list[_Fault]) -> Any:
             return result
         seen: set[str] = set()
         twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        return fault(f"the key {_shown(twice)} stands twice in one object")
+        return fault(f"the key {_shown(twice)} occurs twice in one object")
 
     def number(literal: str) -> Any:
         value = float(literal)
@@ -325,7 +325,7 @@ def _clean(value: Any, levels: int) -> Any:
 
 
 def _clean_object(value: dict[Any, Any], levels: int) -> dict[str, Any]:
-    """Give every key a text of its own: two that read alike once they are clean both stay."""
+    """Return unique texts for keys: two that are equal once they are clean both stay."""
     result: dict[str, Any] = {}
     for key, item in value.items():
         text = _clean(key, levels)
@@ -337,12 +337,12 @@ def _clean_object(value: dict[Any, Any], levels: int) -> dict[str, Any]:
 
 
 def _without_lone_surrogates(text: str) -> str:
-    """Join halves that stand side by side, as a broken stream leaves them; any other is U+FFFD."""
+    """Join halves that are side by side, as a broken stream leaves them; any other is U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _in_builtin_types(value: Any) -> Any:
-    """Give records as dicts, times as ISO-8601 and so on, and whatever else as its text."""
+    """Return records as dicts, times as ISO-8601 and so on, and anything else as its text."""
     try:
         return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview), enc_hook=str)
     except Exception:  # whatever a foreign class does when it is asked for its text

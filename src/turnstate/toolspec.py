@@ -1,4 +1,4 @@
-"""Tool definitions: what a model is told about a tool, whichever provider it runs at."""
+"""Tool definitions: what a model gets to know about a tool, at any provider."""
 
 from __future__ import annotations
 

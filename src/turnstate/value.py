@@ -1,6 +1,6 @@
 """The base of all values that Turnstate writes: frozen, strict, and kind to fields it does not know.
 
-A value is checked when it is made, by whoever makes it, and owns what it holds: JSON that is handed
+A value is checked when it is made, and owns what it holds: JSON that is handed
 to it is copied into plain dicts, lists and scalars. So a value that exists can be written, reads back
 as an equal one, and does not change when its maker changes what it was made from.
 
@@ -47,7 +47,7 @@ class Extra(dict[str, Any]):
 
 
 class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A frozen value that keeps unknown fields (`codec` puts them back where they stood)."""
+    """A frozen value that keeps unknown fields (`codec` puts them back in their place)."""
 
     extra: Extra | UnsetType = UNSET
 

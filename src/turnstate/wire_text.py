@@ -54,7 +54,7 @@ def result_text(result: Any) -> str:
 
 
 def result_parts(result: Any) -> tuple[TextPart | ImagePart | FilePart, ...] | None:
-    """Give a result that is a non-empty list of content parts as parts, any other as None."""
+    """Return a result that is a non-empty list of content parts as parts, any other as None."""
     if not isinstance(result, list | tuple) or not result or not all(map(_looks_like_part, result)):
         return None
     try:

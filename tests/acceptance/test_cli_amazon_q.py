@@ -170,7 +170,7 @@ def test_a_database_that_is_in_use_gives_what_was_written_last(
         (b"", 2, "not JSON"),
         (b"{", 2, "not JSON"),
         (b"[]", 2, "(at $)"),
-        (b'{"a": 1, "a": 2}', 2, "stands twice"),
+        (b'{"a": 1, "a": 2}', 2, "occurs twice"),
         (b"[" * 10_000, 2, "nested deeper"),
         (b"SQLite format 3\0 and then nothing", 2, "cannot be read"),
     ],

@@ -24,7 +24,7 @@ HOSTILE = {
     "a huge integer": (b"[" + b"9" * 5_000 + b"]", "an integer of 5000 digits is out of range"),
     "a key twice": (
         b'[{"role": "user", "role": "tool"}]',
-        "the key 'role' stands twice in one object (at $[0])",
+        "the key 'role' occurs twice in one object (at $[0])",
     ),
     "a lone surrogate": (b'[{"role": "user", "content": "\\ud800"}]', "a lone surrogate"),
     "a lone surrogate in a key": (b'[{"\\udfff": 1}]', "a key holds a lone surrogate"),
@@ -142,7 +142,7 @@ def test_a_bad_line_ends_the_walk_after_what_came_before(arguments: list[str], t
     path.write_text(jsonl(conversation(id="a"), conversation(id="b"), twice, conversation(id="d")))
     code, out, err = turnstate(*arguments, path)
     assert code == 2
-    assert err == (f"turnstate: {path} line 3: the key 'a' stands twice in one object (at $.messages[2])\n")
+    assert err == (f"turnstate: {path} line 3: the key 'a' occurs twice in one object (at $.messages[2])\n")
     assert "total" not in out
     if arguments[0] != "validate":
         assert len(out.splitlines()) == 2

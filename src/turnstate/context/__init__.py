@@ -1,6 +1,6 @@
 """The context engine: from a log of messages and a budget to a window that fits, validates and lasts.
 
-Pure: values in, values out. What it decides it returns; somebody else writes it down.
+Pure: values in, values out. It returns what it decides; the caller writes it to the log.
 """
 
 from __future__ import annotations

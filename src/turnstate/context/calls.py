@@ -3,7 +3,7 @@
 A result names its call by the core's id or by the provider's. The first real result of a call is taken,
 however late; the same result again is ignored; a different one, or one of an unknown call, is refused
 before anything is written. A path is not read as a whole for this: `KnownCalls` starts from what is known
-of it and can be told of older messages one by one.
+of it and takes older messages one by one.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ from .window import View
 __all__ = ["Plan", "Room", "hiding", "plan"]
 
 WORTH_HIDING = 50
-"""Tokens that hiding one output must save: the line that stands for it has to be read, too."""
+"""Tokens that hiding one output must save: the line that replaces it has to be read, too."""
 
 
 class Room(Struct, frozen=True):
     """The tokens at hand: the limit, what the head takes, the summary's cap, a missing question's cost.
 
-    ``summary`` is what the summary takes that stands now.
+    ``summary`` is what the current summary takes.
     """
 
     limit: int
@@ -40,7 +40,7 @@ class Room(Struct, frozen=True):
     summary: int = 0
 
     def within(self, share: float) -> int:
-        """Give what is left for messages beside head and summary, within a share of the limit."""
+        """Return what is left for messages beside head and summary, within a share of the limit."""
         return int(self.limit * share) - self.head - self.cap
 
 
@@ -114,7 +114,7 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
 
 
 def _mostly_out_of_reach(tally: Tally, view: View, room: Room) -> bool:
-    """Tell, without counting it, that more lies before the limit's reach than behind it."""
+    """Return True if more is before the limit's reach than after it, without counting it."""
     reach = tally.reach(room.limit)
     return reach - view.kept > tally.end - reach
 
@@ -138,7 +138,7 @@ def _evict(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
 
 
 def _turns_before(tally: Tally, view: View, end: int) -> Iterator[tuple[int, int]]:
-    """Give the turns before a place, newest first, with the tokens that they show."""
+    """Yield the turns before a place, newest first, with the tokens that they show."""
     for turn in range(bisect_left(tally.turns, end) - 1, -1, -1):
         start = tally.turns[turn]
         if start < view.kept:
@@ -168,7 +168,7 @@ def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
 
 
 def _shrink(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -> Plan:
-    """Give up locked groups, oldest first, down to the opening question and the last group."""
+    """Release locked groups, oldest first, down to the opening question and the last group."""
     first = max(locks.hard, view.kept)
     starts = list(takewhile(lambda start: start >= first, tally.group_starts()))
     fitting = [start for start in starts if _cost(tally, view, start, room) <= room.within(1)]
@@ -192,7 +192,7 @@ def _shorten(
 ) -> Plan | None:
     """Let the outputs of the last group share what is left, down to bare frames.
 
-    They get the low-water part of it, so that an answer fits behind them; all of it, where they need
+    They get the low-water part of it, so that an answer fits after them; all of it, if they need
     it; and the room of the summary, before nothing fits.
     """
     pinned = _pinned(tally, kept)
@@ -202,10 +202,10 @@ def _shorten(
     left = room.limit - room.head - _question(tally, kept, room) - cap
     for within, most in ((int(left * policy.low_water), cap), (left, cap), (left + cap, 0)):
         if each := tally.share(kept, within):
-            told = f"shortened the outputs of the last calls to {each:,} tokens each"
+            event = f"shortened the outputs of the last calls to {each:,} tokens each"
             if leaves or room.summary > most:
-                return Plan(kept, pinned, frozenset(), most, (*events, told), each)
-            return Plan(view.kept, view.pinned, view.hidden, most, (told,), each, cuts=False)
+                return Plan(kept, pinned, frozenset(), most, (*events, event), each)
+            return Plan(view.kept, view.pinned, view.hidden, most, (event,), each, cuts=False)
     return None
 
 

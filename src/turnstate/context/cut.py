@@ -123,10 +123,10 @@ def _covers(view: View, evicted: list[Message]) -> tuple[MessageId, MessageId]:
 
 
 class Strategy(Value, frozen=True, kw_only=True):
-    """What a compaction keeps, and how much of a message it shows to the model that summarises.
+    """What a compaction keeps, and how much of a message it shows to the model that summarizes.
 
     ``keep`` counts the newest exchanges. With ``truncate``, a message is shown to the model with its two
-    ends only where it has more than ``longest`` characters; without, as whole as there is room.
+    ends only if it has more than ``longest`` characters; without, as whole as there is room.
     """
 
     keep: int = 2
@@ -196,9 +196,9 @@ def compacted(
 
 
 def cleared(first: MessageId, last: MessageId, number: int) -> Cut:
-    """Give the cut that empties a conversation: nothing is kept, and nothing stands for what left.
+    """Return the cut that empties a conversation: nothing is kept, and nothing replaces what left.
 
-    The number of entries before it tells it from an earlier one.
+    The number of entries before it makes its id differ from an earlier one.
     """
     return Cut(
         id=derived("clear", first, last, str(number)),
@@ -213,7 +213,7 @@ def cleared(first: MessageId, last: MessageId, number: int) -> Cut:
 
 
 def carried(summary: str, asked: dict[str, Any] | None = None) -> Cut:
-    """Give the cut for a summary from elsewhere: what it covers is in no log, and what follows is kept."""
+    """Return the cut for a summary from elsewhere: what it covers is in no log, what follows is kept."""
     gone = MessageId("")
     return Cut(
         id=derived("carried", summary),
@@ -229,7 +229,7 @@ def carried(summary: str, asked: dict[str, Any] | None = None) -> Cut:
 
 
 def _kept(tally: Tally, keep: int) -> int:
-    """Give the place where the newest exchanges begin, and what is not answered yet."""
+    """Return the place where the newest exchanges begin, with what is not answered yet."""
     place = _unanswered(tally)
     starts = [start for start in tally.groups if start < place]
     answers = [start for start in starts if tally.items[start].role == "assistant"]
@@ -243,7 +243,7 @@ def _kept(tally: Tally, keep: int) -> int:
 
 
 def _unanswered(tally: Tally) -> int:
-    """Give the place behind the last answer: calls under way and words without an answer stay."""
+    """Return the place after the last answer: calls under way and unanswered words stay."""
     place = len(tally.items)
     for start in reversed(tally.groups):
         if tally.items[start].role != "user":

@@ -76,7 +76,7 @@ def carrying(text: str, previous: Digest | None = None) -> Digest:
 
 
 def _ends(messages: Sequence[Message]) -> Sequence[Message]:
-    """Give the first and the newest messages: the topics of no others can be kept."""
+    """Return the first and the newest messages: the topics of no others can be kept."""
     if len(messages) <= _FIRST_READ + _NEWEST_READ:
         return messages
     return (*messages[:_FIRST_READ], *messages[-_NEWEST_READ:])
@@ -88,7 +88,7 @@ def _failure(call: ToolCallRequest, result: ToolCallResult) -> tuple[str, str, s
 
 
 def _carried(summaries: Sequence[str], before: str) -> str:
-    """Carry summaries that stood among the messages behind what is carried already, each with its share."""
+    """Add summaries found among the messages to what is carried already, each with its share."""
     if not summaries:
         return before
     texts = [text for text in (before, *summaries) if text]
@@ -100,7 +100,7 @@ def _carried(summaries: Sequence[str], before: str) -> str:
 
 
 class _Detail(NamedTuple):
-    """How much is told: items of each kind, characters of quoted words, characters of what is carried."""
+    """How much is written: items of each kind, characters of quoted words and of what is carried."""
 
     tools: int = 0
     ids: int = 0
@@ -149,43 +149,43 @@ _FACTS = (
 def text(
     digest: Digest, cap_tokens: int, counter: Counter, template: str, *, language: Language = "en"
 ) -> str:
-    """Tell as much of a digest as fits into the cap together with its template.
+    """Write as much of a digest as fits into the cap together with its template.
 
     The text is bare: the template is counted here and put on when the message is made. Where not
     even the counts fit, it is the number of messages, and that is given even where the cap is
-    smaller still, since something must stand at a cut.
+    smaller still, since something must be shown at a cut.
     """
-    telling = _Telling(digest, template, language)
+    writer = _Writer(digest, template, language)
 
-    def fits(told: str) -> bool:
-        return counter.count(filled(template, told)).tokens <= cap_tokens
+    def fits(written: str) -> bool:
+        return counter.count(filled(template, written)).tokens <= cap_tokens
 
-    found = _most(telling.at, _DETAILS, fits)
-    return telling.least() if found is None else found
+    found = _most(writer.at, _DETAILS, fits)
+    return writer.least() if found is None else found
 
 
 def facts(
     digest: Digest, cap_tokens: int, counter: Counter, template: str, *, language: Language = "en"
 ) -> str:
-    """Tell what code knows for sure, the newest failures and open tasks first, within the cap.
+    """Write what code knows for sure, the newest failures and open tasks first, within the cap.
 
-    Files, failures, open tasks, decisions and ids are told; topics and counts are not, since a model's
-    words stand beside them. The result is empty if nothing is known or nothing fits.
+    Files, failures, open tasks, decisions and ids are written; topics and counts are not, since a
+    model's words are beside them. The result is empty if nothing is known or nothing fits.
     """
-    telling = _Telling(digest, template, language)
-    return _most(telling.facts, _FACTS, lambda told: counter.count(told).tokens <= cap_tokens) or ""
+    writer = _Writer(digest, template, language)
+    return _most(writer.facts, _FACTS, lambda written: counter.count(written).tokens <= cap_tokens) or ""
 
 
 def _most(
-    tell: Callable[[_Detail], str], details: Sequence[_Detail], fits: Callable[[str], bool]
+    write: Callable[[_Detail], str], details: Sequence[_Detail], fits: Callable[[str], bool]
 ) -> str | None:
     """Return the most detailed text that fits; None if not even the least detailed one does."""
-    told = cache(tell)
-    level = bisect_left(details, True, key=lambda detail: fits(told(detail)))
-    return told(details[level]) if level < len(details) else None
+    written = cache(write)
+    level = bisect_left(details, True, key=lambda detail: fits(written(detail)))
+    return written(details[level]) if level < len(details) else None
 
 
-class _Telling:
+class _Writer:
     """A digest in sentences."""
 
     def __init__(self, digest: Digest, template: str, language: Language) -> None:
@@ -210,14 +210,14 @@ class _Telling:
 
     def facts(self, detail: _Detail) -> str:
         known = self._digest
-        told = self._joined(
+        written = self._joined(
             self._failures(*_newest(known.failed, detail.failed), detail.chars),
             self._tasks(detail.tasks, detail.chars),
             self._decided(*_newest(known.decided, detail.decided), detail.chars),
             self._files(*_newest(known.files, detail.files), detail.chars),
             self._ids(*_newest(known.ids, detail.ids), detail.chars),
         )
-        return self._wording.known + told if told else ""
+        return self._wording.known + written if written else ""
 
     def least(self) -> str:
         return _number(self._digest.messages, self._wording.least)
@@ -242,8 +242,8 @@ class _Telling:
 
     def _tasks(self, most: int, chars: int) -> str:
         tasks = self._digest.tasks
-        told = [self._quoted(task, chars) for task in tasks[:most]]
-        return self._sentence(self._wording.tasks, told, len(tasks) - most)
+        written = [self._quoted(task, chars) for task in tasks[:most]]
+        return self._sentence(self._wording.tasks, written, len(tasks) - most)
 
     def _decided(self, some: Sequence[Mention], others: int, chars: int) -> str:
         return self._sentence(
@@ -267,19 +267,19 @@ class _Telling:
         for one in some:
             name, id, *_ = (*one.parts, "", "")
             called.setdefault(self._word(name, chars), []).append(self._word(id, chars))
-        told = [f"{name} {self._wording.word.join(ids)}" for name, ids in called.items()]
-        return self._sentence(self._wording.ids, told, others)
+        written = [f"{name} {self._wording.word.join(ids)}" for name, ids in called.items()]
+        return self._sentence(self._wording.ids, written, others)
 
     def _tools(self, most: int, chars: int) -> str:
         some, others = self._digest.succeeded.some(most)
-        told = [self._word(_name(one), chars) + _times(one.times) for one in some]
-        return self._sentence(self._wording.succeeded, told, others)
+        written = [self._word(_name(one), chars) + _times(one.times) for one in some]
+        return self._sentence(self._wording.succeeded, written, others)
 
-    def _sentence(self, title: str, told: list[str], others: int = 0) -> str:
-        """List what is told; others are only counted."""
+    def _sentence(self, title: str, written: list[str], others: int = 0) -> str:
+        """Return a sentence that lists items; others are only counted."""
         wording = self._wording
         rest = [wording.others + _times(others)] if others > 0 else []
-        return wording.sentence.format(title, wording.item.join(told + rest)) if told else ""
+        return wording.sentence.format(title, wording.item.join(written + rest)) if written else ""
 
     def _joined(self, *sentences: str) -> str:
         return self._wording.space.join(sentence for sentence in sentences if sentence)
@@ -291,7 +291,7 @@ class _Telling:
         return word(self._unlabelled(words), most)
 
     def _unlabelled(self, words: str) -> str:
-        """Take the template's label out of foreign words, wherever it stands."""
+        """Remove the template's label from foreign words, wherever it is."""
         words = line(words, len(words) or 1)
         while self._label and self._label in words:
             words = words.replace(self._label, "")

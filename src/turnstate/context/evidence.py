@@ -103,7 +103,7 @@ class Outcomes(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What messages show: what the user said, summaries that stand among them, what became of calls.
+    """What messages show: what the user said, summaries among them, what became of calls.
 
     ``spoken`` is what user and assistant wrote and what calls that succeeded were given, in order.
     """
@@ -115,7 +115,7 @@ class Evidence(NamedTuple):
 
 
 def topic(message: Message) -> str:
-    """Give how a user message begins; nothing where it only agrees, greets or shows something."""
+    """Return how a user message begins; nothing if it only agrees, greets or shows something."""
     words = line(_first_words(message), TOPIC_CHARS)
     if len(words) < _SHORT and words.strip(" .!?,。！？、").lower() in _NO_TOPICS:
         return ""
@@ -123,7 +123,7 @@ def topic(message: Message) -> str:
 
 
 def is_note(message: Message) -> bool:
-    """Tell a tool result that the view shows as user text from something that the user said."""
+    """Return True if a user message is a tool result that the view shows as text."""
     return isinstance(message.content, str) and message.content.startswith(_NOTE_STARTS)
 
 
@@ -191,7 +191,7 @@ def decisions(spoken: Iterable[str | Mapping[str, Any]]) -> Iterator[str]:
 
 
 def paths(arguments: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Give the paths that the arguments of calls name."""
+    """Return the paths that the arguments of calls name."""
     return [
         one
         for args in arguments
@@ -203,7 +203,7 @@ def paths(arguments: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def ids(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Give the ids that arguments and structured results name, each behind what it is called there."""
+    """Return the ids that arguments and structured results name, each with its key there."""
     keys: set[str] = set().union(*values)
     wanted = {key for key in keys if key == "id" or key.endswith(_ID_ENDINGS)}
     if not wanted:
@@ -219,7 +219,7 @@ def ids(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def reason(result: ToolCallResult) -> str:
-    """Give why a call failed, in the words of its result: at most a few levels down, one line."""
+    """Return why a call failed, in the words of its result: at most a few levels down, one line."""
     value = result.result
     for _ in range(_DEEPEST):
         if isinstance(value, dict):
@@ -235,7 +235,7 @@ def reason(result: ToolCallResult) -> str:
 
 @lru_cache(maxsize=256)
 def _first_line(beginning: str) -> str:
-    """Give the first line; agents tend to fail the same way again and again."""
+    """Return the first line; agents tend to fail the same way again and again."""
     return line(beginning.strip().partition("\n")[0], WHY_CHARS)
 
 
@@ -292,7 +292,7 @@ def _task(item: Mapping[str, Any]) -> str:
 
 
 def _is_done(item: Mapping[str, Any]) -> bool | None:
-    """Tell whether a task is done; None if it does not say."""
+    """Return True if a task is done, None if it does not say."""
     for key in ("status", "state"):
         if type(item.get(key)) is str:
             return item[key].strip().lower() in _DONE
@@ -354,7 +354,7 @@ class Mentions(Struct, frozen=True, omit_defaults=True):
         return sum(mention.times for mention in self) + self.others
 
     def some(self, most: int) -> tuple[list[Mention], int]:
-        """Give at most that many, oldest and newest, and how often the others were mentioned."""
+        """Return at most that many, oldest and newest, and how often the others were mentioned."""
         known = list(self)
         if len(known) > most:
             old = min(len(self.first), (most + 2) // 3)
@@ -381,7 +381,7 @@ def folded(earlier: Mentions, came_up: Sequence[Words], room: Room, *, unread: i
 
 
 def _latest(came_up: Sequence[Words], *, most: int) -> list[Words]:
-    """Give the things that came up last, the newest first, reading back no further than it takes."""
+    """Return the things that came up last, newest first, reading back no further than needed."""
     found: dict[Words, None] = {}
     for words in reversed(came_up):
         if len(found) == most:
@@ -417,7 +417,7 @@ class Digest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     carried: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Give a digest as plain JSON values, to be kept beside the cut that it belongs to."""
+        """Return a digest as plain JSON values, to be stored with the cut that it belongs to."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 
@@ -427,4 +427,4 @@ class Digest(Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             return msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
-            raise InputError(f"not a digest: {error}; make it anew from the log") from None
+            raise InputError(f"not a digest: {error}; make it again from the log") from None

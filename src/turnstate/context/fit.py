@@ -47,7 +47,7 @@ _NESTED = re.compile(
 
 
 def parted(messages: Sequence[Message], template: str) -> tuple[list[Message], str]:
-    """Part the messages from the summary that stands in their head; it is empty where there is none."""
+    """Return the messages without the summary in their head, and the summary; it is empty if missing."""
     head = list(takewhile(lambda message: message.role == "system", messages))
     found = [(message, _summary(message, template)) for message in head]
     rest = [_without(message, template) if text else message for message, text in found]
@@ -56,7 +56,7 @@ def parted(messages: Sequence[Message], template: str) -> tuple[list[Message], s
 
 
 def recorded(earlier: str, tally: Tally, policy: Policy, limit: int) -> tuple[Cut, ...]:
-    """Give an earlier summary as the cut that it stands for, which kept every message there is."""
+    """Return an earlier summary as a cut that kept every message there is."""
     if not earlier or not tally.end:
         return ()
     first = tally.at(0).id
@@ -75,7 +75,7 @@ def recorded(earlier: str, tally: Tally, policy: Policy, limit: int) -> tuple[Cu
 
 
 def _summary(message: Message, template: str) -> str:
-    """Give the summary that a system message ends with, if it does."""
+    """Return the summary that a system message ends with, if there is one."""
     last = message.parts[-1]
     if not isinstance(last, TextPart):
         return ""
@@ -86,7 +86,7 @@ def _summary(message: Message, template: str) -> str:
 
 
 def _without(message: Message, template: str) -> Message | None:
-    """Take the summary off the end of a system message; None where nothing else stands in it."""
+    """Return a system message without the summary at its end; None if there is nothing else in it."""
     parts, native = message.parts[:-1], message.native
     if not parts:
         return None
@@ -116,7 +116,7 @@ class Fitted(Struct, frozen=True, kw_only=True):
     window: Window | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Give what was done, and why, as plain JSON."""
+        """Return what was done, and why, as plain JSON."""
         report = self.window.report if self.window else None
         return {
             "changed": self.window is not None,
@@ -199,9 +199,9 @@ class _Document:
                 yield Repair(tool.name, "the least definition is added")
 
     def filled_in(self, window: Window) -> Iterator[Repair]:
-        """Say what was put where something was missing, beyond what the window's report tells."""
+        """Yield what was added for something missing, beyond what the window's report lists."""
         if OPENER in window.messages:
-            yield Repair(OPENER.id, "the user's question is missing; a line stands in its place")
+            yield Repair(OPENER.id, "the user's question is missing; a line takes its place")
         results = (one for message in self.messages for one in message.tool_results)
         answered: set[str] = {one.tool_call_id for one in results}
         answered |= {repair.id for repair in window.report.repairs}
@@ -211,7 +211,7 @@ class _Document:
                     yield Repair(one.tool_call_id, "a call that is still open is answered as still running")
 
     def name(self, id: str) -> str:
-        """Give the document's own id of a call; anything else goes by ours."""
+        """Return the document's own id of a call; for anything else, ours."""
         return self._names.get(id, id)
 
     def calls_answered_by(self, ids: Sequence[str]) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ def _with_envelope(message: Message, envelope: dict[str, Any] | UnsetType | None
 
 
 def _spoken(message: Message) -> Message:
-    """Say as the user what a bare list has no other place for: the summary, where `system` stands apart."""
+    """Return a system message as a user message, for a list whose provider keeps `system` elsewhere."""
     if message.role != "system":
         return message
     return Message.user(wire_text.notice(message.text), id=message.id, timestamp=message.timestamp)

@@ -1,4 +1,4 @@
-"""The frame: the two ends of a long text, and what lies between them told in numbers.
+"""The frame: the two ends of a long text, and numbers for what is between them.
 
     [Data Truncated]
     Start: Line 1-50
@@ -37,7 +37,7 @@ Unit = Literal["Line", "Character"]
 
 
 class Frames(Struct, frozen=True):
-    """How frames are made: lines wanted at each end, and a note that stands last."""
+    """How frames are made: lines wanted at each end, and a note that comes last."""
 
     head: int
     tail: int
@@ -97,7 +97,7 @@ class _Characters(Struct, frozen=True):
 
 
 def framed(text: str, limit: int, counter: Counter, frames: Frames) -> str:
-    """Give the frame that keeps the most of a text within a limit of tokens, or the bare frame."""
+    """Return the frame that keeps the most of a text within a limit of tokens, or the bare frame."""
     total = lines.count(text)
     if total > frames.head + frames.tail:
         ends, starts = lines.ends(text, frames.head), lines.starts(text, frames.tail)
@@ -111,7 +111,7 @@ def framed(text: str, limit: int, counter: Counter, frames: Frames) -> str:
 
 
 def bare(text: str, frames: Frames) -> str:
-    """Give the frame that keeps nothing."""
+    """Return the frame that keeps nothing."""
     total, unit = lines.count(text), "lines"
     if total <= frames.head + frames.tail:
         total, unit = len(text), "characters"
@@ -133,7 +133,7 @@ def _closed(text: str) -> str:
 
 
 def _fitting(ends: _Ends, limit: int, counter: Counter) -> str | None:
-    """Give the widest frame within a limit, if there is one."""
+    """Return the widest frame within a limit, if there is one."""
 
     def cost(reach: int) -> int:
         frame = ends.frame(reach)
@@ -144,7 +144,7 @@ def _fitting(ends: _Ends, limit: int, counter: Counter) -> str | None:
 
 
 def _is_inside(text: str, place: int) -> bool:
-    """Tell whether a cut here would part a character from what belongs to it."""
+    """Return True if a cut here would separate a character from what belongs to it."""
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]

@@ -1,4 +1,4 @@
-"""The head: what stands before the messages of a conversation, whatever is cut behind it."""
+"""The head: what is sent before the messages of a conversation, whatever is cut after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Category = Literal["system", "bootstrap", "context", "memory", "tools", "summary
 
 
 class Head(Value, frozen=True, kw_only=True):
-    """System prompt, what is known of the user, sticky context, recalled memory, tool definitions.
+    """System prompt, facts about the user, sticky context, recalled memory, tool definitions.
 
     Prompt and bootstrap are system messages. Context and memory are data: one user message each,
     before the first message that is kept.
@@ -41,14 +41,14 @@ class Head(Value, frozen=True, kw_only=True):
             refuse("Head.tools", self.tools, "a tuple of ToolSpec")
 
     def system_messages(self) -> Iterator[tuple[Category, Message]]:
-        """Give what stands before the summary."""
+        """Yield the messages before the summary."""
         if self.system is not None:
             yield "system", _system(self.system, "prompt")
         if self.bootstrap is not None:
             yield "bootstrap", _system(self.bootstrap, "bootstrap")
 
     def data_messages(self) -> Iterator[tuple[Category, Message]]:
-        """Give what stands between the summary and the first message that is kept."""
+        """Yield the messages between the summary and the first message that is kept."""
         if self.context is not None:
             yield "context", _data(self.context, "context")
         if self.memory is not None:
@@ -67,13 +67,13 @@ def _data(text: str, name: str) -> Message:
 
 
 OPENER = Message.user("[The conversation goes on from here.]", id=derived("opener"), timestamp=UNKNOWN_TIME)
-"""Stands where a question should, since every provider wants to hear the user first."""
+"""Sent in place of a question, since every provider wants the user first."""
 
 _Row = tuple[Category, Message, int]
 
 
 class Preface:
-    """What stands before the conversation: system messages, then data, and the tools beside them."""
+    """The messages before the conversation: system messages, then data, and the tools beside them."""
 
     def __init__(self, head: Head, leading: Sequence[Message], counter: Counter) -> None:
         def rows(messages: Iterable[tuple[Category, Message]]) -> list[_Row]:
@@ -93,12 +93,12 @@ class Preface:
         self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.data)
 
     def fits(self, head: Head, leading: Sequence[Message]) -> bool:
-        """Tell whether this is the preface of that head, tools compared byte by byte."""
+        """Return True if this is the preface of that head, tools compared byte by byte."""
         same = self.head == head and self.leading == len(leading)
         return same and self.tools_sent == _as_sent(head)
 
     def by_category(self) -> dict[str, int]:
-        """Give the tokens of each part of the head."""
+        """Return the tokens of each part of the head."""
         found = {"system": 0, "bootstrap": 0, "context": 0, "memory": 0}
         for category, _, cost in self.systems + self.data:
             found[category] += cost
@@ -106,5 +106,5 @@ class Preface:
 
 
 def _as_sent(head: Head) -> bytes:
-    """Encode tools as they are sent: a provider's cache tells definitions apart that are equal to Python."""
+    """Encode tools as they are sent: a provider's cache is stricter than Python's equality."""
     return msgspec.json.encode(head.tools) if head.tools else b""

@@ -1,7 +1,7 @@
 """The policy: every number and text that decides how a window is made, in one value.
 
 A recorded cut names the policy it was made under by its ``fingerprint``; under another policy it
-is planned anew.
+is planned again.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Policy(Value, frozen=True, kw_only=True):
         return hashlib.blake2b(msgspec.json.encode(self), digest_size=8).hexdigest()
 
     def summary_cap(self, limit: int) -> int:
-        """Give the most tokens that a summary may take of a budget."""
+        """Return the most tokens that a summary may take of a budget."""
         return max(self.summary_least, min(self.summary_tokens, int(limit * self.summary_share)))
 
 
@@ -115,7 +115,7 @@ class Budget(Value, frozen=True):
 
     @classmethod
     def of(cls, model: ModelInfo) -> Budget:
-        """Give the budget of a model, its whole output limit reserved (at most half of the window)."""
+        """Return the budget of a model, its whole output limit reserved (at most half of the window)."""
         check_kind("Budget.of(model)", model, ModelInfo)
         return cls(model.context_window, min(model.output_limit, model.context_window // 2))
 

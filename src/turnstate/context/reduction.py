@@ -2,7 +2,7 @@
 
 An output is too long when it has more than head + tail lines and more tokens than the soft limit,
 or more tokens than the hard limit whatever its lines. What is shown then is a `frame` that fits the
-limit which was exceeded. Frames are not recognised by their words, which any tool could print: a
+limit which was exceeded. Frames are not recognized by their words, which any tool could print: a
 frame is left alone because it is within the limits, and what the limits cannot hold becomes a bare
 frame, which is shorter than anything that is ever reduced. So reducing twice is reducing once.
 
@@ -95,9 +95,9 @@ def reduced(
     *,
     handle: Handle | None = None,
 ) -> Message:
-    """Give a tool message with its long outputs framed; any other message as it is.
+    """Return a tool message with its long outputs framed; any other message unchanged.
 
-    ``handle`` gives the id under which a store holds a whole output; the frame's last line tells it.
+    ``handle`` gives the id under which a store holds a whole output; the frame's last line has it.
     """
     if message.role != "tool":
         return message
@@ -117,7 +117,7 @@ def shortened(
 ) -> Message:
     """Return a tool message as `shown`, but with at most `each` tokens of text in every output.
 
-    Longer outputs are framed anew from the whole `message`. An output that `each` tokens cannot hold
+    Longer outputs are framed again from the whole `message`. An output that `each` tokens cannot hold
     becomes the bare frame.
     """
     less = Limits(limits.head, limits.tail, each, each)
@@ -156,12 +156,12 @@ def output_id(message: Message, result: ToolCallResult) -> str:
 
 
 def note_of(id: str) -> str:
-    """Return the line that tells under which id a store holds a whole output."""
+    """Return the line that says under which id a store holds a whole output."""
     return f"[Full output: {id}]"
 
 
 def output_texts(result: Any) -> Texts:
-    """Give the texts of a result whose lines a frame numbers: structured ones as indented JSON."""
+    """Return the texts of a result whose lines a frame numbers: structured ones as indented JSON."""
     if _is_structured(result):
         return (_indented(result),)
     return _sent_texts(result)
@@ -203,7 +203,7 @@ class _Rule(msgspec.Struct, frozen=True):
         return sum(map(lines.count, texts)) > self.limits.head + self.limits.tail
 
     def short(self, as_sent: Texts, shown: Texts, frames: Frames) -> Texts:
-        """Give texts that are within the limit which they exceed, or as short as frames can make them."""
+        """Return texts cut to the limit that they exceed, or as short as frames can make them."""
         if not self.has_many_lines(shown):
             short = self._shared(shown, self.limits.hard, frames)
             if self._is_within_hard(short):
@@ -214,7 +214,7 @@ class _Rule(msgspec.Struct, frozen=True):
         return tuple(self._bare(*pair, frames) for pair in zip(as_sent, shown, strict=True))
 
     def _is_within_hard(self, short: Texts) -> bool:
-        """Tell whether texts are within the hard limit, and the soft one does not apply to them."""
+        """Return True if texts are within the hard limit, and the soft one does not apply to them."""
         limit = self.limits.soft if self.has_many_lines(short) else self.limits.hard
         return not exceeds(short, limit, self.counter)
 
@@ -232,7 +232,7 @@ class _Rule(msgspec.Struct, frozen=True):
         return tuple(short)
 
     def _bare(self, as_sent: str, shown: str, frames: Frames) -> str:
-        """Give the bare frame of a text where that is shorter."""
+        """Return the bare frame of a text if that is shorter."""
         frame = bare(shown, frames)
         cost = tokens((frame,), self.counter)
         shorter = _is_reducible(shown, frames) and exceeds((as_sent,), cost, self.counter)
@@ -255,7 +255,7 @@ def _sent_texts(result: Any) -> Texts:
 
 
 def _with_texts(result: Any, texts: Texts) -> Any:
-    """Put new texts where the old ones stood."""
+    """Put new texts in the places of the old ones."""
     if isinstance(result, str) or _is_structured(result):
         return texts[0]
     new = iter(texts)
@@ -271,7 +271,7 @@ def _indented(result: Any) -> str:
 
 
 def _indentation(value: Any) -> Iterator[int]:
-    """Give the characters of indentation, level by level."""
+    """Yield the characters of indentation, level by level."""
     level, depth = [value], 0
     while level:
         yield 2 * _INDENT * depth * len(level)  # a container's closing bracket has a line too

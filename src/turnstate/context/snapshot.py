@@ -63,7 +63,7 @@ class ContextSnapshot(Struct, frozen=True, kw_only=True):
 
 
 def snapshot(messages: Sequence[Message], *, tokens: int, timestamp: int) -> ContextSnapshot:
-    """Take a snapshot of a live queue, its summary told by its kind."""
+    """Take a snapshot of a live queue; its summary is recognized by its kind."""
     summaries = [message.text for message in messages if message.kind == "summary"]
     summary = summaries[-1] if summaries else None
     return ContextSnapshot(timestamp=timestamp, token_count=tokens, messages=tuple(messages), summary=summary)

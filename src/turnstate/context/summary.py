@@ -1,11 +1,11 @@
-"""The summary: the one message that stands for everything that was cut.
+"""The summary: the one message in place of everything that was cut.
 
     a cut ──► digest, at once ───────────────► rendered(text, template) ──► in the window
        └────► request ──► a model ──► accepted ──► with_facts ──► takes the digest's place
 
 This is the pure half of it: no model is called here. Whoever calls one counts its failures, and
 after three in a row leaves it alone, so that a broken model costs a session three requests and not
-one a turn. A summary is recognised by its kind, never by its text.
+one a turn. A summary is recognized by its kind, never by its text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "with_facts",
 ]
 
-# Acceptance: whether what a model wrote may stand for the messages that were cut.
+# Acceptance: whether a model's text may replace the messages that were cut.
 
 
 Reason = Literal["empty", "error", "longer", "over-cap", "late", "cut-off"]
@@ -96,9 +96,9 @@ def accepted(
     cap: int | None = None,
     covers: tuple[MessageId, MessageId] | None = None,
 ) -> str | Refusal:
-    """Give a model's summary as it may stand, or say why not.
+    """Return a model's summary as it may be used, or the reason why not.
 
-    `replaced_tokens` is what the messages cost that it stands for; `facts` is what will stand beside the
+    `replaced_tokens` is the cost of the messages that it replaces; `facts` is what will be beside the
     text, within the same cap; `cap` is the request's unless the budget has changed since; `covers` is
     what the cut covers now, where that may have changed.
     """
@@ -147,7 +147,7 @@ def _unwrapped(text: str, template: str) -> str:
 
 
 def _inside_json(words: str) -> str:
-    """Give the text of ``{"summary": …}``; any other JSON stays as it is, to be refused."""
+    """Return the text of ``{"summary": …}``; any other JSON unchanged, to be refused."""
     found = _json(words)
     summary = found.get("summary") if isinstance(found, dict) else None
     return summary.strip() if isinstance(summary, str) else words
@@ -165,7 +165,7 @@ def _fault(words: str, request: SummaryRequest) -> Refusal | None:
 
 
 def _json(words: str) -> Any:
-    """Read an object or a list; None where the text is neither."""
+    """Read an object or a list; return None if the text is neither."""
     if not words.startswith(("{", "[")):
         return None
     try:
@@ -189,7 +189,7 @@ def facts_of(cut: Cut, counter: Counter, policy: Policy, *, words: str = "") -> 
     """
     try:
         known = Digest.from_json(cut.digest)
-    except InputError:  # written by somebody else; the words stand alone
+    except InputError:  # written elsewhere; the words are used alone
         return ""
     cap, template = text_cap(cut, policy), policy.summary_template
     room = cap // 2
@@ -218,12 +218,11 @@ class Failures(Value, frozen=True):
 
     @property
     def notice(self) -> str:
-        """What the user is told once the model is left alone; nothing before."""
+        """The notice to the user once the model is no longer asked; empty before."""
         if self.may_try:
             return ""
-        return (
-            f"The model failed to summarise {self.count} times in a row ({self.last}); digests stand instead."
-        )
+        failed = f"The model failed to summarize {self.count} times in a row ({self.last})"
+        return f"{failed}; digests are used instead."
 
     def failed(self, why: str | Refusal) -> Failures:
         """Count a failure."""

@@ -1,7 +1,7 @@
 """Briefing a model: the request that asks it to summarise what was cut.
 
-The prompt has fixed sections, in the order of their use to whoever goes on from here, so that a
-text which must be cut loses the least. What was said is data: it stands between marks that follow
+The prompt has fixed sections, in the order of their use to the agent that continues, so that a
+text which must be cut loses the least. The conversation is data: it is between marks that follow
 from the data itself and never occur in it, and the model is told to obey nothing in there. Facts
 that code has computed are given to it, since a model's memory of ids and paths is not to be trusted.
 """
@@ -66,7 +66,7 @@ def _paragraph(message: Message, names: dict[CallId, str], most: int) -> str:
 
 
 def _pieces(message: Message, names: dict[CallId, str]) -> Iterator[tuple[str, str]]:
-    """Give what a message says, piece by piece, each with who says it."""
+    """Yield what a message says, piece by piece, each with its speaker."""
     parts = (part for part in message.parts if not isinstance(part, ReasoningPart))
     if text := "\n".join(filter(None, map(wire_text.described, parts))):
         yield message.kind or message.role, text

@@ -11,7 +11,7 @@ share at most. Once all calls are answered, what the short outputs do not use go
 whatever the order of arrival.
 
 A tally keeps copies of its own of messages that hold a dict or a list, unless they come from a store,
-where nobody else has them, or it serves a single window of a list (``shared``).
+where no one else has them, or it serves a single window of a list (``shared``).
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Ledger:
         return self._anchor - len(self._back) + 1
 
     def between(self, start: int, end: int) -> int:
-        """Give the sum of the costs from `start` up to, not including, `end`."""
+        """Return the sum of the costs from `start` up to, not including, `end`."""
         self._reach(start)
         self._reach(end)
         return self._at(end) - self._at(start)
 
     def exceeds(self, start: int, end: int, room: int) -> bool:
-        """Tell whether a range costs more than the room, counting back no further than it takes."""
+        """Return True if a range costs more than the room, counting back no further than needed."""
         self._reach(end)
         counted = max(start, self.first)
         left = room - (self._at(end) - self._at(counted))
@@ -90,7 +90,7 @@ MASK = "[Old tool output hidden.]"
 def masked(message: Message, handle: Callable[[ToolCallResult], str] | None = None) -> Message:
     """Return a tool message with a line in place of each output; ids and errors stay.
 
-    ``handle`` returns the id under which a store holds a whole output; a second line tells it.
+    ``handle`` returns the id under which a store holds a whole output; a second line has it.
     """
     results = (
         msgspec.structs.replace(result, result=f"{MASK}\n{note_of(handle(result))}" if handle else MASK)
@@ -99,7 +99,7 @@ def masked(message: Message, handle: Callable[[ToolCallResult], str] | None = No
     return message.replace(tool_results=tuple(results))
 
 
-# Places: where messages stand, by id.
+# Places of messages, by id.
 
 
 class Places:
@@ -111,7 +111,7 @@ class Places:
         self._read = range(anchor, anchor)
 
     def of(self, id: str) -> int | None:
-        """Give where the message with this id stands."""
+        """Return the place of the message with this id."""
         for later in range(self._read.stop, len(self._items)):
             self._known[self._items[later].id] = later
         first = self._read.start
@@ -136,7 +136,7 @@ class Tally(Structure):
         self.counter = counter
         self.limits = limits
         self.stored = stored
-        self.whole: dict[str, Message] = {}  # the reduced messages as they stand in the log, by id
+        self.whole: dict[str, Message] = {}  # the reduced messages as they are in the log, by id
         self.mended_ids: dict[str, str] = {}
         self._places = Places(self.items, 0)
         self._tail: tuple[int, list[Shown]] = (0, [])
@@ -187,15 +187,15 @@ class Tally(Structure):
         return len(self.items) + len(self._tail_shown())
 
     def total(self, start: int) -> int:
-        """Give the tokens of everything from a place to the end."""
+        """Return the tokens of everything from a place to the end."""
         return self._ledger.between(min(start, len(self.items)), len(self.items)) + self._tail_tokens(start)
 
     def between(self, start: int, end: int) -> int:
-        """Give the tokens of the finished messages between two places."""
+        """Return the tokens of the finished messages between two places."""
         return self._ledger.between(start, end)
 
     def cost(self, index: int) -> int:
-        """Give the tokens of one message of the view."""
+        """Return the tokens of one message of the view."""
         if index >= len(self.items):
             return self._tail_shown()[index - len(self.items)][1]
         if index < self._ledger.first:
@@ -203,12 +203,12 @@ class Tally(Structure):
         return self._ledger.between(index, index + 1)
 
     def exceeds(self, start: int, room: int) -> bool:
-        """Tell whether the messages from a place on take more than the room, counting no more than needed."""
+        """Return True if the messages from a place on exceed the room, counting only what is needed."""
         left = room - self._tail_tokens(start)
         return self._ledger.exceeds(min(start, len(self.items)), len(self.items), left)
 
     def reach(self, room: int) -> int:
-        """Give the earliest group from which on everything fits into the room."""
+        """Return the earliest group from which on everything fits into the room."""
         self.exceeds(0, room)
         first = bisect_left(self.groups, self._ledger.first)
         fitting = bisect_left(self.groups, True, lo=first, key=lambda start: self.total(start) <= room)
@@ -229,7 +229,7 @@ class Tally(Structure):
         return view
 
     def saved(self, index: int) -> int:
-        """Give the tokens that hiding the output of a tool message saves."""
+        """Return the tokens that hiding the output of a tool message saves."""
         return self.cost(index) - self.hidden(index)[1]
 
     def hidden(self, index: int) -> Shown:
@@ -269,14 +269,14 @@ class Tally(Structure):
         return [index for index, one in enumerate(self.tail, start=len(self.items)) if one.role == "tool"]
 
     def place(self, id: str) -> int | None:
-        """Give the place of a message in the view."""
+        """Return the place of a message in the view."""
         finished = self._places.of(id)
         if finished is not None:
             return finished
         return next((len(self.items) + i for i, message in enumerate(self.tail) if message.id == id), None)
 
     def at(self, index: int) -> Message:
-        """Give one message of the view."""
+        """Return one message of the view."""
         if index >= len(self.items):
             return self._tail_shown()[index - len(self.items)][0]
         return self.items[index] if index >= self._ledger.first else self._measured(index)[0]

@@ -47,7 +47,7 @@ def _count(text: str, end: str) -> int:
 
 
 def ends(text: str, most: int) -> list[int]:
-    """Give where the first lines end, at most so many."""
+    """Return where the first lines end, at most so many."""
     found = list[int]()
     at = {end: place for end in _ENDS if (place := text.find(end)) >= 0}
     while at and len(found) < most:
@@ -63,7 +63,7 @@ def ends(text: str, most: int) -> list[int]:
 
 
 def starts(text: str, most: int) -> list[int]:
-    """Give where the last lines begin, at most so many, in the order of the text."""
+    """Return where the last lines begin, at most so many, in the order of the text."""
     found = list[int]()
     at = {end: place for end in _ENDS if (place := text.rfind(end)) >= 0}
     while at and len(found) < most:
@@ -79,7 +79,7 @@ def starts(text: str, most: int) -> list[int]:
 
 
 def full_range(text: str, first: int, last: int) -> str:
-    """Give the lines from the first to the last, 1-based and inclusive, as far as the text has them."""
+    """Return the lines from the first to the last, 1-based and inclusive, as far as the text has them."""
     if first < 1 or last < first:
         raise InputError(f"lines are counted from 1, the first one first: {first}-{last} is no range")
     offsets = [0, *ends(text, last)]
@@ -104,7 +104,7 @@ def tokens(texts: Sequence[str], counter: Counter) -> int:
 
 
 def exceeds(texts: Sequence[str], limit: int, counter: Counter) -> bool:
-    """Tell whether texts have more tokens than a limit."""
+    """Return True if texts have more tokens than a limit."""
     size = sum([len(text) if text.isascii() else len(text.encode()) for text in texts])
     if size <= limit:
         return False

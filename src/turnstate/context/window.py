@@ -212,7 +212,7 @@ class Report:
         return tuple(self._weighed())
 
     def to_json(self) -> dict[str, Any]:
-        """Give the report as plain JSON."""
+        """Return the report as plain JSON."""
         return {
             "usage": self.usage,
             "events": list(self.events),
@@ -242,7 +242,7 @@ def _characters(message: Message) -> int:
 
 
 class Lead:
-    """What stands before the kept part: head, summary, data, and the question that stays."""
+    """What is before the kept part: head, summary, data, and the question that stays."""
 
     def __init__(
         self, preface: Preface, summary: tuple[Message, int] | None, tally: Tally, view: View
@@ -305,16 +305,16 @@ class Window:
         return formats.rendered(self.messages, target, tools=self.preface.head.tools, request=request)
 
     def grows_into(self, other: Window) -> bool:
-        """Tell whether the other window has the same view of the same tally, with more behind it."""
+        """Return True if the other window has the same view of the same tally, with more after it."""
         return self.tally is other.tally and self.view is other.view and self.lead is other.lead
 
     def shows(self, tally: Tally, decisions: tuple[Decision, ...], limit: int) -> bool:
-        """Tell whether the view of this window is that of the tally as it is now, under these decisions."""
+        """Return True if the view of this window is that of the tally as it is now, under these decisions."""
         same = self.tally is tally and self.limit == limit and self.applied == decisions
         return same and (self._length == tally.length or not self.view.shares)
 
     def leads_into(self, view: View) -> bool:
-        """Tell whether the same stands before the kept part of that view."""
+        """Return True if the same lead is before the kept part of that view."""
         mine = (self.view.kept, self.view.pinned, self.view.summary)
         return mine == (view.kept, view.pinned, view.summary) and len(self.messages) > len(self.lead.messages)
 
@@ -325,7 +325,7 @@ class Window:
         return (*known, *tally.view(view.kept + len(known) - len(lead.messages), view.hidden, view.short))
 
     def _leading_tokens(self) -> int:
-        """Count what stood in the previous request, byte for byte."""
+        """Count the leading tokens that were in the previous request, byte for byte."""
         tally, view, lead = self.tally, self.view, self.lead
         if self.shared == len(self.messages):
             return self.tokens
@@ -386,7 +386,7 @@ def usage(
 
 
 def _border(tally: Tally, view: View, policy: Policy) -> int:
-    """Give where the immediate buffer begins."""
+    """Return where the immediate buffer begins."""
     starts = tally.turns[-policy.lock_turns_at_most :]
     kept = [start for start in starts if start >= view.kept]
     return kept[0] if kept else view.kept

@@ -155,7 +155,7 @@ WORDINGS: dict[Language, Wording] = {
 SLOT = "{summary}"
 
 LEAST_LABEL = 8
-"""Characters; a shorter label cannot be told from ordinary words."""
+"""Characters; a shorter label looks like ordinary words."""
 
 
 def filled(template: str, text: str) -> str:

@@ -156,7 +156,7 @@ class Adapter(Format):
             given = envelope or {}
             required = {} if definitions or self._is_whole(messages) else self._required(ordered, given)
             payload = {**given, **required, **fields, **definitions}
-        own = msgspec.to_builtins(payload)  # a copy: whoever changes it does not change the messages
+        own = msgspec.to_builtins(payload)  # a copy: changing it does not change the messages
         return Rendering(own, tuple(scope.left_out))
 
     def mended(self, message: Message) -> tuple[Message, str | None]:

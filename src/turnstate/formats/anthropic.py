@@ -139,7 +139,7 @@ class Anthropic(Adapter):
 
 
 def _thinks_first(_before: Piece, piece: Piece) -> bool:
-    """Tell whether a piece begins with thinking, which stands first in its wire message."""
+    """Return True if a piece begins with thinking, which comes first in its wire message."""
     content = piece.body.get("content")
     first = content[0] if isinstance(content, list) and content else None
     return isinstance(first, dict) and first.get("type") in rules.THINKING

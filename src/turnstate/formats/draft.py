@@ -1,4 +1,4 @@
-"""Drafts: messages as a document tells them, before the core has settled their ids."""
+"""Drafts: messages as a document has them, before the core has settled their ids."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Call(NamedTuple):
-    """A call as a document tells it."""
+    """A call as a document has it."""
 
     name: str
     args: dict[str, Any]
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A result as a document tells it: by id where it has one, else by the name of the tool."""
+    """A result as a document has it: by id if it has one, else by the name of the tool."""
 
     id: str | None
     result: Any
@@ -77,7 +77,7 @@ def result_of_blocks(blocks: Any, read: Callable[[dict[str, Any]], Part]) -> Any
 
 
 def settled(drafts: Sequence[Draft], native: Native) -> list[Message]:
-    """Give drafts their ids: derived from position and content, results paired with calls."""
+    """Return drafts as messages: ids derived from position and content, results paired with calls."""
     answers, taken = Answers(), set[CallId]()
     messages: list[Message] = []
     for index, draft in enumerate(drafts):

@@ -37,12 +37,12 @@ _Atom = tuple[Any, ...]
 
 
 def says_something(text: str) -> bool:
-    """Tell text from what stands for silence."""
+    """Return True if a text is not one that replaces silence."""
     return bool(text.strip()) and text != wire_text.SILENCE
 
 
 def same(one: Sequence[Message], other: Sequence[Message]) -> bool:
-    """Tell whether two conversations say the same."""
+    """Return True if two conversations say the same."""
     left, right = list(_atoms(one)), list(_atoms(other))
     return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
 
@@ -95,7 +95,7 @@ def _args(args: dict[str, Any]) -> bytes:
 
 
 def _audible(parts: Iterable[Part]) -> Iterator[str]:
-    """Give the texts that say something; media count as the line that describes them."""
+    """Yield the texts that say something; media count as the line that describes them."""
     for part in parts:
         if isinstance(part, ImagePart | FilePart):
             yield wire_text.described(media.by_type(part))

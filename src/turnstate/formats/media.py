@@ -49,12 +49,12 @@ _MEDIA_TYPES = {kind: name for name, kind in _EXTENSIONS.items()}
 
 
 def extension(media_type: str | None) -> str | None:
-    """Give the short name of a media type: `png` for `image/png`."""
+    """Return the short name of a media type: `png` for `image/png`."""
     return _MEDIA_TYPES.get(media_type or "")
 
 
 def media_type(extension: str) -> str | None:
-    """Give the media type of a short name."""
+    """Return the media type of a short name."""
     return _EXTENSIONS.get(extension)
 
 
@@ -65,12 +65,12 @@ def type_of_url(url: str) -> str | None:
 
 
 def is_web(url: str | None) -> bool:
-    """Tell whether a URL names something on the web, which any provider can fetch."""
+    """Return True if a URL names something on the web, which any provider can fetch."""
     return (url or "").startswith(("https://", "http://"))
 
 
 def by_type(part: ImagePart | FilePart) -> ImagePart | FilePart:
-    """Give a picture as an image and anything else as a file, where the media type or the URL tells."""
+    """Return a picture as an image and anything else as a file, if the media type or the URL says so."""
     picture = (part.media_type or type_of_url(part.url or "") or "").startswith("image/")
     known = picture or part.media_type not in (None, "", UNTYPED)
     proper = ImagePart if picture else FilePart
@@ -101,7 +101,7 @@ def as_text(data: bytes) -> str | None:
 
 
 def image(url: str, detail: str | None = None) -> ImagePart:
-    """Give the picture that a URL names or holds."""
+    """Return the picture that a URL names or holds."""
     if source := from_data_url(url):
         return ImagePart(data=source[0], media_type=source[1], detail=detail)
     return ImagePart(url=url, detail=detail)

@@ -1,6 +1,6 @@
 """OpenAI Chat Completions: one wire message a message, one `tool` message a result.
 
-System messages may stand anywhere. Arguments travel as a JSON string. Ids may repeat across
+System messages may be anywhere. Arguments travel as a JSON string. Ids may repeat across
 batches, so an answer belongs to the nearest batch before it.
 """
 

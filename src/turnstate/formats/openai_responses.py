@@ -1,7 +1,7 @@
 """OpenAI Responses: a flat list of items, of which one assistant message makes a run.
 
-Reasoning stands before the item that it produced and stays with it, since both belong to one
-message. A run ends, and another message begins, where an item would stand before what we write
+Reasoning comes before the item that it produced and stays with it, since both belong to one
+message. A run ends, and another message begins, where an item would come before what we write
 first: content comes before calls. Hosted-tool items are kept as they are.
 """
 
@@ -71,7 +71,7 @@ def drafts(items: list[Any]) -> Iterator[Draft]:
 
 
 class _Run:
-    """The items of one assistant message, as long as they stand in the order in which we write."""
+    """The items of one assistant message, as long as they are in the order in which we write."""
 
     def __init__(self) -> None:
         self._items: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ class _Run:
         self._calls: list[Call] = []
 
     def continues(self, item: dict[str, Any]) -> bool:
-        """Tell whether an item can be part of the same message."""
+        """Return True if an item can be part of the same message."""
         kind = _kind(item)
         return kind == "function_call" or not (self._calls or (kind == "message" and self._spoken))
 
@@ -99,7 +99,7 @@ class _Run:
                 self._parts.append(_read_item(item))
 
     def draft(self) -> Iterator[Draft]:
-        """Give the message that the items make, if there are any."""
+        """Return the message that the items make, if there are any."""
         if self._items:
             content: Content | None = tuple(self._parts) if self._said is None else self._said
             yield Draft("assistant", self._items, content, tuple(self._calls))
@@ -312,7 +312,7 @@ def _as_items(body: str | list[Any] | dict[str, Any]) -> list[Any]:
 
 
 def _is_content(block: dict[str, Any]) -> bool:
-    """Tell what goes inside an assistant's message from what is an item of its own."""
+    """Return True if a block goes inside an assistant's message and is not an item of its own."""
     kind = block.get("type")
     return kind == "refusal" or str(kind).startswith(("input_", "output_"))
 

@@ -1,9 +1,9 @@
-"""Calls and their answers: who answers whom, where an answer stands, and under which id.
+"""Calls and their answers: which answers which, where an answer goes, and under which id.
 
-Providers repeat ids across batches and omit them; most insist that nothing stands between a batch
+Providers repeat ids across batches and omit them; most insist that nothing is between a batch
 of calls and its answers. ``Answers`` resolves the ids of a document (the core's own id first, then
 the provider's id in the newest open batch, then, without an id, name and order); ``gathered`` moves
-answers behind the calls that they answer; ``wire_ids`` picks the ids that a provider is sent.
+answers after the calls that they answer; ``wire_ids`` picks the ids that a provider is sent.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NAMELESS: _Key = ("neither", "")
 
 
 def is_native(message: Message, format: str | None) -> bool:
-    """Tell whether a document of that very format held the message."""
+    """Return True if a document of that very format held the message."""
     return message.native is not None and message.native.format == format
 
 
 def core_id(provider_id: str | None, position: int, taken: set[CallId]) -> CallId:
-    """Give the core's id of a call in a document: its own if it minted it, else a derived one."""
+    """Return the core's id of a call in a document: its own if it minted it, else a derived one."""
     if provider_id and _OWN_ID.fullmatch(provider_id) and provider_id not in taken:
         call = CallId(provider_id)
     else:
@@ -100,7 +100,7 @@ def _keys(call: ToolCallRequest) -> set[_Key]:
 
 
 def gathered(messages: Iterable[Message], *, format: str | None = None) -> list[Message]:
-    """Move every first answer behind the call that it answers, or behind the run which that is part of.
+    """Move every first answer after the call that it answers, or after the run which that is part of.
 
     An answer stays in its place when documents of that format held it, its call and all between.
     """
@@ -196,7 +196,7 @@ def _candidates(call: str, provider_id: str | None = None) -> Iterator[str]:
 
 
 def wire_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """Give a tool's name in the alphabet that providers share, and no longer than they take."""
+    """Return a tool's name in the alphabet that providers share, and no longer than they take."""
     if len(name) <= longest and not _FOREIGN_IN_NAME.search(name):
         return name
     mark = "_" + hashlib.blake2b(name.encode(), digest_size=4).hexdigest()

@@ -1,4 +1,4 @@
-"""The port that every provider format stands behind.
+"""The port of every provider format.
 
 A format reads a provider's document into messages, renders messages as that provider's document,
 and says whether the provider would take a document or answer 400. Parsing and rendering in one

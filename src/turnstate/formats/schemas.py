@@ -79,6 +79,6 @@ def _json_schema(schema: Any) -> Any:
 
 
 def minimal_specs(messages: Iterable[Message]) -> list[ToolSpec]:
-    """Give the least definition of every tool that the messages use, in order of first use."""
+    """Return the least definition of every tool that the messages use, in order of first use."""
     names = {call.name: None for message in messages for call in message.tool_calls}
     return [ToolSpec(name=name) for name in names]

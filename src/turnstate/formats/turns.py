@@ -17,7 +17,7 @@ _Apart = Callable[[Piece, Piece], bool]
 def in_turns(
     items: Iterable[Any], read: Callable[[int, Any], tuple[str, Iterable[Draft]]]
 ) -> Iterator[Draft]:
-    """Read wire messages of alternating roles, marking those that stand apart from a neighbour."""
+    """Read wire messages of alternating roles, marking those that are apart from a neighbor."""
     before: str | None = None
     for index, item in enumerate(items):
         role, drafts = read(index, item)

@@ -51,8 +51,9 @@ def counter(name: str) -> Counter:
         return estimator(family)
     models = (one for one in catalog.models() if name.lower() in (one.id, *one.aliases))
     if model := next(models, None):
-        told = f"{name!r:.60} is a model, not a counter; its counter is {model.counter!r}"
-        raise UnknownName(f"{told} (there are {_names()})")
+        raise UnknownName(
+            f"{name!r:.60} is a model, not a counter; its counter is {model.counter!r} (there are {_names()})"
+        )
     raise UnknownName(f"no counter is called {name!r:.60}; there are {_names()}")
 
 

@@ -53,11 +53,11 @@ class Calibrated(Struct, frozen=True):
         return Calibrated(_bounded(factor, *_FACTORS), self.samples + 1)
 
     def budget(self, tokens: int) -> int:
-        """Give the counted tokens that fit into this many of the provider's."""
+        """Return the counted tokens that fit into this many of the provider's."""
         return max(0, int(tokens / self.factor))
 
     def reported(self, count: Count) -> Count:
-        """Foretell what the provider will report for a count; as the count stands until taught."""
+        """Predict what the provider will report for a count; the count itself until something was learned."""
         if not self.samples and self.factor == 1.0:
             return count
         exactly = round(count.tokens * self.factor, 6)  # 10 x 1.1 is 11, not a hair more

@@ -31,7 +31,7 @@ CALL_FRAME = 8
 """What turns text into a call: whom it is for, that JSON follows, where it ends."""
 
 RESULT_FRAME = 4
-"""Every result goes out as a message of its own, whichever message it stands in with us."""
+"""Every result goes out as a message of its own, whichever message of ours it is in."""
 
 FILE_UNKNOWN = 9_200
 """A file that is only referred to: taken for a document of four pages, 2,300 tokens each."""
@@ -58,7 +58,7 @@ class Meter:
         self._names: dict[str, int] = {}
 
     def message(self, message: Message) -> int:
-        """Give the tokens of one message."""
+        """Return the tokens of one message."""
         tokens, content = MESSAGE_FRAME, message.content
         if isinstance(content, str):
             tokens += self._text(content) if content else 0

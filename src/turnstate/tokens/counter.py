@@ -1,4 +1,4 @@
-"""The port that every way of counting stands behind.
+"""The port of every way of counting.
 
 A counter turns text into a `Count`: a number of tokens and how far to trust it. A count is
 *exact* when the model's own vocabulary gave it, *reported* when the provider said so, and
@@ -45,7 +45,7 @@ class Counter(Protocol):
 
 
 def weaker(one: Quality, other: Quality) -> Quality:
-    """Give the less trustworthy of two qualities."""
+    """Return the less trustworthy of two qualities."""
     return one if _STRENGTH[one] <= _STRENGTH[other] else other
 
 

@@ -29,7 +29,7 @@ __all__ = ["FACTORS", "LONGEST", "Estimator", "estimator", "pieces_of"]
 LONGEST = 16
 """Letters in one piece: hardly any word is as long, so this many are part of something else."""
 
-# Characters that mostly stand inside a longer word of the vocabulary, found by counting; the
+# Characters that are mostly inside a longer word of the vocabulary, found by counting; the
 # others, rare or traditional, take a token or two of their own.
 _COMMON_HAN = (
     "的一用是不数有了在中人以可文我要行定使日上个合本为这出下时大自能入分据方成金他作来年新到会生如指"
@@ -90,7 +90,7 @@ def pieces_of(text: str) -> Tally[str]:
 
 @cache
 def _table() -> str:
-    """Give the kind of every character of the basic plane; those beyond keep their place."""
+    """Return the kind of every character of the basic plane; those beyond keep their place."""
     kinds = [_CONTROL] * 0x80 + [_OTHER] * 0xFF80
     for kind, characters in _KINDS.items():
         for first, last in re.findall(r"\\?(.)(?:-\\?(.))?", characters, re.DOTALL):
@@ -201,7 +201,7 @@ FACTORS = {
 
 
 def estimator(family: str) -> Estimator:
-    """Give the estimator of a model family."""
+    """Return the estimator of a model family."""
     if family not in FACTORS:
         raise UnknownName(f"no model family is called {family!r:.60}; there are {', '.join(FACTORS)}")
     return Estimator(f"estimate:{family}", FACTORS[family])

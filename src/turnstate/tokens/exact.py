@@ -169,13 +169,13 @@ async def off_loop(work: Callable[[], T], *, large: bool) -> T:
     """Do large work in a thread and small work at once."""
     if not large:
         return work()
-    import asyncio  # whoever runs a loop has it loaded already
+    import asyncio  # a process that runs a loop has it loaded already
 
     return await asyncio.to_thread(work)
 
 
 def is_large(*values: Any) -> bool:
-    """Tell whether values hold more text than is worked on inline, looking at no more than that."""
+    """Return True if values hold more text than is processed inline, looking at no more than that."""
     return exceeds(INLINE, *values)
 
 

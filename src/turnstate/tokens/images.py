@@ -150,7 +150,7 @@ _RULES: dict[str, ImageRule] = {
 
 
 def rule_for(counter_name: str) -> ImageRule:
-    """Give the rule of the provider whose tokens a counter counts."""
+    """Return the rule of the provider whose tokens a counter counts."""
     return _RULES.get(counter_name, cautious)
 
 

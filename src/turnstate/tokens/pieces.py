@@ -66,7 +66,7 @@ def pieces(text: str, *, limit: int = LIMIT) -> Iterator[Piece]:
 
 
 def _last_seam(text: str, start: int, end: int) -> int | None:
-    """Return the last seam behind `start` and up to `end`, searching in short steps from the end."""
+    """Return the last seam after `start` and up to `end`, searching in short steps from the end."""
     for last in range(end, start, -UNBROKEN):
         # Greedy, so it finds the last seam; one character more, since a seam shows by what follows it.
         if seam := _to_last_seam().match(text, max(start, last - UNBROKEN), last + 1):

@@ -88,7 +88,7 @@ def test_an_archive_of_a_newer_version_is_refused() -> None:
         ([{**SESSION, "meta": {"x": "y" * 100_000}}], "line 2: meta has 100,008 bytes"),
         ([{**SESSION, "counter": "nope"}], "line 2: no counter is called"),
         ([{**SESSION, "branch": 2}], "line 2: the head is on branch 2 of 1"),
-        ([b'{"type":"session","id":"s","id":"t"}\n'], "line 2: the key 'id' stands twice"),
+        ([b'{"type":"session","id":"s","id":"t"}\n'], "line 2: the key 'id' occurs twice"),
         ([b'{"type":"session",\n'], "line 2: not JSON"),
         ([b"\xff\n"], "line 2: not UTF-8"),
         ([SESSION, {**BRANCH, "id": 2}], "line 3: branch 1 is expected here, not 2"),

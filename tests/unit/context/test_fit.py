@@ -229,7 +229,7 @@ def test_a_missing_question_is_mended_and_told() -> None:
     document = {"messages": [{"role": "assistant", "content": "Good morning!"}]}
     result = fit(document, formats.get("anthropic"))
     assert [repair.text for repair in result.repairs] == [
-        "the user's question is missing; a line stands in its place"
+        "the user's question is missing; a line takes its place"
     ]
 
 

@@ -130,7 +130,7 @@ CHAT = [
         ("call-id", 1, LONG_ID),
     ),
     (
-        "an id stands twice in one batch",
+        "an id occurs twice in one batch",
         [ASK, chat_calls(chat_call("a"), chat_call("a")), chat_answer("a"), chat_answer("a")],
         ("call-id", 1, "a"),
         ("result-twice",),
@@ -379,7 +379,7 @@ ANTHROPIC = [
         ("call-id", 3, "a"),
     ),
     (
-        "an id stands twice in one message",
+        "an id occurs twice in one message",
         [ASK, assistant(tool_use(), tool_use()), user(tool_result())],
         ("call-id", 1, "a"),
     ),
@@ -696,7 +696,7 @@ GEMINI = [
         ("response-object", 2, None),
     ),
     (
-        "an id stands twice in one content",
+        "an id occurs twice in one content",
         [
             GASK,
             content("model", call(id="c"), call(id="c")),

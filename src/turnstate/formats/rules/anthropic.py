@@ -121,7 +121,7 @@ class _Turn:
                     if words:
                         report.add(
                             "results-first",
-                            "tool_result blocks stand before any other block",
+                            "tool_result blocks come before any other block",
                             block.get("tool_use_id"),
                         )
                     self._check_result(block, asked, answered, report)
@@ -183,7 +183,7 @@ class _Turn:
                 report.add("thinking", "a thinking block carries its signature")
             uses_tools = any(block.get("type") == "tool_use" for block in blocks)
             if uses_tools and kinds != sorted(kinds, reverse=True):
-                report.add("thinking", "thinking blocks stand first in a message that uses tools")
+                report.add("thinking", "thinking blocks come first in a message that uses tools")
 
 
 def _turns(listed: Any, report: Report) -> Iterator[_Turn]:
@@ -191,9 +191,7 @@ def _turns(listed: Any, report: Report) -> Iterator[_Turn]:
     for message in report.items(listed, "messages"):
         role = message.get("role")
         if role not in ("user", "assistant"):
-            report.add(
-                "role", f"no role is called {shown(role)}; the system prompt stands apart, in `system`"
-            )
+            report.add("role", f"no role is called {shown(role)}; the system prompt goes in `system`")
             role = None
         if turn is None or turn.role != role:
             if turn:

@@ -63,7 +63,7 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
 
 def _check_role(role: Any, before: Any, report: Report) -> None:
     if role not in ("user", "assistant"):
-        report.add("role", f"no role is called {shown(role)}; the system prompt stands apart, in `system`")
+        report.add("role", f"no role is called {shown(role)}; the system prompt goes in `system`")
     elif report.index == 0 and role != "user":
         report.add("first-user", "the first message is the user's")
     elif role == before:

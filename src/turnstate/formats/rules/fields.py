@@ -24,7 +24,7 @@ Kind = Callable[[dict[str, Any]], "Fields | None"]
 
 
 class Departure(NamedTuple):
-    """A field that is not a request's: only responses hold it, or nobody declares it."""
+    """A field that is not a request's: only responses hold it, or it is not declared."""
 
     path: Path
     reason: Literal["response", "null", "unknown"]

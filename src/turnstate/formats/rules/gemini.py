@@ -116,7 +116,7 @@ class _Batch:
                 self._waiting.setdefault(key, deque()).append(number)
 
     def check(self, role: object, before: object) -> None:
-        """Check where the calls stand, and what they say."""
+        """Check the places of the calls, and what they say."""
         report, calls = self._report, self._calls
         if calls and role != "model":
             report.add("role", "only the model calls functions", calls[0].get("id"))
@@ -124,7 +124,7 @@ class _Batch:
             report.add("call-place", "a function call comes right after a user content", calls[0].get("id"))
         for (key, id), numbers in self._waiting.items():
             if key == "id" and len(numbers) > 1:
-                report.add("call-id", f"the id {id:.80} stands twice in one content", id)
+                report.add("call-id", f"the id {id:.80} occurs twice in one content", id)
         for call in calls:
             report.name(call.get("name"), NAME_64, call.get("id"))
             if not isinstance(call.get("args", {}), dict):
@@ -164,7 +164,7 @@ def _text(value: object) -> str | None:
 
 def _check_role(role: object, before: object, report: Report) -> None:
     if role not in ("user", "model"):
-        report.add("role", f"no role is called {shown(role)}; the system prompt stands apart")
+        report.add("role", f"no role is called {shown(role)}; the system prompt goes in `systemInstruction`")
     elif before is None and role != "user":
         report.add("first-user", "the first content is the user's")
 

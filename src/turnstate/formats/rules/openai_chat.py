@@ -109,7 +109,7 @@ class _Batch:
         elif len(id) > LONGEST_ID:
             report.add("call-id", f"the call id has {len(id)} characters, at most {LONGEST_ID} are taken", id)
         elif id in self._open:
-            report.add("call-id", f"the id {id} stands twice in one batch", id)
+            report.add("call-id", f"the id {id} occurs twice in one batch", id)
         if isinstance(id, str) and id:
             self._open[id] = True
         _check_function(call, report)

@@ -23,7 +23,7 @@ _PART = by_type(
         ),
     }
 )
-_HOSTED = "created_by"  # who made an item of a hosted tool is told in responses alone
+_HOSTED = "created_by"  # only responses say who made an item of a hosted tool
 _ITEM = by_type(
     {
         "message": Fields("type role! content! id status phase", inner={"content": _PART}),
@@ -95,7 +95,7 @@ def violations(payload: Any) -> list[Violation]:
         _check_id(item, kind, report)
         if reasoning is not None and not _produced(item, kind):
             report.add(
-                "reasoning-alone", "a reasoning item stands before the item it produced", index=reasoning
+                "reasoning-alone", "a reasoning item comes before the item it produced", index=reasoning
             )
         reasoning = None
         match kind:
@@ -110,7 +110,7 @@ def violations(payload: Any) -> list[Violation]:
             case _ if not isinstance(kind, str):
                 report.add("shape", f"an item's type is text, not {type(kind).__name__}")
     if reasoning is not None:
-        report.add("reasoning-alone", "a reasoning item stands before the item it produced", index=reasoning)
+        report.add("reasoning-alone", "a reasoning item comes before the item it produced", index=reasoning)
     for id, index in calls.items():
         if id not in answered:
             report.unanswered([id], index)
@@ -118,7 +118,7 @@ def violations(payload: Any) -> list[Violation]:
 
 
 def _produced(item: dict[str, Any], kind: Any) -> bool:
-    """Tell whether a model can have made the item."""
+    """Return True if a model can have made the item."""
     if kind == "message":
         return item.get("role") == "assistant"
     return isinstance(kind, str) and not kind.endswith("_output")
@@ -158,7 +158,7 @@ def _check_call(item: dict[str, Any], calls: dict[str, int], report: Report) -> 
 def _check_output(
     item: dict[str, Any], calls: dict[str, int] | None, answered: set[str], report: Report
 ) -> None:
-    """Check an answer; calls of None stand for those that the service keeps itself."""
+    """Check an answer; calls of None are those that the service keeps itself."""
     id = item.get("call_id")
     if not isinstance(id, str) or (calls is not None and id not in calls):
         report.add("result-orphan", f"no earlier call {shown(id)}", id)

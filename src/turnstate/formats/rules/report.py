@@ -44,7 +44,7 @@ class Report:
             )
 
     def fields(self, payload: Any, document: Fields, list_key: str, *, unknown: bool = False) -> None:
-        """Note the fields that come from a response, or, if asked, those that nobody declares."""
+        """Report the fields that come from a response, or, if asked, those that are not declared."""
         whole = {list_key: payload} if isinstance(payload, list) else payload
         for found in departures(whole, document):
             if found.is_response != unknown:
@@ -72,5 +72,5 @@ def shown(value: object) -> str:
 
 
 def objects(listed: Any) -> list[dict[str, Any]]:
-    """Give the objects of what ought to be a list of objects."""
+    """Yield the objects of what ought to be a list of objects."""
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
