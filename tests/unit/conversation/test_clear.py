@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from conversation_stage import call, prompts, result, talk, validate, work
+from conversation_fixtures import call, prompts, result, talk, validate, work
 
 from turnstate import Budget, Message
 from turnstate.context.cut import Strategy

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation_stage import Desk, Harbour, call, prompts, talk, tool, work
+from conversation_fixtures import Desk, Harbour, call, prompts, talk, tool, work
 
 from turnstate import Budget, Message, catalog
 from turnstate.context.cut import Strategy

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conversation_stage import prompts, talk
+from conversation_fixtures import prompts, talk
 
 from turnstate import Budget, Message, catalog
 from turnstate.conversation import ConversationState, fields, from_json, to_json

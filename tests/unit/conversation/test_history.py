@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversation_stage import call, entry_of, exchanges, prompts, result, talk, tool, validate, work
+from conversation_fixtures import call, entry_of, exchanges, prompts, result, talk, tool, validate, work
 
 from turnstate import Budget, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from turnstate.context.cut import Strategy

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conversation_stage import Desk, talk
+from conversation_fixtures import Desk, talk
 
 from turnstate.conversation import ConversationState, FileLineTracker, fields, from_json, to_json
 from turnstate.conversation.amazon_q import read, write

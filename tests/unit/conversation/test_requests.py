@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversation_stage import call, exchanges, result, talk, tool, validate
+from conversation_fixtures import call, exchanges, result, talk, tool, validate
 
 from turnstate import Budget, Message, ToolCallRequest
 from turnstate.context.window import Window

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from conversation_stage import Desk, Harbour, Toolbox, call, talk, tool
+from conversation_fixtures import Desk, Harbour, Toolbox, call, talk, tool
 
 from turnstate import Message, SessionManager, catalog
 from turnstate.context.policy import Budget

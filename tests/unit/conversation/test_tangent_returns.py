@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conversation_stage import call, prompts, result, talk, tool, validate, work
+from conversation_fixtures import call, prompts, result, talk, tool, validate, work
 
 from turnstate import Message
 from turnstate.context.cut import Strategy

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conversation_stage import Desk, call, exchanges, prompts, talk, tool, validate
+from conversation_fixtures import Desk, call, exchanges, prompts, talk, tool, validate
 
 from turnstate import Message
 from turnstate.context.cut import Strategy

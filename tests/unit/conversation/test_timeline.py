@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conversation_stage import exchanges, prompts, talk, validate
+from conversation_fixtures import exchanges, prompts, talk, validate
 
 from turnstate import Message
 from turnstate.context.cut import Strategy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversation_stage import Toolbox, tool
+from conversation_fixtures import Toolbox, tool
 
 from turnstate import ToolSpec
 from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json

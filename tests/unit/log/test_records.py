@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from session_stage import answer, answers, asks, call
+from session_fixtures import answer, answers, asks, call
 
 from turnstate import Message
 from turnstate.codec import decode_entry

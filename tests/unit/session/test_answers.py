@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from session_stage import Stage, answer, answers, asks, call, cuts, everything, grown, played, texts
+from session_fixtures import Harness, answer, answers, asks, call, cuts, everything, grown, run, texts
 
 from turnstate import Message, formats
 from turnstate.context.policy import Budget
@@ -39,17 +39,17 @@ def accepted(window: Window) -> bool:
     return all(one.validate(one.render(window.messages)) == [] for one in each)
 
 
-async def asked(stage: Stage, *calls: ToolCallRequest) -> Session:
+async def asked(harness: Harness, *calls: ToolCallRequest) -> Session:
     """Open a session in which these calls were made."""
-    session = await (await stage.manager()).create(id="s1")
+    session = await (await harness.manager()).create(id="s1")
     await session.append(Message.user("go"), asks(*calls))
     return session
 
 
-@played
-async def test_results_come_in_several_messages_and_in_any_order(stage: Stage) -> None:
+@run
+async def test_results_come_in_several_messages_and_in_any_order(harness: Harness) -> None:
     one, two, three = calls = [call(number=number) for number in range(3)]
-    session = await asked(stage, *calls)
+    session = await asked(harness, *calls)
     await session.append(answers(answer(three, 3)))
     await session.append(answers(answer(two, 2)), answers(answer(one, 1)))
     window = await session.window(WIDE)
@@ -63,10 +63,10 @@ async def test_results_come_in_several_messages_and_in_any_order(stage: Stage) -
     "result", [0, False, "", None, [], {}, 1.5, [{"type": "text", "text": "hi"}]], ids=repr
 )
 @pytest.mark.req("A6")
-@played
-async def test_any_json_value_is_a_result(stage: Stage, result: Any) -> None:
+@run
+async def test_any_json_value_is_a_result(harness: Harness, result: Any) -> None:
     one = call()
-    session = await asked(stage, one)
+    session = await asked(harness, one)
     await session.append(answers(answer(one, result)))
     assert (await session.messages())[-1].tool_results == (answer(one, result),)
     assert accepted(await session.window(WIDE))
@@ -74,10 +74,10 @@ async def test_any_json_value_is_a_result(stage: Stage, result: Any) -> None:
     assert await texts(session) == ["go", "assistant", "tool"]
 
 
-@played
-async def test_a_result_is_known_by_the_providers_id_within_the_newest_batch(stage: Stage) -> None:
+@run
+async def test_a_result_is_known_by_the_providers_id_within_the_newest_batch(harness: Harness) -> None:
     old, new, plain = call(provider_id="call_0"), call(provider_id="call_0"), call(provider_id="call_1")
-    session = await asked(stage, old)
+    session = await asked(harness, old)
     await session.append(answers(answer("call_0", "of the old")))
     await session.append(asks(new, plain))
     await session.append(answers(answer("call_1", "plain"), answer("call_0", "of the new")))
@@ -85,40 +85,40 @@ async def test_a_result_is_known_by_the_providers_id_within_the_newest_batch(sta
     assert given == [answer(old, "of the old"), answer(plain, "plain"), answer(new, "of the new")]
 
 
-@played
-async def test_an_id_of_the_core_goes_before_an_equal_one_of_a_provider(stage: Stage) -> None:
+@run
+async def test_an_id_of_the_core_goes_before_an_equal_one_of_a_provider(harness: Harness) -> None:
     first = call()
     second = call(provider_id=first.id)
-    session = await asked(stage, first, second)
+    session = await asked(harness, first, second)
     await session.append(answers(answer(first.id, "first"), answer(second.id, "second")))
     given = (await session.messages())[-1].tool_results
     assert given == (answer(first, "first"), answer(second, "second"))
 
 
-@played
-async def test_a_providers_id_of_an_older_batch_is_unknown(stage: Stage) -> None:
+@run
+async def test_a_providers_id_of_an_older_batch_is_unknown(harness: Harness) -> None:
     old, new = call(provider_id="old"), call(provider_id="new")
-    session = await asked(stage, old)
+    session = await asked(harness, old)
     await session.append(Message.user("never mind"), asks(new))
     await refused(session, answers(answer("old")), match="old")
     await session.append(answers(answer("new")))
 
 
-@played
-async def test_a_result_for_a_call_that_nobody_made_is_refused(stage: Stage) -> None:
+@run
+async def test_a_result_for_a_call_that_nobody_made_is_refused(harness: Harness) -> None:
     one = call()
-    session = await asked(stage, one)
+    session = await asked(harness, one)
     await refused(session, answers(answer("call_unknown")), match="call_unknown")
     await refused(session, answers(answer(one), answer("call_unknown")))
     await refused(session, answers(answer(one)), answers(answer("call_unknown")))
-    other = await (await stage.manager()).create()
+    other = await (await harness.manager()).create()
     await refused(other, answers(answer(one)))
 
 
-@played
-async def test_another_result_for_an_answered_call_is_refused(stage: Stage) -> None:
+@run
+async def test_another_result_for_an_answered_call_is_refused(harness: Harness) -> None:
     one, two = call(), call()
-    session = await asked(stage, one, two)
+    session = await asked(harness, one, two)
     await session.append(answers(answer(one, 1)))
     await refused(session, answers(answer(one, 2)), match="answered already")
     await refused(session, answers(answer(one, 1, is_error=True)))
@@ -131,32 +131,32 @@ async def test_another_result_for_an_answered_call_is_refused(stage: Stage) -> N
 @pytest.mark.parametrize(
     ("first", "second"), [(1, True), (0, False), (1, 1.0), ([0], [False]), ({"a": 1}, {"a": True})]
 )
-@played
+@run
 async def test_values_that_only_python_takes_for_equal_are_different_results(
-    stage: Stage, first: Any, second: Any
+    harness: Harness, first: Any, second: Any
 ) -> None:
     one = call()
-    session = await asked(stage, one)
+    session = await asked(harness, one)
     await session.append(answers(answer(one, first)))
     await refused(session, answers(answer(one, second)))
 
 
-@played
-async def test_an_identical_result_is_ignored_and_changes_nothing(stage: Stage) -> None:
+@run
+async def test_an_identical_result_is_ignored_and_changes_nothing(harness: Harness) -> None:
     one = call()
-    session = await asked(stage, one)
+    session = await asked(harness, one)
     first = await session.append(answers(answer(one, {"a": [1]})))
     before = await everything(session)
-    for handle in (session, await (await stage.manager()).open("s1")):
+    for handle in (session, await (await harness.manager()).open("s1")):
         again = await handle.append(answers(answer(one, {"a": [1]})))
         assert (again.repeated, again.version, again.head) == (True, first.version, first.head)
     assert await everything(session) == before
 
 
-@played
-async def test_of_a_batch_that_is_partly_known_only_what_is_new_is_taken(stage: Stage) -> None:
+@run
+async def test_of_a_batch_that_is_partly_known_only_what_is_new_is_taken(harness: Harness) -> None:
     one, two, three = call(), call(), call()
-    session = await asked(stage, one, two, three)
+    session = await asked(harness, one, two, three)
     await session.append(answers(answer(one, 1)))
     await session.append(
         answers(answer(one, 1), answer(two, 2)), answers(answer(two, 2)), answers(answer(three, 3))
@@ -166,9 +166,9 @@ async def test_of_a_batch_that_is_partly_known_only_what_is_new_is_taken(stage: 
     assert accepted(await session.window(WIDE))
 
 
-@played
-async def test_calls_and_their_results_may_come_in_one_append(stage: Stage) -> None:
-    session, one, two = await (await stage.manager()).create(), call(provider_id="p"), call()
+@run
+async def test_calls_and_their_results_may_come_in_one_append(harness: Harness) -> None:
+    session, one, two = await (await harness.manager()).create(), call(provider_id="p"), call()
     await session.append(
         Message.user("go"), asks(one), answers(answer("p", 1)), asks(two), answers(answer(two, 2))
     )
@@ -176,19 +176,19 @@ async def test_calls_and_their_results_may_come_in_one_append(stage: Stage) -> N
     assert given == [(answer(one, 1),), (answer(two, 2),)]
 
 
-@played
-async def test_a_result_may_not_come_before_its_call(stage: Stage) -> None:
-    session, one = await (await stage.manager()).create(), call()
+@run
+async def test_a_result_may_not_come_before_its_call(harness: Harness) -> None:
+    session, one = await (await harness.manager()).create(), call()
     await refused(session, Message.user("go"), answers(answer(one)), asks(one))
 
 
 @pytest.mark.req("C3")
-@played
+@run
 async def test_a_result_that_comes_after_the_user_spoke_is_kept_and_shown_in_its_own_place(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
     one, two = call(), call()
-    session = await asked(stage, one, two)
+    session = await asked(harness, one, two)
     await session.append(answers(answer(one, 1)))
     await session.append(Message.user("what takes so long?"))
     before = await session.window(WIDE)
@@ -199,23 +199,23 @@ async def test_a_result_that_comes_after_the_user_spoke_is_kept_and_shown_in_its
     assert after.messages[:5] == before.messages
     assert await texts(session) == ["go", "assistant", "tool", "what takes so long?", "tool"]
     assert accepted(after)
-    again = await (await stage.manager()).open("s1")
+    again = await (await harness.manager()).open("s1")
     assert (await again.window(WIDE)).messages == after.messages
     await refused(session, answers(answer(two, 3)))
 
 
 @pytest.mark.req("C3")
-@played
-async def test_calls_that_were_left_behind_are_answered_once_and_for_all(stage: Stage) -> None:
+@run
+async def test_calls_that_were_left_behind_are_answered_once_and_for_all(harness: Harness) -> None:
     one = call()
-    session = await asked(stage, one)
+    session = await asked(harness, one)
     await session.append(Message.user("stop"))
     window = await session.window(WIDE)
     assert [decision for decision in window.decisions if isinstance(decision, Answer)] == list(
         window.decisions
     )
     assert len(window.decisions) == 1
-    for handle in (session, await (await stage.manager()).open("s1")):
+    for handle in (session, await (await harness.manager()).open("s1")):
         assert (await handle.window(WIDE)).decisions == ()
         assert (await handle.window(WIDE)).messages == window.messages
 
@@ -223,17 +223,17 @@ async def test_calls_that_were_left_behind_are_answered_once_and_for_all(stage: 
 @pytest.mark.req("C3", "C9")
 @pytest.mark.parametrize("by", ["core", "provider"])
 @pytest.mark.parametrize("handle", ["live", "fresh"])
-@played
+@run
 async def test_a_result_whose_call_has_left_the_window_is_kept_and_shown_as_text(
-    stage: Stage, by: str, handle: str
+    harness: Harness, by: str, handle: str
 ) -> None:
     one = call(provider_id="p1")
-    session = await asked(stage, one)
+    session = await asked(harness, one)
     await grown(session, 30)
     await session.window(NARROW)
     assert await cuts(session)
     if handle == "fresh":
-        session = await (await stage.manager()).open("s1")
+        session = await (await harness.manager()).open("s1")
         await session.window(NARROW)
         held = session._windows._loaded.messages  # type: ignore[union-attr]
         assert one not in [call for message in held for call in message.tool_calls]
@@ -248,22 +248,22 @@ async def test_a_result_whose_call_has_left_the_window_is_kept_and_shown_as_text
 
 
 @pytest.mark.req("C9")
-@played
-async def test_a_call_that_was_answered_before_the_cut_stays_answered(stage: Stage) -> None:
+@run
+async def test_a_call_that_was_answered_before_the_cut_stays_answered(harness: Harness) -> None:
     one = call()
-    session = await asked(stage, one)
+    session = await asked(harness, one)
     await session.append(answers(answer(one, 1)))
     await grown(session, 30)
     await session.window(NARROW)
-    fresh = await (await stage.manager()).open("s1")
+    fresh = await (await harness.manager()).open("s1")
     await refused(fresh, answers(answer(one, 2)))
     await refused(fresh, answers(answer("call_unknown")))
     assert (await fresh.append(answers(answer(one, 1)))).repeated
 
 
-@played
-async def test_a_call_of_another_branch_is_unknown_there(stage: Stage) -> None:
-    session, one = await (await stage.manager()).create(), call()
+@run
+async def test_a_call_of_another_branch_is_unknown_there(harness: Harness) -> None:
+    session, one = await (await harness.manager()).create(), call()
     await session.append(Message.user("go", id="m1"))
     await session.append(asks(one))
     await session.rewind(to="m1")
@@ -274,16 +274,18 @@ async def test_a_call_of_another_branch_is_unknown_there(stage: Stage) -> None:
 
 @pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
-@played
-async def test_an_id_that_is_used_again_names_the_newer_call(stage: Stage, answered: bool, cut: bool) -> None:
+@run
+async def test_an_id_that_is_used_again_names_the_newer_call(
+    harness: Harness, answered: bool, cut: bool
+) -> None:
     old, new, lost = (ToolCallRequest(id=id, name="ls", args={}) for id in ("call_0", "call_0", "lost"))
-    session = await asked(stage, old, lost)
+    session = await asked(harness, old, lost)
     if answered:
         await session.append(answers(answer(old, "old")))
     if cut:
         await grown(session, 30)
         await session.window(NARROW)
-        session = await (await stage.manager()).open("s1")
+        session = await (await harness.manager()).open("s1")
     await session.append(Message.user("again"), asks(new))
     await session.append(answers(answer("lost", "late"), answer("call_0", "new")))
     await refused(session, answers(answer("call_0", "newer")))
@@ -292,12 +294,12 @@ async def test_an_id_that_is_used_again_names_the_newer_call(stage: Stage, answe
     assert accepted(window)
 
 
-@played
-async def test_results_under_a_repeated_provider_id_go_to_the_calls_in_order(stage: Stage) -> None:
+@run
+async def test_results_under_a_repeated_provider_id_go_to_the_calls_in_order(harness: Harness) -> None:
     calls = [call("ls", "call_0", number=number) for number in range(4)]
-    session = await asked(stage, *calls)
+    session = await asked(harness, *calls)
     await session.append(answers(answer("call_0", "a"), answer("call_0", "b")))
-    other = await (await stage.manager()).open("s1")
+    other = await (await harness.manager()).open("s1")
     await other.append(answers(answer("call_0", "a")))
     await session.append(answers(answer("call_0", "d")))
     given = [result for message in await session.messages() for result in message.tool_results]
@@ -310,9 +312,9 @@ async def test_results_under_a_repeated_provider_id_go_to_the_calls_in_order(sta
     assert len(await session.messages()) == 5
 
 
-@played
-async def test_a_batch_that_comes_with_its_results_resolves_repeated_ids_in_order(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_batch_that_comes_with_its_results_resolves_repeated_ids_in_order(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     calls = [call("ls", "x"), call("ls", "x")]
     await session.append(Message.user("go"), asks(*calls), answers(answer("x", 1), answer("x", 2)))
     given = {one.tool_call_id: one.result for m in await session.messages() for one in m.tool_results}

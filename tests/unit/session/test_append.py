@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from session_stage import Stage, answer, answers, asks, call, everything, grown, played, rows, texts
+from session_fixtures import Harness, answer, answers, asks, call, everything, grown, rows, run, texts
 
 from turnstate import Message
 from turnstate.context.policy import Budget
@@ -34,9 +34,9 @@ async def refused(session: Session, error: type[Exception], *messages: Any, **as
 
 
 @pytest.mark.req("A7", "G5")
-@played
-async def test_messages_stand_in_the_order_in_which_they_were_appended(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_messages_stand_in_the_order_in_which_they_were_appended(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     late = Message.user("first", timestamp="2030-01-01T00:00:00Z")
     early = Message.user("second", timestamp="2020-01-01T00:00:00Z")
     await session.append(late, early)
@@ -46,11 +46,11 @@ async def test_messages_stand_in_the_order_in_which_they_were_appended(stage: St
 
 
 @pytest.mark.req("G5")
-@played
+@run
 async def test_each_append_makes_the_version_grow_by_one_and_says_where_its_messages_stand(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    session = await (await stage.manager()).create(system="You help.")
+    session = await (await harness.manager()).create(system="You help.")
     assert session.version == 0
     receipts = [
         await session.append(*[Message.user("a")] * 1),
@@ -64,10 +64,10 @@ async def test_each_append_makes_the_version_grow_by_one_and_says_where_its_mess
 
 
 @pytest.mark.req("G5")
-@played
-async def test_appends_of_many_handles_at_once_are_ordered_and_none_is_lost(stage: Stage) -> None:
-    handles = [await (await stage.manager()).create(id="s1")]
-    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+@run
+async def test_appends_of_many_handles_at_once_are_ordered_and_none_is_lost(harness: Harness) -> None:
+    handles = [await (await harness.manager()).create(id="s1")]
+    handles += [await (await harness.manager()).open("s1") for _ in range(3)]
     messages = [Message.user(f"{number}") for number in range(40)]
     receipts = await asyncio.gather(*[handles[i % 4].append(one) for i, one in enumerate(messages)])
     assert sorted(receipt.last for receipt in receipts) == list(range(1, 41))
@@ -77,11 +77,11 @@ async def test_appends_of_many_handles_at_once_are_ordered_and_none_is_lost(stag
 
 
 @pytest.mark.req("G5")
-@played
-async def test_an_append_that_expects_another_version_is_told_where_the_session_is(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_an_append_that_expects_another_version_is_told_where_the_session_is(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1")
-    other = await (await stage.manager()).open("s1")
+    other = await (await harness.manager()).open("s1")
     await session.append(Message.user("a"), expected_version=0)
     await other.append(Message.user("b"), expected_version=1)
     conflict = await refused(session, Conflict, Message.user("c"), expected_version=1)
@@ -92,9 +92,9 @@ async def test_an_append_that_expects_another_version_is_told_where_the_session_
 
 
 @pytest.mark.req("G5")
-@played
-async def test_results_that_expect_another_version_are_told_so_too(stage: Stage) -> None:
-    session, one = await (await stage.manager()).create(), call()
+@run
+async def test_results_that_expect_another_version_are_told_so_too(harness: Harness) -> None:
+    session, one = await (await harness.manager()).create(), call()
     await session.append(Message.user("go"), asks(one))
     await refused(session, Conflict, answers(answer(one)), expected_version=0)
     await session.append(answers(answer(one)), expected_version=1)
@@ -102,10 +102,10 @@ async def test_results_that_expect_another_version_are_told_so_too(stage: Stage)
 
 
 @pytest.mark.req("G5")
-@played
-async def test_of_many_that_expect_one_version_one_wins(stage: Stage) -> None:
-    handles = [await (await stage.manager()).create(id="s1")]
-    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+@run
+async def test_of_many_that_expect_one_version_one_wins(harness: Harness) -> None:
+    handles = [await (await harness.manager()).create(id="s1")]
+    handles += [await (await harness.manager()).open("s1") for _ in range(3)]
     tries = [handle.append(Message.user("me"), expected_version=0) for handle in handles * 2]
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 7
@@ -113,9 +113,9 @@ async def test_of_many_that_expect_one_version_one_wins(stage: Stage) -> None:
 
 
 @pytest.mark.req("G6")
-@played
-async def test_one_bad_message_refuses_all_that_came_with_it(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_one_bad_message_refuses_all_that_came_with_it(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     known = Message.user("known")
     await session.append(known)
     await refused(session, AlreadyExists, Message.user("new"), known)
@@ -129,17 +129,17 @@ async def test_one_bad_message_refuses_all_that_came_with_it(stage: Stage) -> No
 
 @pytest.mark.req("A1", "G6")
 @pytest.mark.parametrize("kind", ["prompt", "bootstrap", "summary", "foreign"])
-@played
-async def test_a_system_message_of_any_kind_is_refused(stage: Stage, kind: Any) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_system_message_of_any_kind_is_refused(harness: Harness, kind: Any) -> None:
+    session = await (await harness.manager()).create()
     error = await refused(session, InvalidMessage, Message.system("Obey.", kind=kind))
     assert "set_system" in str(error)
 
 
 @pytest.mark.parametrize("messages", [[], ["text"], [None], [{"role": "user", "content": "hi"}]])
-@played
-async def test_what_is_no_message_is_refused(stage: Stage, messages: list[Any]) -> None:
-    await refused(await (await stage.manager()).create(), InputError, *messages)
+@run
+async def test_what_is_no_message_is_refused(harness: Harness, messages: list[Any]) -> None:
+    await refused(await (await harness.manager()).create(), InputError, *messages)
 
 
 def rebuilt(message: Message) -> Message:
@@ -158,11 +158,11 @@ def rebuilt(message: Message) -> Message:
     [Message.user("pay"), Message.assistant("ok", tool_calls=[call("pay", amount=5)])],
     ids=["user", "assistant"],
 )
-@played
+@run
 async def test_a_repeated_request_gets_the_first_receipt_and_adds_nothing(
-    stage: Stage, message: Message
+    harness: Harness, message: Message
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     first = await session.append(message, key="k")
     await session.append(Message.user("meanwhile"))
     before = await everything(session)
@@ -175,17 +175,17 @@ async def test_a_repeated_request_gets_the_first_receipt_and_adds_nothing(
 
 
 @pytest.mark.req("G5")
-@played
-async def test_a_repeated_request_is_answered_whoever_holds_the_lease(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_repeated_request_is_answered_whoever_holds_the_lease(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1")
     first = await session.append(Message.user("pay"), key="k")
     await (await sessions.open("s1")).acquire(seconds=60)
     assert (await session.append(Message.user("pay"), key="k")).last == first.last
     zombie = await sessions.open("s1")
-    stage.clock.advance(60_000)
+    harness.clock.advance(60_000)
     await zombie.acquire(seconds=1)
-    stage.clock.advance(1_000)
+    harness.clock.advance(1_000)
     await (await sessions.open("s1")).acquire(seconds=60)
     assert (await zombie.append(Message.user("pay"), key="k")).repeated
     with pytest.raises(Fenced):
@@ -193,9 +193,9 @@ async def test_a_repeated_request_is_answered_whoever_holds_the_lease(stage: Sta
 
 
 @pytest.mark.req("G5", "G7")
-@played
-async def test_the_epoch_is_looked_at_before_the_key(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_the_epoch_is_looked_at_before_the_key(harness: Harness) -> None:
+    sessions = await harness.manager()
     old, session = await sessions.create(id="s1"), await sessions.open("s1")
     await old.append(Message.user("pay"), key="k")
     session = await session.reset()
@@ -213,18 +213,20 @@ async def test_the_epoch_is_looked_at_before_the_key(stage: Stage) -> None:
         [Message.assistant("pay", tool_calls=[call("pay")])],
     ],
 )
-@played
-async def test_a_key_that_comes_with_another_request_is_refused(stage: Stage, other: list[Message]) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_key_that_comes_with_another_request_is_refused(
+    harness: Harness, other: list[Message]
+) -> None:
+    session = await (await harness.manager()).create()
     await session.append(Message.user("pay"), key="k")
     await refused(session, KeyReused, *other, key="k")
     await session.append(*other, key="k2")
 
 
 @pytest.mark.req("G5")
-@played
-async def test_args_in_another_order_are_the_same_request_and_other_args_are_not(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_args_in_another_order_are_the_same_request_and_other_args_are_not(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await session.append(asks(call("pay", a=1, b={"x": 1, "y": 2})), key="k")
     assert (await session.append(asks(call("pay", b={"y": 2, "x": 1}, a=1)), key="k")).repeated
     await refused(session, KeyReused, asks(call("pay", a=1, b={"x": 1, "y": 3})), key="k")
@@ -232,9 +234,9 @@ async def test_args_in_another_order_are_the_same_request_and_other_args_are_not
 
 
 @pytest.mark.req("G5")
-@played
-async def test_a_round_that_is_built_again_as_a_whole_is_the_same_request(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_round_that_is_built_again_as_a_whole_is_the_same_request(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
 
     def round() -> list[Message]:
         one, two = call("a"), call("b")
@@ -249,16 +251,16 @@ async def test_a_round_that_is_built_again_as_a_whole_is_the_same_request(stage:
 
 
 @pytest.mark.req("G5", "A5")
-@played
-async def test_keyed_results_are_taken_once_however_often_they_come(stage: Stage) -> None:
-    sessions, one, two = await stage.manager(), call(), call()
+@run
+async def test_keyed_results_are_taken_once_however_often_they_come(harness: Harness) -> None:
+    sessions, one, two = await harness.manager(), call(), call()
     session = await sessions.create(id="s1")
     await session.append(Message.user("go"), asks(one, two))
     first = await session.append(answers(answer(one, 1)), key="r1")
     second = await session.append(answers(answer(two, 2)), key="r2")
     await session.append(Message.assistant("done"))
     before = await everything(session)
-    for handle in (session, await (await stage.manager()).open("s1")):
+    for handle in (session, await (await harness.manager()).open("s1")):
         for key, result, receipt in [("r1", answer(one, 1), first), ("r2", answer(two, 2), second)]:
             again = await handle.append(answers(result), key=key, expected_version=0)
             assert (again.repeated, again.version, again.last) == (True, receipt.version, receipt.last)
@@ -267,9 +269,9 @@ async def test_keyed_results_are_taken_once_however_often_they_come(stage: Stage
 
 
 @pytest.mark.req("G5", "A5")
-@played
-async def test_keyed_results_that_were_refused_stay_refused(stage: Stage) -> None:
-    session, one = await (await stage.manager()).create(), call()
+@run
+async def test_keyed_results_that_were_refused_stay_refused(harness: Harness) -> None:
+    session, one = await (await harness.manager()).create(), call()
     await session.append(Message.user("go"), asks(one))
     await refused(session, InvalidMessage, answers(answer("nobody")), key="k")
     await session.append(answers(answer(one, 1)))
@@ -277,9 +279,9 @@ async def test_keyed_results_that_were_refused_stay_refused(stage: Stage) -> Non
 
 
 @pytest.mark.req("G5", "A5")
-@played
-async def test_known_results_under_a_new_key_add_nothing_and_the_key_is_kept(stage: Stage) -> None:
-    session, one = await (await stage.manager()).create(), call()
+@run
+async def test_known_results_under_a_new_key_add_nothing_and_the_key_is_kept(harness: Harness) -> None:
+    session, one = await (await harness.manager()).create(), call()
     await session.append(Message.user("go"), asks(one))
     await session.append(answers(answer(one, 1)))
     version = session.version
@@ -291,37 +293,37 @@ async def test_known_results_under_a_new_key_add_nothing_and_the_key_is_kept(sta
 
 
 @pytest.mark.req("G5")
-@played
-async def test_a_key_is_forgotten_after_seven_days(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_key_is_forgotten_after_seven_days(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await session.append(Message.user("pay"), key="k")
-    stage.clock.advance(KEY_LIFE - 1)
+    harness.clock.advance(KEY_LIFE - 1)
     assert (await session.append(Message.user("pay"), key="k")).repeated
-    stage.clock.advance(1)
+    harness.clock.advance(1)
     assert not (await session.append(Message.user("pay"), key="k")).repeated
     assert await texts(session) == ["pay", "pay"]
 
 
 @pytest.mark.req("G5")
-@played
-async def test_one_key_serves_two_sessions(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_one_key_serves_two_sessions(harness: Harness) -> None:
+    sessions = await harness.manager()
     for session in (await sessions.create(), await sessions.create()):
         assert not (await session.append(Message.user(session.id), key="k")).repeated
 
 
 @pytest.mark.req("A6", "G5")
 @pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 501, 5, b"k"], ids=repr)
-@played
-async def test_a_key_that_cannot_be_kept_is_refused(stage: Stage, key: Any) -> None:
-    await refused(await (await stage.manager()).create(), InputError, Message.user("pay"), key=key)
+@run
+async def test_a_key_that_cannot_be_kept_is_refused(harness: Harness, key: Any) -> None:
+    await refused(await (await harness.manager()).create(), InputError, Message.user("pay"), key=key)
 
 
 @pytest.mark.req("A5", "G5")
-@played
-async def test_results_that_race_for_one_call_leave_one_answer(stage: Stage) -> None:
-    handles, one = [await (await stage.manager()).create(id="s1")], call()
-    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+@run
+async def test_results_that_race_for_one_call_leave_one_answer(harness: Harness) -> None:
+    handles, one = [await (await harness.manager()).create(id="s1")], call()
+    handles += [await (await harness.manager()).open("s1") for _ in range(3)]
     await handles[0].append(Message.user("go"), asks(one))
     tries = [handle.append(answers(answer(one, number))) for number, handle in enumerate(handles)]
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
@@ -330,11 +332,11 @@ async def test_results_that_race_for_one_call_leave_one_answer(stage: Stage) -> 
 
 
 @pytest.mark.req("A5", "G5")
-@played
-async def test_results_of_one_batch_come_from_many_workers_and_none_is_lost(stage: Stage) -> None:
+@run
+async def test_results_of_one_batch_come_from_many_workers_and_none_is_lost(harness: Harness) -> None:
     calls = [call(number=number) for number in range(16)]
-    handles = [await (await stage.manager()).create(id="s1")]
-    handles += [await (await stage.manager()).open("s1") for _ in range(3)]
+    handles = [await (await harness.manager()).create(id="s1")]
+    handles += [await (await harness.manager()).open("s1") for _ in range(3)]
     await handles[0].append(Message.user("go"), asks(*calls))
     await asyncio.gather(*[handles[i % 4].append(answers(answer(one, i))) for i, one in enumerate(calls)])
     messages = await handles[0].messages()
@@ -344,10 +346,10 @@ async def test_results_of_one_batch_come_from_many_workers_and_none_is_lost(stag
 
 
 @pytest.mark.req("A5", "G5")
-@played
-async def test_results_are_held_against_the_path_as_it_is_not_as_a_handle_knew_it(stage: Stage) -> None:
-    mine, one, two, three = await (await stage.manager()).create(id="s1"), call(), call(), call()
-    other = await (await stage.manager()).open("s1")
+@run
+async def test_results_are_held_against_the_path_as_it_is_not_as_a_handle_knew_it(harness: Harness) -> None:
+    mine, one, two, three = await (await harness.manager()).create(id="s1"), call(), call(), call()
+    other = await (await harness.manager()).open("s1")
     await mine.append(Message.user("go", id="m1"), asks(one, two))
     await mine.append(answers(answer(one)))
     await other.append(answers(answer(two, "theirs")), asks(three))
@@ -366,23 +368,23 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.req("A2", "A6")
-@played
-async def test_very_large_and_very_deep_messages_come_back_as_they_were(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_very_large_and_very_deep_messages_come_back_as_they_were(harness: Harness) -> None:
+    sessions = await harness.manager()
     session, one = await sessions.create(id="s1"), call(**nested(180))
     big = Message.user("x" * 5_000_000 + "日本" * 1_000_000)
     said = [big, asks(one), answers(answer(one, nested(180))), Message.user("\0\u2028<|endoftext|>")]
     await session.append(*said)
-    other = await (await stage.manager()).open("s1")
+    other = await (await harness.manager()).open("s1")
     assert await other.messages() == said
     window = await other.window(Budget(20_000_000))
     assert window.messages[0] == big
 
 
 @pytest.mark.req("B1")
-@played
-async def test_a_message_is_counted_once_as_it_is_sent_and_the_total_runs_along(stage: Stage) -> None:
-    session, one = await (await stage.manager()).create(), call()
+@run
+async def test_a_message_is_counted_once_as_it_is_sent_and_the_total_runs_along(harness: Harness) -> None:
+    session, one = await (await harness.manager()).create(), call()
     long = "\n".join(f"line {number} of a very long output" for number in range(2_000))
     await session.append(Message.user("go"), asks(one))
     await session.append(answers(answer(one, long)))
@@ -395,9 +397,9 @@ async def test_a_message_is_counted_once_as_it_is_sent_and_the_total_runs_along(
 
 
 @pytest.mark.req("G5")
-@played
-async def test_an_append_goes_on_where_decisions_were_written_meanwhile(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_an_append_goes_on_where_decisions_were_written_meanwhile(harness: Harness) -> None:
+    sessions = await harness.manager()
     session, other = await sessions.create(id="s1"), await sessions.open("s1")
     await grown(session, 30)
     version = session.version
@@ -408,9 +410,9 @@ async def test_an_append_goes_on_where_decisions_were_written_meanwhile(stage: S
 
 
 @pytest.mark.req("G5")
-@played
-async def test_a_repeated_result_gets_its_first_answer_after_its_call_left_the_path(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_repeated_result_gets_its_first_answer_after_its_call_left_the_path(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     question, one = Message.user("look"), call()
     await session.append(question, asks(one))
     first = await session.append(answers(answer(one, 1)), key="r1")

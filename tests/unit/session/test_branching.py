@@ -7,18 +7,19 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from session_stage import Stage, cuts, decisions, everything, grown, played
+from session_fixtures import Harness, answer, answers, asks, call, cuts, decisions, everything, grown, run
 
 from turnstate import Budget, Message
 from turnstate.archive import archive, bundles, restore, written
 from turnstate.context.cut import Strategy, carried
 from turnstate.conversation import ConversationState, from_json
 from turnstate.entry import Revert
-from turnstate.errors import InputError, SessionError
+from turnstate.errors import InputError, NotFound, SessionError
 from turnstate.home import Home
 from turnstate.session import Session, SessionManager
+from turnstate.session.branching import end_of, entry_row
 from turnstate.snapshots import Snapshots
-from turnstate.stores.values import Address
+from turnstate.stores.values import Address, Position
 from turnstate.testing import ScriptedModel
 
 pytestmark = pytest.mark.req("D5")
@@ -33,15 +34,15 @@ async def shown(session: Session, budget: Budget = BUDGET) -> bytes:
     return msgspec.json.encode((await session.window(budget)).messages)
 
 
-async def elsewhere(stage: Stage, session: Session) -> Session:
+async def elsewhere(harness: Harness, session: Session) -> Session:
     """Open the session as another process does."""
-    return await (await stage.manager()).open(session.id)
+    return await (await harness.manager()).open(session.id)
 
 
 @pytest.mark.parametrize("model", [True, False])
-@played
-async def test_undo_brings_the_view_back_byte_for_byte(stage: Stage, model: bool) -> None:
-    session = await (await stage.manager(model=ScriptedModel(GOOD))).create()
+@run
+async def test_undo_brings_the_view_back_byte_for_byte(harness: Harness, model: bool) -> None:
+    session = await (await harness.manager(model=ScriptedModel(GOOD))).create()
     await grown(session, 10)
     before = await shown(session)
     await session.compact(model=model)
@@ -49,25 +50,25 @@ async def test_undo_brings_the_view_back_byte_for_byte(stage: Stage, model: bool
     assert compacted != before
     assert await session.undo() == "compact"
     assert await shown(session) == before
-    assert await shown(await elsewhere(stage, session)) == before
+    assert await shown(await elsewhere(harness, session)) == before
 
 
-@played
-async def test_a_new_process_undoes_what_another_compacted(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_new_process_undoes_what_another_compacted(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 10)
     before = await shown(session)
     await session.compact()
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     assert await shown(other) != before
     await other.undo()
     assert await shown(other) == before
     assert await shown(session) == before  # the handle that compacted sees it as well
 
 
-@played
-async def test_undo_takes_back_the_collectors_cuts_that_came_after_the_compaction(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_undo_takes_back_the_collectors_cuts_that_came_after_the_compaction(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 80)
     before = await shown(session)  # the collector has cut once already
     await session.compact(strategy=Strategy(keep=12))
@@ -77,13 +78,13 @@ async def test_undo_takes_back_the_collectors_cuts_that_came_after_the_compactio
     assert kinds == [False, True, False, False]
     assert await session.undo() == "compact"
     assert await shown(session) == before
-    assert await shown(await elsewhere(stage, session)) == before
+    assert await shown(await elsewhere(harness, session)) == before
     assert len(await cuts(session)) == 4  # nothing was planned anew
 
 
-@played
-async def test_what_was_said_and_cut_after_a_compaction_is_planned_anew_without_it(stage: Stage) -> None:
-    session, plain = [await (await stage.manager()).create() for _ in range(2)]
+@run
+async def test_what_was_said_and_cut_after_a_compaction_is_planned_anew_without_it(harness: Harness) -> None:
+    session, plain = [await (await harness.manager()).create() for _ in range(2)]
     said = await grown(session, 20)
     await plain.append(*(one.replace(id=f"{one.id}-plain") for one in said))
     await session.compact(strategy=Strategy(keep=2))
@@ -95,9 +96,9 @@ async def test_what_was_said_and_cut_after_a_compaction_is_planned_anew_without_
     assert texts[0] == texts[1]
 
 
-@played
-async def test_words_that_were_said_since_stay(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_words_that_were_said_since_stay(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     said = await grown(session, 10)
     await session.compact()
     await session.append(Message.user("since then"))
@@ -107,9 +108,9 @@ async def test_words_that_were_said_since_stay(stage: Stage) -> None:
     assert len(await session.messages()) == 21
 
 
-@played
-async def test_compactions_are_undone_one_after_the_other(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_compactions_are_undone_one_after_the_other(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 10)
     views = [await shown(session)]
     for keep in (6, 4, 2):
@@ -119,14 +120,14 @@ async def test_compactions_are_undone_one_after_the_other(stage: Stage) -> None:
     for expected in reversed(views[:-1]):
         assert await session.undo() == "compact"
         assert await shown(session) == expected
-        assert await shown(await elsewhere(stage, session)) == expected
+        assert await shown(await elsewhere(harness, session)) == expected
     with pytest.raises(SessionError, match="nothing to undo"):
         await session.undo()
 
 
-@played
-async def test_after_an_undo_one_can_compact_again_and_undo_that(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_after_an_undo_one_can_compact_again_and_undo_that(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 10)
     before = await shown(session)
     for keep in (3, 5, 3):
@@ -138,23 +139,23 @@ async def test_after_an_undo_one_can_compact_again_and_undo_that(stage: Stage) -
     assert [type(one) for one in await decisions(session)][1::2] == [Revert] * 3
 
 
-@played
-async def test_a_compaction_on_top_of_the_collectors_cut_leads_back_to_that_cut(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_compaction_on_top_of_the_collectors_cut_leads_back_to_that_cut(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 60)
     before = await shown(session)
     collected = (await cuts(session))[0]
     await session.compact(strategy=Strategy(keep=1))
     await session.undo()
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     assert await shown(other) == before
     assert (await other.preview(BUDGET)).view.cut == collected
     assert len(await cuts(session)) == 2  # nothing was planned anew
 
 
-@played
-async def test_a_models_summary_of_the_former_cut_holds_again(stage: Stage) -> None:
-    session = await (await stage.manager(model=ScriptedModel(GOOD))).create()
+@run
+async def test_a_models_summary_of_the_former_cut_holds_again(harness: Harness) -> None:
+    session = await (await harness.manager(model=ScriptedModel(GOOD))).create()
     await grown(session, 10)
     await session.compact(strategy=Strategy(keep=6))
     before = await shown(session)
@@ -162,14 +163,14 @@ async def test_a_models_summary_of_the_former_cut_holds_again(stage: Stage) -> N
     await session.compact(strategy=Strategy(keep=2), model=False)
     await session.undo()
     assert await shown(session) == before
-    assert await shown(await elsewhere(stage, session)) == before
+    assert await shown(await elsewhere(harness, session)) == before
 
 
-@played
+@run
 async def test_undo_goes_back_over_forks_rewinds_and_compactions_in_the_order_of_their_making(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     said = await grown(session, 10)
     views = [await shown(session)]
     await session.compact(strategy=Strategy(keep=4))
@@ -184,14 +185,14 @@ async def test_undo_goes_back_over_forks_rewinds_and_compactions_in_the_order_of
     for expected in reversed(views[:3]):
         done.append(await session.undo())
         assert await shown(session) == expected
-        assert await shown(await elsewhere(stage, session)) == expected
+        assert await shown(await elsewhere(harness, session)) == expected
     assert done == ["fork", "compact", "rewind", "compact"]
 
 
 @pytest.mark.req("I8")
-@played
-async def test_a_clearing_is_undone_like_a_compaction(stage: Stage) -> None:
-    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+@run
+async def test_a_clearing_is_undone_like_a_compaction(harness: Harness) -> None:
+    session = await (await harness.manager()).create(system="You keep a lighthouse.")
     await grown(session, 5)
     before = await shown(session)
     state = await session.conversation()
@@ -199,7 +200,7 @@ async def test_a_clearing_is_undone_like_a_compaction(stage: Stage) -> None:
     await session.commit(state)
     assert [message.kind for message in (await session.window(BUDGET)).messages] == ["prompt"]
     assert len(await session.messages()) == 10
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     assert await other.undo() == "clear"
     assert await shown(other) == before
     assert await shown(session) == before
@@ -207,9 +208,9 @@ async def test_a_clearing_is_undone_like_a_compaction(stage: Stage) -> None:
 
 
 @pytest.mark.req("J1", "J2")
-@played
-async def test_leaving_a_tangent_is_undone_by_going_back_into_it(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_leaving_a_tangent_is_undone_by_going_back_into_it(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 2)
     main = await shown(session)
     state = await session.conversation()
@@ -230,9 +231,9 @@ async def test_leaving_a_tangent_is_undone_by_going_back_into_it(stage: Stage) -
         await session.undo()
 
 
-@played
-async def test_a_compaction_inside_a_tangent_is_undone_there_and_no_further(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_compaction_inside_a_tangent_is_undone_there_and_no_further(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 4)
     await session.compact(strategy=Strategy(keep=2))
     state = await session.conversation()
@@ -248,9 +249,9 @@ async def test_a_compaction_inside_a_tangent_is_undone_there_and_no_further(stag
     assert done == ["compact", "tangent", "compact"]
 
 
-@played
-async def test_the_collectors_own_cuts_are_not_undone(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_the_collectors_own_cuts_are_not_undone(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 60)
     await session.window(BUDGET)
     assert len(await cuts(session)) == 1
@@ -258,21 +259,21 @@ async def test_the_collectors_own_cuts_are_not_undone(stage: Stage) -> None:
         await session.undo()
 
 
-@played
-async def test_two_workers_that_undo_at_once_undo_two_things(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_two_workers_that_undo_at_once_undo_two_things(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 10)
     before = await shown(session)
     await session.compact(strategy=Strategy(keep=6))
     await session.compact(strategy=Strategy(keep=2))
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     await shown(other)
     await session.undo()
     await other.undo()
     assert await shown(session) == await shown(other) == before
 
 
-async def imported(stage: Stage) -> Session:
+async def imported(harness: Harness) -> Session:
     """Make a session of a conversation whose summary covers messages that no log of ours holds."""
     state = from_json(
         {
@@ -284,7 +285,7 @@ async def imported(stage: Stage) -> Session:
             "latest_summary": [KEY, {}],
         }
     )
-    session = await (await stage.manager()).create(id="s1")
+    session = await (await harness.manager()).create(id="s1")
     for question in ("one", "two", "three"):
         state.set_next_user_message(question)
         state.push_assistant_message(Message.assistant(f"answer to {question}"))
@@ -302,11 +303,11 @@ async def kept_summary(session: Session, reason: str = "not in this log") -> Non
     assert KEY.encode() in before
 
 
-@played
-async def test_the_summary_of_an_imported_conversation_cannot_be_undone(stage: Stage) -> None:
-    session = await imported(stage)
+@run
+async def test_the_summary_of_an_imported_conversation_cannot_be_undone(harness: Harness) -> None:
+    session = await imported(harness)
     await kept_summary(session)
-    await kept_summary(await elsewhere(stage, session))
+    await kept_summary(await elsewhere(harness, session))
     state = await session.conversation()
     with pytest.raises(InputError, match="not in this log"):
         state.undo()
@@ -315,11 +316,11 @@ async def test_the_summary_of_an_imported_conversation_cannot_be_undone(stage: S
 
 @pytest.mark.parametrize("operation", ["compact", "clear"])
 @pytest.mark.parametrize("by", ["session", "state"])
-@played
+@run
 async def test_undoing_what_was_done_on_top_of_an_imported_summary_brings_it_back(
-    stage: Stage, operation: str, by: str
+    harness: Harness, operation: str, by: str
 ) -> None:
-    session = await imported(stage)
+    session = await imported(harness)
     before = await shown(session)
     state = await session.conversation()
     if operation == "clear":
@@ -328,7 +329,7 @@ async def test_undoing_what_was_done_on_top_of_an_imported_summary_brings_it_bac
     else:
         await session.compact(strategy=Strategy(keep=1), model=False)
     assert await shown(session) != before
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     if by == "session":
         assert await other.undo() == operation
     else:
@@ -337,16 +338,16 @@ async def test_undoing_what_was_done_on_top_of_an_imported_summary_brings_it_bac
         await other.commit(state)
     assert await shown(other) == before
     assert await shown(session) == before
-    assert await shown(await elsewhere(stage, session)) == before
+    assert await shown(await elsewhere(harness, session)) == before
     assert (await session.conversation()).latest_summary is not None
     await kept_summary(session)
 
 
-@played
-async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(stage: Stage) -> None:
+@run
+async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(harness: Harness) -> None:
     state = ConversationState("s1")
     state.add(carried(KEY))
-    session = await (await stage.manager()).create(id="s1")
+    session = await (await harness.manager()).create(id="s1")
     await session.commit(state)
     before = await shown(session)
     state.clear()
@@ -354,12 +355,12 @@ async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(stage: St
     assert KEY.encode() not in await shown(session)
     assert await session.undo() == "clear"
     assert await shown(session) == before
-    await kept_summary(await elsewhere(stage, session))
+    await kept_summary(await elsewhere(harness, session))
 
 
-@played
-async def test_the_summary_of_an_imported_archive_cannot_be_undone(stage: Stage) -> None:
-    session = await imported(stage)
+@run
+async def test_the_summary_of_an_imported_archive_cannot_be_undone(harness: Harness) -> None:
+    session = await imported(harness)
     store = session._writer.store
     lines = [written(line) async for line in archive(store, _each(session.row.address))]
     async with await SessionManager.open("memory:") as sessions:
@@ -374,9 +375,9 @@ async def _each(at: Address) -> AsyncIterator[Address]:
     yield at
 
 
-@played
-async def test_a_summary_from_a_snapshot_stays_and_undo_says_why(stage: Stage) -> None:
-    snapshots = Snapshots(home=Home(stage.folder / "home"), workspace=stage.folder)
+@run
+async def test_a_summary_from_a_snapshot_stays_and_undo_says_why(harness: Harness) -> None:
+    snapshots = Snapshots(home=Home(harness.folder / "home"), workspace=harness.folder)
     async with await SessionManager.open("memory:", snapshots=snapshots) as sessions:
         session = await sessions.create(id="s1")
         await session.append(Message.user(KEY), Message.assistant("I see"))
@@ -394,12 +395,107 @@ async def test_a_summary_from_a_snapshot_stays_and_undo_says_why(stage: Stage) -
         await kept_summary(session, "nothing to undo.*not in this log")
 
 
-@played
-async def test_a_branch_that_no_restore_began_is_not_undone_as_one(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_branch_that_no_restore_began_is_not_undone_as_one(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     await grown(session, 2)
     branch = await session.fork()
     before = await everything(session)
     with pytest.raises(SessionError, match="restore"):
         await session.undo_restore(branch.id)
     assert await everything(session) == before
+
+
+pytestmark = pytest.mark.req("C3")
+
+
+async def ends(session: Session, *messages: Message) -> list[int]:
+    """Append messages one by one, and give for each how many are left when the path ends there."""
+    for message in messages:
+        await session.append(message)
+    store, at = session._writer.store, session.row.address
+    return [(await end_of(store, at, message.id)).seq for message in messages]
+
+
+async def ends_of(harness: Harness, *messages: Message) -> list[int]:
+    return await ends(await (await harness.manager()).create(), *messages)
+
+
+@run
+async def test_words_end_where_they_stand(harness: Harness) -> None:
+    assert await ends_of(harness, Message.user("a"), Message.assistant("b"), Message.user("c")) == [1, 2, 3]
+
+
+@run
+async def test_inside_a_group_the_path_ends_before_it_and_behind_its_last_answer_it_ends_there(
+    harness: Harness,
+) -> None:
+    one, two = call(), call()
+    group = [asks(one, two), answers(answer(two)), answers(answer(one))]
+    assert await ends_of(harness, Message.user("a"), *group, Message.assistant("b")) == [1, 1, 1, 4, 5]
+
+
+@run
+async def test_neighbouring_groups_are_told_apart(harness: Harness) -> None:
+    one, two = call(), call()
+    rounds = [asks(one), answers(answer(one)), asks(two), answers(answer(two))]
+    assert await ends_of(harness, Message.user("a"), *rounds) == [1, 1, 3, 3, 5]
+
+
+@run
+async def test_a_group_may_have_two_messages_of_calls(harness: Harness) -> None:
+    one, two = call(), call()
+    group = [asks(one), asks(two), answers(answer(one)), answers(answer(two))]
+    assert await ends_of(harness, Message.user("a"), *group) == [1, 1, 1, 1, 5]
+
+
+@run
+async def test_words_that_are_said_while_calls_are_open_belong_to_the_group(harness: Harness) -> None:
+    one = call()
+    group = [
+        Message.assistant("let me see"),
+        asks(one),
+        Message.assistant("still running"),
+        answers(answer(one)),
+    ]
+    assert await ends_of(harness, Message.user("a"), *group) == [1, 2, 2, 2, 5]
+
+
+@run
+async def test_a_late_result_ends_where_it_stands(harness: Harness) -> None:
+    one, two = call(), call()
+    said = [Message.user("a"), asks(one), Message.user("b"), answers(answer(one)), asks(two)]
+    assert await ends_of(harness, *said) == [1, 1, 3, 4, 4]
+
+
+@run
+async def test_decisions_between_a_call_and_its_answer_do_not_hide_the_group(harness: Harness) -> None:
+    session, one, two = await (await harness.manager()).create(), call(), call()
+    await session.append(Message.user("a"), asks(one, two), answers(answer(one)))
+    await session.set_system("You help.")
+    last = answers(answer(two, 1))
+    await session.append(last)
+    store, at = session._writer.store, session.row.address
+    first = (await session.messages())[2]
+    assert await end_of(store, at, first.id) == Position(1, 1)
+    assert await end_of(store, at, last.id) == Position(1, 5)
+
+
+@run
+async def test_a_group_that_a_fork_divides_is_still_one(harness: Harness) -> None:
+    session, one, two = await (await harness.manager()).create(), call(), call()
+    await session.append(Message.user("a"), asks(one, two))
+    await session.fork()
+    middle, last = answers(answer(one)), answers(answer(two))
+    await session.append(middle)
+    await session.append(last)
+    store, at = session._writer.store, session.row.address
+    assert await end_of(store, at, middle.id) == Position(1, 1)
+    assert await end_of(store, at, last.id) == Position(2, 4)
+
+
+@run
+async def test_an_id_that_no_entry_has_is_not_entry_row(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    with pytest.raises(NotFound, match="nobody"):
+        await entry_row(session._writer.store, session.row.address, "nobody")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from session_stage import Stage, answer, answers, asks, call, cuts, decisions, everything, grown, played
+from session_fixtures import Harness, answer, answers, asks, call, cuts, decisions, everything, grown, run
 
 from turnstate import Budget, Message, Policy, formats
 from turnstate.context.cut import Strategy
@@ -42,9 +42,11 @@ async def shown(session: Session) -> bytes:
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_compaction_keeps_the_newest_exchanges_and_puts_a_digest_before_them(stage: Stage) -> None:
-    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+@run
+async def test_a_compaction_keeps_the_newest_exchanges_and_puts_a_digest_before_them(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create(system="You keep a lighthouse.")
     said = await grown(session, 10)
     done = await session.compact(BUDGET, strategy=Strategy(keep=3))
     window = await session.window(BUDGET)
@@ -58,10 +60,10 @@ async def test_a_compaction_keeps_the_newest_exchanges_and_puts_a_digest_before_
 
 
 @pytest.mark.req("D5")
-@played
-async def test_what_a_compaction_covers_and_costs_is_recorded(stage: Stage) -> None:
+@run
+async def test_what_a_compaction_covers_and_costs_is_recorded(harness: Harness) -> None:
     model = ScriptedModel(GOOD, name="gpt-4o")
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     said = await grown(session, 10)
     done = await session.compact(BUDGET, strategy=Strategy(keep=2), focus="the key")
     cut, summary = await decisions(session)
@@ -84,9 +86,9 @@ async def test_what_a_compaction_covers_and_costs_is_recorded(stage: Stage) -> N
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_preview_writes_nothing_and_is_what_then_happens(stage: Stage) -> None:
-    session = await (await stage.manager(model=ScriptedModel())).create()
+@run
+async def test_a_preview_writes_nothing_and_is_what_then_happens(harness: Harness) -> None:
+    session = await (await harness.manager(model=ScriptedModel())).create()
     await grown(session, 10)
     before = await everything(session)
     for keep in (0, 1, 4):
@@ -100,10 +102,10 @@ async def test_a_preview_writes_nothing_and_is_what_then_happens(stage: Stage) -
 
 
 @pytest.mark.req("D5")
-@played
-async def test_the_focus_reaches_the_prompt(stage: Stage) -> None:
+@run
+async def test_the_focus_reaches_the_prompt(harness: Harness) -> None:
     model = ScriptedModel(GOOD)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 10)
     await session.compact(BUDGET, focus="the lamp of the north tower")
     asked = model.requests[0].messages[-1].text
@@ -111,9 +113,9 @@ async def test_the_focus_reaches_the_prompt(stage: Stage) -> None:
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_good_summary_by_a_model_stands_in_the_place_of_the_digest(stage: Stage) -> None:
-    session = await (await stage.manager(model=ScriptedModel(GOOD))).create()
+@run
+async def test_a_good_summary_by_a_model_stands_in_the_place_of_the_digest(harness: Harness) -> None:
+    session = await (await harness.manager(model=ScriptedModel(GOOD))).create()
     await grown(session, 10)
     done = await session.compact(BUDGET)
     assert (done.source, done.summary, done.refused) == ("model", GOOD, "")
@@ -123,10 +125,10 @@ async def test_a_good_summary_by_a_model_stands_in_the_place_of_the_digest(stage
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_model_is_not_asked_where_nobody_wants_it(stage: Stage) -> None:
+@run
+async def test_a_model_is_not_asked_where_nobody_wants_it(harness: Harness) -> None:
     model = ScriptedModel(GOOD)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 10)
     assert (await session.compact(BUDGET, model=False)).source == "digest"
     assert model.requests == []
@@ -134,10 +136,10 @@ async def test_a_model_is_not_asked_where_nobody_wants_it(stage: Stage) -> None:
 
 @pytest.mark.req("D4", "D5")
 @pytest.mark.parametrize("reply", BAD)
-@played
-async def test_a_bad_summary_is_refused_and_the_digest_stands(stage: Stage, reply: Any) -> None:
+@run
+async def test_a_bad_summary_is_refused_and_the_digest_stands(harness: Harness, reply: Any) -> None:
     model = ScriptedModel(*[reply] * 9)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     said = await grown(session, 10)
     done = await session.compact(BUDGET)
     assert done.source == "digest"
@@ -151,10 +153,10 @@ async def test_a_bad_summary_is_refused_and_the_digest_stands(stage: Stage, repl
 
 
 @pytest.mark.req("D4")
-@played
-async def test_a_summary_that_is_longer_than_what_it_covers_is_refused(stage: Stage) -> None:
+@run
+async def test_a_summary_that_is_longer_than_what_it_covers_is_refused(harness: Harness) -> None:
     model = ScriptedModel(*["Goal: greet. " * 12] * 3)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await session.append(
         Message.user("hi"), Message.assistant("hi"), Message.user("?"), Message.assistant("!")
     )
@@ -164,10 +166,10 @@ async def test_a_summary_that_is_longer_than_what_it_covers_is_refused(stage: St
 
 
 @pytest.mark.req("D4")
-@played
-async def test_a_model_that_was_left_alone_is_not_asked_again(stage: Stage) -> None:
+@run
+async def test_a_model_that_was_left_alone_is_not_asked_again(harness: Harness) -> None:
     model = ScriptedModel(*[ModelFailed("down")] * 12)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     for _ in range(4):
         await grown(session, 10)
         done = await session.compact(BUDGET)
@@ -178,10 +180,10 @@ async def test_a_model_that_was_left_alone_is_not_asked_again(stage: Stage) -> N
 
 
 @pytest.mark.req("D4")
-@played
-async def test_one_success_is_enough_to_trust_a_model_again(stage: Stage) -> None:
+@run
+async def test_one_success_is_enough_to_trust_a_model_again(harness: Harness) -> None:
     model = ScriptedModel("", "", GOOD, "", "", GOOD)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     for source in ("digest", "digest", "model") * 2:
         await grown(session, 10)
         assert (await session.compact(BUDGET)).source == source
@@ -189,10 +191,10 @@ async def test_one_success_is_enough_to_trust_a_model_again(stage: Stage) -> Non
 
 
 @pytest.mark.req("D4")
-@played
-async def test_a_model_that_does_not_answer_in_time_costs_nothing_but_time(stage: Stage) -> None:
+@run
+async def test_a_model_that_does_not_answer_in_time_costs_nothing_but_time(harness: Harness) -> None:
     model = ScriptedModel(*[GOOD] * 3, hold=asyncio.Event())
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     said = await grown(session, 10)
     done = await session.compact(BUDGET, patience=0.01)
     assert done.source == "digest"
@@ -202,10 +204,10 @@ async def test_a_model_that_does_not_answer_in_time_costs_nothing_but_time(stage
 
 
 @pytest.mark.req("D2", "D4", "D5")
-@played
-async def test_a_compaction_that_a_reset_overtakes_writes_nothing(stage: Stage) -> None:
+@run
+async def test_a_compaction_that_a_reset_overtakes_writes_nothing(harness: Harness) -> None:
     gate = asyncio.Event()
-    sessions = await stage.manager(model=ScriptedModel(GOOD, hold=gate))
+    sessions = await harness.manager(model=ScriptedModel(GOOD, hold=gate))
     session = await sessions.create()
     await grown(session, 10)
     compacting = asyncio.create_task(session.compact(BUDGET))
@@ -220,15 +222,17 @@ async def test_a_compaction_that_a_reset_overtakes_writes_nothing(stage: Stage) 
 
 
 @pytest.mark.req("D2", "D4", "D5")
-@played
-async def test_a_compaction_that_another_cut_overtakes_is_a_conflict_and_writes_nothing(stage: Stage) -> None:
+@run
+async def test_a_compaction_that_another_cut_overtakes_is_a_conflict_and_writes_nothing(
+    harness: Harness,
+) -> None:
     gate = asyncio.Event()
-    sessions = await stage.manager(model=ScriptedModel(GOOD, hold=gate))
+    sessions = await harness.manager(model=ScriptedModel(GOOD, hold=gate))
     session = await sessions.create()
     await grown(session, 20)
     compacting = asyncio.create_task(session.compact(BUDGET))
     await asyncio.sleep(0.01)
-    other = await (await stage.manager()).open(session.id)
+    other = await (await harness.manager()).open(session.id)
     assert (await other.window(Budget(700))).decisions
     before = await everything(other)
     gate.set()
@@ -239,10 +243,10 @@ async def test_a_compaction_that_another_cut_overtakes_is_a_conflict_and_writes_
 
 
 @pytest.mark.req("D2", "D5")
-@played
-async def test_a_compaction_of_what_a_rewind_took_away_writes_nothing(stage: Stage) -> None:
+@run
+async def test_a_compaction_of_what_a_rewind_took_away_writes_nothing(harness: Harness) -> None:
     gate = asyncio.Event()
-    sessions = await stage.manager(model=ScriptedModel(GOOD, hold=gate))
+    sessions = await harness.manager(model=ScriptedModel(GOOD, hold=gate))
     session = await sessions.create()
     said = await grown(session, 10)
     compacting = asyncio.create_task(session.compact(BUDGET))
@@ -257,10 +261,10 @@ async def test_a_compaction_of_what_a_rewind_took_away_writes_nothing(stage: Sta
 
 
 @pytest.mark.req("D5")
-@played
-async def test_what_is_said_while_the_model_writes_stays_behind_the_cut(stage: Stage) -> None:
+@run
+async def test_what_is_said_while_the_model_writes_stays_behind_the_cut(harness: Harness) -> None:
     gate = asyncio.Event()
-    sessions = await stage.manager(model=ScriptedModel(GOOD, hold=gate))
+    sessions = await harness.manager(model=ScriptedModel(GOOD, hold=gate))
     session = await sessions.create()
     said = await grown(session, 10)
     compacting = asyncio.create_task(session.compact(BUDGET, strategy=Strategy(keep=0)))
@@ -277,14 +281,14 @@ async def test_what_is_said_while_the_model_writes_stays_behind_the_cut(stage: S
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_model_that_cannot_take_a_long_request_gets_shorter_ones(stage: Stage) -> None:
+@run
+async def test_a_model_that_cannot_take_a_long_request_gets_shorter_ones(harness: Harness) -> None:
     def picky(request: ModelRequest) -> str | ModelFailed:
         length = len(request.messages[-1].text)
         return GOOD if length < 20_000 else ModelFailed(f"{length} characters are too many")
 
     model = ScriptedModel(*[picky] * 3)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 100, words=1_000)
     done = await session.compact(Budget(200_000), strategy=Strategy(truncate=False))
     lengths = [len(request.messages[-1].text) for request in model.requests]
@@ -295,10 +299,10 @@ async def test_a_model_that_cannot_take_a_long_request_gets_shorter_ones(stage: 
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_model_that_can_take_no_request_at_all_leaves_the_digest(stage: Stage) -> None:
+@run
+async def test_a_model_that_can_take_no_request_at_all_leaves_the_digest(harness: Harness) -> None:
     model = ScriptedModel(*[ModelFailed("too long")] * 3)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 50)
     done = await session.compact(BUDGET)
     assert done.source == "digest"
@@ -307,10 +311,12 @@ async def test_a_model_that_can_take_no_request_at_all_leaves_the_digest(stage: 
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_conversation_that_is_over_the_budget_is_compacted_from_its_beginning(stage: Stage) -> None:
+@run
+async def test_a_conversation_that_is_over_the_budget_is_compacted_from_its_beginning(
+    harness: Harness,
+) -> None:
     model = ScriptedModel(GOOD)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     said = await grown(session, 100)
     done = await session.compact(Budget(1_500), strategy=Strategy(keep=3))
     assert done.messages == 194
@@ -322,9 +328,9 @@ async def test_a_conversation_that_is_over_the_budget_is_compacted_from_its_begi
 
 
 @pytest.mark.req("D5", "C5")
-@played
-async def test_compaction_is_a_way_out_where_a_strict_policy_gives_up(stage: Stage) -> None:
-    session = await (await stage.manager(policy=Policy(strict=True))).create()
+@run
+async def test_compaction_is_a_way_out_where_a_strict_policy_gives_up(harness: Harness) -> None:
+    session = await (await harness.manager(policy=Policy(strict=True))).create()
     await grown(session, 8, words=300)
     with pytest.raises(ContextOverflow):
         await session.window(Budget(1_000))
@@ -340,12 +346,12 @@ async def test_compaction_is_a_way_out_where_a_strict_policy_gives_up(stage: Sta
 @pytest.mark.parametrize(
     ("strategy", "whole"), [(Strategy(longest=200), False), (Strategy(truncate=False), True)]
 )
-@played
+@run
 async def test_a_strategy_says_how_much_of_a_message_the_model_sees(
-    stage: Stage, strategy: Strategy, whole: bool
+    harness: Harness, strategy: Strategy, whole: bool
 ) -> None:
     model = ScriptedModel(GOOD)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await session.append(Message.user("begin " + "x" * 9_000 + " middle " + "x" * 9_000 + " end"))
     await session.append(Message.assistant("ok"))
     await grown(session, 3)
@@ -357,9 +363,9 @@ async def test_a_strategy_says_how_much_of_a_message_the_model_sees(
 
 @pytest.mark.req("D5")
 @pytest.mark.parametrize("keep", [0, 1, 2, 3, 5])
-@played
-async def test_calls_and_results_are_never_parted(stage: Stage, keep: int) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_calls_and_results_are_never_parted(harness: Harness, keep: int) -> None:
+    session = await (await harness.manager()).create()
     for number in range(6):
         one, two = call(), call("cat")
         await session.append(Message.user(f"question {number}"), asks(one, two))
@@ -373,9 +379,9 @@ async def test_calls_and_results_are_never_parted(stage: Stage, keep: int) -> No
 
 
 @pytest.mark.req("D5")
-@played
-async def test_calls_that_are_under_way_stay_and_can_be_answered(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_calls_that_are_under_way_stay_and_can_be_answered(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 5)
     one = call()
     await session.append(Message.user("Look."), asks(one))
@@ -387,9 +393,9 @@ async def test_calls_that_are_under_way_stay_and_can_be_answered(stage: Stage) -
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_conversation_that_is_short_enough_is_left_alone(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_conversation_that_is_short_enough_is_left_alone(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     with pytest.raises(SessionError, match="nothing to compact"):
         await session.compact(BUDGET)
     await grown(session, 2)
@@ -401,10 +407,10 @@ async def test_a_conversation_that_is_short_enough_is_left_alone(stage: Stage) -
 
 
 @pytest.mark.req("D3", "D5")
-@played
-async def test_a_second_compaction_folds_the_first(stage: Stage) -> None:
+@run
+async def test_a_second_compaction_folds_the_first(harness: Harness) -> None:
     model = ScriptedModel(GOOD, "Goal: find the lost key, then the door.")
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     for _ in range(2):
         await grown(session, 10)
         await session.compact(BUDGET)
@@ -416,23 +422,23 @@ async def test_a_second_compaction_folds_the_first(stage: Stage) -> None:
 
 @pytest.mark.req("D5")
 @pytest.mark.parametrize("budget", [Budget(1_500), Budget(100_000), Budget.UNLIMITED])
-@played
+@run
 async def test_a_compaction_holds_under_every_budget_and_in_every_process(
-    stage: Stage, budget: Budget
+    harness: Harness, budget: Budget
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     said = await grown(session, 10)
     done = await session.compact(BUDGET)
-    again = await (await stage.manager()).open(session.id)
+    again = await (await harness.manager()).open(session.id)
     window = await again.window(budget)
     assert done.summary in window.messages[0].text
     assert list(window.messages[1:]) == said[16:]
 
 
 @pytest.mark.req("D5")
-@played
-async def test_without_a_budget_the_one_of_the_last_window_counts(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_without_a_budget_the_one_of_the_last_window_counts(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 10)
     assert (await session.compact(model=False)).cut.limit == Budget.UNLIMITED.limit
     await session.undo()
@@ -453,12 +459,12 @@ async def talked(session: Session, share: float) -> Window:
 
 
 @pytest.mark.req("D2", "D5")
-@played
+@run
 async def test_with_a_model_the_summary_that_was_prepared_goes_in_before_the_budget_is_reached(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
     model = ScriptedModel(GOOD)
-    sessions = await stage.manager(model=model, policy=Policy(warn=0.5, compact=0.7))
+    sessions = await harness.manager(model=model, policy=Policy(warn=0.5, compact=0.7))
     session = await sessions.create()
     assert not (await talked(session, 0.5)).decisions
     await sessions.settled()
@@ -475,10 +481,10 @@ async def test_with_a_model_the_summary_that_was_prepared_goes_in_before_the_bud
 
 
 @pytest.mark.req("D2", "C1")
-@played
-async def test_below_the_warning_no_model_is_asked(stage: Stage) -> None:
+@run
+async def test_below_the_warning_no_model_is_asked(harness: Harness) -> None:
     model = ScriptedModel()
-    sessions = await stage.manager(model=model, policy=Policy(warn=0.9))
+    sessions = await harness.manager(model=model, policy=Policy(warn=0.9))
     session = await sessions.create()
     await talked(session, 0.8)
     await sessions.settled()
@@ -486,9 +492,9 @@ async def test_below_the_warning_no_model_is_asked(stage: Stage) -> None:
 
 
 @pytest.mark.req("C1", "D5")
-@played
-async def test_without_a_model_nothing_is_cut_until_the_budget_is_exceeded(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_without_a_model_nothing_is_cut_until_the_budget_is_exceeded(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     while not await cuts(session):
         before = await session.preview(Budget(LIMIT))
         assert before.tokens <= LIMIT
@@ -497,7 +503,7 @@ async def test_without_a_model_nothing_is_cut_until_the_budget_is_exceeded(stage
             assert not (await session.window(Budget(LIMIT))).decisions
         else:
             assert (await session.window(Budget(LIMIT))).decisions
-    exact = await (await stage.manager()).create()
+    exact = await (await harness.manager()).create()
     await grown(exact, 10)
     tokens = (await exact.preview(Budget.UNLIMITED)).tokens
     assert not (await exact.window(Budget(tokens))).decisions
@@ -506,11 +512,11 @@ async def test_without_a_model_nothing_is_cut_until_the_budget_is_exceeded(stage
 
 @pytest.mark.req("C10", "D5")
 @pytest.mark.parametrize(("mask", "hidden"), [(0.5, True), (1.0, False)])
-@played
+@run
 async def test_old_output_is_hidden_from_where_the_policy_says(
-    stage: Stage, mask: float, hidden: bool
+    harness: Harness, mask: float, hidden: bool
 ) -> None:
-    session = await (await stage.manager(policy=Policy(mask=mask))).create()
+    session = await (await harness.manager(policy=Policy(mask=mask))).create()
     for number in range(12):
         one = call()
         await session.append(

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from session_stage import Stage, cuts, everything, grown, played
+from session_fixtures import Harness, cuts, everything, grown, run
 
 from turnstate import Budget, Message
 from turnstate.context.cut import Strategy
@@ -37,10 +37,10 @@ class Gated:
         return task
 
 
-async def gated(stage: Stage, replies: int = 1) -> Gated:
+async def gated(harness: Harness, replies: int = 1) -> Gated:
     gate = asyncio.Event()
     model = ScriptedModel(*[GOOD] * replies, hold=gate)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 12)
     return Gated(session, model, gate)
 
@@ -50,9 +50,9 @@ async def shown(session: Session) -> list[str]:
 
 
 @pytest.mark.req("D5", "G5")
-@played
-async def test_a_compaction_that_another_of_the_same_handle_overtook_is_refused(stage: Stage) -> None:
-    scene = await gated(stage)
+@run
+async def test_a_compaction_that_another_of_the_same_handle_overtook_is_refused(harness: Harness) -> None:
+    scene = await gated(harness)
     stale = await scene.begin(keep=6)
     await scene.session.compact(BUDGET, strategy=Strategy(keep=1), model=False)
     before, window = await everything(scene.session), await shown(scene.session)
@@ -67,9 +67,9 @@ async def test_a_compaction_that_another_of_the_same_handle_overtook_is_refused(
 
 
 @pytest.mark.req("D5", "G5")
-@played
-async def test_of_two_compactions_of_the_same_handle_that_ask_at_once_one_is_done(stage: Stage) -> None:
-    scene = await gated(stage, replies=2)
+@run
+async def test_of_two_compactions_of_the_same_handle_that_ask_at_once_one_is_done(harness: Harness) -> None:
+    scene = await gated(harness, replies=2)
     both = [await scene.begin(keep=6), await scene.begin(keep=1)]
     scene.gate.set()
     outcomes = await asyncio.gather(*both, return_exceptions=True)
@@ -81,11 +81,11 @@ async def test_of_two_compactions_of_the_same_handle_that_ask_at_once_one_is_don
 
 @pytest.mark.req("D5", "G5")
 @pytest.mark.parametrize("what", ["clear", "compact", "tangent"])
-@played
+@run
 async def test_a_compaction_that_a_state_of_the_same_handle_overtook_is_refused(
-    stage: Stage, what: str
+    harness: Harness, what: str
 ) -> None:
-    scene = await gated(stage)
+    scene = await gated(harness)
     stale = await scene.begin(keep=6)
     state = await scene.session.conversation()
     match what:
@@ -107,9 +107,9 @@ async def test_a_compaction_that_a_state_of_the_same_handle_overtook_is_refused(
 
 
 @pytest.mark.req("D5", "G5")
-@played
-async def test_a_compaction_during_which_the_one_before_it_was_undone_is_refused(stage: Stage) -> None:
-    scene = await gated(stage)
+@run
+async def test_a_compaction_during_which_the_one_before_it_was_undone_is_refused(harness: Harness) -> None:
+    scene = await gated(harness)
     await scene.session.compact(BUDGET, strategy=Strategy(keep=8), model=False)
     stale = await scene.begin(keep=2)
     assert await scene.session.undo() == "compact"
@@ -122,9 +122,11 @@ async def test_a_compaction_during_which_the_one_before_it_was_undone_is_refused
 
 
 @pytest.mark.req("D5")
-@played
-async def test_what_the_same_handle_says_while_the_model_writes_stays_behind_the_cut(stage: Stage) -> None:
-    scene = await gated(stage)
+@run
+async def test_what_the_same_handle_says_while_the_model_writes_stays_behind_the_cut(
+    harness: Harness,
+) -> None:
+    scene = await gated(harness)
     task = await scene.begin(keep=0)
     await scene.session.append(Message.user("meanwhile"))
     scene.gate.set()
@@ -137,10 +139,10 @@ REFUSED = [pytest.param("", id="empty"), pytest.param(LONG, id="longer")]
 
 @pytest.mark.req("D4", "D5")
 @pytest.mark.parametrize("reply", REFUSED)
-@played
-async def test_a_model_whose_words_do_not_do_is_asked_once(stage: Stage, reply: str) -> None:
+@run
+async def test_a_model_whose_words_do_not_do_is_asked_once(harness: Harness, reply: str) -> None:
     model = ScriptedModel(*[reply] * 3)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 12)
     done = await session.compact(BUDGET)
     assert (done.source, len(model.requests)) == ("digest", 1)
@@ -149,10 +151,10 @@ async def test_a_model_whose_words_do_not_do_is_asked_once(stage: Stage, reply: 
 
 
 @pytest.mark.req("D4", "D5")
-@played
-async def test_a_model_that_is_late_is_waited_for_once(stage: Stage) -> None:
+@run
+async def test_a_model_that_is_late_is_waited_for_once(harness: Harness) -> None:
     model = ScriptedModel(*[GOOD] * 3, hold=asyncio.Event())
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 12)
     done = await session.compact(BUDGET, patience=0.01)
     assert (done.source, len(model.requests)) == ("digest", 1)
@@ -162,13 +164,13 @@ async def test_a_model_that_is_late_is_waited_for_once(stage: Stage) -> None:
 
 @pytest.mark.req("D4", "D5")
 @pytest.mark.parametrize("reply", [*REFUSED, pytest.param(ModelFailed("down"), id="error")])
-@played
+@run
 async def test_a_compaction_that_fails_counts_once_and_the_third_leaves_the_model_alone(
-    stage: Stage, reply: Any
+    harness: Harness, reply: Any
 ) -> None:
     tries = 3 if isinstance(reply, ModelFailed) else 1
     model = ScriptedModel(*[reply] * 3 * tries)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     for number in (1, 2, 3):
         assert session.notices == ()
         await grown(session, 12)
@@ -181,10 +183,10 @@ async def test_a_compaction_that_fails_counts_once_and_the_third_leaves_the_mode
 
 
 @pytest.mark.req("D4", "D5")
-@played
-async def test_a_compaction_that_failed_does_not_keep_the_next_from_asking(stage: Stage) -> None:
+@run
+async def test_a_compaction_that_failed_does_not_keep_the_next_from_asking(harness: Harness) -> None:
     model = ScriptedModel("", GOOD)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 12)
     assert (await session.compact(BUDGET)).source == "digest"
     await grown(session, 12)
@@ -193,14 +195,14 @@ async def test_a_compaction_that_failed_does_not_keep_the_next_from_asking(stage
 
 
 @pytest.mark.req("D4", "D5")
-@played
-async def test_after_an_error_less_is_shown_and_a_success_is_no_failure(stage: Stage) -> None:
+@run
+async def test_after_an_error_less_is_shown_and_a_success_is_no_failure(harness: Harness) -> None:
     def picky(request: ModelRequest) -> str | ModelFailed:
         length = len(request.messages[-1].text)
         return GOOD if length < 20_000 else ModelFailed(f"{length} characters are too many")
 
     model = ScriptedModel(*[picky] * 12)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     for number in range(1, 5):
         await grown(session, 60, words=1_000)
         done = await session.compact(Budget(200_000), strategy=Strategy(truncate=False))
@@ -211,10 +213,10 @@ async def test_after_an_error_less_is_shown_and_a_success_is_no_failure(stage: S
 
 
 @pytest.mark.req("D4", "D5")
-@played
-async def test_an_error_and_then_words_that_do_not_do_are_one_failure(stage: Stage) -> None:
+@run
+async def test_an_error_and_then_words_that_do_not_do_are_one_failure(harness: Harness) -> None:
     model = ScriptedModel(ModelFailed("too long"), "", GOOD)
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 12)
     done = await session.compact(BUDGET)
     assert (done.source, len(model.requests)) == ("digest", 2)
@@ -224,16 +226,16 @@ async def test_an_error_and_then_words_that_do_not_do_are_one_failure(stage: Sta
 
 
 @pytest.mark.req("D5", "C9")
-@played
-async def test_words_said_while_everything_is_compacted_are_shown_in_a_new_process(stage: Stage) -> None:
-    scene = await gated(stage)
+@run
+async def test_words_said_while_everything_is_compacted_are_shown_in_a_new_process(harness: Harness) -> None:
+    scene = await gated(harness)
     compaction = await scene.begin(keep=0)
     await scene.session.append(Message.user("meanwhile"))
     scene.gate.set()
     await compaction
     live = await shown(scene.session)
     assert live[-1] == "meanwhile"
-    other = await (await stage.manager()).open(scene.session.id)
+    other = await (await harness.manager()).open(scene.session.id)
     assert await shown(other) == live
     snapshot = await other.snapshot()
     assert [message.text for message in snapshot.messages][-1] == "meanwhile"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from conversation_scene import BUDGET, elsewhere, exchanges, plain, prompts, recorded, reloaded, said
-from session_stage import (
-    Stage,
+from session_fixtures import (
+    Harness,
     answer,
     answers,
     asks,
@@ -16,10 +15,11 @@ from session_stage import (
     entries,
     everything,
     grown,
-    played,
     rows,
+    run,
     texts,
 )
+from state_fixtures import BUDGET, elsewhere, exchanges, plain, prompts, recorded, reloaded, said
 
 from turnstate import Budget, Message, ToolSpec
 from turnstate.context.cut import Strategy
@@ -37,9 +37,9 @@ LS = ToolSpec(name="ls", description="lists", input_schema={"type": "object", "p
 
 
 @pytest.mark.req("I1")
-@played
-async def test_a_state_that_was_committed_is_loaded_as_it_was(stage: Stage) -> None:
-    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+@run
+async def test_a_state_that_was_committed_is_loaded_as_it_was(harness: Harness) -> None:
+    session = await (await harness.manager()).create(system="You keep a lighthouse.")
     state = await session.conversation()
     state.tools = {ToolOrigin("builtin"): [LS], ToolOrigin.mcp("lamps"): [LS]}
     state.set_model("gpt-4o")
@@ -50,7 +50,7 @@ async def test_a_state_that_was_committed_is_loaded_as_it_was(stage: Stage) -> N
     state.add_tool_results([answer(one, {"found": 0})])
     state.append_transcript("the request failed: 503")
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert plain(loaded) == plain(state)
     assert loaded.head.fold.prompt == "You keep a lighthouse."
     assert loaded.preview().messages == state.preview().messages
@@ -59,9 +59,9 @@ async def test_a_state_that_was_committed_is_loaded_as_it_was(stage: Stage) -> N
 
 
 @pytest.mark.req("I1")
-@played
-async def test_nothing_reaches_the_store_before_a_commit_and_all_of_it_in_one_write(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_nothing_reaches_the_store_before_a_commit_and_all_of_it_in_one_write(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     before = await everything(session)
     said(state, "one", "two")
@@ -73,9 +73,9 @@ async def test_nothing_reaches_the_store_before_a_commit_and_all_of_it_in_one_wr
 
 
 @pytest.mark.req("I1")
-@played
-async def test_a_state_and_the_session_may_take_turns(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_state_and_the_session_may_take_turns(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 2)
     state = await session.conversation()
     said(state, "by the state")
@@ -92,12 +92,12 @@ async def test_a_state_and_the_session_may_take_turns(stage: Stage) -> None:
 
 
 @pytest.mark.req("I1")
-@played
-async def test_a_state_that_was_overtaken_is_refused_and_nothing_of_it_is_lost(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_state_that_was_overtaken_is_refused_and_nothing_of_it_is_lost(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "mine")
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     await other.append(Message.user("theirs"))
     before = await everything(session)
     with pytest.raises(Conflict, match="load it again"):
@@ -111,22 +111,22 @@ async def test_a_state_that_was_overtaken_is_refused_and_nothing_of_it_is_lost(s
 
 
 @pytest.mark.req("I1", "G7")
-@played
-async def test_a_state_of_an_epoch_that_ended_is_refused(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_state_of_an_epoch_that_ended_is_refused(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 1)
     state = await session.conversation()
     said(state, "late")
-    await (await elsewhere(stage, session)).reset()
+    await (await elsewhere(harness, session)).reset()
     with pytest.raises(EpochEnded):
         await session.commit(state)
-    assert await (await elsewhere(stage, session)).messages() == []
+    assert await (await elsewhere(harness, session)).messages() == []
 
 
 @pytest.mark.req("I1")
-@played
-async def test_a_state_of_another_session_is_refused(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_state_of_another_session_is_refused(harness: Harness) -> None:
+    sessions = await harness.manager()
     first, second = await sessions.create(), await sessions.create()
     state = await first.conversation()
     said(state, "one")
@@ -135,9 +135,9 @@ async def test_a_state_of_another_session_is_refused(stage: Stage) -> None:
 
 
 @pytest.mark.req("I1", "I9")
-@played
-async def test_a_state_that_lived_in_json_can_be_given_a_session(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="from-json")
+@run
+async def test_a_state_that_lived_in_json_can_be_given_a_session(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="from-json")
     state = ConversationState("from-json")
     state.tools = {ToolOrigin("builtin"): [LS]}
     said(state, "one", "two", "three")
@@ -149,17 +149,17 @@ async def test_a_state_that_lived_in_json_can_be_given_a_session(stage: Stage) -
     state.exit_tangent_mode()
     restored = from_json(to_json(state))
     await session.commit(restored)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert plain(loaded) == plain(state)
     assert loaded.kept_tangents() == state.kept_tangents()
     assert [await session.undo() for _ in range(3)] == ["tangent exit", "tangent", "compact"]
-    assert (await reloaded(stage, session)).valid_history_range == (0, 3)
+    assert (await reloaded(harness, session)).valid_history_range == (0, 3)
 
 
 @pytest.mark.req("I1")
-@played
-async def test_a_state_from_elsewhere_does_not_replace_a_conversation(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="mine")
+@run
+async def test_a_state_from_elsewhere_does_not_replace_a_conversation(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="mine")
     await grown(session, 1)
     before = await everything(session)
     state = ConversationState("mine")
@@ -170,9 +170,9 @@ async def test_a_state_from_elsewhere_does_not_replace_a_conversation(stage: Sta
 
 
 @pytest.mark.req("I2", "L1")
-@played
-async def test_settings_are_written_when_they_change_and_only_then(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_settings_are_written_when_they_change_and_only_then(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "one")
     state.tools = {ToolOrigin("builtin"): [LS]}
@@ -183,20 +183,20 @@ async def test_settings_are_written_when_they_change_and_only_then(stage: Stage)
     kinds = [type(entry).__name__ for entry in await entries(session)]
     assert kinds == ["Message", "Message", "Settings", "Message", "Message", "Settings"]
     assert not any(b"tool_manager" in row.body or b"agents" in row.body for row in await rows(session))
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert (loaded.tools, loaded.mcp_enabled) == ({ToolOrigin("builtin"): [LS]}, False)
     assert (loaded.tool_manager, loaded.agents) == (None, None)
 
 
 @pytest.mark.req("I3")
-@played
-async def test_a_prompt_whose_request_failed_is_in_the_log_and_still_waits(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_prompt_whose_request_failed_is_in_the_log_and_still_waits(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     state.set_next_user_message("Is it lit?")
     state.append_transcript("the request was cancelled")
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.next_message is not None
     assert loaded.next_message.prompt == "Is it lit?"
     assert loaded.transcript == ["> Is it lit?", "the request was cancelled"]
@@ -207,27 +207,27 @@ async def test_a_prompt_whose_request_failed_is_in_the_log_and_still_waits(stage
 
 
 @pytest.mark.req("I3")
-@played
-async def test_what_is_known_of_a_request_is_an_entry_of_its_own(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_what_is_known_of_a_request_is_an_entry_of_its_own(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     state.set_next_user_message("one")
     state.push_assistant_message(Message.assistant("1"), RequestMetadata(input=5, output=1, model="gpt-4o"))
     await session.commit(state)
     assert [type(entry) for entry in await entries(session)] == [Message, Message, Usage]
-    assert (await reloaded(stage, session)).history == state.history
+    assert (await reloaded(harness, session)).history == state.history
 
 
 @pytest.mark.req("I4", "I6")
-@played
-async def test_of_10_001_exchanges_10_000_or_fewer_are_live_and_the_log_has_all(stage: Stage) -> None:
-    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+@run
+async def test_of_10_001_exchanges_10_000_or_fewer_are_live_and_the_log_has_all(harness: Harness) -> None:
+    session = await (await harness.manager()).create(system="You keep a lighthouse.")
     state = await session.conversation()
     state.tools = {ToolOrigin("builtin"): [LS]}
     state.record_settings()
     state.head.extend(exchanges(10_001, a_turn=3))
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     for one in (state, loaded):
         assert len(one.history) == 9_998
         assert one.history[0].user.prompt == "question 3"
@@ -274,9 +274,9 @@ def test_what_stands_before_the_part_that_is_loaded_still_counts() -> None:
 
 
 @pytest.mark.req("I5")
-@played
-async def test_what_the_session_cut_is_seen_in_the_valid_range(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_what_the_session_cut_is_seen_in_the_valid_range(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     messages = await grown(session, 60)
     window = await session.window(Budget(2_000))
     state = await session.conversation()
@@ -289,12 +289,12 @@ async def test_what_the_session_cut_is_seen_in_the_valid_range(stage: Stage) -> 
 
 
 @pytest.mark.req("D5", "I5")
-@played
-async def test_a_compaction_of_the_session_is_seen_in_the_state(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_compaction_of_the_session_is_seen_in_the_state(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 10)
     done = await session.compact(BUDGET, strategy=Strategy(keep=3), focus="the key")
-    state = await reloaded(stage, session)
+    state = await reloaded(harness, session)
     assert state.valid_history_range == (7, 10)
     assert state.latest_summary is not None
     text, known = state.latest_summary
@@ -306,9 +306,9 @@ async def test_a_compaction_of_the_session_is_seen_in_the_state(stage: Stage) ->
 
 
 @pytest.mark.req("D5")
-@played
-async def test_a_compaction_of_a_state_holds_for_the_session(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_compaction_of_a_state_holds_for_the_session(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 10)
     before = (await session.window(BUDGET)).messages
     state = await session.conversation()
@@ -316,34 +316,34 @@ async def test_a_compaction_of_a_state_holds_for_the_session(stage: Stage) -> No
     assert plan is not None
     state.compact(plan, "Goal: find the key.", source={"model": "gpt-4o"})
     await session.commit(state)
-    window = await (await elsewhere(stage, session)).window(BUDGET)
+    window = await (await elsewhere(harness, session)).window(BUDGET)
     assert "Goal: find the key." in window.messages[0].text
     assert len(window.messages) == 5
     assert await session.undo() == "compact"
     assert (await session.window(BUDGET)).messages == before
-    assert (await reloaded(stage, session)).valid_history_range == (0, 10)
+    assert (await reloaded(harness, session)).valid_history_range == (0, 10)
 
 
 @pytest.mark.req("I7")
-@played
-async def test_what_a_request_needs_is_decided_once_and_written_with_the_rest(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_what_a_request_needs_is_decided_once_and_written_with_the_rest(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, *(f"question {number} " + "word " * 60 for number in range(30)))
     state.set_next_user_message("and?")
     window = state.window(Budget(1_000))
     await session.commit(state)
     assert len(await cuts(session)) == 1
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     again = loaded.window(Budget(1_000))
     assert (again.messages, again.decisions) == (window.messages, ())
     assert len(await session.messages()) == 61
 
 
 @pytest.mark.req("I1", "E4")
-@played
-async def test_a_state_and_its_session_send_the_same_bytes(stage: Stage) -> None:
-    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+@run
+async def test_a_state_and_its_session_send_the_same_bytes(harness: Harness) -> None:
+    session = await (await harness.manager()).create(system="You keep a lighthouse.")
     await grown(session, 3)
     one = call()
     long = answers(answer(one, "a line of the log\n" * 3_000))
@@ -357,15 +357,15 @@ async def test_a_state_and_its_session_send_the_same_bytes(stage: Stage) -> None
 
 
 @pytest.mark.req("I1")
-@played
-async def test_a_damaged_entry_is_shown_as_such_and_costs_no_other(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_damaged_entry_is_shown_as_such_and_costs_no_other(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 2)
     store = session._writer.store
     await store.commit(
         Change(
             at=session.row.address,
-            now=stage.clock(),
+            now=harness.clock(),
             records=(Record(id="broken", kind="settings", body=b"{}"),),
             expected_head=Position(1, 4),
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from session_stage import (
-    Stage,
+from session_fixtures import (
+    Harness,
     answer,
     answers,
     asks,
@@ -15,8 +15,8 @@ from session_stage import (
     everything,
     grown,
     parcels,
-    played,
     prompt,
+    run,
     say,
     texts,
 )
@@ -33,12 +33,12 @@ BUDGET = Budget(100_000)
 
 
 @pytest.mark.req("G7", "F2", "F3")
-@played
-async def test_a_reset_ends_the_epoch_and_hands_its_history_over_once(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_reset_ends_the_epoch_and_hands_its_history_over_once(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1", user="u1", system="You help.")
     await say(session, "a", "b")
-    stage.clock.advance(5_000)
+    harness.clock.advance(5_000)
     session = await session.reset()
     assert session.row.epoch == 2
     assert await texts(session) == []
@@ -52,17 +52,17 @@ async def test_a_reset_ends_the_epoch_and_hands_its_history_over_once(stage: Sta
 
 
 @pytest.mark.req("F2")
-@played
-async def test_the_second_epoch_began_with_the_reset(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_the_second_epoch_began_with_the_reset(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create()
     await say(session, "a")
-    started = stage.clock.advance(5_000)
+    started = harness.clock.advance(5_000)
     session = await session.reset()
     await say(session, "b")
     await session.fork()
     await say(session, "c")
-    stage.clock.advance(1_000)
+    harness.clock.advance(1_000)
     await session.end()
     endings = [contents(parcel) for parcel in await parcels(sessions.store)]
     times = {ending.epoch: (ending.started, ending.ended) for ending in endings if isinstance(ending, Ending)}
@@ -70,9 +70,9 @@ async def test_the_second_epoch_began_with_the_reset(stage: Stage) -> None:
 
 
 @pytest.mark.req("G7")
-@played
-async def test_late_messages_of_the_old_turn_are_refused(stage: Stage) -> None:
-    sessions, one = await stage.manager(), call()
+@run
+async def test_late_messages_of_the_old_turn_are_refused(harness: Harness) -> None:
+    sessions, one = await harness.manager(), call()
     old, other = await sessions.create(id="s1"), await sessions.open("s1")
     await old.append(Message.user("go", id="go"), asks(one))
     state = await old.conversation()
@@ -115,10 +115,10 @@ async def test_late_messages_of_the_old_turn_are_refused(stage: Stage) -> None:
 
 
 @pytest.mark.req("G5", "G7")
-@played
-async def test_a_reset_wins_over_a_lease_and_its_holder_is_told_at_its_next_call(stage: Stage) -> None:
-    sessions = await stage.manager()
-    holder, other = await sessions.create(id="s1"), await (await stage.manager()).open("s1")
+@run
+async def test_a_reset_wins_over_a_lease_and_its_holder_is_told_at_its_next_call(harness: Harness) -> None:
+    sessions = await harness.manager()
+    holder, other = await sessions.create(id="s1"), await (await harness.manager()).open("s1")
     await say(holder, "a")
     await holder.window(BUDGET)
     async with holder.lease(seconds=60) as lease:
@@ -138,9 +138,9 @@ async def test_a_reset_wins_over_a_lease_and_its_holder_is_told_at_its_next_call
 
 
 @pytest.mark.req("G5", "G7")
-@played
-async def test_an_end_waits_for_a_lease(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_an_end_waits_for_a_lease(harness: Harness) -> None:
+    sessions = await harness.manager()
     holder, other = await sessions.create(id="s1"), await sessions.open("s1")
     await say(holder, "a")
     await holder.acquire()
@@ -150,9 +150,9 @@ async def test_an_end_waits_for_a_lease(stage: Stage) -> None:
 
 
 @pytest.mark.req("G7")
-@played
-async def test_the_late_answer_of_a_turn_whose_own_handle_was_reset_is_refused(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_the_late_answer_of_a_turn_whose_own_handle_was_reset_is_refused(harness: Harness) -> None:
+    sessions = await harness.manager()
     shared = await sessions.create(id="s1")
     await shared.append(Message.user("go"))
     begun, reset = asyncio.Event(), asyncio.Event()
@@ -173,9 +173,9 @@ async def test_the_late_answer_of_a_turn_whose_own_handle_was_reset_is_refused(s
 
 @pytest.mark.req("G5", "G9")
 @pytest.mark.parametrize("how", ["erase", "destroy"])
-@played
-async def test_what_is_erased_under_a_lease_is_gone_for_its_holder(stage: Stage, how: str) -> None:
-    sessions = await stage.manager()
+@run
+async def test_what_is_erased_under_a_lease_is_gone_for_its_holder(harness: Harness, how: str) -> None:
+    sessions = await harness.manager()
     holder = await sessions.create(id="s1", user="u1")
     await say(holder, "a")
     async with holder.lease():
@@ -186,10 +186,12 @@ async def test_what_is_erased_under_a_lease_is_gone_for_its_holder(stage: Stage,
 
 
 @pytest.mark.req("G7", "F3")
-@played
-async def test_two_resets_at_once_offload_once(stage: Stage) -> None:
-    sessions = await stage.manager()
-    handles = [await sessions.create(id="s1")] + [await (await stage.manager()).open("s1") for _ in range(3)]
+@run
+async def test_two_resets_at_once_offload_once(harness: Harness) -> None:
+    sessions = await harness.manager()
+    handles = [await sessions.create(id="s1")] + [
+        await (await harness.manager()).open("s1") for _ in range(3)
+    ]
     await say(handles[0], "a")
     outcomes = await asyncio.gather(*[handle.reset() for handle in handles], return_exceptions=True)
     assert sum(isinstance(outcome, EpochEnded) for outcome in outcomes) == 3
@@ -199,9 +201,9 @@ async def test_two_resets_at_once_offload_once(stage: Stage) -> None:
 
 @pytest.mark.req("G7")
 @pytest.mark.parametrize("prompts", [0, 1, 2])
-@played
-async def test_a_session_in_which_nothing_was_said_offloads_nothing(stage: Stage, prompts: int) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_session_in_which_nothing_was_said_offloads_nothing(harness: Harness, prompts: int) -> None:
+    sessions = await harness.manager()
     session = await sessions.create()
     for number in range(prompts):
         await session.set_system(f"You help {number}.")
@@ -211,9 +213,9 @@ async def test_a_session_in_which_nothing_was_said_offloads_nothing(stage: Stage
 
 
 @pytest.mark.req("G7")
-@played
-async def test_a_session_that_was_rewound_to_its_beginning_offloads_nothing(stage: Stage) -> None:
-    sessions, one = await stage.manager(), call()
+@run
+async def test_a_session_that_was_rewound_to_its_beginning_offloads_nothing(harness: Harness) -> None:
+    sessions, one = await harness.manager(), call()
     session = await sessions.create(system="You help.")
     first = asks(one)
     await session.append(first, answers(answer(one)))
@@ -225,25 +227,25 @@ async def test_a_session_that_was_rewound_to_its_beginning_offloads_nothing(stag
 
 @pytest.mark.req("G7", "A1")
 @pytest.mark.parametrize(("given", "expected"), [(None, "second"), ("third", "third"), ("", "")])
-@played
+@run
 async def test_a_reset_keeps_the_prompt_or_sets_another(
-    stage: Stage, given: str | None, expected: str
+    harness: Harness, given: str | None, expected: str
 ) -> None:
-    session = await (await stage.manager()).create(id="s1", system="first")
+    session = await (await harness.manager()).create(id="s1", system="first")
     await session.set_system("second")
     await say(session, "a")
     session = await session.reset(system=given)
     assert await entries(session) == [Prompt(expected)]
-    fresh = await (await stage.manager()).open("s1")
+    fresh = await (await harness.manager()).open("s1")
     assert prompt(await fresh.window(BUDGET)) == expected
 
 
 @pytest.mark.req("G7", "A1")
-@played
+@run
 async def test_a_reset_keeps_a_prompt_that_was_set_before_a_cut_and_has_none_where_there_was_none(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    sessions = await stage.manager()
+    sessions = await harness.manager()
     session = await sessions.create(id="s1", system="first")
     await grown(session, 30)
     await session.window(Budget(700))
@@ -257,13 +259,15 @@ async def test_a_reset_keeps_a_prompt_that_was_set_before_a_cut_and_has_none_whe
 
 
 @pytest.mark.req("F2")
-@played
-async def test_an_ended_session_stays_readable_takes_nothing_and_goes_on_after_a_reset(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_an_ended_session_stays_readable_takes_nothing_and_goes_on_after_a_reset(
+    harness: Harness,
+) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1", system="You help.")
     await say(session, "a")
     await session.end("done")
-    assert (session.row.ended, session.row.reason) == (stage.clock(), "done")
+    assert (session.row.ended, session.row.reason) == (harness.clock(), "done")
     for handle in (session, await sessions.open("s1")):
         assert await texts(handle) == ["a"]
         assert [message.text for message in (await handle.window(BUDGET)).messages] == ["You help.", "a"]
@@ -284,9 +288,9 @@ async def test_an_ended_session_stays_readable_takes_nothing_and_goes_on_after_a
 
 
 @pytest.mark.req("F2", "F3")
-@played
-async def test_what_is_said_after_an_end_and_a_reset_under_a_lease_is_handed_over(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_what_is_said_after_an_end_and_a_reset_under_a_lease_is_handed_over(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create()
     await say(session, "a")
     await session.acquire()
@@ -299,9 +303,9 @@ async def test_what_is_said_after_an_end_and_a_reset_under_a_lease_is_handed_ove
 
 
 @pytest.mark.req("F2")
-@played
-async def test_a_reset_after_the_end_hands_nothing_over_again(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_reset_after_the_end_hands_nothing_over_again(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1")
     await say(session, "a")
     await session.end()

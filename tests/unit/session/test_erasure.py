@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 import pytest
-from session_stage import Stage, answer, answers, asks, call, everything, played, rows, texts
+from session_fixtures import Harness, answer, answers, asks, call, everything, rows, run, texts
 
 from turnstate import Message
 from turnstate.context.policy import Budget
@@ -16,7 +16,7 @@ from turnstate.session import Session, SessionManager
 pytestmark = pytest.mark.req("G9")
 
 NARROW = Budget(900)
-on_disk = pytest.mark.parametrize("stage", ["sqlite"], indirect=True)
+on_disk = pytest.mark.parametrize("harness", ["sqlite"], indirect=True)
 
 
 class Secrets:
@@ -30,9 +30,9 @@ class Secrets:
         self.words.append("".join(self._rng.choice(letters) for _ in range(16)))
         return self.words[-1]
 
-    def found(self, stage: Stage) -> list[str]:
+    def found(self, harness: Harness) -> list[str]:
         """Give the words of which a piece is left in a file: an index leaves out what neighbours share."""
-        files = [path.read_bytes().lower() for path in stage.folder.glob("agent.db*")]
+        files = [path.read_bytes().lower() for path in harness.folder.glob("agent.db*")]
         assert files
         return [word for word in self.words if any(word[4:].encode() in data for data in files)]
 
@@ -86,28 +86,28 @@ async def lives(sessions: SessionManager, count: int) -> list[tuple[Session, Sec
 
 
 @on_disk
-@played
-async def test_of_an_erased_session_no_byte_is_left_and_the_others_are_as_they_were(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_of_an_erased_session_no_byte_is_left_and_the_others_are_as_they_were(harness: Harness) -> None:
+    sessions = await harness.manager()
     (gone, erased), *others = await lives(sessions, 3)
-    assert len(erased.found(stage)) == len(erased.words)
+    assert len(erased.found(harness)) == len(erased.words)
     before = [await everything(session) for session, _ in others]
     receipt = await sessions.erase(session=gone.id)
     assert receipt.scrubbed
-    assert erased.found(stage) == []
+    assert erased.found(harness) == []
     after = [await everything(session) for session, _ in others]
     assert [state[:3] for state in after] == [state[:3] for state in before]  # type: ignore[index]
     for _, secrets in others:
-        assert len(secrets.found(stage)) == len(secrets.words)
+        assert len(secrets.found(harness)) == len(secrets.words)
     counts = receipt.sessions[gone.id]
     assert (counts.entries > 50, counts.branches, counts.keys, counts.parcels > 1) == (True, 3, 12, True)
-    assert receipt.at == stage.clock()
+    assert receipt.at == harness.clock()
 
 
 @on_disk
-@played
-async def test_of_an_erased_user_no_byte_is_left_in_any_session(stage: Stage) -> None:
-    sessions, user = await stage.manager(), Secrets(99)
+@run
+async def test_of_an_erased_user_no_byte_is_left_in_any_session(harness: Harness) -> None:
+    sessions, user = await harness.manager(), Secrets(99)
     name = user.word()
     mine = [await sessions.create(user=name) for _ in range(3)]
     other = await sessions.create(user="somebody else")
@@ -120,22 +120,22 @@ async def test_of_an_erased_user_no_byte_is_left_in_any_session(stage: Stage) ->
     receipt = await sessions.erase(user=name)
     assert sorted(receipt.sessions) == sorted(session.id for session in mine)
     assert receipt.scrubbed
-    assert [words.found(stage) for words in (user, *secrets[:3])] == [[], [], [], []]
-    assert len(secrets[3].found(stage)) == len(secrets[3].words)
+    assert [words.found(harness) for words in (user, *secrets[:3])] == [[], [], [], []]
+    assert len(secrets[3].found(harness)) == len(secrets[3].words)
     assert [row.id for row in await sessions.list()] == [other.id]
     assert all(parcel.session == other.id for parcel in await sessions.store.parcels(limit=1_000))
 
 
 @on_disk
-@played
-async def test_no_byte_is_left_while_other_workers_have_the_file_open(stage: Stage) -> None:
-    managers = [await stage.manager() for _ in range(3)]
+@run
+async def test_no_byte_is_left_while_other_workers_have_the_file_open(harness: Harness) -> None:
+    managers = [await harness.manager() for _ in range(3)]
     (gone, erased), (kept, _) = await lives(managers[0], 2)
     for manager in managers:
         await texts(await manager.open(gone.id))
         [hit async for hit in manager.search("padding")]
     assert (await managers[1].erase(session=gone.id)).scrubbed
-    assert erased.found(stage) == []
+    assert erased.found(harness) == []
     for manager in managers:
         with pytest.raises(NotFound):
             await manager.open(gone.id)
@@ -143,9 +143,9 @@ async def test_no_byte_is_left_while_other_workers_have_the_file_open(stage: Sta
 
 
 @on_disk
-@played
-async def test_destroying_takes_a_session_out_of_every_query(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_destroying_takes_a_session_out_of_every_query(harness: Harness) -> None:
+    sessions = await harness.manager()
     (gone, secrets), _ = await lives(sessions, 2)
     await sessions.destroy(gone.id)
     for word in secrets.words:
@@ -154,9 +154,9 @@ async def test_destroying_takes_a_session_out_of_every_query(stage: Stage) -> No
     assert all(parcel.session != gone.id for parcel in await sessions.store.parcels(limit=1_000))
 
 
-@played
-async def test_the_keys_of_an_erased_session_are_free_and_its_id_too(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_the_keys_of_an_erased_session_are_free_and_its_id_too(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1", system="old")
     await session.append(Message.user("a", id="m1"), key="k")
     await session.acquire()
@@ -167,9 +167,9 @@ async def test_the_keys_of_an_erased_session_are_free_and_its_id_too(stage: Stag
     assert (receipt.repeated, receipt.version, receipt.first) == (False, 1, 1)
 
 
-@played
-async def test_erasing_a_user_leaves_those_without_a_user_and_other_tenants(stage: Stage) -> None:
-    sessions, other = await stage.manager(), await stage.manager(tenant="other")
+@run
+async def test_erasing_a_user_leaves_those_without_a_user_and_other_tenants(harness: Harness) -> None:
+    sessions, other = await harness.manager(), await harness.manager(tenant="other")
     for manager, id, user in [
         (sessions, "a", "u1"),
         (sessions, "b", None),
@@ -182,33 +182,33 @@ async def test_erasing_a_user_leaves_those_without_a_user_and_other_tenants(stag
     assert [row.id for row in await other.list()] == ["d"]
 
 
-@played
-async def test_erasing_a_user_who_has_nothing_gives_an_empty_receipt(stage: Stage) -> None:
-    receipt = await (await stage.manager()).erase(user="nobody")
+@run
+async def test_erasing_a_user_who_has_nothing_gives_an_empty_receipt(harness: Harness) -> None:
+    receipt = await (await harness.manager()).erase(user="nobody")
     assert (receipt.sessions, receipt.scrubbed) == ({}, True)
 
 
-@played
-async def test_erasing_says_what_is_missing(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_erasing_says_what_is_missing(harness: Harness) -> None:
+    sessions = await harness.manager()
     with pytest.raises(InputError, match="pass a session or a user"):
         await sessions.erase()
     with pytest.raises(NotFound):
         await sessions.erase(session="nobody")
 
 
-@played
-async def test_erasers_of_one_user_do_not_trip_over_each_other(stage: Stage) -> None:
-    managers = [await stage.manager() for _ in range(3)]
+@run
+async def test_erasers_of_one_user_do_not_trip_over_each_other(harness: Harness) -> None:
+    managers = [await harness.manager() for _ in range(3)]
     ids = [(await managers[0].create(user="u1")).id for _ in range(20)]
     receipts = await asyncio.gather(*[manager.erase(user="u1") for manager in managers])
     assert sorted(id for receipt in receipts for id in receipt.sessions) == sorted(ids)
     assert list(await managers[0].list()) == []
 
 
-@played
-async def test_a_user_with_many_pages_of_sessions_is_erased_whole(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_user_with_many_pages_of_sessions_is_erased_whole(harness: Harness) -> None:
+    sessions = await harness.manager()
     for _ in range(230):
         await sessions.create(user="u1")
     assert len((await sessions.erase(user="u1")).sessions) == 230
@@ -217,7 +217,7 @@ async def test_a_user_with_many_pages_of_sessions_is_erased_whole(stage: Stage) 
 
 def test_the_search_for_bytes_finds_what_is_there(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Without this, a search that never finds anything would prove nothing."""
-    stage = Stage("sqlite", tmp_path_factory.mktemp("planted"))
+    harness = Harness("sqlite", tmp_path_factory.mktemp("planted"))
     secrets = Secrets(7)
-    (stage.folder / "agent.db-wal").write_bytes(b"\0" * 100 + secrets.word()[4:].upper().encode() + b"\0")
-    assert len(secrets.found(stage)) == 1
+    (harness.folder / "agent.db-wal").write_bytes(b"\0" * 100 + secrets.word()[4:].upper().encode() + b"\0")
+    assert len(secrets.found(harness)) == 1

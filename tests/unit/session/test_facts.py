@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from session_stage import Stage, answer, answers, asks, call, decisions, played
+from session_fixtures import Harness, answer, answers, asks, call, decisions, run
 
 from turnstate import Budget, Message, Policy
 from turnstate.context.window import Window
@@ -67,9 +67,9 @@ def knows_the_facts(text: str) -> bool:
     return WORDS in text and all(fact in text for fact in facts) and "“read the importer”" not in text
 
 
-@played
-async def test_facts_stay_beside_words_that_are_swapped_in(stage: Stage) -> None:
-    manager = await stage.manager(model=ScriptedModel(*[WORDS] * 9))
+@run
+async def test_facts_stay_beside_words_that_are_swapped_in(harness: Harness) -> None:
+    manager = await harness.manager(model=ScriptedModel(*[WORDS] * 9))
     session = await manager.create()
     await failed_writes(session)
     await session.window(BUDGET)
@@ -77,13 +77,13 @@ async def test_facts_stay_beside_words_that_are_swapped_in(stage: Stage) -> None
     window = await session.window(BUDGET)
     assert knows_the_facts(summary_of(window))
     assert window.tokens <= BUDGET.limit
-    reopened = await (await stage.manager()).open(session.id)
+    reopened = await (await harness.manager()).open(session.id)
     assert (await reopened.window(BUDGET)).messages == window.messages
 
 
-@played
-async def test_facts_stay_beside_words_that_were_prepared(stage: Stage) -> None:
-    manager = await stage.manager(model=ScriptedModel(*[WORDS] * 9), policy=Policy(warn=0.3, compact=0.4))
+@run
+async def test_facts_stay_beside_words_that_were_prepared(harness: Harness) -> None:
+    manager = await harness.manager(model=ScriptedModel(*[WORDS] * 9), policy=Policy(warn=0.3, compact=0.4))
     session = await manager.create()
     await failed_writes(session, 20)
     whole = (await session.preview(Budget(100_000))).tokens
@@ -96,9 +96,9 @@ async def test_facts_stay_beside_words_that_were_prepared(stage: Stage) -> None:
 
 
 @pytest.mark.req("D5")
-@played
-async def test_facts_stay_beside_words_of_a_compaction_on_request(stage: Stage) -> None:
-    manager = await stage.manager(model=ScriptedModel(WORDS))
+@run
+async def test_facts_stay_beside_words_of_a_compaction_on_request(harness: Harness) -> None:
+    manager = await harness.manager(model=ScriptedModel(WORDS))
     session = await manager.create()
     await failed_writes(session)
     done = await session.compact(Budget(20_000))
@@ -112,9 +112,9 @@ async def test_facts_stay_beside_words_of_a_compaction_on_request(stage: Stage) 
     assert state.latest_summary[0] == done.summary
 
 
-@played
-async def test_the_newest_failures_are_told_first(stage: Stage) -> None:
-    manager = await stage.manager(model=ScriptedModel(WORDS))
+@run
+async def test_the_newest_failures_are_told_first(harness: Harness) -> None:
+    manager = await harness.manager(model=ScriptedModel(WORDS))
     session = await manager.create()
     await failed_writes(session, 30)
     done = await session.compact(Budget(20_000))
@@ -124,9 +124,9 @@ async def test_the_newest_failures_are_told_first(stage: Stage) -> None:
 
 
 @pytest.mark.req("D3")
-@played
-async def test_a_fold_of_earlier_summaries_keeps_the_facts(stage: Stage) -> None:
-    manager = await stage.manager(model=ScriptedModel(*[WORDS] * 3))
+@run
+async def test_a_fold_of_earlier_summaries_keeps_the_facts(harness: Harness) -> None:
+    manager = await harness.manager(model=ScriptedModel(*[WORDS] * 3))
     session = await manager.create()
     await failed_writes(session, 4)
     for _ in range(3):
@@ -139,11 +139,11 @@ async def test_a_fold_of_earlier_summaries_keeps_the_facts(stage: Stage) -> None
 
 
 @pytest.mark.req("D1", "C1")
-@played
-async def test_facts_take_half_of_the_cap_at_most_and_both_keep_within_it(stage: Stage) -> None:
+@run
+async def test_facts_take_half_of_the_cap_at_most_and_both_keep_within_it(harness: Harness) -> None:
     counting, long = counter("o200k_base"), "Goal: fix it. " + "The exporter must write. " * 400
     for limit in (2_000, 4_000, 20_000):
-        manager = await stage.manager(
+        manager = await harness.manager(
             model=ScriptedModel(*[lambda request: _at_most(request.max_output, long)] * 9)
         )
         session = await manager.create()
@@ -165,10 +165,10 @@ def _at_most(tokens: int | None, text: str) -> str:
 
 
 @pytest.mark.req("D4")
-@played
-async def test_a_summary_that_was_cut_off_by_its_length_is_refused(stage: Stage) -> None:
+@run
+async def test_a_summary_that_was_cut_off_by_its_length_is_refused(harness: Harness) -> None:
     model = ScriptedModel(["Goal: fix it. Never delete the", Finished("length")])
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await failed_writes(session)
     done = await session.compact(Budget(20_000))
     assert done.source == "digest"
@@ -177,11 +177,11 @@ async def test_a_summary_that_was_cut_off_by_its_length_is_refused(stage: Stage)
 
 
 @pytest.mark.req("D3", "H3")
-@played
-async def test_facts_are_still_known_after_a_restore_from_a_snapshot(stage: Stage) -> None:
+@run
+async def test_facts_are_still_known_after_a_restore_from_a_snapshot(harness: Harness) -> None:
     model = ScriptedModel(WORDS, "Goal: fix it. More was said.")
-    kept = Snapshots(stage.folder / "snapshots")
-    manager = await stage.manager(model=model, snapshots=kept)
+    kept = Snapshots(harness.folder / "snapshots")
+    manager = await harness.manager(model=model, snapshots=kept)
     session = await manager.create(id="s1")
     await failed_writes(session, 10)
     done = await session.compact(Budget(20_000))
@@ -200,9 +200,11 @@ async def test_facts_are_still_known_after_a_restore_from_a_snapshot(stage: Stag
 
 
 @pytest.mark.parametrize(("language", "title"), [("en", "Failed:"), ("ja", "失敗："), ("zh", "失败：")])
-@played
-async def test_facts_are_told_in_the_language_of_the_policy(stage: Stage, language: str, title: str) -> None:
-    manager = await stage.manager(model=ScriptedModel(WORDS), policy=Policy(language=language))
+@run
+async def test_facts_are_told_in_the_language_of_the_policy(
+    harness: Harness, language: str, title: str
+) -> None:
+    manager = await harness.manager(model=ScriptedModel(WORDS), policy=Policy(language=language))
     session = await manager.create()
     await failed_writes(session)
     done = await session.compact(Budget(20_000))

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from session_stage import Stage, grown, played
+from session_fixtures import Harness, grown, run
 
 from turnstate import Budget, Message, blocking
 from turnstate.models import Finished, ModelEvent, ModelFailed, ModelRequest, TextDelta, complete
@@ -99,12 +99,12 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
-@played
+@run
 async def test_a_compaction_ends_at_its_deadline_with_the_digest(
-    stage: Stage, kind: Callable[[], Hanging]
+    harness: Harness, kind: Callable[[], Hanging]
 ) -> None:
     model = kind()
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     said = await grown(session, 10)
     try:
         started = time.monotonic()
@@ -120,13 +120,13 @@ async def test_a_compaction_ends_at_its_deadline_with_the_digest(
 
 
 @every_kind
-@played
+@run
 async def test_a_background_request_ends_at_its_deadline_and_the_next_one_is_made(
-    stage: Stage, kind: Callable[[], Hanging], monkeypatch: pytest.MonkeyPatch
+    harness: Harness, kind: Callable[[], Hanging], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summaries, "PATIENCE", PATIENCE)
     model, budget = kind(), Budget(700)
-    manager = await stage.manager(model=model)
+    manager = await harness.manager(model=model)
     session = await manager.create()
     await grown(session, 60)
     try:
@@ -199,20 +199,20 @@ class Cancelling(Hanging):
         yield
 
 
-@played
-async def test_a_model_that_raises_cancelled_error_has_failed(stage: Stage) -> None:
+@run
+async def test_a_model_that_raises_cancelled_error_has_failed(harness: Harness) -> None:
     model = Cancelling()
-    session = await (await stage.manager(model=model)).create()
+    session = await (await harness.manager(model=model)).create()
     await grown(session, 10)
     done = await session.compact(BUDGET)
     assert (done.source, model.requests) == ("digest", 3)  # an error: tried again with less of the record
     assert "cancelled by the model" in done.refused
 
 
-@played
-async def test_a_model_that_raises_cancelled_error_in_the_background_is_counted(stage: Stage) -> None:
+@run
+async def test_a_model_that_raises_cancelled_error_in_the_background_is_counted(harness: Harness) -> None:
     model, budget = Cancelling(), Budget(700)
-    manager = await stage.manager(model=model)
+    manager = await harness.manager(model=model)
     session = await manager.create()
     for _ in range(5):
         await grown(session, 60)
@@ -222,9 +222,9 @@ async def test_a_model_that_raises_cancelled_error_in_the_background_is_counted(
     assert "3 times in a row" in session.notices[0]
 
 
-@played
-async def test_a_compaction_that_is_cancelled_is_cancelled(stage: Stage) -> None:
-    session = await (await stage.manager(model=Silent())).create()
+@run
+async def test_a_compaction_that_is_cancelled_is_cancelled(harness: Harness) -> None:
+    session = await (await harness.manager(model=Silent())).create()
     said = await grown(session, 10)
     task = asyncio.create_task(session.compact(BUDGET))
     await asyncio.sleep(0.05)

@@ -13,7 +13,7 @@ from typing import Any
 import json_calls
 import msgspec
 import pytest
-from session_stage import Stage, answer, answers, asks, call, played
+from session_fixtures import Harness, answer, answers, asks, call, run
 
 from turnstate import Budget, Message, long_json
 from turnstate.context import tally
@@ -54,11 +54,11 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
 
 
 @pytest.mark.req("B1")
-@played
+@run
 async def test_long_texts_are_worked_on_in_a_thread_and_short_ones_are_not(
-    stage: Stage, threads: Threads
+    harness: Harness, threads: Threads
 ) -> None:
-    sessions = await stage.manager()
+    sessions = await harness.manager()
     session, one, two = await sessions.create(), call(), call()
     await session.append(Message.user("go"), asks(one, two))
     threads.seen.clear()  # the first count loads a vocabulary, in a thread
@@ -94,9 +94,9 @@ def test_no_call_of_the_json_library_works_on_a_whole_long_text(
 
 
 @pytest.mark.req("C8", "G6")
-@played
-async def test_what_is_said_while_a_window_is_made_is_in_the_next_one(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_what_is_said_while_a_window_is_made_is_in_the_next_one(harness: Harness) -> None:
+    sessions = await harness.manager()
     session, one = await sessions.create(), call()
     await session.append(Message.user("go"), asks(one), answers(answer(one, "word " * 100_000)))
     budget = Budget(2_000)
@@ -114,9 +114,9 @@ async def test_what_is_said_while_a_window_is_made_is_in_the_next_one(stage: Sta
 
 
 @pytest.mark.req("C8")
-@played
+@run
 async def test_a_window_that_was_broken_off_leaves_no_half_made_tally(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on, make = threading.Event(), threading.Event(), LiveWindow.window
 
@@ -125,7 +125,7 @@ async def test_a_window_that_was_broken_off_leaves_no_half_made_tally(
         go_on.wait(60)
         return make(*args, **named)
 
-    sessions = await stage.manager()
+    sessions = await harness.manager()
     session, one = await sessions.create(), call()
     await session.append(Message.user("go"), asks(one), answers(answer(one, "word " * 100_000)))
     monkeypatch.setattr(LiveWindow, "window", waiting)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from session_stage import Stage, answer, answers, asks, everything, grown, played, texts
+from session_fixtures import Harness, answer, answers, asks, everything, grown, run, texts
 
 from turnstate import Message
 from turnstate.context.policy import Budget
@@ -35,21 +35,21 @@ WRITES: dict[str, Callable[[Session], Awaitable[object]]] = {
 }
 
 
-async def prepared(stage: Stage) -> tuple[Session, Session]:
+async def prepared(harness: Harness) -> tuple[Session, Session]:
     """Give two handles of a session in which every kind of write is possible."""
-    session = await (await stage.manager()).create(id="s1")
+    session = await (await harness.manager()).create(id="s1")
     await session.append(Message.user("go", id="m1"))
     await grown(session, 20)
     await session.fork()
 
     await session.append(asks(ToolCallRequest(id=CallId("call_1"), name="ls", args={})))
-    return session, await (await stage.manager()).open("s1")
+    return session, await (await harness.manager()).open("s1")
 
 
 @pytest.mark.parametrize("write", WRITES)
-@played
-async def test_while_a_lease_is_live_others_are_told_that_it_is_busy(stage: Stage, write: str) -> None:
-    holder, other = await prepared(stage)
+@run
+async def test_while_a_lease_is_live_others_are_told_that_it_is_busy(harness: Harness, write: str) -> None:
+    holder, other = await prepared(harness)
     await holder.acquire(seconds=30, holder="worker 7")
     before = await everything(holder)
     with pytest.raises(Busy, match="worker 7"):
@@ -59,11 +59,13 @@ async def test_while_a_lease_is_live_others_are_told_that_it_is_busy(stage: Stag
 
 
 @pytest.mark.parametrize("write", WRITES)
-@played
-async def test_a_holder_that_was_taken_over_is_told_so_and_writes_nothing(stage: Stage, write: str) -> None:
-    zombie, other = await prepared(stage)
+@run
+async def test_a_holder_that_was_taken_over_is_told_so_and_writes_nothing(
+    harness: Harness, write: str
+) -> None:
+    zombie, other = await prepared(harness)
     await zombie.acquire(seconds=30)
-    stage.clock.advance(30 * SECOND)
+    harness.clock.advance(30 * SECOND)
     await other.acquire(seconds=30)
     await other.release()
     before = await everything(other)
@@ -75,21 +77,21 @@ async def test_a_holder_that_was_taken_over_is_told_so_and_writes_nothing(stage:
 
 
 @pytest.mark.parametrize("write", WRITES)
-@played
+@run
 async def test_a_lease_that_ran_out_and_that_nobody_took_still_lets_its_holder_write(
-    stage: Stage, write: str
+    harness: Harness, write: str
 ) -> None:
-    holder, other = await prepared(stage)
+    holder, other = await prepared(harness)
     await holder.acquire(seconds=30)
-    stage.clock.advance(31 * SECOND)
+    harness.clock.advance(31 * SECOND)
     if write != "end":
         await other.append(Message.user("let me in"))
     await WRITES[write](holder)
 
 
-@played
-async def test_reading_needs_no_lease(stage: Stage) -> None:
-    holder, other = await prepared(stage)
+@run
+async def test_reading_needs_no_lease(harness: Harness) -> None:
+    holder, other = await prepared(harness)
     await holder.acquire()
     await holder.append(answers(answer("call_1")))
     assert len(await texts(other)) == 43
@@ -97,14 +99,14 @@ async def test_reading_needs_no_lease(stage: Stage) -> None:
     assert (await other.preview(NARROW)).decisions
 
 
-@played
-async def test_a_lease_is_taken_over_when_it_runs_out_and_not_before(stage: Stage) -> None:
-    holder, other = await prepared(stage)
+@run
+async def test_a_lease_is_taken_over_when_it_runs_out_and_not_before(harness: Harness) -> None:
+    holder, other = await prepared(harness)
     first = await holder.acquire(seconds=30)
-    stage.clock.advance(30 * SECOND - 1)
+    harness.clock.advance(30 * SECOND - 1)
     with pytest.raises(Busy):
         await other.acquire()
-    stage.clock.advance(1)
+    harness.clock.advance(1)
     second = await other.acquire()
     assert second.fence > first.fence
     with pytest.raises(Busy):
@@ -113,30 +115,30 @@ async def test_a_lease_is_taken_over_when_it_runs_out_and_not_before(stage: Stag
         await holder.renew()
 
 
-@played
-async def test_of_many_that_want_the_lease_one_gets_it(stage: Stage) -> None:
-    session, other = await prepared(stage)
-    handles = [session, other, *[await (await stage.manager()).open("s1") for _ in range(4)]]
+@run
+async def test_of_many_that_want_the_lease_one_gets_it(harness: Harness) -> None:
+    session, other = await prepared(harness)
+    handles = [session, other, *[await (await harness.manager()).open("s1") for _ in range(4)]]
     outcomes = await asyncio.gather(*[handle.acquire() for handle in handles], return_exceptions=True)
     assert sum(isinstance(outcome, Busy) for outcome in outcomes) == 5
 
 
-@played
-async def test_a_lease_that_is_renewed_is_held_for_longer(stage: Stage) -> None:
-    holder, other = await prepared(stage)
+@run
+async def test_a_lease_that_is_renewed_is_held_for_longer(harness: Harness) -> None:
+    holder, other = await prepared(harness)
     lease = await holder.acquire(seconds=30)
-    stage.clock.advance(20 * SECOND)
+    harness.clock.advance(20 * SECOND)
     renewed = await holder.renew(seconds=30)
-    assert (renewed.fence, renewed.until) == (lease.fence, stage.clock() + 30 * SECOND)
-    stage.clock.advance(20 * SECOND)
+    assert (renewed.fence, renewed.until) == (lease.fence, harness.clock() + 30 * SECOND)
+    harness.clock.advance(20 * SECOND)
     with pytest.raises(Busy):
         await other.append(Message.user("mine"))
     await holder.append(Message.user("mine"))
 
 
-@played
-async def test_a_lease_that_was_given_back_is_free_at_once(stage: Stage) -> None:
-    holder, other = await prepared(stage)
+@run
+async def test_a_lease_that_was_given_back_is_free_at_once(harness: Harness) -> None:
+    holder, other = await prepared(harness)
     await holder.acquire(seconds=3_600)
     await holder.release()
     await other.append(Message.user("mine"))
@@ -144,11 +146,11 @@ async def test_a_lease_that_was_given_back_is_free_at_once(stage: Stage) -> None
     await holder.release()
 
 
-@played
-async def test_giving_back_a_lease_that_was_taken_over_leaves_the_new_one(stage: Stage) -> None:
-    holder, other = await prepared(stage)
+@run
+async def test_giving_back_a_lease_that_was_taken_over_leaves_the_new_one(harness: Harness) -> None:
+    holder, other = await prepared(harness)
     await holder.acquire(seconds=1)
-    stage.clock.advance(1 * SECOND)
+    harness.clock.advance(1 * SECOND)
     await other.acquire(seconds=30)
     await holder.release()
     with pytest.raises(Busy):
@@ -156,17 +158,17 @@ async def test_giving_back_a_lease_that_was_taken_over_leaves_the_new_one(stage:
     await other.append(Message.user("mine"))
 
 
-@played
-async def test_renewing_without_a_lease_says_what_to_do(stage: Stage) -> None:
-    session, _ = await prepared(stage)
+@run
+async def test_renewing_without_a_lease_says_what_to_do(harness: Harness) -> None:
+    session, _ = await prepared(harness)
     with pytest.raises(SessionError, match="acquire"):
         await session.renew()
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e9])
-@played
-async def test_a_time_that_cannot_be_held_is_refused(stage: Stage, seconds: float) -> None:
-    session, _ = await prepared(stage)
+@run
+async def test_a_time_that_cannot_be_held_is_refused(harness: Harness, seconds: float) -> None:
+    session, _ = await prepared(harness)
     before = await everything(session)
     with pytest.raises(InputError):
         await session.acquire(seconds=seconds)
@@ -179,9 +181,9 @@ async def test_a_time_that_cannot_be_held_is_refused(stage: Stage, seconds: floa
         await session.renew(seconds=seconds)
 
 
-@played
-async def test_a_block_holds_the_lease_and_gives_it_back_whatever_happens_in_it(stage: Stage) -> None:
-    session, other = await prepared(stage)
+@run
+async def test_a_block_holds_the_lease_and_gives_it_back_whatever_happens_in_it(harness: Harness) -> None:
+    session, other = await prepared(harness)
 
     async def work(**fails: Any) -> None:
         async with session.lease():
@@ -198,9 +200,9 @@ async def test_a_block_holds_the_lease_and_gives_it_back_whatever_happens_in_it(
     await other.append(Message.user("now"))
 
 
-@played
-async def test_a_block_that_is_cancelled_gives_the_lease_back(stage: Stage) -> None:
-    session, other = await prepared(stage)
+@run
+async def test_a_block_that_is_cancelled_gives_the_lease_back(harness: Harness) -> None:
+    session, other = await prepared(harness)
     inside = asyncio.Event()
 
     async def work() -> None:
@@ -216,14 +218,14 @@ async def test_a_block_that_is_cancelled_gives_the_lease_back(stage: Stage) -> N
     await other.append(Message.user("now"))
 
 
-@played
-async def test_a_lease_is_renewed_in_the_background_while_the_block_runs(stage: Stage) -> None:
-    session, other = await prepared(stage)
+@run
+async def test_a_lease_is_renewed_in_the_background_while_the_block_runs(harness: Harness) -> None:
+    session, other = await prepared(harness)
     store, at = session._writer.store, session.row.address
     async with session.lease(seconds=0.06) as lease:
         for _ in range(3):
             before = (await store.get(at)).lease_until
-            stage.clock.advance(50)
+            harness.clock.advance(50)
             while (await store.get(at)).lease_until == before:
                 await asyncio.sleep(0.005)
         with pytest.raises(Busy):
@@ -233,11 +235,13 @@ async def test_a_lease_is_renewed_in_the_background_while_the_block_runs(stage: 
     await other.append(Message.user("now"))
 
 
-@played
-async def test_a_block_that_lost_its_lease_is_told_at_its_next_write_and_ends_quietly(stage: Stage) -> None:
-    session, other = await prepared(stage)
+@run
+async def test_a_block_that_lost_its_lease_is_told_at_its_next_write_and_ends_quietly(
+    harness: Harness,
+) -> None:
+    session, other = await prepared(harness)
     async with session.lease(seconds=30):
-        stage.clock.advance(60 * SECOND)
+        harness.clock.advance(60 * SECOND)
         await other.acquire()
         with pytest.raises(Fenced):
             await session.append(Message.user("mine"))
@@ -246,11 +250,11 @@ async def test_a_block_that_lost_its_lease_is_told_at_its_next_write_and_ends_qu
     await other.append(Message.user("theirs"))
 
 
-@played
-async def test_a_block_renews_its_lease_well_before_it_runs_out(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_block_renews_its_lease_well_before_it_runs_out(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     async with asyncio.timeout(6), session.lease(seconds=3) as lease:
-        stage.clock.advance(SECOND)
+        harness.clock.advance(SECOND)
         while (await session.branches(), session.row.lease_until)[1] == lease.until:
             await asyncio.sleep(0.1)
         assert session.row.lease_until == lease.until + SECOND

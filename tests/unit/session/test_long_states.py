@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation_scene import BUDGET, elsewhere, plain, reloaded, said, validate
-from session_stage import Stage, played, rows
+from session_fixtures import Harness, rows, run
+from state_fixtures import BUDGET, elsewhere, plain, reloaded, said, validate
 
 from turnstate import Message
 from turnstate.context.cut import Strategy
@@ -59,9 +59,9 @@ def summary_of(window: Window) -> str:
     return window.messages[0].text if window.messages[0].kind == "summary" else ""
 
 
-async def long_session(stage: Stage, *, summary: str | None = SUMMARY) -> Session:
+async def long_session(harness: Harness, *, summary: str | None = SUMMARY) -> Session:
     """Give a session with a compaction, and more exchanges behind it than a state holds."""
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, *"abcdef")
     compacted(state, summary=summary)
@@ -71,36 +71,36 @@ async def long_session(stage: Stage, *, summary: str | None = SUMMARY) -> Sessio
 
 
 @pytest.mark.req("I4", "I5")
-@played
+@run
 async def test_all_exchanges_that_are_loaded_may_be_sent_when_a_compaction_stands_before_them(
-    stage: Stage, limit: int
+    harness: Harness, limit: int
 ) -> None:
-    session = await long_session(stage)
-    loaded = await reloaded(stage, session)
+    session = await long_session(harness)
+    loaded = await reloaded(harness, session)
     assert len(loaded.history) == limit
     assert loaded.valid_history_range == (0, limit)
     assert asked(loaded.preview(BUDGET)) == questions("q")[-limit:]
 
 
 @pytest.mark.req("I4", "D5")
-@played
-async def test_the_summary_of_what_is_not_loaded_stands_in_the_window(stage: Stage, limit: int) -> None:
-    session = await long_session(stage)
-    loaded = await reloaded(stage, session)
+@run
+async def test_the_summary_of_what_is_not_loaded_stands_in_the_window(harness: Harness, limit: int) -> None:
+    session = await long_session(harness)
+    loaded = await reloaded(harness, session)
     window = loaded.preview(BUDGET)
     assert SUMMARY in summary_of(window)
     assert len(window.messages) == 1 + 2 * limit
     validate(window)
-    assert SUMMARY in summary_of(await (await elsewhere(stage, session)).preview(BUDGET))
+    assert SUMMARY in summary_of(await (await elsewhere(harness, session)).preview(BUDGET))
 
 
 @pytest.mark.req("I4", "I9")
-@played
+@run
 async def test_the_document_of_the_original_holds_the_exchanges_that_are_loaded(
-    stage: Stage, limit: int
+    harness: Harness, limit: int
 ) -> None:
-    session = await long_session(stage)
-    loaded = await reloaded(stage, session)
+    session = await long_session(harness)
+    loaded = await reloaded(harness, session)
     document = amazon_q.write(loaded)
     assert len(document["history"]) == limit
     assert SUMMARY in document["latest_summary"][0]
@@ -109,10 +109,10 @@ async def test_the_document_of_the_original_holds_the_exchanges_that_are_loaded(
 
 
 @pytest.mark.req("I4", "I9")
-@played
-async def test_a_long_conversation_lives_on_in_json(stage: Stage, limit: int) -> None:
-    session = await long_session(stage)
-    loaded = await reloaded(stage, session)
+@run
+async def test_a_long_conversation_lives_on_in_json(harness: Harness, limit: int) -> None:
+    session = await long_session(harness)
+    loaded = await reloaded(harness, session)
     restored = from_json(to_json(loaded))
     assert plain(restored) == plain(loaded)
     assert restored.valid_history_range == (0, limit)
@@ -122,16 +122,16 @@ async def test_a_long_conversation_lives_on_in_json(stage: Stage, limit: int) ->
 
 @pytest.mark.req("I4", "I5")
 @pytest.mark.usefixtures("limit")
-@played
-async def test_a_long_conversation_looks_the_same_live_and_loaded(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_long_conversation_looks_the_same_live_and_loaded(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     live = await session.conversation()
     said(live, *"abcdef")
     compacted(live, summary=SUMMARY)
     for letter in "qrs":
         said(live, *questions(letter, 4))
         await session.commit(live)
-        loaded = await reloaded(stage, session)
+        loaded = await reloaded(harness, session)
         assert shown(loaded) == shown(live)
         assert SUMMARY in summary_of(live.preview(BUDGET))
         assert SUMMARY in summary_of(loaded.preview(BUDGET))
@@ -140,11 +140,11 @@ async def test_a_long_conversation_looks_the_same_live_and_loaded(stage: Stage) 
 @pytest.mark.req("I4", "D5")
 @pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize("by_state", [True, False], ids=["of the state", "of the session"])
-@played
+@run
 async def test_undoing_a_compaction_brings_a_summary_back_that_is_not_loaded(
-    stage: Stage, by_state: bool
+    harness: Harness, by_state: bool
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, *"abcdef")
     compacted(state, summary=SUMMARY)
@@ -158,53 +158,53 @@ async def test_undoing_a_compaction_brings_a_summary_back_that_is_not_loaded(
         await session.commit(state)
     else:
         assert await session.undo() == "compact"
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.latest_summary is not None
     assert loaded.latest_summary[0] == SUMMARY
     assert SUMMARY in summary_of(loaded.preview(BUDGET))
-    assert SUMMARY in summary_of(await (await elsewhere(stage, session)).preview(BUDGET))
+    assert SUMMARY in summary_of(await (await elsewhere(harness, session)).preview(BUDGET))
     assert shown(from_json(to_json(loaded))) == shown(loaded)
 
 
 @pytest.mark.req("I4", "D5")
 @pytest.mark.usefixtures("limit")
 @pytest.mark.parametrize("summary", [SUMMARY, None], ids=["by a model", "digest"])
-@played
+@run
 async def test_a_summary_is_still_there_when_an_undo_is_not_loaded_any_more(
-    stage: Stage, summary: str | None
+    harness: Harness, summary: str | None
 ) -> None:
-    session = await long_session(stage, summary=summary)
-    state = await reloaded(stage, session)
+    session = await long_session(harness, summary=summary)
+    state = await reloaded(harness, session)
     before = state.latest_summary
     assert before is not None
     compacted(state)
     state.undo()
     assert state.latest_summary == before
     await session.commit(state)
-    assert (await reloaded(stage, session)).latest_summary == before
+    assert (await reloaded(harness, session)).latest_summary == before
     said(state, *questions("r"))
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.latest_summary == state.latest_summary == before
     assert shown(loaded) == shown(state)
-    for window in (loaded.preview(BUDGET), await (await elsewhere(stage, session)).preview(BUDGET)):
+    for window in (loaded.preview(BUDGET), await (await elsewhere(harness, session)).preview(BUDGET)):
         assert before[0] in summary_of(window)
 
 
 @pytest.mark.req("I4", "D5")
 @pytest.mark.usefixtures("limit")
-@played
+@run
 async def test_the_last_compaction_that_was_undone_leaves_no_summary_however_long_it_goes_on(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, *"abcdef")
     compacted(state, summary=SUMMARY)
     state.undo()
     said(state, *questions("q"))
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.latest_summary is None
     assert shown(loaded) == shown(state)
 
@@ -226,11 +226,11 @@ async def beside_messages(session: Session) -> int:
 
 
 @pytest.mark.req("I1", "G5")
-@played
+@run
 async def test_the_log_grows_by_as_much_for_the_200th_tracked_file_as_for_the_100th(
-    stage: Stage, tmp_path: Path
+    harness: Harness, tmp_path: Path
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     tracking = LineTracking(state, tmp_path)
     sizes = list[int]()
@@ -241,22 +241,22 @@ async def test_the_log_grows_by_as_much_for_the_200th_tracked_file_as_for_the_10
     assert sizes[1] < 400_000
     assert sizes[1] < 3 * sizes[0]
     assert len(state.file_line_tracker) == 200
-    assert (await reloaded(stage, session)).file_line_tracker == state.file_line_tracker
+    assert (await reloaded(harness, session)).file_line_tracker == state.file_line_tracker
 
 
 @pytest.mark.req("I1", "I4")
-@played
+@run
 async def test_settings_that_changed_before_the_part_that_is_loaded_still_count_and_newer_tracked_files(
-    stage: Stage, tmp_path: Path, limit: int
+    harness: Harness, tmp_path: Path, limit: int
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     state.tools = {ToolOrigin("builtin"): [LS]}
     state.set_model("gpt-4o")
     tracking = LineTracking(state, tmp_path)
     write_files(tracking, state, tmp_path, range(4 * limit))
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert len(loaded.history) == limit
     assert len(loaded.file_line_tracker) >= limit - 1  # those that were written in the part that is loaded
     assert loaded.file_line_tracker.items() <= state.file_line_tracker.items()
@@ -265,11 +265,11 @@ async def test_settings_that_changed_before_the_part_that_is_loaded_still_count_
 
 
 @pytest.mark.req("I1", "J1")
-@played
+@run
 async def test_tracked_files_go_with_the_timeline_that_they_were_written_on(
-    stage: Stage, tmp_path: Path
+    harness: Harness, tmp_path: Path
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     tracking = LineTracking(state, tmp_path)
     write_files(tracking, state, tmp_path, range(3))
@@ -280,7 +280,7 @@ async def test_tracked_files_go_with_the_timeline_that_they_were_written_on(
     write_files(tracking, state, tmp_path, range(4, 7))
     aside = dict(state.file_line_tracker)
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.file_line_tracker == aside
     for one in (state, loaded):
         one.exit_tangent_mode()
@@ -288,14 +288,14 @@ async def test_tracked_files_go_with_the_timeline_that_they_were_written_on(
         one.restore_moment(moment)
         assert one.file_line_tracker == before
     await session.commit(state)
-    assert (await reloaded(stage, session)).file_line_tracker == before
+    assert (await reloaded(harness, session)).file_line_tracker == before
     assert from_json(to_json(state)).file_line_tracker == before
 
 
 @pytest.mark.req("I1")
-@played
-async def test_a_setting_that_is_taken_away_stays_away(stage: Stage, tmp_path: Path) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_setting_that_is_taken_away_stays_away(harness: Harness, tmp_path: Path) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     state.set_model("gpt-4o")
     write_files(LineTracking(state, tmp_path), state, tmp_path, range(2))
@@ -307,6 +307,6 @@ async def test_a_setting_that_is_taken_away_stays_away(stage: Stage, tmp_path: P
     state.file_line_tracker = {}
     state.push_assistant_message(Message.assistant("hi"))
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert (loaded.model_info, loaded.extra, loaded.file_line_tracker) == (None, {}, {})
     assert plain(loaded) == plain(state)

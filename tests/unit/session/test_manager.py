@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session_stage import Stage, answer, answers, asks, call, everything, grown, parcels, played, texts
+from session_fixtures import Harness, answer, answers, asks, call, everything, grown, parcels, run, texts
 
 from turnstate import Message, blocking
 from turnstate.context.policy import Budget
@@ -23,19 +23,19 @@ async def found(sessions: SessionManager, text: str, **which: Any) -> list[tuple
 
 
 @pytest.mark.req("G2", "G4")
-@played
-async def test_a_session_is_opened_under_its_id_by_any_manager_of_its_tenant(stage: Stage) -> None:
-    session = await (await stage.manager()).create(user="u1", system="You help.", title="Weather")
+@run
+async def test_a_session_is_opened_under_its_id_by_any_manager_of_its_tenant(harness: Harness) -> None:
+    session = await (await harness.manager()).create(user="u1", system="You help.", title="Weather")
     await session.append(Message.user("hello"))
-    other = await (await stage.manager()).open(session.id, user="u1")
+    other = await (await harness.manager()).open(session.id, user="u1")
     assert (other.id, other.row.user, other.row.title, other.version) == (session.id, "u1", "Weather", 1)
     assert await texts(other) == ["hello"]
 
 
 @pytest.mark.req("G4")
-@played
-async def test_an_id_that_is_taken_is_refused_and_the_session_stays(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_an_id_that_is_taken_is_refused_and_the_session_stays(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1", user="u1")
     await session.append(Message.user("hello"))
     before = await everything(session)
@@ -45,9 +45,9 @@ async def test_an_id_that_is_taken_is_refused_and_the_session_stays(stage: Stage
 
 
 @pytest.mark.req("G4")
-@played
-async def test_two_tenants_may_use_one_id(stage: Stage) -> None:
-    one, other = await stage.manager(tenant="one"), await stage.manager(tenant="other")
+@run
+async def test_two_tenants_may_use_one_id(harness: Harness) -> None:
+    one, other = await harness.manager(tenant="one"), await harness.manager(tenant="other")
     await (await one.create(id="s1")).append(Message.user("of one"))
     await (await other.create(id="s1")).append(Message.user("of the other"))
     assert await texts(await one.open("s1")) == ["of one"]
@@ -64,14 +64,14 @@ BY_ID: dict[str, Callable[[SessionManager, str, str | None], Awaitable[object]]]
 
 @pytest.mark.req("G4")
 @pytest.mark.parametrize("operation", BY_ID)
-@played
-async def test_what_is_not_there_or_is_somebody_elses_is_not_found(stage: Stage, operation: str) -> None:
-    sessions, other = await stage.manager(), await stage.manager(tenant="other")
+@run
+async def test_what_is_not_there_or_is_somebody_elses_is_not_found(harness: Harness, operation: str) -> None:
+    sessions, other = await harness.manager(), await harness.manager(tenant="other")
     mine = await sessions.create(id="mine", user="u1")
     await sessions.create(id="nobodys")
     await mine.append(Message.user("hello"))
     before = await everything(mine)
-    run = BY_ID[operation]
+    operate = BY_ID[operation]
     for manager, id, user in [
         (sessions, "unknown", None),
         (sessions, "", None),
@@ -82,7 +82,7 @@ async def test_what_is_not_there_or_is_somebody_elses_is_not_found(stage: Stage,
         (other, "mine", "u1"),
     ]:
         with pytest.raises(NotFound):
-            await run(manager, id, user)
+            await operate(manager, id, user)
     assert await everything(mine) == before
 
 
@@ -114,12 +114,14 @@ ON_A_HANDLE: dict[str, Callable[[Session], Awaitable[object]]] = {
 
 @pytest.mark.req("G4")
 @pytest.mark.parametrize("operation", ON_A_HANDLE)
-@played
-async def test_a_handle_of_a_session_that_was_destroyed_finds_nothing(stage: Stage, operation: str) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_handle_of_a_session_that_was_destroyed_finds_nothing(
+    harness: Harness, operation: str
+) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1")
     await session.append(Message.user("hello", id="m1"))
-    await (await stage.manager()).destroy("s1")
+    await (await harness.manager()).destroy("s1")
     with pytest.raises(NotFound):
         await ON_A_HANDLE[operation](session)
     assert list(await sessions.list()) == []
@@ -127,9 +129,9 @@ async def test_a_handle_of_a_session_that_was_destroyed_finds_nothing(stage: Sta
 
 @pytest.mark.req("G4")
 @pytest.mark.parametrize("operation", ON_A_HANDLE)
-@played
-async def test_a_forged_handle_of_another_tenant_finds_nothing(stage: Stage, operation: str) -> None:
-    sessions, other = await stage.manager(), await stage.manager(tenant="other")
+@run
+async def test_a_forged_handle_of_another_tenant_finds_nothing(harness: Harness, operation: str) -> None:
+    sessions, other = await harness.manager(), await harness.manager(tenant="other")
     session = await sessions.create(id="s1")
     await session.append(Message.user("hello", id="m1"))
     before = await everything(session)
@@ -148,14 +150,14 @@ REFUSED += [("title", value) for value in NO_NAMES if value != ""] + [("system",
 
 @pytest.mark.req("A6", "G4")
 @pytest.mark.parametrize(("field", "value"), REFUSED, ids=lambda value: repr(value)[:12])
-@played
+@run
 async def test_a_name_that_cannot_be_kept_is_refused_and_nothing_is_created(
-    stage: Stage, field: str, value: Any
+    harness: Harness, field: str, value: Any
 ) -> None:
-    sessions = await stage.manager()
+    sessions = await harness.manager()
     given: dict[str, Any] = {"tags": ["fine", value]} if field == "tag" else {field: value}
     with pytest.raises(InputError):
-        await (stage.manager(tenant=value) if field == "tenant" else sessions.create(**given))
+        await (harness.manager(tenant=value) if field == "tenant" else sessions.create(**given))
     assert list(await sessions.list()) == []
 
 
@@ -163,9 +165,9 @@ async def test_a_name_that_cannot_be_kept_is_refused_and_nothing_is_created(
 @pytest.mark.parametrize(
     "meta", [{"n": float("nan")}, {"n": float("inf")}, {5: "key"}, {"a": object()}, ["list"]]
 )
-@played
-async def test_meta_that_is_not_a_json_object_is_refused(stage: Stage, meta: Any) -> None:
-    sessions = await stage.manager()
+@run
+async def test_meta_that_is_not_a_json_object_is_refused(harness: Harness, meta: Any) -> None:
+    sessions = await harness.manager()
     with pytest.raises(InputError):
         await sessions.create(meta=meta)
     session = await sessions.create(meta={"kept": [1, None, "\0"]})
@@ -176,9 +178,9 @@ async def test_meta_that_is_not_a_json_object_is_refused(stage: Stage, meta: Any
 
 @pytest.mark.req("A6")
 @pytest.mark.parametrize("value", ["a\0b", "\ud800", "x" * 501, 5])
-@played
-async def test_a_title_or_tag_that_cannot_be_kept_leaves_the_old_one(stage: Stage, value: Any) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_title_or_tag_that_cannot_be_kept_leaves_the_old_one(harness: Harness, value: Any) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(title="before", tags=["before"])
     with pytest.raises(InputError):
         await session.rename(value)
@@ -190,9 +192,9 @@ async def test_a_title_or_tag_that_cannot_be_kept_leaves_the_old_one(stage: Stag
 
 @pytest.mark.req("A6", "G4")
 @pytest.mark.parametrize("value", ["a\0b", "\ud800", "x" * 501, "", 5, b"bytes", None], ids=repr)
-@played
-async def test_asking_with_a_hostile_name_finds_nothing_or_is_refused(stage: Stage, value: Any) -> None:
-    sessions = await stage.manager()
+@run
+async def test_asking_with_a_hostile_name_finds_nothing_or_is_refused(harness: Harness, value: Any) -> None:
+    sessions = await harness.manager()
     await sessions.create(id="5", user="5")
     with pytest.raises((NotFound, InputError)):
         await sessions.open(value)
@@ -210,11 +212,11 @@ async def test_asking_with_a_hostile_name_finds_nothing_or_is_refused(stage: Sta
 
 
 @pytest.mark.req("G2")
-@played
-async def test_sessions_are_listed_newest_first_by_user_tag_and_whether_they_ended(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_sessions_are_listed_newest_first_by_user_tag_and_whether_they_ended(harness: Harness) -> None:
+    sessions = await harness.manager()
     for number in range(5):
-        stage.clock.advance(1_000)
+        harness.clock.advance(1_000)
         session = await sessions.create(
             id=f"s{number}", user=f"u{number % 2}", tags=["even"] * (1 - number % 2)
         )
@@ -229,9 +231,9 @@ async def test_sessions_are_listed_newest_first_by_user_tag_and_whether_they_end
 
 
 @pytest.mark.req("G2")
-@played
-async def test_a_negative_number_of_sessions_is_refused_and_none_is_none(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_negative_number_of_sessions_is_refused_and_none_is_none(harness: Harness) -> None:
+    sessions = await harness.manager()
     await sessions.create()
     assert list(await sessions.list(limit=0)) == []
     with pytest.raises(InputError):
@@ -241,18 +243,18 @@ async def test_a_negative_number_of_sessions_is_refused_and_none_is_none(stage: 
 
 
 @pytest.mark.req("G2")
-@played
-async def test_all_sessions_are_walked_however_many_pages_there_are(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_all_sessions_are_walked_however_many_pages_there_are(harness: Harness) -> None:
+    sessions = await harness.manager()
     made = [(await sessions.create(id=f"s{number:03}", user="u1")).id for number in range(230)]
     await sessions.create(id="other", user="u2")
     assert sorted([row.id async for row in sessions.all(user="u1")]) == made
 
 
 @pytest.mark.req("G4", "C9")
-@played
-async def test_a_search_stays_within_its_tenant_and_its_user(stage: Stage) -> None:
-    sessions, other = await stage.manager(), await stage.manager(tenant="other")
+@run
+async def test_a_search_stays_within_its_tenant_and_its_user(harness: Harness) -> None:
+    sessions, other = await harness.manager(), await harness.manager(tenant="other")
     for manager, id, user in [
         (sessions, "a", "u1"),
         (sessions, "b", "u2"),
@@ -269,9 +271,9 @@ async def test_a_search_stays_within_its_tenant_and_its_user(stage: Stage) -> No
 
 
 @pytest.mark.req("C9")
-@played
-async def test_a_search_finds_what_was_cut_rewound_and_reset(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_search_finds_what_was_cut_rewound_and_reset(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create()
     await session.append(
         Message.user("remember the xylophone", id="m1"), Message.assistant("Noted: marimba.")
@@ -285,9 +287,9 @@ async def test_a_search_finds_what_was_cut_rewound_and_reset(stage: Stage) -> No
 
 
 @pytest.mark.req("C9")
-@played
-async def test_a_search_finds_calls_and_results_and_goes_on_over_pages(stage: Stage) -> None:
-    sessions, one = await stage.manager(), call("grep", pattern="needle_in_args")
+@run
+async def test_a_search_finds_calls_and_results_and_goes_on_over_pages(harness: Harness) -> None:
+    sessions, one = await harness.manager(), call("grep", pattern="needle_in_args")
     session = await sessions.create()
     await session.append(Message.user("hi"), asks(one))
     await session.append(*[Message.user(f"haystack {number}") for number in range(250)])
@@ -300,13 +302,13 @@ async def test_a_search_finds_calls_and_results_and_goes_on_over_pages(stage: St
 
 
 @pytest.mark.req("F2")
-@played
-async def test_closing_the_manager_ends_no_session(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_closing_the_manager_ends_no_session(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1")
     await session.append(Message.user("hello"))
     await sessions.close()
-    again = await stage.manager()
+    again = await harness.manager()
     assert (await again.open("s1")).row.ended is None
     assert await parcels(again.store) == []
 
@@ -360,11 +362,11 @@ def test_settings_that_make_no_sense_are_refused_before_a_store_is_made(
     ],
     ids=repr,
 )
-@played
+@run
 async def test_what_a_manager_is_asked_is_checked(
-    stage: Stage, method: str, settings: dict[str, Any]
+    harness: Harness, method: str, settings: dict[str, Any]
 ) -> None:
-    sessions = await stage.manager()
+    sessions = await harness.manager()
     with pytest.raises(InputError):
         await getattr(sessions, method)(**settings)
     assert list(await sessions.list()) == []
@@ -385,11 +387,11 @@ async def test_what_a_manager_is_asked_is_checked(
     ],
     ids=repr,
 )
-@played
+@run
 async def test_what_a_session_is_asked_is_checked(
-    stage: Stage, method: str, settings: dict[str, Any]
+    harness: Harness, method: str, settings: dict[str, Any]
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     await grown(session, 8)
     before = await everything(session)
     with pytest.raises(InputError):

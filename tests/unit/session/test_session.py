@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from session_stage import (
-    Stage,
+from session_fixtures import (
+    Harness,
     answer,
     answers,
     asks,
@@ -14,8 +14,8 @@ from session_stage import (
     cuts,
     everything,
     grown,
-    played,
     prompt,
+    run,
     say,
     texts,
 )
@@ -31,9 +31,9 @@ BUDGET = Budget(100_000)
 
 
 @pytest.mark.req("A1")
-@played
-async def test_the_newest_prompt_wins_and_a_rewind_brings_the_older_one_back(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1", system="first")
+@run
+async def test_the_newest_prompt_wins_and_a_rewind_brings_the_older_one_back(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1", system="first")
     await say(session, "a")
     await session.set_system("second")
     await say(session, "b")
@@ -42,7 +42,7 @@ async def test_the_newest_prompt_wins_and_a_rewind_brings_the_older_one_back(sta
     await session.rewind(to="b")
     assert prompt(await session.window(BUDGET)) == "second"
     await session.rewind(to="a")
-    for handle in (session, await (await stage.manager()).open("s1")):
+    for handle in (session, await (await harness.manager()).open("s1")):
         assert prompt(await handle.window(BUDGET)) == "first"
     await session.undo()
     await session.undo()
@@ -50,21 +50,21 @@ async def test_the_newest_prompt_wins_and_a_rewind_brings_the_older_one_back(sta
 
 
 @pytest.mark.req("A1")
-@played
-async def test_a_prompt_that_was_set_before_the_cut_still_stands(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1", system="first")
+@run
+async def test_a_prompt_that_was_set_before_the_cut_still_stands(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1", system="first")
     await session.set_system("second")
     await grown(session, 30)
     window = await session.window(Budget(700))
     assert await cuts(session)
-    fresh = await (await stage.manager()).open("s1")
+    fresh = await (await harness.manager()).open("s1")
     assert prompt(await fresh.window(Budget(700))) == prompt(window) == "second"
 
 
 @pytest.mark.req("A1", "G5")
-@played
-async def test_a_prompt_changes_no_version_and_is_no_message(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_prompt_changes_no_version_and_is_no_message(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await say(session, "a")
     version = session.version
     receipt = await session.set_system("You help.")
@@ -74,9 +74,9 @@ async def test_a_prompt_changes_no_version_and_is_no_message(stage: Stage) -> No
 
 @pytest.mark.req("A6")
 @pytest.mark.parametrize("value", ["\ud800", 5, b"bytes"], ids=repr)
-@played
-async def test_a_prompt_that_is_no_text_is_refused(stage: Stage, value: Any) -> None:
-    session = await (await stage.manager()).create(system="first")
+@run
+async def test_a_prompt_that_is_no_text_is_refused(harness: Harness, value: Any) -> None:
+    session = await (await harness.manager()).create(system="first")
     before = await everything(session)
     with pytest.raises(InputError):
         await session.set_system(value)
@@ -87,9 +87,11 @@ async def test_a_prompt_that_is_no_text_is_refused(stage: Stage, value: Any) -> 
 
 @pytest.mark.req("A6")
 @pytest.mark.parametrize("value", ["\ud800", "a\0b", "x" * 501, 5], ids=lambda value: repr(value)[:9])
-@played
-async def test_a_branch_a_reason_or_a_holder_with_a_hostile_name_is_refused(stage: Stage, value: Any) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_branch_a_reason_or_a_holder_with_a_hostile_name_is_refused(
+    harness: Harness, value: Any
+) -> None:
+    session = await (await harness.manager()).create()
     await say(session, "a")
     before = await everything(session)
     with pytest.raises(InputError):
@@ -108,11 +110,11 @@ async def test_a_branch_a_reason_or_a_holder_with_a_hostile_name_is_refused(stag
 @pytest.mark.parametrize(
     ("last", "expected"), [(0, []), (1, ["e"]), (3, ["c", "d", "e"]), (5, list("abcde")), (99, list("abcde"))]
 )
-@played
+@run
 async def test_the_last_messages_are_given_in_their_order(
-    stage: Stage, last: int, expected: list[str]
+    harness: Harness, last: int, expected: list[str]
 ) -> None:
-    session = await (await stage.manager()).create(system="You help.")
+    session = await (await harness.manager()).create(system="You help.")
     await say(session, "a", "b")
     await session.fork(at="b")
     await say(session, "c")
@@ -122,17 +124,17 @@ async def test_the_last_messages_are_given_in_their_order(
 
 
 @pytest.mark.req("G2")
-@played
-async def test_a_negative_number_of_messages_is_refused(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_negative_number_of_messages_is_refused(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     with pytest.raises(InputError):
         await session.messages(last=-1)
 
 
 @pytest.mark.req("C9")
-@played
-async def test_what_was_cut_is_still_among_the_messages(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_what_was_cut_is_still_among_the_messages(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     said = await grown(session, 30)
     window = await session.window(Budget(700))
     assert len(window.messages) < len(said)
@@ -141,18 +143,18 @@ async def test_what_was_cut_is_still_among_the_messages(stage: Stage) -> None:
 
 
 @pytest.mark.req("G1")
-@played
-async def test_an_empty_session_has_no_messages_and_an_empty_window(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_an_empty_session_has_no_messages_and_an_empty_window(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     assert await session.messages() == []
     assert await session.messages(last=3) == []
     assert (await session.window(BUDGET)).messages == ()
 
 
 @pytest.mark.req("G2")
-@played
-async def test_titles_tags_and_meta_are_changed_in_place(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_titles_tags_and_meta_are_changed_in_place(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(title="old", tags=["a"], meta={"n": 1})
     await session.rename("new")
     await session.tag("c", "b", "c")
@@ -172,9 +174,9 @@ async def test_titles_tags_and_meta_are_changed_in_place(stage: Stage) -> None:
 
 
 @pytest.mark.req("C9")
-@played
-async def test_a_rewind_makes_a_message_the_last_one_and_keeps_the_rest_in_the_log(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_rewind_makes_a_message_the_last_one_and_keeps_the_rest_in_the_log(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await say(session, "a", "b", "c")
     await session.rewind(to="a")
     assert await texts(session) == ["a"]
@@ -186,9 +188,9 @@ async def test_a_rewind_makes_a_message_the_last_one_and_keeps_the_rest_in_the_l
 
 
 @pytest.mark.req("C9")
-@played
-async def test_a_fork_goes_on_from_the_head_or_from_a_message_of_any_branch(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_fork_goes_on_from_the_head_or_from_a_message_of_any_branch(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await say(session, "a", "b")
     branch = await session.fork(name="try")
     assert (branch.name, branch.parent, branch.fork_seq, branch.operation) == ("try", 1, 2, "fork")
@@ -203,9 +205,9 @@ async def test_a_fork_goes_on_from_the_head_or_from_a_message_of_any_branch(stag
 
 
 @pytest.mark.req("C3")
-@played
-async def test_a_rewind_into_a_group_goes_to_its_start(stage: Stage) -> None:
-    session, one, two = await (await stage.manager()).create(), call(), call()
+@run
+async def test_a_rewind_into_a_group_goes_to_its_start(harness: Harness) -> None:
+    session, one, two = await (await harness.manager()).create(), call(), call()
     await say(session, "a")
     group = [asks(one, two), answers(answer(two)), answers(answer(one))]
     for message in group:
@@ -219,9 +221,9 @@ async def test_a_rewind_into_a_group_goes_to_its_start(stage: Stage) -> None:
 
 
 @pytest.mark.req("C9")
-@played
-async def test_undo_takes_back_the_newest_operation_first(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_undo_takes_back_the_newest_operation_first(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await say(session, "a", "b", "c")
     await session.fork()
     await say(session, "d")
@@ -238,9 +240,9 @@ async def test_undo_takes_back_the_newest_operation_first(stage: Stage) -> None:
 
 
 @pytest.mark.req("G7")
-@played
-async def test_a_reset_is_not_undone(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_reset_is_not_undone(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await say(session, "a", "b")
     await session.rewind(to="a")
     session = await session.reset()
@@ -250,9 +252,9 @@ async def test_a_reset_is_not_undone(stage: Stage) -> None:
 
 
 @pytest.mark.req("G4")
-@played
-async def test_a_message_that_is_not_there_or_in_another_session_is_not_found(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_a_message_that_is_not_there_or_in_another_session_is_not_found(harness: Harness) -> None:
+    sessions = await harness.manager()
     session, other = await sessions.create(), await sessions.create()
     await say(session, "a")
     await say(other, "b")
@@ -266,9 +268,9 @@ async def test_a_message_that_is_not_there_or_in_another_session_is_not_found(st
 
 
 @pytest.mark.req("G5")
-@played
-async def test_every_change_of_the_path_makes_the_version_grow(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_every_change_of_the_path_makes_the_version_grow(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await say(session, "a", "b")
     versions = [session.version]
     for change in (session.fork(), session.rewind(to="a"), session.undo(), session.reset()):
@@ -278,9 +280,9 @@ async def test_every_change_of_the_path_makes_the_version_grow(stage: Stage) -> 
 
 
 @pytest.mark.req("C9")
-@played
-async def test_another_handle_follows_to_the_new_head(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_another_handle_follows_to_the_new_head(harness: Harness) -> None:
+    sessions = await harness.manager()
     session, other = await sessions.create(id="s1"), await sessions.open("s1")
     await say(session, "a", "b")
     await other.window(BUDGET)
@@ -292,9 +294,9 @@ async def test_another_handle_follows_to_the_new_head(stage: Stage) -> None:
 
 
 @pytest.mark.req("C9")
-@played
-async def test_cuts_hold_on_the_path_that_contains_them_and_on_no_other(stage: Stage) -> None:
-    session, narrow = await (await stage.manager()).create(id="s1"), Budget(700)
+@run
+async def test_cuts_hold_on_the_path_that_contains_them_and_on_no_other(harness: Harness) -> None:
+    session, narrow = await (await harness.manager()).create(id="s1"), Budget(700)
     said = await grown(session, 30)
     cut = await session.window(narrow)
     assert len(cut.messages) < 40
@@ -302,5 +304,5 @@ async def test_cuts_hold_on_the_path_that_contains_them_and_on_no_other(stage: S
     whole = await session.window(narrow)
     assert [message.id for message in whole.messages] == [message.id for message in said[:10]]
     await session.undo()
-    for handle in (session, await (await stage.manager()).open("s1")):
+    for handle in (session, await (await harness.manager()).open("s1")):
         assert (await handle.window(narrow)).messages == cut.messages

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from conversation_scene import BUDGET, elsewhere, plain, prompts, reloaded, said
-from session_stage import Stage, answer, asks, call, entries, everything, played, texts
+from session_fixtures import Harness, answer, asks, call, entries, everything, run, texts
+from state_fixtures import BUDGET, elsewhere, plain, prompts, reloaded, said
 
 from turnstate import Message
 from turnstate.codec import decode_entry
@@ -76,9 +76,9 @@ async def all_texts(session: Session) -> list[str]:
     return [entry.text for entry in found if isinstance(entry, Message)]
 
 
-async def left_a_tangent(stage: Stage, leave: Leave) -> tuple[Session, ConversationState]:
+async def left_a_tangent(harness: Harness, leave: Leave) -> tuple[Session, ConversationState]:
     """Give a compacted session, and a state that went aside and came back; nothing of that is written."""
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a", "b", "c", "d")
     await session.commit(state)
@@ -95,20 +95,20 @@ async def shown(session: Session) -> list[Message]:
     return list((await session.preview(BUDGET)).messages)
 
 
-async def assert_seen_alike(stage: Stage, session: Session) -> None:
+async def assert_seen_alike(harness: Harness, session: Session) -> None:
     """Fail if a handle shows something else than one that was opened just now."""
-    fresh = await elsewhere(stage, session)
+    fresh = await elsewhere(harness, session)
     assert await shown(session) == await shown(fresh)
     assert (await session.snapshot()).messages == (await fresh.snapshot()).messages
 
 
 @pytest.mark.req("I1", "D5")
 @pytest.mark.parametrize("clears", [False, True], ids=["compaction", "clearing"])
-@played
+@run
 async def test_a_handle_whose_state_undid_something_shows_what_a_new_one_shows(
-    stage: Stage, clears: bool
+    harness: Harness, clears: bool
 ) -> None:
-    first = await (await stage.manager()).create()
+    first = await (await harness.manager()).create()
     state = await first.conversation()
     said(state, "a", "b", "c", "d")
     await first.commit(state)
@@ -118,7 +118,7 @@ async def test_a_handle_whose_state_undid_something_shows_what_a_new_one_shows(
         await first.commit(state)
     else:
         await first.compact(BUDGET, strategy=Strategy(keep=1))
-    session = await elsewhere(stage, first)
+    session = await elsewhere(harness, first)
     await session.snapshot()  # it holds what comes after the cut, and no more
     await session.preview(BUDGET)
     state = await session.conversation()
@@ -126,21 +126,21 @@ async def test_a_handle_whose_state_undid_something_shows_what_a_new_one_shows(
     await session.commit(state)
     assert len((await session.snapshot()).messages) == 8
     assert await shown(session) == before
-    await assert_seen_alike(stage, session)
-    await assert_seen_alike(stage, first)
+    await assert_seen_alike(harness, session)
+    await assert_seen_alike(harness, first)
 
 
 @pytest.mark.req("I1", "D5")
-@played
+@run
 async def test_a_handle_whose_state_undid_and_compacted_in_one_write_shows_what_a_new_one_shows(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, *"abcdef")
     state.clear()
     await session.commit(state)
-    session = await elsewhere(stage, session)
+    session = await elsewhere(harness, session)
     await shown(session)
     state = await session.conversation()
     said(state, "g")
@@ -151,14 +151,16 @@ async def test_a_handle_whose_state_undid_and_compacted_in_one_write_shows_what_
     await session.commit(state)
     kept = [message.text for message in await shown(session) if message.role == "user"]
     assert kept == ["d", "e", "f", "g"]
-    await assert_seen_alike(stage, session)
+    await assert_seen_alike(harness, session)
 
 
 @pytest.mark.req("I1", "I8")
 @pytest.mark.parametrize("answered", ["no", "by the tool", "by the assistant"])
-@played
-async def test_a_snapshot_after_a_clearing_is_the_same_on_every_handle(stage: Stage, answered: str) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_snapshot_after_a_clearing_is_the_same_on_every_handle(
+    harness: Harness, answered: str
+) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     one = call()
     state.set_next_user_message("Look.")
@@ -171,24 +173,24 @@ async def test_a_snapshot_after_a_clearing_is_the_same_on_every_handle(stage: St
     assert (await session.snapshot()).messages
     state.clear()
     await session.commit(state)
-    for handle in (session, await elsewhere(stage, session)):
+    for handle in (session, await elsewhere(harness, session)):
         assert list((await handle.snapshot()).messages) == []
-    await assert_seen_alike(stage, session)
+    await assert_seen_alike(harness, session)
 
 
 @pytest.mark.req("G6", "J2")
 @pytest.mark.parametrize("leave", LEAVINGS)
-@played
+@run
 async def test_whoever_reads_that_a_tangent_was_left_finds_it_wherever_the_writing_broke_off(
-    stage: Stage, leave: Leave
+    harness: Harness, leave: Leave
 ) -> None:
     for number in range(1, MOST_WRITES):
-        session, state = await left_a_tangent(stage, leave)
+        session, state = await left_a_tangent(harness, leave)
         with Hitch(session, number, broken) as hitch:
             await tried(session, state)
         if not hitch.happened:
             return
-        loaded = await reloaded(stage, session)
+        loaded = await reloaded(harness, session)
         while loaded.is_in_tangent_mode():
             loaded.exit_tangent_mode()
         names = {entry.name for entry in loaded.head.entries if isinstance(entry, Tangent)}
@@ -214,15 +216,15 @@ async def undone(session: Session) -> list[str]:
 
 @pytest.mark.req("G6", "D5")
 @pytest.mark.parametrize("leave", LEAVINGS)
-@played
+@run
 async def test_undo_never_gets_stuck_wherever_the_writing_of_a_tangent_broke_off(
-    stage: Stage, leave: Leave
+    harness: Harness, leave: Leave
 ) -> None:
     for number in range(1, MOST_WRITES):
-        session, state = await left_a_tangent(stage, leave)
+        session, state = await left_a_tangent(harness, leave)
         with Hitch(session, number, broken) as hitch:
             await tried(session, state)
-        other = await elsewhere(stage, session)
+        other = await elsewhere(harness, session)
         assert "compact" in await undone(other)
         assert (await other.conversation()).latest_summary is None
         if not hitch.happened:
@@ -233,32 +235,32 @@ async def test_undo_never_gets_stuck_wherever_the_writing_of_a_tangent_broke_off
 @pytest.mark.req("G5", "G6")
 @pytest.mark.parametrize("when_done", [False, True], ids=["before it was done", "before it was told"])
 @pytest.mark.parametrize("leave", LEAVINGS)
-@played
+@run
 async def test_a_commit_that_broke_off_anywhere_is_given_again_and_done_once(
-    stage: Stage, leave: Leave, when_done: bool
+    harness: Harness, leave: Leave, when_done: bool
 ) -> None:
     for number in range(1, MOST_WRITES):
-        session, state = await left_a_tangent(stage, leave)
+        session, state = await left_a_tangent(harness, leave)
         with Hitch(session, number, broken, when_done=when_done) as hitch:
             await tried(session, state)
         await session.commit(state)
-        loaded = await reloaded(stage, session)
+        loaded = await reloaded(harness, session)
         assert plain(loaded) == plain(state)
         assert loaded.kept_tangents() == state.kept_tangents()
         assert await session.messages() == state.messages
         said_in_all = await all_texts(session)
         assert [said_in_all.count(one) for one in ("aside 1", "answer to aside 1", "e")] == [1, 1, 1]
         assert await session.commit(state) is None
-        await assert_seen_alike(stage, session)
+        await assert_seen_alike(harness, session)
         if not hitch.happened:
             return
     pytest.fail("a commit that never ends")
 
 
 @pytest.mark.req("G5")
-@played
-async def test_after_a_lost_reply_a_state_goes_on(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_after_a_lost_reply_a_state_goes_on(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     with Hitch(session, 1, broken, when_done=True), pytest.raises(ConnectionError):
@@ -266,20 +268,20 @@ async def test_after_a_lost_reply_a_state_goes_on(stage: Stage) -> None:
     said(state, "b")
     await session.commit(state)
     assert await texts(session) == ["a", "answer to a", "b", "answer to b"]
-    assert plain(await reloaded(stage, session)) == plain(state)
+    assert plain(await reloaded(harness, session)) == plain(state)
 
 
 @pytest.mark.req("G5")
-@played
-async def test_after_a_lost_reply_a_state_that_was_overtaken_is_still_refused(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_after_a_lost_reply_a_state_that_was_overtaken_is_still_refused(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     await session.commit(state)
     said(state, "b")
     with Hitch(session, 1, broken, when_done=True), pytest.raises(ConnectionError):
         await session.commit(state)
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     await other.append(Message.user("meanwhile"))
     said(state, "c")
     before = await everything(other)
@@ -290,16 +292,16 @@ async def test_after_a_lost_reply_a_state_that_was_overtaken_is_still_refused(st
 
 
 @pytest.mark.req("G5")
-@played
+@run
 async def test_after_a_write_that_was_not_done_a_state_that_was_overtaken_is_still_refused(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     with Hitch(session, 1, broken), pytest.raises(ConnectionError):
         await session.commit(state)
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     await other.append(Message.user("meanwhile"))
     before = await everything(other)
     with pytest.raises(SessionError):
@@ -309,31 +311,31 @@ async def test_after_a_write_that_was_not_done_a_state_that_was_overtaken_is_sti
 
 @pytest.mark.req("D5", "J1")
 @pytest.mark.parametrize("number", [1, 2])
-@played
+@run
 async def test_undoing_that_a_tangent_was_left_undoes_just_that_while_others_write(
-    stage: Stage, number: int
+    harness: Harness, number: int
 ) -> None:
-    session, state = await left_a_tangent(stage, ConversationState.exit_tangent_mode)
+    session, state = await left_a_tangent(harness, ConversationState.exit_tangent_mode)
     await session.commit(state)
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
 
     async def meanwhile() -> None:
         await other.append(Message.user("meanwhile"))
 
     with Hitch(session, number, meanwhile) as hitch:
         assert await session.undo() == "tangent exit"
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.is_in_tangent_mode()
     assert loaded.latest_summary is not None
     assert prompts(loaded)[-2:] == ["aside 1", "aside 2"]
     assert (await all_texts(session)).count("meanwhile") == hitch.happened
-    await assert_seen_alike(stage, session)
+    await assert_seen_alike(harness, session)
 
 
 @pytest.mark.req("I1", "J1")
-@played
-async def test_a_state_that_went_back_over_a_tangent_it_restored_can_be_written(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_state_that_went_back_over_a_tangent_it_restored_can_be_written(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     state.begin_tangent()
@@ -342,7 +344,7 @@ async def test_a_state_that_went_back_over_a_tangent_it_restored_can_be_written(
     state.undo_restore()
     state.exit_tangent_mode()
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert plain(loaded) == plain(state)
     assert prompts(loaded) == ["a"]
     assert loaded.kept_tangents() == state.kept_tangents()
@@ -358,11 +360,11 @@ def reopened(state: ConversationState) -> list[str | None]:
 @pytest.mark.req("J2")
 @pytest.mark.parametrize("undoes", [False, True], ids=["as restored", "restore undone"])
 @pytest.mark.parametrize("commits", [True, False], ids=["written in it", "written after it"])
-@played
+@run
 async def test_a_tangent_that_a_restore_went_back_in_is_taken_up_where_it_was_left(
-    stage: Stage, commits: bool, undoes: bool
+    harness: Harness, commits: bool, undoes: bool
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     state.begin_tangent()
@@ -375,17 +377,17 @@ async def test_a_tangent_that_a_restore_went_back_in_is_taken_up_where_it_was_le
         state.undo_restore()
     state.exit_tangent_mode()
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.kept_tangents() == state.kept_tangents()
     assert reopened(loaded) == reopened(state) == ["a", "t1", "t2" if undoes else "t3"]
     await session.commit(state)
-    assert plain(await reloaded(stage, session)) == plain(state)
+    assert plain(await reloaded(harness, session)) == plain(state)
 
 
 @pytest.mark.req("J2")
-@played
-async def test_a_tangent_that_began_with_a_restore_is_listed_the_same_when_loaded(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_tangent_that_began_with_a_restore_is_listed_the_same_when_loaded(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     await session.commit(state)
@@ -394,17 +396,17 @@ async def test_a_tangent_that_began_with_a_restore_is_listed_the_same_when_loade
     said(state, "t")
     state.exit_tangent_mode()
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert [(one.exchanges, one.opening) for one in loaded.kept_tangents()] == [(1, "t")]
     assert loaded.kept_tangents() == state.kept_tangents()
 
 
 @pytest.mark.req("J2")
-@played
+@run
 async def test_tangents_that_were_left_before_a_rewind_are_there_again_when_it_is_undone(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     state.begin_tangent()
@@ -419,9 +421,9 @@ async def test_tangents_that_were_left_before_a_rewind_are_there_again_when_it_i
 
 
 @pytest.mark.req("J4", "J2")
-@played
-async def test_600_nested_tangents_are_written_and_loaded(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_600_nested_tangents_are_written_and_loaded(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     for number in range(600):
@@ -429,7 +431,7 @@ async def test_600_nested_tangents_are_written_and_loaded(stage: Stage) -> None:
         state.append_transcript(f"level {number}")
     said(state, "deep")
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert plain(loaded) == plain(state)
     for _ in range(600):
         assert loaded.is_in_tangent_mode()
@@ -439,9 +441,9 @@ async def test_600_nested_tangents_are_written_and_loaded(stage: Stage) -> None:
 
 
 @pytest.mark.req("J2")
-@played
-async def test_that_a_tangent_was_left_names_the_branch_it_was_left_on(stage: Stage) -> None:
-    session, state = await left_a_tangent(stage, ConversationState.exit_tangent_mode)
+@run
+async def test_that_a_tangent_was_left_names_the_branch_it_was_left_on(harness: Harness) -> None:
+    session, state = await left_a_tangent(harness, ConversationState.exit_tangent_mode)
     await session.commit(state)
     (left,) = [entry for entry in await entries(session) if isinstance(entry, Tangent)]
     (made,) = [branch for branch in await session.branches() if branch.operation == "tangent"]
@@ -449,9 +451,11 @@ async def test_that_a_tangent_was_left_names_the_branch_it_was_left_on(stage: St
 
 
 @pytest.mark.req("J2")
-@played
-async def test_kept_tangents_are_listed_in_the_order_of_their_beginnings_by_everybody(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_kept_tangents_are_listed_in_the_order_of_their_beginnings_by_everybody(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     first = state.begin_tangent()
@@ -466,17 +470,17 @@ async def test_kept_tangents_are_listed_in_the_order_of_their_beginnings_by_ever
     state.exit_tangent_mode()
     state.exit_tangent_mode()
     await session.commit(state)
-    for one in (state, await reloaded(stage, session)):
+    for one in (state, await reloaded(harness, session)):
         assert [kept.opening for kept in one.kept_tangents()] == ["first", "second", "third, in the first"]
 
 
 @pytest.mark.req("J1", "J2")
 @pytest.mark.parametrize("inside", [False, True], ids=["from behind it", "from inside it"])
-@played
+@run
 async def test_a_restore_behind_the_beginning_of_a_tangent_leaves_the_same_to_everybody(
-    stage: Stage, inside: bool
+    harness: Harness, inside: bool
 ) -> None:
-    session = await (await stage.manager()).create()
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
     begun = len(state.head.entries)
@@ -487,7 +491,7 @@ async def test_a_restore_behind_the_beginning_of_a_tangent_leaves_the_same_to_ev
         said(state, "b")
     state.restore_moment(begun)
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert plain(loaded) == plain(state)
     assert loaded.kept_tangents() == state.kept_tangents()
     for kept in state.kept_tangents():
@@ -501,12 +505,12 @@ async def test_a_restore_behind_the_beginning_of_a_tangent_leaves_the_same_to_ev
 
 @pytest.mark.req("G6", "J2")
 @pytest.mark.parametrize("restores", [False, True], ids=["as it went", "restored in between"])
-@played
+@run
 async def test_of_tangents_one_after_the_other_each_is_written_before_it_is_left(
-    stage: Stage, restores: bool
+    harness: Harness, restores: bool
 ) -> None:
     for number in range(1, MOST_WRITES):
-        session = await (await stage.manager()).create()
+        session = await (await harness.manager()).create()
         state = await session.conversation()
         said(state, "a")
         for name in ("first", "second"):
@@ -523,7 +527,7 @@ async def test_of_tangents_one_after_the_other_each_is_written_before_it_is_left
             await tried(session, state)
         if not hitch.happened:
             break
-        loaded = await reloaded(stage, session)
+        loaded = await reloaded(harness, session)
         main = loaded.head
         while main.parent is not None:
             main = main.parent
@@ -533,7 +537,7 @@ async def test_of_tangents_one_after_the_other_each_is_written_before_it_is_left
         assert {one.name for one in left} <= {timeline.name for timeline in loaded.timelines}
     else:
         pytest.fail("a commit that never ends")
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert loaded.kept_tangents() == state.kept_tangents()
     for kept in state.kept_tangents():
         shown = list[list[str | None]]()

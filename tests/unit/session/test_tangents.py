@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from conversation_scene import (
+from session_fixtures import (
+    Harness,
+    answer,
+    asks,
+    call,
+    entries,
+    grown,
+    run,
+)
+from state_fixtures import (
     BUDGET,
     elsewhere,
     exchanges,
@@ -18,15 +27,6 @@ from conversation_scene import (
     reloaded,
     said,
     validate,
-)
-from session_stage import (
-    Stage,
-    answer,
-    asks,
-    call,
-    entries,
-    grown,
-    played,
 )
 
 from turnstate import Message
@@ -39,11 +39,11 @@ from turnstate.testing import FixedClock
 
 
 @pytest.mark.req("J1", "J2")
-@played
+@run
 async def test_a_tangent_leaves_the_state_byte_for_byte_in_memory_in_the_log_and_in_a_new_process(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    session = await (await stage.manager()).create(system="You keep a lighthouse.")
+    session = await (await harness.manager()).create(system="You keep a lighthouse.")
     state = await session.conversation()
     said(state, "one", "two")
     state.set_next_user_message("three")
@@ -53,21 +53,21 @@ async def test_a_tangent_leaves_the_state_byte_for_byte_in_memory_in_the_log_and
     said(state, "aside", "further")
     await session.commit(state)
     assert plain(state) != before
-    assert plain(await reloaded(stage, session)) == plain(state)
+    assert plain(await reloaded(harness, session)) == plain(state)
     state.exit_tangent_mode()
     assert plain(state) == before
     await session.commit(state)
     assert plain(state) == before
-    assert plain(await reloaded(stage, session)) == before
+    assert plain(await reloaded(harness, session)) == before
     assert (await session.window(BUDGET)).messages == window
-    assert (await (await elsewhere(stage, session)).window(BUDGET)).messages == window
+    assert (await (await elsewhere(harness, session)).window(BUDGET)).messages == window
 
 
 @pytest.mark.req("J1", "J2")
 @pytest.mark.parametrize("writes", [(), ("enter",), ("say",), ("enter", "say"), ("enter", "say", "leave")])
-@played
-async def test_it_does_not_matter_when_a_tangent_is_written(stage: Stage, writes: Sequence[str]) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_it_does_not_matter_when_a_tangent_is_written(harness: Harness, writes: Sequence[str]) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 3)
     state = await session.conversation()
     before = plain(state)
@@ -84,37 +84,39 @@ async def test_it_does_not_matter_when_a_tangent_is_written(stage: Stage, writes
     await step("leave")
     said(state, "three")
     await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert plain(loaded) == plain(state)
     assert len(loaded.history) == 4
     assert [one.opening for one in loaded.kept_tangents()] == ["aside"]
     await session.rewind(to=(await session.messages())[5].id)
-    assert plain(await reloaded(stage, session)) == before
+    assert plain(await reloaded(harness, session)) == before
 
 
 @pytest.mark.req("J1")
-@played
-async def test_another_process_leaves_a_tangent_that_this_one_entered(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_another_process_leaves_a_tangent_that_this_one_entered(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 2)
     state = await session.conversation(os=None)
     before = plain(state)
     state.enter_tangent_mode()
     said(state, "aside")
     await session.commit(state)
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     there = await other.conversation()
     assert there.is_in_tangent_mode()
     assert there.get_tangent_duration_seconds() is not None
     there.exit_tangent_mode()
     await other.commit(there)
-    assert plain(there) == plain(await reloaded(stage, session)) == before
+    assert plain(there) == plain(await reloaded(harness, session)) == before
 
 
 @pytest.mark.req("J3", "A8")
-@played
-async def test_a_tail_that_answers_tool_results_gives_a_valid_request_in_every_process(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_tail_that_answers_tool_results_gives_a_valid_request_in_every_process(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 2)
     state = await session.conversation()
     state.enter_tangent_mode()
@@ -130,8 +132,8 @@ async def test_a_tail_that_answers_tool_results_gives_a_valid_request_in_every_p
     for window in (
         state.window(BUDGET),
         await session.window(BUDGET),
-        await (await elsewhere(stage, session)).window(BUDGET),
-        (await reloaded(stage, session)).window(BUDGET),
+        await (await elsewhere(harness, session)).window(BUDGET),
+        (await reloaded(harness, session)).window(BUDGET),
     ):
         validate(window)
         assert [message.role for message in window.messages[4:]] == [
@@ -144,9 +146,9 @@ async def test_a_tail_that_answers_tool_results_gives_a_valid_request_in_every_p
 
 
 @pytest.mark.req("J3", "D5")
-@played
-async def test_a_tail_survives_a_compaction_inside_the_tangent(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_tail_survives_a_compaction_inside_the_tangent(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 4)
     main = (await session.window(BUDGET)).messages
     state = await session.conversation()
@@ -157,16 +159,16 @@ async def test_a_tail_survives_a_compaction_inside_the_tangent(stage: Stage) -> 
     state = await session.conversation()
     state.exit_tangent_mode_with_tail()
     await session.commit(state)
-    window = await (await elsewhere(stage, session)).window(BUDGET)
+    window = await (await elsewhere(harness, session)).window(BUDGET)
     assert window.messages[:-2] == main
     assert [message.text for message in window.messages[-2:]] == ["further", "answer to further"]
     validate(window)
 
 
 @pytest.mark.req("J2", "J4")
-@played
-async def test_nested_tangents_are_kept_reopened_and_left_in_other_processes(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_nested_tangents_are_kept_reopened_and_left_in_other_processes(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "one", "two", "three")
     views = [plain(state)]
@@ -178,21 +180,21 @@ async def test_nested_tangents_are_kept_reopened_and_left_in_other_processes(sta
     views.append(plain(state))
     await session.commit(state)
     for expected in reversed(views):
-        assert plain(state) == plain(await reloaded(stage, session)) == expected
+        assert plain(state) == plain(await reloaded(harness, session)) == expected
         state.exit_tangent_mode()
         await session.commit(state)
-    loaded = await reloaded(stage, session)
+    loaded = await reloaded(harness, session)
     assert [one.name for one in loaded.kept_tangents()] == [outer, inner]
     loaded.reopen_tangent(inner)
     assert prompts(loaded) == ["one", "aside", "inner"]
-    other = await elsewhere(stage, session)
+    other = await elsewhere(harness, session)
     said(loaded, "deeper")
     await other.commit(loaded)
-    assert prompts(await reloaded(stage, session)) == ["one", "aside", "inner", "deeper"]
+    assert prompts(await reloaded(harness, session)) == ["one", "aside", "inner", "deeper"]
     loaded.exit_tangent_mode()
     loaded.exit_tangent_mode_with_summary("All is well.")
     await other.commit(loaded)
-    last = await reloaded(stage, session)
+    last = await reloaded(harness, session)
     assert prompts(last) == ["one", "two", "three"]
     assert last.next_message is not None
     assert "All is well." in (last.next_message.prompt or "")
@@ -200,9 +202,9 @@ async def test_nested_tangents_are_kept_reopened_and_left_in_other_processes(sta
 
 
 @pytest.mark.req("J2")
-@played
-async def test_a_tangent_copies_nothing_in_the_log(stage: Stage) -> None:
-    session = await (await stage.manager()).create()
+@run
+async def test_a_tangent_copies_nothing_in_the_log(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
     await grown(session, 20)
     state = await session.conversation()
     state.enter_tangent_mode()

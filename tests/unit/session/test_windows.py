@@ -6,8 +6,8 @@ import asyncio
 from copy import deepcopy
 
 import pytest
-from session_stage import (
-    Stage,
+from session_fixtures import (
+    Harness,
     answer,
     answers,
     asks,
@@ -17,8 +17,8 @@ from session_stage import (
     everything,
     grown,
     parcels,
-    played,
     rows,
+    run,
     say,
     texts,
 )
@@ -44,8 +44,8 @@ def as_bytes(window: Window) -> bytes:
     return codec.dump(window.messages)
 
 
-async def reopened(stage: Stage, **settings: object) -> Session:
-    return await (await stage.manager(**settings)).open("s1")
+async def reopened(harness: Harness, **settings: object) -> Session:
+    return await (await harness.manager(**settings)).open("s1")
 
 
 async def pure(
@@ -57,13 +57,13 @@ async def pure(
     return manager.window(tally, budget, head=Head(), decisions=await decisions(session))
 
 
-@played
-async def test_a_window_follows_to_the_branch_that_another_handle_began(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_window_follows_to_the_branch_that_another_handle_began(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     first = Message.user("first")
     await session.append(first, Message.assistant("dropped"))
     await session.window(WIDE)
-    other = await reopened(stage)
+    other = await reopened(harness)
     await other.rewind(to=first.id)
     await other.append(Message.assistant("instead"))
     await session.append(Message.user("more"))  # its number is the next one on both branches
@@ -72,15 +72,15 @@ async def test_a_window_follows_to_the_branch_that_another_handle_began(stage: S
 
 
 @pytest.mark.req("C8", "C9", "G5")
-@played
-async def test_a_cut_is_written_once_and_found_by_every_handle(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_cut_is_written_once_and_found_by_every_handle(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     said = await grown(session, 30)
     version = session.version
     window = await session.window(NARROW)
     assert [cut.id for cut in await cuts(session)] == [one.id for one in window.decisions]  # type: ignore[union-attr]
     assert session.version == version
-    for handle in (session, await reopened(stage)):
+    for handle in (session, await reopened(harness)):
         again = await handle.window(NARROW)
         assert again.decisions == ()
         assert as_bytes(again) == as_bytes(window) == as_bytes(await pure(session, NARROW))
@@ -88,9 +88,9 @@ async def test_a_cut_is_written_once_and_found_by_every_handle(stage: Stage) -> 
 
 
 @pytest.mark.req("C9")
-@played
-async def test_a_preview_shows_the_window_and_writes_nothing(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_preview_shows_the_window_and_writes_nothing(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     await grown(session, 30)
     before = await everything(session)
     preview = await session.preview(NARROW)
@@ -100,21 +100,21 @@ async def test_a_preview_shows_the_window_and_writes_nothing(stage: Stage) -> No
 
 
 @pytest.mark.req("G5", "C8")
-@played
-async def test_handles_that_need_a_cut_at_once_leave_one(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_handles_that_need_a_cut_at_once_leave_one(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     await grown(session, 30)
-    handles = [session] + [await reopened(stage) for _ in range(3)]
+    handles = [session] + [await reopened(harness) for _ in range(3)]
     windows = await asyncio.gather(*[handle.window(NARROW) for handle in handles])
     assert len(await cuts(session)) == 1
     assert len({as_bytes(window) for window in windows}) == 1
 
 
 @pytest.mark.req("G5")
-@played
-async def test_windows_and_appends_of_two_handles_never_get_in_each_others_way(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
-    other, version = await reopened(stage), 0
+@run
+async def test_windows_and_appends_of_two_handles_never_get_in_each_others_way(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
+    other, version = await reopened(harness), 0
 
     async def talk() -> None:
         nonlocal version
@@ -134,10 +134,10 @@ async def test_windows_and_appends_of_two_handles_never_get_in_each_others_way(s
 
 
 @pytest.mark.req("G1")
-@played
-async def test_windows_that_are_asked_for_at_once_on_one_handle_are_alike(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
-    other = await reopened(stage)
+@run
+async def test_windows_that_are_asked_for_at_once_on_one_handle_are_alike(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
+    other = await reopened(harness)
     await grown(session, 4)
     await other.window(WIDE)
     for _ in range(5):
@@ -148,10 +148,12 @@ async def test_windows_that_are_asked_for_at_once_on_one_handle_are_alike(stage:
 
 
 @pytest.mark.req("G1", "G5")
-@played
-async def test_a_decision_is_not_written_on_a_path_that_grew_while_it_was_made_ready(stage: Stage) -> None:
+@run
+async def test_a_decision_is_not_written_on_a_path_that_grew_while_it_was_made_ready(
+    harness: Harness,
+) -> None:
     """Many decisions at once are made ready in a thread; what is appended meanwhile makes them old."""
-    session = await (await stage.manager()).create(id="s1")
+    session = await (await harness.manager()).create(id="s1")
     await session.append(Message.user("go"), asks(*[call(number=number) for number in range(300)]))
     await session.append(Message.user("stop"))
     window, _ = await asyncio.gather(session.window(WIDE), session.append(Message.user("meanwhile")))
@@ -159,33 +161,33 @@ async def test_a_decision_is_not_written_on_a_path_that_grew_while_it_was_made_r
     first = next(row.seq for row in written if row.kind == "answer")
     seen = [row for row in written if row.kind == "message" and row.seq < first]
     assert seen[-1].id == window.messages[-1].id
-    assert as_bytes(await session.window(WIDE)) == as_bytes(await (await reopened(stage)).window(WIDE))
+    assert as_bytes(await session.window(WIDE)) == as_bytes(await (await reopened(harness)).window(WIDE))
 
 
 @pytest.mark.req("C1")
-@played
-async def test_another_budget_is_planned_anew_and_the_old_cut_is_not_used(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_another_budget_is_planned_anew_and_the_old_cut_is_not_used(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     said = await grown(session, 30)
     await session.window(NARROW)
-    for handle in (session, await reopened(stage)):
+    for handle in (session, await reopened(harness)):
         assert [message.id for message in (await handle.window(WIDE)).messages] == [
             message.id for message in said
         ]
-    partly = await reopened(stage)
+    partly = await reopened(harness)
     await partly.window(NARROW)  # it has loaded from the cut on
     assert [message.id for message in (await partly.window(WIDE)).messages] == [
         message.id for message in said
     ]
     small = await session.window(Budget(400))
     assert small.tokens <= 400
-    assert as_bytes(await (await reopened(stage)).window(Budget(400))) == as_bytes(small)
+    assert as_bytes(await (await reopened(harness)).window(Budget(400))) == as_bytes(small)
 
 
 @pytest.mark.req("C1", "C10")
-@played
-async def test_old_output_is_hidden_under_another_budget_than_that_of_the_last_cut(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_old_output_is_hidden_under_another_budget_than_that_of_the_last_cut(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     for number in range(6):
         one = call(number=number)
         await session.append(
@@ -198,21 +200,23 @@ async def test_old_output_is_hidden_under_another_budget_than_that_of_the_last_c
     window = await session.window(Budget(2_500))
     assert any(isinstance(decision, Mask) for decision in window.decisions)
     assert window.tokens <= 2_500
-    assert as_bytes(await (await reopened(stage)).window(Budget(2_500))) == as_bytes(window)
+    assert as_bytes(await (await reopened(harness)).window(Budget(2_500))) == as_bytes(window)
 
 
 @pytest.mark.req("B1", "C1", "E4")
 @pytest.mark.parametrize("size", [200, 2_000, 3_500, 6_000, 40_000])
-@played
-async def test_a_count_that_was_stored_under_another_policy_misleads_nobody(stage: Stage, size: int) -> None:
+@run
+async def test_a_count_that_was_stored_under_another_policy_misleads_nobody(
+    harness: Harness, size: int
+) -> None:
     sparing = Policy(reduction=Reduction(soft_tokens=60, hard_tokens=60))
-    session = await (await stage.manager(policy=sparing)).create(id="s1")
+    session = await (await harness.manager(policy=sparing)).create(id="s1")
     one = call()
     await session.append(
         Message.user("go"), asks(one), answers(answer(one, ("word " * 3 + "\n") * (size // 16)))
     )
     for policy in (Policy(), sparing, Policy(reduction=Reduction(soft_tokens=500, hard_tokens=900))):
-        window = await (await reopened(stage, policy=policy)).window(WIDE)
+        window = await (await reopened(harness, policy=policy)).window(WIDE)
         assert window.tokens == StateManager(policy=policy).count(window.messages).tokens
         assert as_bytes(window) == as_bytes(await pure(session, WIDE, policy))
 
@@ -220,11 +224,11 @@ async def test_a_count_that_was_stored_under_another_policy_misleads_nobody(stag
 @pytest.mark.req("B1", "B2", "E2")
 @pytest.mark.parametrize("text", ["a1", "1a,", "\n  \n", "é", "日本"])
 @pytest.mark.parametrize("counter", ["estimate:claude", "o200k_base"])
-@played
+@run
 async def test_a_stored_count_is_used_only_where_nothing_can_be_reduced(
-    stage: Stage, text: str, counter: str
+    harness: Harness, text: str, counter: str
 ) -> None:
-    session = await (await stage.manager(counter=counter)).create(id="s1")
+    session = await (await harness.manager(counter=counter)).create(id="s1")
     for size in (1_300, 1_500, 1_700, 1_900, 2_300):
         one = call(size=size)
         await session.append(Message.user("go"), asks(one), answers(answer(one, text * (size // len(text)))))
@@ -234,9 +238,9 @@ async def test_a_stored_count_is_used_only_where_nothing_can_be_reduced(
 
 
 @pytest.mark.req("C5")
-@played
-async def test_a_window_that_cannot_fit_raises_and_the_session_stays_usable(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_window_that_cannot_fit_raises_and_the_session_stays_usable(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     await session.append(Message.user("word " * 2_000))
     before = await everything(session)
     with pytest.raises(ContextOverflow):
@@ -247,9 +251,9 @@ async def test_a_window_that_cannot_fit_raises_and_the_session_stays_usable(stag
 
 
 @pytest.mark.req("B3")
-@played
-async def test_tools_context_and_memory_stand_in_the_window_and_not_in_the_log(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1", system="You help.")
+@run
+async def test_tools_context_and_memory_stand_in_the_window_and_not_in_the_log(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1", system="You help.")
     await session.append(Message.user("go"))
     plain = await session.window(WIDE)
     tool = ToolSpec(name="ls", description="List files.", input_schema={"type": "object"})
@@ -261,9 +265,9 @@ async def test_tools_context_and_memory_stand_in_the_window_and_not_in_the_log(s
 
 
 @pytest.mark.req("F3")
-@played
-async def test_each_cut_leaves_a_parcel_of_what_left_with_it(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_each_cut_leaves_a_parcel_of_what_left_with_it(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1", user="u1")
     said, left = list[Message](), list[str]()
     for _ in range(4):
@@ -282,9 +286,9 @@ async def test_each_cut_leaves_a_parcel_of_what_left_with_it(stage: Stage) -> No
 
 
 @pytest.mark.req("F3")
-@played
-async def test_cuts_under_changing_budgets_leave_nothing_unarchived(stage: Stage) -> None:
-    sessions = await stage.manager()
+@run
+async def test_cuts_under_changing_budgets_leave_nothing_unarchived(harness: Harness) -> None:
+    sessions = await harness.manager()
     session = await sessions.create(id="s1")
     said, left = list[Message](), set[str]()
     for size in (700, 2_000, 500, 1_200, 700):
@@ -301,23 +305,23 @@ async def test_cuts_under_changing_budgets_leave_nothing_unarchived(stage: Stage
 
 
 @pytest.mark.req("C9")
-@played
-async def test_a_session_that_lives_long_holds_no_more_than_it_shows(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_a_session_that_lives_long_holds_no_more_than_it_shows(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     for _ in range(16):
         await session.append(*[Message.user(f"word {number}") for number in range(100)])
         await session.window(NARROW)
     loaded = session._windows._loaded
     assert loaded is None or len(loaded.messages) < 1_300
     window = await session.window(NARROW)
-    assert as_bytes(window) == as_bytes(await (await reopened(stage)).window(NARROW))
+    assert as_bytes(window) == as_bytes(await (await reopened(harness)).window(NARROW))
 
 
 @pytest.mark.req("C3", "C8")
-@played
-async def test_a_cut_that_begins_with_a_late_result_is_opened_as_it_was(stage: Stage) -> None:
+@run
+async def test_a_cut_that_begins_with_a_late_result_is_opened_as_it_was(harness: Harness) -> None:
     """What is kept first is then a text that stands for a result, and has no entry of its own."""
-    sessions = await stage.manager(policy=Policy(lock_turns=1, lock_turns_at_most=1, hard_lock=1))
+    sessions = await harness.manager(policy=Policy(lock_turns=1, lock_turns_at_most=1, hard_lock=1))
     session = await sessions.create(id="s1")
     lost = [call(number=number) for number in range(12)]
     await session.append(Message.user("go"), asks(*lost))
@@ -326,7 +330,7 @@ async def test_a_cut_that_begins_with_a_late_result_is_opened_as_it_was(stage: S
     for number, one in enumerate(lost):
         await session.append(answers(answer(one, f"late {number} " + "word " * 60)))
         window = await session.window(Budget(400))
-        fresh = await (await stage.manager(policy=sessions.policy)).open("s1")
+        fresh = await (await harness.manager(policy=sessions.policy)).open("s1")
         assert as_bytes(await fresh.window(Budget(400))) == as_bytes(window)
         known, part = {message.id for message in await session.messages()}, fresh._windows._loaded
         assert part is not None
@@ -337,16 +341,16 @@ async def test_a_cut_that_begins_with_a_late_result_is_opened_as_it_was(stage: S
 
 
 @pytest.mark.req("C8")
-@played
-async def test_the_reused_prefix_begins_anew_with_each_handle(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1", system="You help.")
+@run
+async def test_the_reused_prefix_begins_anew_with_each_handle(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1", system="You help.")
     await grown(session, 3)
     first = await session.window(WIDE)
     assert first.reused_prefix_tokens == 0
     await grown(session, 1)
     second = await session.window(WIDE)
     assert second.reused_prefix_tokens == first.tokens - 3
-    fresh = await reopened(stage)
+    fresh = await reopened(harness)
     assert (await fresh.window(WIDE)).reused_prefix_tokens == 0
     assert (await fresh.window(WIDE)).reused_prefix_tokens == second.tokens
     await session.rewind(to=(await session.messages())[2].id)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from session_stage import Stage, answer, answers, asks, everything, grown, parcels, played, texts
+from session_fixtures import Harness, answer, answers, asks, everything, grown, parcels, run, texts
 
 from turnstate import Message
 from turnstate.context.policy import Budget
@@ -24,9 +24,9 @@ NARROW = Budget(700)
 SECOND = 1_000
 
 
-async def is_live(stage: Stage, id: str = "s1") -> bool:
+async def is_live(harness: Harness, id: str = "s1") -> bool:
     """Tell whether a session goes on, without touching it."""
-    row = await (await stage.manager()).store.get(Address("default", id))
+    row = await (await harness.manager()).store.get(Address("default", id))
     return row.ended is None
 
 
@@ -46,101 +46,101 @@ QUIET: dict[str, Callable[[Session], Awaitable[object]]] = {
 
 @pytest.mark.req("G8")
 @pytest.mark.parametrize("quiet", QUIET)
-@played
-async def test_only_an_accepted_message_is_activity(stage: Stage, quiet: str) -> None:
-    sessions = await stage.manager(idle=10)
+@run
+async def test_only_an_accepted_message_is_activity(harness: Harness, quiet: str) -> None:
+    sessions = await harness.manager(idle=10)
     session = await sessions.create(id="s1")
     await session.append(Message.user("keyed"), key="k")
     one = asks(ToolCallRequest(id=CallId("call_1"), name="ls", args={}))
     await session.append(one, answers(answer("call_1", "done")))
     await grown(session, 20)
     await session.fork()
-    stage.clock.advance(6 * SECOND)
+    harness.clock.advance(6 * SECOND)
     await QUIET[quiet](session)
-    stage.clock.advance(6 * SECOND)
+    harness.clock.advance(6 * SECOND)
     with pytest.raises(EpochEnded):
         await session.append(Message.user("too late"))
-    assert not await is_live(stage)
+    assert not await is_live(harness)
 
 
 @pytest.mark.req("G8")
 @pytest.mark.parametrize("refusal", ["unknown result", "known id"])
-@played
-async def test_a_refused_message_is_no_activity(stage: Stage, refusal: str) -> None:
-    sessions = await stage.manager(idle=10)
+@run
+async def test_a_refused_message_is_no_activity(harness: Harness, refusal: str) -> None:
+    sessions = await harness.manager(idle=10)
     session, known = await sessions.create(id="s1"), Message.user("known")
     await session.append(known)
-    stage.clock.advance(6 * SECOND)
+    harness.clock.advance(6 * SECOND)
     with pytest.raises(Exception, match=r"call_x|already"):
         await session.append(answers(answer("call_x")) if refusal == "unknown result" else known)
-    stage.clock.advance(6 * SECOND)
+    harness.clock.advance(6 * SECOND)
     with pytest.raises(EpochEnded):
         await session.append(Message.user("too late"))
 
 
 @pytest.mark.req("G8")
-@played
-async def test_a_message_of_any_handle_is_activity_for_all(stage: Stage) -> None:
-    sessions = await stage.manager(idle=10)
+@run
+async def test_a_message_of_any_handle_is_activity_for_all(harness: Harness) -> None:
+    sessions = await harness.manager(idle=10)
     session, other = await sessions.create(id="s1"), await sessions.open("s1")
     for _ in range(4):
-        stage.clock.advance(9 * SECOND)
+        harness.clock.advance(9 * SECOND)
         await session.append(Message.user("here"))
-        stage.clock.advance(9 * SECOND)
+        harness.clock.advance(9 * SECOND)
         await other.append(Message.user("there"))
     assert await texts(session) == ["here", "there"] * 4
 
 
 @pytest.mark.req("G8")
-@played
-async def test_a_reset_begins_the_idle_time_anew(stage: Stage) -> None:
-    sessions = await stage.manager(idle=10)
+@run
+async def test_a_reset_begins_the_idle_time_anew(harness: Harness) -> None:
+    sessions = await harness.manager(idle=10)
     session = await sessions.create(id="s1")
     await session.append(Message.user("a"))
-    stage.clock.advance(9 * SECOND)
+    harness.clock.advance(9 * SECOND)
     session = await session.reset()
-    stage.clock.advance(9 * SECOND)
+    harness.clock.advance(9 * SECOND)
     await session.append(Message.user("b"))
     assert await texts(session) == ["b"]
 
 
 @pytest.mark.req("G8")
-@played
-async def test_a_lease_that_was_given_back_does_not_keep_a_session_alive(stage: Stage) -> None:
-    sessions = await stage.manager(idle=10)
+@run
+async def test_a_lease_that_was_given_back_does_not_keep_a_session_alive(harness: Harness) -> None:
+    sessions = await harness.manager(idle=10)
     session = await sessions.create(id="s1")
     await session.append(Message.user("a"))
     await session.acquire(seconds=600)
     await session.release()
-    stage.clock.advance(10 * SECOND)
+    harness.clock.advance(10 * SECOND)
     with pytest.raises(EpochEnded):
         await session.append(Message.user("too late"))
     assert len(await parcels(sessions.store)) == 1
 
 
 @pytest.mark.req("G8")
-@played
-async def test_a_session_is_not_ended_while_somebody_else_holds_it(stage: Stage) -> None:
-    sessions = await stage.manager(idle=10)
+@run
+async def test_a_session_is_not_ended_while_somebody_else_holds_it(harness: Harness) -> None:
+    sessions = await harness.manager(idle=10)
     session, worker = await sessions.create(id="s1"), await sessions.open("s1")
     await session.append(Message.user("a"))
     await worker.acquire(seconds=60)
-    stage.clock.advance(30 * SECOND)
+    harness.clock.advance(30 * SECOND)
     with pytest.raises(Busy):
         await session.append(Message.user("not now"))
-    assert await is_live(stage)
+    assert await is_live(harness)
     await worker.append(Message.assistant("still at it"))
 
 
 @pytest.mark.req("G7", "G8")
-@played
-async def test_an_old_handle_leaves_a_later_epoch_alone_however_idle_that_is(stage: Stage) -> None:
-    sessions = await stage.manager(idle=10)
+@run
+async def test_an_old_handle_leaves_a_later_epoch_alone_however_idle_that_is(harness: Harness) -> None:
+    sessions = await harness.manager(idle=10)
     old, session = await sessions.create(id="s1"), await sessions.open("s1")
     await session.append(Message.user("a"))
     session = await session.reset()
     await session.append(Message.user("b"))
-    stage.clock.advance(60 * SECOND)
+    harness.clock.advance(60 * SECOND)
     before = await everything(session)
     with pytest.raises(EpochEnded):
         await asyncio.wait_for(old.append(Message.user("late")), 30)
@@ -148,12 +148,14 @@ async def test_an_old_handle_leaves_a_later_epoch_alone_however_idle_that_is(sta
 
 
 @pytest.mark.req("G5", "G8")
-@played
-async def test_an_idle_end_and_an_append_at_the_same_moment_are_told_apart(stage: Stage) -> None:
-    sessions = await stage.manager(idle=10)
-    handles = [await sessions.create(id="s1")] + [await (await stage.manager()).open("s1") for _ in range(3)]
+@run
+async def test_an_idle_end_and_an_append_at_the_same_moment_are_told_apart(harness: Harness) -> None:
+    sessions = await harness.manager(idle=10)
+    handles = [await sessions.create(id="s1")] + [
+        await (await harness.manager()).open("s1") for _ in range(3)
+    ]
     await handles[0].append(Message.user("a"))
-    stage.clock.advance(10 * SECOND)
+    harness.clock.advance(10 * SECOND)
     outcomes = await asyncio.gather(
         sessions.expire(),
         *[handle.append(Message.user("late")) for handle in handles],
@@ -164,9 +166,9 @@ async def test_an_idle_end_and_an_append_at_the_same_moment_are_told_apart(stage
     assert len(await parcels(sessions.store)) == 1
 
 
-def skewed(stage: Stage, seconds: int) -> FixedClock:
+def skewed(harness: Harness, seconds: int) -> FixedClock:
     """Give the clock of a worker that is ahead of the others."""
-    return FixedClock(stage.clock() + seconds * SECOND)
+    return FixedClock(harness.clock() + seconds * SECOND)
 
 
 BEHIND: dict[str, Callable[[Session], Awaitable[object]]] = {
@@ -181,12 +183,12 @@ BEHIND: dict[str, Callable[[Session], Awaitable[object]]] = {
 
 @pytest.mark.req("G5")
 @pytest.mark.parametrize("operation", BEHIND)
-@played
+@run
 async def test_a_holder_that_was_overtaken_by_a_fast_clock_sees_what_is_new_and_goes_on(
-    stage: Stage, operation: str
+    harness: Harness, operation: str
 ) -> None:
     """The other worker's clock says that the lease is over, so it may write; ours says that it is not."""
-    session = await (await stage.manager()).create(id="s1")
+    session = await (await harness.manager()).create(id="s1")
     await session.append(Message.user("a", id="m1"))
     await session.fork()
     await session.acquire(seconds=30)
@@ -194,7 +196,7 @@ async def test_a_holder_that_was_overtaken_by_a_fast_clock_sees_what_is_new_and_
         Message.assistant(tool_calls=[ToolCallRequest(id=CallId("call_1"), name="ls", args={})])
     )
     await grown(session, 20)
-    fast = await (await stage.manager(clock=skewed(stage, 60))).open("s1")
+    fast = await (await harness.manager(clock=skewed(harness, 60))).open("s1")
     news = Message.user("news")
     await fast.append(news)
     async with asyncio.timeout(60):
@@ -206,10 +208,10 @@ async def test_a_holder_that_was_overtaken_by_a_fast_clock_sees_what_is_new_and_
 
 
 @pytest.mark.req("G6")
-@pytest.mark.parametrize("stage", ["sqlite"], indirect=True)
-@played
-async def test_an_append_that_was_broken_off_and_came_through_is_seen_under_a_lease(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@pytest.mark.parametrize("harness", ["sqlite"], indirect=True)
+@run
+async def test_an_append_that_was_broken_off_and_came_through_is_seen_under_a_lease(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     await session.acquire()
     task = asyncio.create_task(session.append(Message.user("broken off")))
     await asyncio.sleep(0)
@@ -224,9 +226,9 @@ async def test_an_append_that_was_broken_off_and_came_through_is_seen_under_a_le
 
 
 @pytest.mark.req("G5")
-@played
-async def test_under_a_lease_a_handle_knows_its_own_writes(stage: Stage) -> None:
-    session = await (await stage.manager()).create(id="s1")
+@run
+async def test_under_a_lease_a_handle_knows_its_own_writes(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
     await session.acquire()
     await grown(session, 20)
     await session.window(NARROW)

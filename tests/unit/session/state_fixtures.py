@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from session_stage import Stage, answer, answers, call
+from session_fixtures import Harness, answer, answers, call
 
 from turnstate import Budget, Message, formats
 from turnstate.codec import encode
@@ -29,13 +29,13 @@ def plain(state: ConversationState) -> bytes:
     return msgspec.json.encode(fields(state))
 
 
-async def elsewhere(stage: Stage, session: Session) -> Session:
+async def elsewhere(harness: Harness, session: Session) -> Session:
     """Open the session as another process does."""
-    return await (await stage.manager()).open(session.id)
+    return await (await harness.manager()).open(session.id)
 
 
-async def reloaded(stage: Stage, session: Session) -> ConversationState:
-    return await (await elsewhere(stage, session)).conversation()
+async def reloaded(harness: Harness, session: Session) -> ConversationState:
+    return await (await elsewhere(harness, session)).conversation()
 
 
 def validate(window: Window) -> None:

@@ -1,7 +1,7 @@
-"""What the tests of sessions share: a store with a clock that stands still, and small things to say.
+"""What the tests of sessions share: a store with a fixed clock, managers on it, and short messages.
 
-A test is a coroutine that is given a stage; `played` makes it a plain function. Managers of a stage
-share one store, as workers do, and are closed when the test ends.
+A test is a coroutine that takes a harness; `run` makes it a plain function. The managers of a harness share
+one store, as workers do, and are closed when the test ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from turnstate.testing import FixedClock
 END = 2**31 - 1
 
 
-class Stage:
+class Harness:
     """A store of one kind, and as many managers on it as a test wants."""
 
     def __init__(self, kind: str, folder: Path) -> None:
@@ -48,20 +48,20 @@ class Stage:
         await self._open.aclose()
 
 
-def played(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a coroutine that is given a stage a test that pytest runs."""
+def run(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Return a test that runs a coroutine with a harness, and closes it."""
 
     @functools.wraps(test)
-    def play(stage: Stage, **others: Any) -> None:
-        async def scene() -> None:
+    def runner(harness: Harness, **others: Any) -> None:
+        async def closing() -> None:
             try:
-                await test(stage, **others)
+                await test(harness, **others)
             finally:
-                await stage.close()
+                await harness.close()
 
-        asyncio.run(scene())
+        asyncio.run(closing())
 
-    return play
+    return runner
 
 
 def call(name: str = "ls", provider_id: str | None = None, **args: Any) -> ToolCallRequest:
@@ -82,12 +82,12 @@ def answers(*results: ToolCallResult) -> Message:
 
 
 async def texts(session: Session) -> list[str]:
-    """Give what was said on the path, one word for each message."""
+    """Return the texts of the messages on the path; a message without text is its role."""
     return [message.text or message.role for message in await session.messages()]
 
 
 async def rows(session: Session) -> list[Row]:
-    """Give the entries on the path."""
+    """Return the rows on the path."""
     store, row = session._writer.store, await session._writer.store.get(session.row.address)
     path = await path_to(store, row.address, row.head)
     return [one for span in reversed(path) for one in await store.read(row.address, span)]
@@ -110,7 +110,7 @@ async def parcels(store: Store, kind: str = "ingest") -> list[Parcel]:
 
 
 async def everything(session: Session) -> object:
-    """Give all that a store holds of a session, to see that nothing has changed."""
+    """Return everything that a store holds of a session, to see that nothing has changed."""
     store, at = session._writer.store, session.row.address
     branches = await store.branches(at)
     logs = [await store.read(at, Span(branch.id, 1, END)) for branch in branches]
@@ -118,7 +118,7 @@ async def everything(session: Session) -> object:
 
 
 async def grown(session: Session, turns: int, words: int = 40) -> list[Message]:
-    """Let user and assistant talk for some turns."""
+    """Append some turns of user and assistant."""
     said = list[Message]()
     for number in range(turns):
         said += [Message.user(f"question {number} " + "word " * words), Message.assistant(f"answer {number}")]
@@ -128,11 +128,11 @@ async def grown(session: Session, turns: int, words: int = 40) -> list[Message]:
 
 
 def prompt(window: Window) -> str | None:
-    """Give the system prompt of a window."""
+    """Return the system prompt of a window."""
     return next((message.text for message in window.messages if message.kind == "prompt"), None)
 
 
 async def say(session: Session, *words: str) -> None:
-    """Let the user say words, each in a message that has it as its id."""
+    """Append user messages, each with its text as its id."""
     for word in words:
         await session.append(Message.user(word, id=word))
