@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from turnstate import Budget, Message, blocking, errors
-from turnstate.session import Found
+from turnstate.session import SearchResult
 from turnstate.stores.values import Lease, Receipt, SessionRow
 
 
@@ -21,7 +21,7 @@ def kept(url: str) -> list[str]:
         return [message.text for message in session.window(Budget(window=8_000)).messages]
 
 
-def found(sessions: blocking.SessionManager, words: str) -> list[Found]:
+def found(sessions: blocking.SessionManager, words: str) -> list[SearchResult]:
     with suppress(errors.NotFound):
         anew: blocking.Session = sessions.open("nobody", user="u1").reset(system="anew")
         assert anew.row.epoch == 2

@@ -1,6 +1,6 @@
 """Sessions: conversations that survive the process, on any store."""
 
-from .manager import Erasure, Found, SessionManager
+from .manager import Erasure, SearchResult, SessionManager
 from .session import Session
 
-__all__ = ["Erasure", "Found", "Session", "SessionManager"]
+__all__ = ["Erasure", "SearchResult", "Session", "SessionManager"]

@@ -44,7 +44,7 @@ from .snapshots import SnapshotWriter, described, from_snapshot
 from .summaries import Background, Summarizer
 from .writer import SessionWriter, check_store_time
 
-__all__ = ["Erasure", "Found", "Open", "OpensSession", "OpensStore", "SessionManager"]
+__all__ = ["Erasure", "Open", "OpensSession", "OpensStore", "SearchResult", "SessionManager"]
 
 
 class OpensStore(Protocol):
@@ -88,7 +88,7 @@ class Open:
 PAGE = 100
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """A message that a search found, and its session."""
 
     session: str
@@ -226,7 +226,9 @@ class SessionManager:
                 yield row
             page = await self.list(user=user, tag=tag, after=page[-1])
 
-    async def search(self, text: str, *, user: str | None = None, limit: int = PAGE) -> AsyncIterator[Found]:
+    async def search(
+        self, text: str, *, user: str | None = None, limit: int = PAGE
+    ) -> AsyncIterator[SearchResult]:
         """Find messages that contain all the words, in all sessions, the newest first.
 
         If some of them are damaged, `StoreDamaged` is raised after the last intact one.
@@ -238,7 +240,7 @@ class SessionManager:
         while limit > 0:
             hits = await self.store.search(self.tenant, words, user=user, before=mark, limit=min(limit, PAGE))
             for hit in hits:
-                if found := await off_loop(partial(_found, hit), large=len(hit.row.body) > INLINE):
+                if found := await off_loop(partial(_search_result, hit), large=len(hit.row.body) > INLINE):
                     yield found
                 else:
                     lost += 1
@@ -400,9 +402,9 @@ def _files(
     return tuple(files)
 
 
-def _found(hit: Hit) -> Found | None:
+def _search_result(hit: Hit) -> SearchResult | None:
     message = message_of(hit.row)
-    return Found(hit.session, message, hit.row.seq) if message else None
+    return SearchResult(hit.session, message, hit.row.seq) if message else None
 
 
 def _asked(name: str | None, what: str) -> str | None:

@@ -10,7 +10,7 @@ import click
 from ... import search_terms
 from ...cli_kit import screen
 from ...cli_kit.screen import styled
-from ...session import Found
+from ...session import SearchResult
 from .. import documents
 from ..store import EXIT_CODES, as_json, managed, tenant_option, user_option
 
@@ -68,7 +68,7 @@ async def _search(text: str, store: str, tenant: str, user: str | None, limit: i
     return 0 if count else 1
 
 
-def _show(found: Found, terms: list[str], *, as_json: bool) -> None:
+def _show(found: SearchResult, terms: list[str], *, as_json: bool) -> None:
     message = found.message
     snippet = search_terms.snippet("\n".join(search_terms.searchable(message)), terms, WIDTH)
     if as_json:
