@@ -25,7 +25,7 @@ pytestmark = pytest.mark.req("P3", "G3", "G6")
 
 SESSIONS = 4
 SIZE = 80  # messages of an append: an import writes them in more parts than there were appends
-UNSWEPT = "its removal was broken off"  # half-made, then begun anew: words that are left find nothing
+UNSWEPT = "its removal was interrupted"  # half-made, then begun anew: words that are left find nothing
 LOCKED = 3.0  # seconds without an answer until a file counts as locked by whoever was stopped
 STORE_CANNOT_BE_USED = 3  # the exit code
 Record = Callable[[str, object], None]

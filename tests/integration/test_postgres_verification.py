@@ -135,8 +135,8 @@ DAMAGE: list[tuple[str, str, str]] = [
     ("UPDATE ~session SET seq = 3 WHERE id = 'long'", "its head is entry 3", ""),
     ("UPDATE ~session SET branch = 2 WHERE id = 'long'", "its head is entry 7 of branch 2", ""),
     ("UPDATE ~session SET total = 0 WHERE id = 'long'", "at 0 tokens", ""),
-    ("UPDATE ~session SET counter = 'x' WHERE id = 'long'", "its counter 'x' is none", ""),
-    ("UPDATE ~session SET meta = '[' WHERE id = 'long'", "its meta is no JSON object", ""),
+    ("UPDATE ~session SET counter = 'x' WHERE id = 'long'", "its counter 'x' does not exist", ""),
+    ("UPDATE ~session SET meta = '[' WHERE id = 'long'", "its meta is not a JSON object", ""),
     ("UPDATE ~session SET marks = 'x' WHERE id = 'long'", "its marks for search are wrong", ""),
     ("UPDATE ~key SET last = 99", "the key 'k' was answered with entry 99", ""),
     ("DELETE FROM ~session WHERE id = 'short'", "which is not there", ""),
@@ -185,7 +185,7 @@ def test_a_body_that_makes_no_sense_is_set_aside(stage: Stage) -> None:
     stage.rewrite("a3", body="'{}'")
     (finding,) = stage.verified(repair=True)
     assert (finding.id, finding.seq, finding.branch) == ("a3", 3, 1)
-    assert "cannot be read" in finding.fault
+    assert "cannot be decoded" in finding.fault
     assert stage.verified() == []
 
 

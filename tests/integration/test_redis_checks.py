@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 from redis import Redis
 from valkey_server import empty_server, shared_server
 
-from turnstate.codec import decode_entry
+from turnstate.codec import decode_entry, encode
 from turnstate.entry import Note
 from turnstate.errors import NotFound, StoreDamaged
+from turnstate.message import Message
 from turnstate.stores.redis import RedisStore, connect
 from turnstate.stores.redis.layout import bucket_of, index_key, named, parcel_key, session_key, session_keys
 from turnstate.stores.redis.server import script
-from turnstate.stores.values import Address, Filter, Finding, Fork, Key, Span
-from turnstate.testing.contract.scenes import END, HERE, NOW, change, message, note, parcel, path, session
+from turnstate.stores.values import Address, Filter, Finding, Fork, Key, Record, Span
+from turnstate.testing.contract.scenes import END, HERE, NOW, change, message, parcel, path, session
 
 OTHER = Address(HERE.tenant, "other")
 BUCKET = bucket_of(HERE)
@@ -29,17 +30,25 @@ def key(kind: bytes) -> bytes:
     return session_key(HERE, kind)
 
 
+def said(id: str, *, tokens: int = 1, words: Sequence[str] = ()) -> Record:
+    return message(id, tokens=tokens, words=words, body=encode(Message.user(f"body of {id}")))
+
+
+def noted(id: str, *, tokens: int = 0) -> Record:
+    return Record(id=id, kind="note", body=encode(Note(f"note {id}")), tokens=tokens)
+
+
 async def lived(store: RedisStore) -> None:
     """Give a store two sessions that have a little of everything."""
     for at in (HERE, OTHER):
         row = session(at.session, user="u", tags=("x",), meta={"k": 1}, idle=5)
-        await store.create(row, [note("start", kind="prompt", tokens=2)])
+        await store.create(row, [noted("start", tokens=2)])
         for n in range(1, 6):
-            record = message(f"m{n}", tokens=10, words=["w"], body=b"body of %d" % n)
+            record = said(f"m{n}", tokens=10, words=["w"])
             sent = (parcel(f"{at.session} p{n}", at=at),)
             await store.commit(change(record, at=at, key=Key(f"k{n}", b"1"), parcels=sent))
         fork = Fork(parent=1, seq=3, operation="fork", name="aside")
-        await store.commit(change(message("x", tokens=5), note("y", kind="cut"), at=at, fork=fork))
+        await store.commit(change(said("x", tokens=5), noted("y", tokens=3), at=at, fork=fork))
 
 
 def words_member(of_user: bytes = b"") -> bytes:
@@ -70,7 +79,7 @@ Damage = Callable[[], object]
 
 DAMAGE: list[tuple[str, Damage, str, int]] = [
     ("a flipped byte", lambda: flipped(b"1:3"), "checksum", 3),
-    ("a missing body", lambda: asked("HDEL", key(b"body"), "1:3"), "bytes are missing", 3),
+    ("a missing body", lambda: asked("HDEL", key(b"body"), "1:3"), "checksum", 3),
     (
         "a hole",
         lambda: (asked("HDEL", key(b"body"), "1:3"), asked("HDEL", key(b"entry"), "1:3")),
@@ -78,27 +87,62 @@ DAMAGE: list[tuple[str, Damage, str, int]] = [
         3,
     ),
     ("a lost end", lambda: [asked("HDEL", key(kind), "2:5") for kind in (b"body", b"entry")], "missing", 5),
-    ("a line that is none", lambda: asked("HSET", key(b"entry"), "1:3", "??"), "cannot be read", 3),
-    ("another place", lambda: edited(key(b"entry"), "1:3", b"1 3 ", b"1 4 "), "stands at 1:4", 3),
-    ("another count", lambda: edited(key(b"entry"), "1:3", b"1 3 10 ", b"1 3 11 "), "checksum", 3),
+    ("a line that is none", lambda: asked("HSET", key(b"entry"), "1:3", "??"), "checksum", 3),
+    ("another place", lambda: edited(key(b"entry"), "1:3", b"1 3 ", b"1 4 "), "checksum", 3),
+    (
+        "another count",
+        lambda: edited(key(b"entry"), "1:3", b"1 3 10 ", b"1 3 11 "),
+        "token count was changed",
+        3,
+    ),
     ("a wrong total", lambda: edited(key(b"entry"), "1:3", b" 22 ", b" 23 "), "running total", 3),
     ("an id that leads elsewhere", lambda: asked("HSET", key(b"id"), "m2", "1:5"), "by its id", 3),
-    ("an id of nothing", lambda: asked("HSET", key(b"id"), "ghost", "1:99"), "an id is taken", 0),
+    ("an id of nothing", lambda: asked("HSET", key(b"id"), "ghost", "1:99"), "an id belongs to", 0),
     ("a kind that is not listed", lambda: asked("DEL", key(b"own")), "by its kind", 1),
     ("words that are not listed", lambda: asked("ZREM", INDEX, words_member()), "by its words", 3),
     ("a title that is no text", lambda: asked("HSET", key(b"row"), "title", b"\xff"), "title cannot", 0),
-    ("a counter that is none", lambda: asked("HSET", key(b"row"), "counter", "x"), "counter 'x' is none", 0),
+    (
+        "a counter that is none",
+        lambda: asked("HSET", key(b"row"), "counter", "x"),
+        "counter 'x' does not exist",
+        0,
+    ),
     ("a counter that is gone", lambda: asked("HDEL", key(b"row"), "counter"), "counter is missing", 0),
     ("meta that is no JSON", lambda: asked("HSET", key(b"row"), "meta", "{"), "meta cannot", 0),
     ("tags that are gone", lambda: asked("HDEL", key(b"row"), "tags"), "tags is missing", 0),
     ("a number that is none", lambda: asked("HSET", key(b"row"), "version", "x"), "version cannot", 0),
     ("another's row", lambda: asked("HSET", key(b"row"), "id", "s9"), "id cannot be read", 0),
-    ("a head too far", lambda: asked("HSET", key(b"row"), "seq", "999999"), "its last entry is 5", 5),
-    ("a head too near", lambda: asked("HSET", key(b"row"), "seq", "4"), "its last entry is 5", 5),
-    ("a head on no branch", lambda: asked("HSET", key(b"row"), "branch", "7777777"), "not there", 0),
-    ("a wrong sum at the head", lambda: asked("HSET", key(b"row"), "total", "1"), "total at its end", 5),
-    ("a branch that is gone", lambda: asked("HDEL", key(b"branch"), "1"), "branch 1 is missing", 0),
-    ("a branch that is none", lambda: asked("HSET", key(b"branch"), "2", "?"), "branch 2 cannot", 0),
+    (
+        "a head too far",
+        lambda: asked("HSET", key(b"row"), "seq", "999999"),
+        "not the last entry there",
+        999_999,
+    ),
+    ("a head too near", lambda: asked("HSET", key(b"row"), "seq", "4"), "not the last entry there", 4),
+    (
+        "a head on no branch",
+        lambda: asked("HSET", key(b"row"), "branch", "7777777"),
+        "its head is entry 5 of branch 7777777",
+        5,
+    ),
+    (
+        "a wrong sum at the head",
+        lambda: asked("HSET", key(b"row"), "total", "1"),
+        "not the last entry there",
+        5,
+    ),
+    (
+        "a branch that is gone",
+        lambda: asked("HDEL", key(b"branch"), "1"),
+        "branch 1 has entries and no row",
+        0,
+    ),
+    (
+        "a branch that is none",
+        lambda: asked("HSET", key(b"branch"), "2", "?"),
+        "branch 2 has entries and no row",
+        0,
+    ),
     ("an end that is gone", lambda: asked("HDEL", key(b"branch"), "t1"), "ends nowhere", 6),
     ("a wrong count", lambda: asked("HSET", key(b"row"), "branches", "1"), "counts 1 branches", 0),
     ("a receipt of nothing", lambda: edited(key(b"asked"), "k2", b" 3 3 ", b" 9 9 "), "the key 'k2'", 0),
@@ -183,7 +227,7 @@ def test_a_damaged_entry_is_served_as_damaged_and_its_bytes_are_kept_when_it_is_
         assert (rows[2].id, rows[2].tokens, rows[2].kind) == ("m2", 10, "note")
         assert isinstance(decode_entry("note", rows[2].body), Note)
         assert asked("HGET", key(b"aside"), "body 1:3") == broken
-        receipt = await store.commit(change(message("z", tokens=1)))
+        receipt = await store.commit(change(said("z")))
         assert receipt.last == 6
         assert await checked(store, repair=False) == []
         await store.remove(HERE)
@@ -200,9 +244,9 @@ def test_a_branch_that_is_gone_is_made_again_from_its_entries() -> None:
         asked("HDEL", key(b"branch"), "2")
         await checked(store, repair=True)
         (_, made) = await store.branches(HERE)
-        assert (made.parent, made.fork_seq, made.operation) == (None, 3, "repair")
+        assert (made.parent, made.fork_seq, made.operation) == (1, 3, "repair")
         assert [row.id for row in await store.read(HERE, Span(2, 1, END))] == ["x", "y"]
-        receipt = await store.commit(change(message("z")))
+        receipt = await store.commit(change(said("z")))
         assert (receipt.branch, receipt.first) == (2, 6)
         await store.close()
 
@@ -216,7 +260,7 @@ def test_a_row_that_cannot_be_read_is_told_to_who_asks_and_others_are_served() -
         asked("HDEL", key(b"row"), "epoch")
         ask: list[Callable[[], Awaitable[object]]] = [
             lambda: store.get(HERE),
-            lambda: store.commit(change(message("z"))),
+            lambda: store.commit(change(said("z"))),
         ]
         for one in ask:
             with pytest.raises(StoreDamaged, match="turnstate verify"):
@@ -238,10 +282,10 @@ def test_a_removal_that_was_broken_off_finds_nothing_and_is_completed() -> None:
             names = [named(HERE.tenant), HERE.session.encode()]
             await store._server.run(script("remove"), session_keys(HERE), names)
             assert await hits(store) == {OTHER.session: 5}
-            await store.create(session(user="u"), [message("new", words=["w"])])
+            await store.create(session(user="u"), [said("new", words=["w"])])
             assert await hits(store) == {OTHER.session: 5, HERE.session: 1}
         found = await checked(store, repair=False)
-        assert [finding.fault for finding in found] == ["its removal was broken off"]
+        assert [finding.fault for finding in found] == ["its removal was interrupted"]
         assert [finding.done for finding in await checked(store, repair=True)] == ["completed"]
         assert await checked(store, repair=False) == []
         assert await hits(store) == {OTHER.session: 5, HERE.session: 1}
@@ -270,7 +314,7 @@ def test_a_check_beside_writers_finds_nothing() -> None:
             while not stop.is_set():
                 n += 1
                 sent = (parcel(f"{name} {n}"),)
-                records = (message(f"{name} {n}", words=["w"]), note(f"{name} {n} note"))
+                records = (said(f"{name} {n}", words=["w"]), noted(f"{name} {n} note"))
                 await store.commit(
                     change(
                         *records, key=Key(f"{name} {n}", b"1"), parcels=sent, now=NOW + n, select=n % 2 + 1
@@ -279,7 +323,7 @@ def test_a_check_beside_writers_finds_nothing() -> None:
                 await store.take(NOW + n, until=NOW + n + 1, limit=2)
                 await store.delivered(f"{name} {n}")
                 gone = Address(HERE.tenant, f"{name} gone {n % 3}")
-                await store.create(session(gone.session, user="v", idle=3), [message("a", words=["v"])])
+                await store.create(session(gone.session, user="v", idle=3), [said("a", words=["v"])])
                 await store.remove(gone)
 
         writers = [asyncio.create_task(write(name)) for name in "abc"]

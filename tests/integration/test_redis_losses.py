@@ -113,7 +113,7 @@ def test_a_session_that_is_lost_whole_is_told(server: Valkey) -> None:
             await store.create(session(), [message("a")])
             go_back(server)
             (finding,) = await findings(store)
-            assert "somebody removed it, or it is lost" in finding.fault
+            assert "it was removed by another process, or it is lost" in finding.fault
 
     asyncio.run(vanished())
 
@@ -123,7 +123,7 @@ def test_a_repair_goes_on_from_what_is_there(server: Valkey) -> None:
         async with opened(server) as store:
             await set_back(server, store)
             (finding,) = await findings(store, repair=True)
-            assert finding.done == "what is there counts from now on"
+            assert finding.done == "accepted as it is now"
             assert await findings(store) == []
             await store.commit(change(message("e")))
             assert await findings(store) == []

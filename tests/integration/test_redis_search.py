@@ -55,7 +55,7 @@ def test_pages_over_many_buckets_have_every_hit_once_and_in_one_order(fresh: Cal
 def test_entries_of_the_same_moment_are_all_found_page_by_page(
     fresh: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "AT_ONCE", 2)
+    monkeypatch.setattr(search, "STEP", 2)
 
     async def searched() -> None:
         store = await connect(fresh())
@@ -84,7 +84,7 @@ def test_a_search_looks_at_as_many_entries_as_it_says(
         await store.commit(change(*(message(f"m{n}", words=["common"]) for n in range(299))))
         hits = await store.search(HERE.tenant, ["rare"], user=None, before=None, limit=1)
         assert [hit.row.id for hit in hits] == ["old"]
-        monkeypatch.setattr(search, "MOST_LOOKED_AT", 250)
+        monkeypatch.setattr(search, "MAX_SCANNED", 250)
         assert await store.search(HERE.tenant, ["rare"], user=None, before=None, limit=1) == []
         (newest,) = await store.search(HERE.tenant, ["common"], user=None, before=None, limit=1)
         hits = await store.search(HERE.tenant, ["common"], user=None, before=newest.mark, limit=99)

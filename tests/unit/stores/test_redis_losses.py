@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnstate.stores.redis.losses import Witness
+from turnstate.stores.redis.losses import LossDetector
 from turnstate.stores.values import Address, Position, Receipt
 from turnstate.testing.contract.scenes import HERE, change, message, session
 
@@ -21,7 +21,7 @@ def receipt(last: int, *, first: int | None = None, version: int | None = None, 
 
 
 def wrote(
-    witness: Witness,
+    losses: LossDetector,
     id: str,
     got: Receipt,
     *,
@@ -30,30 +30,30 @@ def wrote(
     born: int = BORN,
     known: bool = True,
 ) -> None:
-    before = witness.known(at) if known else None
-    witness.wrote(change(message(id), at=at), got, born=born, known=before, gone=gone)
+    before = losses.known(at) if known else None
+    losses.wrote(change(message(id), at=at), got, born=born, known=before, gone=gone)
 
 
-def faults(witness: Witness) -> list[str]:
-    return [finding.fault for finding in witness.findings(repair=False)]
+def faults(losses: LossDetector) -> list[str]:
+    return [finding.fault for finding in losses.findings(repair=False)]
 
 
 def test_a_log_that_only_grows_is_not_suspected() -> None:
-    witness = Witness()
+    losses = LossDetector()
     for seq in range(1, 9):
-        wrote(witness, f"m{seq}", receipt(seq))
-    wrote(witness, "f", receipt(4, version=9, branch=2))
-    wrote(witness, "r", receipt(1, version=10, branch=3, epoch=2))
-    assert faults(witness) == []
-    assert witness.known(HERE).head == Position(3, 1)
+        wrote(losses, f"m{seq}", receipt(seq))
+    wrote(losses, "f", receipt(4, version=9, branch=2))
+    wrote(losses, "r", receipt(1, version=10, branch=3, epoch=2))
+    assert faults(losses) == []
+    assert losses.known(HERE).head == Position(3, 1)
 
 
 @pytest.mark.req("G6")
 def test_an_append_behind_an_earlier_entry_proves_a_loss() -> None:
-    witness = Witness()
-    wrote(witness, "m9", receipt(9))
-    wrote(witness, "m6", receipt(6), gone=True)
-    (finding,) = witness.findings(repair=False)
+    losses = LossDetector()
+    wrote(losses, "m9", receipt(9))
+    wrote(losses, "m6", receipt(6), gone=True)
+    (finding,) = losses.findings(repair=False)
     assert (finding.tenant, finding.session) == HERE
     assert (finding.branch, finding.seq, finding.id, finding.done) == (1, 9, "m9", "")
     assert finding.fault == (
@@ -63,90 +63,90 @@ def test_an_append_behind_an_earlier_entry_proves_a_loss() -> None:
 
 @pytest.mark.req("G6")
 def test_a_loss_that_was_written_over_is_proven_by_the_entry() -> None:
-    witness = Witness()
-    wrote(witness, "m9", receipt(9))
-    witness.saw(session(seq=11, version=11), born=BORN, known=witness.known(HERE))
-    wrote(witness, "m12", receipt(12), gone=True)
-    (finding,) = witness.findings(repair=False)
+    losses = LossDetector()
+    wrote(losses, "m9", receipt(9))
+    losses.saw(session(seq=11, version=11), born=BORN, known=losses.known(HERE))
+    wrote(losses, "m12", receipt(12), gone=True)
+    (finding,) = losses.findings(repair=False)
     assert (finding.seq, finding.id) == (9, "m9")
-    assert "something else was written since, up to entry 11" in finding.fault
+    assert "other entries were written since, up to entry 11" in finding.fault
 
 
 @pytest.mark.req("G6")
 def test_a_session_that_is_read_with_less_than_it_had_proves_a_loss() -> None:
-    witness = Witness()
-    witness.saw(session(seq=5, version=5), born=BORN, known=None)
-    witness.saw(session(seq=4, version=4), born=BORN, known=witness.known(HERE))
-    assert "the log was found to end at entry 4" in faults(witness)[0]
+    losses = LossDetector()
+    losses.saw(session(seq=5, version=5), born=BORN, known=None)
+    losses.saw(session(seq=4, version=4), born=BORN, known=losses.known(HERE))
+    assert "the log was found to end at entry 4" in faults(losses)[0]
 
 
 def test_answers_that_overtake_one_another_prove_nothing() -> None:
-    witness = Witness()
-    wrote(witness, "m1", receipt(1))
-    known = witness.known(HERE)
+    losses = LossDetector()
+    wrote(losses, "m1", receipt(1))
+    known = losses.known(HERE)
     later, earlier = change(message("m3")), change(message("m2"))
-    witness.wrote(later, receipt(3), born=BORN, known=known, gone=False)
-    witness.wrote(earlier, receipt(2), born=BORN, known=known, gone=False)
-    witness.saw(session(seq=2, version=2), born=BORN, known=known)
-    assert faults(witness) == []
-    assert witness.known(HERE).own.id == "m3"
+    losses.wrote(later, receipt(3), born=BORN, known=known, gone=False)
+    losses.wrote(earlier, receipt(2), born=BORN, known=known, gone=False)
+    losses.saw(session(seq=2, version=2), born=BORN, known=known)
+    assert faults(losses) == []
+    assert losses.known(HERE).own.id == "m3"
 
 
 def test_a_repeated_request_says_nothing_of_where_the_log_ends() -> None:
-    witness = Witness()
-    wrote(witness, "m9", receipt(9))
+    losses = LossDetector()
+    wrote(losses, "m9", receipt(9))
     again = Receipt(epoch=1, version=2, branch=1, first=2, last=2, repeated=True)
-    wrote(witness, "other", again)
-    assert faults(witness) == []
-    assert witness.known(HERE).head.seq == 9
+    wrote(losses, "other", again)
+    assert faults(losses) == []
+    assert losses.known(HERE).head.seq == 9
 
 
 def test_another_session_of_the_same_name_is_no_loss() -> None:
-    witness = Witness()
-    wrote(witness, "m9", receipt(9))
-    wrote(witness, "m1", receipt(1), born=BORN + 1)
-    assert faults(witness) == []
-    assert witness.known(HERE).own.id == "m1"
+    losses = LossDetector()
+    wrote(losses, "m9", receipt(9))
+    wrote(losses, "m1", receipt(1), born=BORN + 1)
+    assert faults(losses) == []
+    assert losses.known(HERE).own.id == "m1"
 
 
 def test_a_session_that_is_gone_is_told_with_both_reasons() -> None:
-    witness = Witness()
-    wrote(witness, "m9", receipt(9))
-    witness.lost(HERE, witness.known(HERE), None)
-    assert "somebody removed it, or it is lost" in faults(witness)[0]
+    losses = LossDetector()
+    wrote(losses, "m9", receipt(9))
+    losses.lost(HERE, losses.known(HERE), None)
+    assert "it was removed by another process, or it is lost" in faults(losses)[0]
 
 
 def test_a_session_that_this_store_removed_is_forgotten() -> None:
-    witness = Witness()
-    wrote(witness, "m9", receipt(9))
-    known = witness.known(HERE)
-    witness.forget(HERE)
-    witness.lost(HERE, known, None)
-    assert faults(witness) == []
+    losses = LossDetector()
+    wrote(losses, "m9", receipt(9))
+    known = losses.known(HERE)
+    losses.forget(HERE)
+    losses.lost(HERE, known, None)
+    assert faults(losses) == []
 
 
 def test_a_loss_is_told_until_it_is_repaired_however_the_log_goes_on() -> None:
-    witness = Witness()
-    wrote(witness, "m9", receipt(9))
-    wrote(witness, "m6", receipt(6), gone=True)
+    losses = LossDetector()
+    wrote(losses, "m9", receipt(9))
+    wrote(losses, "m6", receipt(6), gone=True)
     for seq in range(7, 20):
-        wrote(witness, f"n{seq}", receipt(seq))
-    assert len(faults(witness)) == 1
-    (finding,) = witness.findings(repair=True)
-    assert finding.done == "what is there counts from now on"
-    assert faults(witness) == []
-    wrote(witness, "n20", receipt(20))
-    assert faults(witness) == []
+        wrote(losses, f"n{seq}", receipt(seq))
+    assert len(faults(losses)) == 1
+    (finding,) = losses.findings(repair=True)
+    assert finding.done == "accepted as it is now"
+    assert faults(losses) == []
+    wrote(losses, "n20", receipt(20))
+    assert faults(losses) == []
 
 
 def test_it_remembers_the_sessions_that_were_used_last() -> None:
-    witness = Witness(2)
+    losses = LossDetector(2)
     for name in ("s1", "s2", "s1", "s3"):
-        wrote(witness, "m", receipt(1), at=Address("acme", name), known=False)
-    assert [at.session for at, _ in witness.all_known()] == ["s1", "s3"]
+        wrote(losses, "m", receipt(1), at=Address("acme", name), known=False)
+    assert [at.session for at, _ in losses.all_known()] == ["s1", "s3"]
 
 
 def test_where_nothing_can_be_lost_nothing_is_remembered() -> None:
-    witness = Witness(0)
-    wrote(witness, "m", receipt(1))
-    assert witness.all_known() == []
+    losses = LossDetector(0)
+    wrote(losses, "m", receipt(1))
+    assert losses.all_known() == []

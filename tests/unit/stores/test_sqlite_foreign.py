@@ -46,7 +46,7 @@ def test_verify_finds_what_was_put_in_while_the_store_is_open(path: Path, name: 
         tamper(path, FOREIGN[name])
         return [finding.fault async for finding in store.verify(repair=False)]
 
-    assert any(f"the {name} is not of Turnstate's making" in fault for fault in run(path, look))
+    assert any(f"the {name} does not belong to Turnstate" in fault for fault in run(path, look))
 
 
 def test_a_trigger_that_is_put_in_while_the_store_is_open_does_not_run(path: Path) -> None:

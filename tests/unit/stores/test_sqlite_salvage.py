@@ -188,7 +188,7 @@ def test_the_copy_can_take_the_place_of_the_damaged_file(path: Path) -> None:
 def test_an_earlier_copy_is_not_overwritten(path: Path) -> None:
     salvaged(path).write_bytes(b"precious")
     blank_leaf(path, "entry", 5)
-    assert "is there already" in verified(path, repair=True)[-1].done
+    assert "already exists" in verified(path, repair=True)[-1].done
     assert salvaged(path).read_bytes() == b"precious"
 
 

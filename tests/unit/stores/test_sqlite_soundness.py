@@ -199,7 +199,7 @@ def test_the_end_of_a_branch_that_was_left_is_told_when_it_is_lost(path: Path) -
 
     assert run(path, read) == [(5, False), (6, True)]
     found, _ = verified(path)  # and the index for search knows a message that is not there
-    assert found.fault == "branch 1 says that it ends at entry 6, and its last one is 5"
+    assert found.fault == "branch 1 should end at entry 6, but its last entry is 5"
     verified(path, repair=True)
     assert verified(path) == []
 
@@ -207,7 +207,7 @@ def test_the_end_of_a_branch_that_was_left_is_told_when_it_is_lost(path: Path) -
 def test_a_wrong_promise_is_found_and_repaired(path: Path) -> None:
     tamper(path, "UPDATE session SET marks = marks + 1 WHERE key = 1")
     (found,) = verified(path, repair=True)
-    assert (found.session, found.done) == ("long", "the row now says what is there")
+    assert (found.session, found.done) == ("long", "the row is corrected")
     assert verified(path) == []
 
 

@@ -31,7 +31,7 @@ from turnstate.entry import Note
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.session.manager import SessionManager
 from turnstate.stores.sqlite import SqliteStore
-from turnstate.stores.sqlite.verify import DOZEN
+from turnstate.stores.sqlite.verify import SESSIONS_AT_ONCE
 from turnstate.stores.values import Address, Change, Finding
 from turnstate.stores.verify.entries import PAGE
 
@@ -148,7 +148,7 @@ def test_missing_entries_become_notes_and_the_totals_behind_them_hold(path: Path
 def test_an_entry_whose_body_makes_no_sense_is_set_aside(path: Path) -> None:
     rewrite(path, "a4", body=b'{"role":"nobody"}')
     (found,) = verified(path, repair=True)
-    assert found.fault.startswith("its body cannot be read")
+    assert found.fault.startswith("its body cannot be decoded")
     assert verified(path) == []
 
 
@@ -178,7 +178,7 @@ def test_what_hangs_on_no_session_is_kept(path: Path) -> None:
 
 def test_more_sessions_than_one_look_takes_are_all_looked_at(path: Path) -> None:
     async def fill(store: SqliteStore) -> None:
-        for number in range(2 * DOZEN):
+        for number in range(2 * SESSIONS_AT_ONCE):
             await store.create(session(Address("acme", f"s{number}")), [said("m", f"text {number}")])
 
     run(path, fill)

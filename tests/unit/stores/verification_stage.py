@@ -26,6 +26,7 @@ from turnstate.stores.values import (
     Key,
     Parcel,
     Record,
+    Recount,
     Row,
     SessionRow,
     Span,
@@ -96,9 +97,9 @@ def furnished(path: Path) -> Path:
     return path
 
 
-def verified(path: Path, *, repair: bool = False) -> list[Finding]:
+def verified(path: Path, *, repair: bool = False, recount: Recount | None = None) -> list[Finding]:
     async def check(store: SqliteStore) -> list[Finding]:
-        return [finding async for finding in store.verify(repair=repair)]
+        return [finding async for finding in store.verify(repair=repair, recount=recount)]
 
     return run(path, check)
 

@@ -7,14 +7,6 @@ SELECT tenant, id, "user", counter, meta, marks FROM turnstate.session WHERE key
 -- name: lock_session
 SELECT key FROM turnstate.session WHERE key OPERATOR(pg_catalog.=) :key FOR UPDATE;
 
--- name: short_messages
-SELECT body, tokens
-FROM turnstate.entry
-WHERE session OPERATOR(pg_catalog.=) :key AND kind OPERATOR(pg_catalog.=) 'message'
-  AND pg_catalog.length(body) OPERATOR(pg_catalog.<=) :most
-ORDER BY branch, seq
-LIMIT :limit::bigint;
-
 -- name: set_counter
 UPDATE turnstate.session SET counter = :counter WHERE key OPERATOR(pg_catalog.=) :key;
 

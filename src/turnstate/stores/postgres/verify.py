@@ -1,8 +1,8 @@
-"""Verification: everything is looked at, session by session, and mended if asked to.
+"""Verification: every session is checked by the shared rules, then what belongs to no session.
 
-A session is looked at in a snapshot, so others go on reading and writing. Where something is found and
-is to be mended, it is locked and looked at again, and all of it is mended in that one transaction.
-What PostgreSQL itself cannot read, because a page is damaged, is told as it says it.
+A session is checked in a snapshot, so others go on reading and writing. If it has faults that are to be
+repaired, it is locked and checked again, and everything is repaired in that one transaction. What PostgreSQL
+itself cannot read, because a page is damaged, is reported with its own message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .rows import checksum, content_sum, kept, marks, quoted
 
 __all__ = ["findings"]
 
-DOZEN = 12
+SESSIONS_AT_ONCE = 12
 
 _OF_NO_SESSION = (partial(inspect_orphans, tables=("entry", "branch", "key")), inspect_parcels)
 
@@ -40,7 +40,9 @@ async def findings(
 ) -> AsyncIterator[Finding]:
     """Check everything in a store."""
     after = 0
-    while keys := [key for (key,) in await connections.read("session_keys", after=after, limit=DOZEN)]:
+    while keys := [
+        key for (key,) in await connections.read("session_keys", after=after, limit=SESSIONS_AT_ONCE)
+    ]:
         for key in keys:
             check = partial(_inspect_session, session=key)
             for finding in await _inspected(connections, check, repair=repair, session=key, recount=recount):
@@ -69,13 +71,13 @@ async def _inspected(
                 await work.rows("lock_session", key=session)
                 await _answer(work, check(case))
     except StoreDamaged as error:
-        where = f"session number {session}" if session else "what hangs on no session"
+        where = f"session number {session}" if session else "what belongs to no session"
         return [Finding(fault=f"{where} cannot be read: {error}")]
     return case.findings
 
 
 async def _answer(work: Work, check: Check[None]) -> None:
-    """Run a check: give it what it asks for, and let it write what it mends."""
+    """Run a rule: execute the statements that it yields, and send it their rows."""
     answer: object = None
     while True:
         try:
@@ -86,10 +88,10 @@ async def _answer(work: Work, check: Check[None]) -> None:
 
 
 def _inspect_session(case: Inspection, session: int) -> Check[None]:
-    """Look at a session, unless it was removed meanwhile."""
+    """Check a session, unless it was removed meanwhile."""
     for tenant, id, user, counter, meta, kept_marks in (yield from asked("described", key=session)):
         case.at, own = Address(tenant, id), marks(tenant, user)
-        yield from inspect_counter(case, session, counter)
+        inspect_counter(case, session, counter)
         inspect_meta(case, session, meta)
         if kept_marks != quoted(own) and case.found("its marks for search are wrong", done="set again"):
             case.mend("set_marks", key=session, marks=quoted(own))
@@ -108,7 +110,7 @@ def _compare_words(case: Inspection, branch: int, own: list[str], seen: Seen, en
     wanted = {*words, *own} if words else set()
     if wanted == set(seen.words or ()):
         return
-    fault, done = "search would not find it by its words", "its words are taken from its text again"
+    fault, done = "search would not find it by its words", "indexed again"
     if case.found(fault, done=done, branch=branch, seq=seen.seq, id=str(seen.id)):
         case.mend("word_entry", entry=seen.key, words=quoted(sorted(wanted)) if wanted else None)
 

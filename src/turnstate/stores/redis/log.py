@@ -1,4 +1,4 @@
-"""The log on the server: a change is one script, and reading asks for as much as one answer may hold."""
+"""The log on the server: a change is one script; reading fetches as much as one answer may contain."""
 
 from __future__ import annotations
 
@@ -9,125 +9,125 @@ from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreEr
 from ..admission import KEY_LIFE, admitted
 from ..values import Address, Branch, Change, Receipt, Row, Span
 from .faults import AnswerLost
-from .layout import MOST, named, natural, packed, session_key, session_keys, text
-from .losses import Sighting, Witness
-from .rows import branches, entry, known_key, packed_parcel, receipt, record_arguments, session
+from .layout import MOST, bucket_of, index_key, named, natural, packed, session_key, session_keys, text
+from .losses import LossDetector, Sighting
+from .rows import branch_rows, entry, known_key, packed_parcel, receipt, record_arguments, session
 from .server import Server, script
 
-__all__ = ["RedisLog", "refusal", "rows_at"]
+__all__ = ["branches", "commit", "find", "newest", "read", "refusal", "rows_at", "sweep"]
 
-MOST_ENTRIES = 1_000
-MOST_BYTES = 4_000_000
-"""Of one answer, but for an entry that is larger: nobody else is served while it is put together."""
+MAX_ENTRIES = 1_000
+MAX_BYTES = 4_000_000
+"""Of one answer, unless a single entry is larger: the server does nothing else while it builds one."""
+
+SWEEP_STEP = 1_000
+"""Entries of a removed session that are swept at a time: a few milliseconds, in which others wait."""
 
 
-class RedisLog:
-    """Appends and reads by scripts."""
+async def commit(server: Server, losses: LossDetector, change: Change) -> Receipt:
+    """Apply a change as a whole, or raise the first check that fails and change nothing."""
+    known = losses.known(change.at)
+    answer = await _committed(server, change, known)
+    if answer[0] in (b"done", b"repeated"):
+        got = receipt(answer[1:6], repeated=answer[0] == b"repeated")
+        losses.wrote(change, got, born=int(answer[6]), known=known, gone=answer[7] == b"1")
+        return got
+    if answer[0] == b"refused":
+        row = session(change.at, answer[1])
+        admitted(row, change, known_key(answer[2]) if answer[2] else None)
+        raise StoreError(
+            f"the server refused a change of session {row.id} for no reason; report this as a bug"
+        )
+    raise refusal(change.at, answer)
 
-    _server: Server
-    _witness: Witness
 
-    async def commit(self, change: Change) -> Receipt:
-        """Apply a change as a whole, or raise the first check that fails and change nothing."""
-        known = self._witness.known(change.at)
-        answer = await self._committed(change, known)
-        if answer[0] in (b"done", b"repeated"):
-            got = receipt(answer[1:6], repeated=answer[0] == b"repeated")
-            self._witness.wrote(change, got, born=int(answer[6]), known=known, gone=answer[7] == b"1")
-            return got
-        if answer[0] == b"refused":
-            row = session(change.at, answer[1])
-            admitted(row, change, known_key(answer[2]) if answer[2] else None)
-            raise StoreError(f"the server refused a change of session {row.id} that should have been taken")
-        raise refusal(change.at, answer)
+async def _committed(server: Server, change: Change, known: Sighting | None) -> list[Any]:
+    """Run the script; if the answer is lost, run it again, provided that the change has a key.
 
-    async def _committed(self, change: Change, known: Sighting | None) -> list[Any]:
-        """Ask for a change; under a key it is asked for again when the answer is lost and there is time.
-
-        A known key answers with what the first request came to. Any other answer leaves open whether that
-        was taken: the epoch may have ended since.
-        """
-        keys, arguments, until = session_keys(change.at), _arguments(change, known), self._server.deadline
-        answer: list[Any]
+    A known key returns the receipt of the first request. Any other answer leaves open whether the first
+    request was applied, since the epoch may have ended in between.
+    """
+    keys, arguments, until = session_keys(change.at), _arguments(change, known), server.deadline
+    answer: list[Any]
+    try:
+        answer = await server.run(script("commit"), keys, arguments, until=until)
+    except AnswerLost as lost:
+        if change.key is None:
+            raise
         try:
-            answer = await self._server.run(script("commit"), keys, arguments, until=until)
-        except AnswerLost as lost:
-            if change.key is None:
-                raise
-            try:
-                answer = await self._server.run(script("commit"), keys, arguments, twice=True, until=until)
-            except StoreUnavailable:
-                raise lost from None
-            if answer[0] not in (b"done", b"repeated"):
-                raise
-        return answer
+            answer = await server.run(script("commit"), keys, arguments, twice=True, until=until)
+        except StoreUnavailable:
+            raise lost from None
+        if answer[0] not in (b"done", b"repeated"):
+            raise
+    return answer
 
-    async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
-    ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
-        keys, rows = session_keys(at), list[Row]()
-        first, last = (_bounded(number) for number in span[1:])
-        born, most = b"", b"" if limit is None else _bounded(limit)
-        while True:
-            order = b"1" if newest else b"0"
-            asked = [
-                born,
-                _bounded(span.branch),
-                first,
-                last,
-                most,
-                order,
-                b"%d" % MOST_ENTRIES,
-                b"%d" % MOST_BYTES,
-            ]
-            answer = await self._server.run(script("read"), keys, asked, twice=True)
-            if answer[0] == b"absent":
-                raise refusal(at, answer)
-            born, first, last, found = answer
-            rows += [entry(at, *columns) for columns in found]
-            if int(first) > int(last):
-                return rows
-            most = b""
 
-    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
-        """Return the entries that have one of these ids, in the order of the log."""
-        wanted = sorted({text(id) for id in ids})
-        places = list[bytes]()
-        for start in range(0, len(wanted), MOST_ENTRIES):
-            some = wanted[start : start + MOST_ENTRIES]
-            places += [
-                place for place in await self._server.ask("HMGET", session_key(at, b"id"), *some) if place
-            ]
-        rows = await rows_at(self._server, at, places)
-        return sorted((row for row in rows if row.id in ids), key=lambda row: (row.branch, row.seq))
-
-    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
-        """Return the newest entry of each kind on a path, whose newest span comes first."""
-        names = list(dict.fromkeys(kinds))
-        asked = [b"%d" % len(spans), *(_bounded(number) for span in spans for number in span)]
-        asked += [text(name) for name in names]
-        answer = await self._server.run(script("newest"), session_keys(at), asked, twice=True)
+async def read(server: Server, at: Address, span: Span, *, limit: int | None, newest: bool) -> list[Row]:
+    """Return the entries of a span in order; with a limit the first ones, or the newest."""
+    keys, rows = session_keys(at), list[Row]()
+    first, last = (_bounded(number) for number in span[1:])
+    born, most = b"", b"" if limit is None else _bounded(limit)
+    while True:
+        order = b"1" if newest else b"0"
+        asked = [
+            born,
+            _bounded(span.branch),
+            first,
+            last,
+            most,
+            order,
+            b"%d" % MAX_ENTRIES,
+            b"%d" % MAX_BYTES,
+        ]
+        answer = await server.run(script("read"), keys, asked, twice=True)
         if answer[0] == b"absent":
             raise refusal(at, answer)
-        found = zip(names, answer[1], strict=True)
-        return {name: entry(at, *columns) for name, columns in found if columns}
+        born, first, last, found = answer
+        rows += [entry(at, *columns) for columns in found]
+        if int(first) > int(last):
+            return rows
+        most = b""
 
-    async def branches(self, at: Address) -> list[Branch]:
-        """Return all branches of a session in the order of their creation."""
-        key = session_key(at, b"branch")
-        (flat,) = await self._server.run(script("hashes"), [key], twice=True)
-        if not flat:
-            raise refusal(at, [b"absent"])
-        return branches(flat)
+
+async def find(server: Server, at: Address, ids: Sequence[str]) -> list[Row]:
+    """Return the entries that have one of these ids, in the order of the log."""
+    wanted = sorted({text(id) for id in ids})
+    places = list[bytes]()
+    for start in range(0, len(wanted), MAX_ENTRIES):
+        some = wanted[start : start + MAX_ENTRIES]
+        places += [place for place in await server.ask("HMGET", session_key(at, b"id"), *some) if place]
+    rows = await rows_at(server, at, places)
+    return sorted((row for row in rows if row.id in ids), key=lambda row: (row.branch, row.seq))
+
+
+async def newest(server: Server, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+    """Return the newest entry of each kind on a path, whose newest span comes first."""
+    names = list(dict.fromkeys(kinds))
+    asked = [b"%d" % len(spans), *(_bounded(number) for span in spans for number in span)]
+    asked += [text(name) for name in names]
+    answer = await server.run(script("newest"), session_keys(at), asked, twice=True)
+    if answer[0] == b"absent":
+        raise refusal(at, answer)
+    found = zip(names, answer[1], strict=True)
+    return {name: entry(at, *columns) for name, columns in found if columns}
+
+
+async def branches(server: Server, at: Address) -> list[Branch]:
+    """Return all branches of a session in the order of their creation."""
+    key = session_key(at, b"branch")
+    (flat,) = await server.run(script("hashes"), [key], twice=True)
+    if not flat:
+        raise refusal(at, [b"absent"])
+    return branch_rows(flat)
 
 
 async def rows_at(server: Server, at: Address, places: Iterable[bytes]) -> list[Row]:
-    """Give the entries at some places of a session, or raise `NotFound` where there is no session."""
+    """Return the entries at some places of a session, or raise `NotFound` if the session is missing."""
     keys, rest, rows = session_keys(at), list(places), list[Row]()
     while True:
-        some = rest[:MOST_ENTRIES]
-        answer = await server.run(script("places"), keys, [b"%d" % MOST_BYTES, *some], twice=True)
+        some = rest[:MAX_ENTRIES]
+        answer = await server.run(script("places"), keys, [b"%d" % MAX_BYTES, *some], twice=True)
         if answer[0] == b"absent":
             raise refusal(at, answer)
         rows += [entry(at, *columns) for columns in answer[1]]
@@ -136,8 +136,16 @@ async def rows_at(server: Server, at: Address, places: Iterable[bytes]) -> list[
             return rows
 
 
+async def sweep(server: Server, at: Address) -> None:
+    """Remove the words of a deleted session from the lists, a step at a time."""
+    keys = [index_key(bucket_of(at)), session_key(at, b"gone")]
+    asked = [named(at.tenant), text(at.session), b"%d" % SWEEP_STEP]
+    while await server.run(script("sweep"), keys, asked, twice=True):
+        pass
+
+
 def refusal(at: Address, answer: Sequence[bytes]) -> Exception:
-    """Give the error that a script's refusal stands for."""
+    """Return the error for the refusal of a script."""
     why, *details = (piece.decode(errors="replace") for piece in answer)
     match why, details:
         case "absent", _:
@@ -151,7 +159,7 @@ def refusal(at: Address, answer: Sequence[bytes]) -> Exception:
         case "no entry", [branch, seq]:
             return NotFound(f"branch {branch} of session {at.session} has no entry {seq}")
         case "foreign parcel", [id]:
-            return InputError(f"the parcel {id} is of another session than {at.session}, which sends it")
+            return InputError(f"the parcel {id} belongs to another session than {at.session}, which sends it")
         case "beyond", _:
             return InputError(f"the tokens of session {at.session} would add up to more than 53 bits")
         case "damaged", _:
@@ -160,12 +168,12 @@ def refusal(at: Address, answer: Sequence[bytes]) -> Exception:
 
 
 def _bounded(number: int) -> bytes:
-    """Write a number that may lie outside of everything."""
+    """Encode a number that may be out of range."""
     return b"%d" % min(max(number, -MOST), MOST)
 
 
 def _arguments(change: Change, known: Sighting | None) -> list[bytes]:
-    """Give a change as the script takes it."""
+    """Return the arguments of the script for a change."""
     at = change.at
     asked: dict[str, Any] = {
         "tenant": named(at.tenant).decode(),
@@ -185,7 +193,7 @@ def _arguments(change: Change, known: Sighting | None) -> list[bytes]:
 
 
 def _conditions(change: Change) -> dict[str, Any]:
-    """Give what a change may ask, as far as it does."""
+    """Return the optional conditions and actions that a change has."""
     given: dict[str, Any] = {
         "epoch": change.epoch,
         "fence": change.fence,
@@ -202,7 +210,7 @@ def _conditions(change: Change) -> dict[str, Any]:
 
 
 def _parcel_arguments(change: Change) -> list[bytes]:
-    """Give parcels as the script takes them; one that is another session's has no time, and is refused."""
+    """Return the arguments for parcels; one of another session gets no time, and the script refuses it."""
     arguments = list[bytes]()
     for parcel in change.parcels:
         due = b"%d" % natural(parcel.due) if (parcel.tenant, parcel.session) == change.at else b""

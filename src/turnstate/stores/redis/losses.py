@@ -1,9 +1,9 @@
-"""A witness of what was acknowledged, for servers that may lose it: in a power cut, in a failover.
+"""Detects acknowledged writes that a server lost, in a power cut or in a failover.
 
-Such a server comes back with an earlier state that is sound in itself, so its log does not show that
-anything is missing. Whoever heard the acknowledgement can tell: a store remembers how far it saw each
-session, and the newest entry that it wrote, and every append asks whether that entry is still there.
-`verify` tells what was found missing. Only this process remembers; a new one cannot know.
+Such a server comes back with an earlier state that is consistent, so its log does not show that anything is
+missing. Only the process that got the acknowledgement can know: a store remembers how far it saw each
+session and the newest entry that it wrote, and every append checks that this entry is still there. `verify`
+reports what is missing. A new process remembers nothing.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from .layout import session_key, text
 from .rows import born, session
 from .server import Server, script
 
-__all__ = ["MOST_SESSIONS", "Sighting", "Witness", "look_for"]
+__all__ = ["MAX_SESSIONS", "LossDetector", "Sighting", "compare_with_server"]
 
-MOST_SESSIONS = 10_000
-"""Those that were used last: a few megabytes."""
+MAX_SESSIONS = 10_000
+"""Sessions that are remembered, the last used ones: a few megabytes."""
 
-_AT_ONCE = 100
+_STEP = 100
 
 
 class Own(NamedTuple):
-    """An entry that this store wrote, and where."""
+    """An entry that this store wrote, and its position."""
 
     place: Position
     id: str
 
 
 class Sighting(NamedTuple):
-    """How far a session was once, in numbers that only grow as long as nothing is lost."""
+    """How far a session was at some time, in numbers that only grow as long as nothing is lost."""
 
-    born: int  # another session under the same name is born later
+    born: int  # a later session of the same name has a higher number
     epoch: int
     version: int
     head: Position
@@ -43,14 +43,14 @@ class Sighting(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """Put it among all others of its session: while the version stays, so does the branch."""
+        """The order of all sightings of a session: while the version is the same, so is the branch."""
         return self.born, self.epoch, self.version, self.head.seq
 
 
 class Loss(NamedTuple):
-    """What was known, and where the log was found to end; none where the session was gone.
+    """What was known, and where the log was found to end; None if the session was gone.
 
-    Where others had written as much since, only the own entry is known to be missing.
+    If others wrote as much since (``written_over``), only the own entry is known to be missing.
     """
 
     known: Sighting
@@ -58,24 +58,24 @@ class Loss(NamedTuple):
     written_over: bool = False
 
 
-class Witness:
-    """Remembers how far sessions were, and which of them went back."""
+class LossDetector:
+    """Remembers how far sessions were, and which of them went back to an earlier state."""
 
-    def __init__(self, most: int = MOST_SESSIONS) -> None:
+    def __init__(self, most: int = MAX_SESSIONS) -> None:
         self._most = most
         self._known: OrderedDict[Address, Sighting] = OrderedDict()
         self._losses: OrderedDict[Address, Loss] = OrderedDict()
 
     def known(self, at: Address) -> Sighting | None:
-        """Give what is known of a session before it is asked for; the answer cannot be less."""
+        """Return what is known of a session; read it before a request, whose answer must not be less."""
         return self._known.get(at)
 
     def all_known(self) -> list[tuple[Address, Sighting]]:
-        """Give everything that is known."""
+        """Return everything that is known."""
         return list(self._known.items())
 
     def saw(self, row: SessionRow, *, born: int, known: Sighting | None) -> None:
-        """Take in a session that was read."""
+        """Record a session that was read."""
         now = Sighting(born, row.epoch, row.version, row.head)
         if known and now.rank < known.rank:
             self.lost(row.address, known, now.head)
@@ -84,8 +84,8 @@ class Witness:
     def wrote(
         self, change: Change, receipt: Receipt, *, born: int, known: Sighting | None, gone: bool
     ) -> None:
-        """Take in a change that was acknowledged; ``gone`` says that the entry known before was missing."""
-        if receipt.repeated:  # tells what once was, and not where the log ends now
+        """Record a change that was acknowledged; ``gone`` means that the entry known before was missing."""
+        if receipt.repeated:  # an old receipt does not show where the log ends now
             return
         before, at = Position(receipt.branch, receipt.first - 1), change.at
         own = Own(receipt.head, change.records[-1].id) if change.records else None
@@ -97,7 +97,7 @@ class Witness:
     def lost(
         self, at: Address, known: Sighting, found: Position | None, *, written_over: bool = False
     ) -> None:
-        """Note that a session went back, and expect no more than what is there."""
+        """Record that a session went back, and expect no more than what is there."""
         if at not in self._known:  # it was removed meanwhile
             return
         if self._known[at] == known:
@@ -107,7 +107,7 @@ class Witness:
         _shorten(self._losses, self._most)
 
     def forget(self, at: Address) -> None:
-        """Expect nothing of a session any more."""
+        """Forget what is known of a session."""
         self._known.pop(at, None)
         self._losses.pop(at, None)
 
@@ -117,7 +117,7 @@ class Witness:
         return _finding(at, loss, repair=False).fault if loss else ""
 
     def findings(self, *, repair: bool) -> list[Finding]:
-        """Tell what is missing; a repair is to go on from what is there."""
+        """Return what is missing; a repair accepts what is there."""
         found = [_finding(at, loss, repair=repair) for at, loss in self._losses.items()]
         if repair:
             self._losses.clear()
@@ -133,32 +133,34 @@ class Witness:
         _shorten(self._known, self._most)
 
 
-async def look_for(server: Server, witness: Witness) -> None:
-    """Compare all that is known with what is there, and note what is missing."""
-    everything = witness.all_known()
-    for start in range(0, len(everything), _AT_ONCE):
-        some = everything[start : start + _AT_ONCE]
+async def compare_with_server(server: Server, losses: LossDetector) -> None:
+    """Compare all that is known with the server, and record what is missing."""
+    everything = losses.all_known()
+    for start in range(0, len(everything), _STEP):
+        some = everything[start : start + _STEP]
         calls = [([session_key(at, b"row")], ()) for at, _ in some]
         rows = await server.run_all(script("hashes"), calls, twice=True)
         owns = [(at, known.own) for at, known in some if known.own]
         asked = [("HGET", session_key(at, b"id"), text(own.id)) for at, own in owns]
         places = dict(zip((at for at, _ in owns), await server.ask_all(asked), strict=True))
         for (at, known), (flat,) in zip(some, rows, strict=True):
-            _compare(witness, at, known, flat, places.get(at))
+            _compare(losses, at, known, flat, places.get(at))
 
 
-def _compare(witness: Witness, at: Address, known: Sighting, flat: list[Any], place: bytes | None) -> None:
+def _compare(
+    losses: LossDetector, at: Address, known: Sighting, flat: list[Any], place: bytes | None
+) -> None:
     if not flat:
-        witness.lost(at, known, None)
+        losses.lost(at, known, None)
         return
     try:
         row = session(at, flat)
-    except StoreDamaged:  # other checks tell
+    except StoreDamaged:  # other checks report it
         return
     now = Sighting(born(flat), row.epoch, row.version, row.head)
     gone = known.own is not None and place != b"%d:%d" % known.own.place
     if now.rank < known.rank or (gone and now.born == known.born):
-        witness.lost(at, known, row.head, written_over=now.rank >= known.rank)
+        losses.lost(at, known, row.head, written_over=now.rank >= known.rank)
 
 
 def _finding(at: Address, loss: Loss, *, repair: bool) -> Finding:
@@ -166,9 +168,9 @@ def _finding(at: Address, loss: Loss, *, repair: bool) -> Finding:
     own = known.own if known.own and (written_over or known.own.place == known.head) else None
     branch, seq = own.place if own else known.head
     if found is None:
-        where = "the session is not there: somebody removed it, or it is lost"
+        where = "the session does not exist: it was removed by another process, or it is lost"
     elif written_over:
-        where = f"something else was written since, up to entry {found.seq} of branch {found.branch}"
+        where = f"other entries were written since, up to entry {found.seq} of branch {found.branch}"
     else:
         where = f"the log was found to end at entry {found.seq} of branch {found.branch}"
     return Finding(
@@ -178,7 +180,7 @@ def _finding(at: Address, loss: Loss, *, repair: bool) -> Finding:
         seq=seq,
         id=own.id if own else "",
         fault=f"entry {seq} of branch {branch} was acknowledged and is missing; {where}",
-        done="what is there counts from now on" if repair else "",
+        done="accepted as it is now" if repair else "",
     )
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "Description",
     "born",
     "branch",
-    "branches",
+    "branch_rows",
     "checksum",
     "described",
     "entry",
@@ -119,6 +119,12 @@ class Description(Struct, frozen=True):
         """Where it stands."""
         return b"%d:%d" % (self.branch, self.seq)
 
+    @property
+    def line(self) -> bytes:
+        """The line itself."""
+        numbers = (self.branch, self.seq, self.tokens, self.total, self.checksum, self.length, self.stamp)
+        return b"%s %d %s" % (b" ".join(b"%d" % one for one in numbers), len(self.kind), self.kind + self.id)
+
 
 def described(line: bytes) -> Description | None:
     """Read the line of an entry, if it can be read."""
@@ -151,7 +157,7 @@ def entry(at: Address, place: bytes, line: bytes | None, body: bytes | None) -> 
     )
 
 
-def branches(flat: Sequence[bytes]) -> list[Branch]:
+def branch_rows(flat: Sequence[bytes]) -> list[Branch]:
     """Give branches in the order of their making; the tips that stand beside them are left out."""
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
     ids = sorted(int(name) for name in kept if not name.startswith(b"t"))

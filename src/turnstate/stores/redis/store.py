@@ -1,123 +1,263 @@
-"""The Redis store: the same promises as any other store, and durable as far as the server is set to be.
+"""The Redis store: the same promises as any other store, and durable as far as the server is configured.
 
-Sessions are never given a time to live: one that vanished before it was offloaded would be lost.
+`RedisStore` implements all five ports. Every change is one Lua script on the server, so it is atomic; what
+scripts read and write is in `layout`, the log in `log`, the outbox in `outbox`. Sessions never get a time to
+live: one that expired before it was offloaded would be lost.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Sequence
-from itertools import chain
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
-from ...errors import Busy, Fenced, NotFound
-from ..values import Address, Durability, Finding, Lease, Parcel, Recount
-from .directory import Member, RedisDirectory, Walk
+import msgspec
+from msgspec import structs
+
+from ...errors import Busy, Fenced
+from ..values import (
+    Address,
+    Branch,
+    Change,
+    Durability,
+    Filter,
+    Finding,
+    Hit,
+    Lease,
+    Parcel,
+    Receipt,
+    Record,
+    Recount,
+    Removed,
+    Row,
+    SessionRow,
+    Span,
+)
+from . import log
 from .layout import (
     BUCKETS,
     DIGITS,
     END,
     MOST,
     VERSION,
-    index_key,
+    bucket_of,
     moment,
     named,
     natural,
-    parcel_key,
+    packed,
+    session_key,
     session_keys,
     text,
 )
-from .log import RedisLog, refusal
-from .losses import MOST_SESSIONS, Witness, look_for
-from .rows import parcel
-from .search import MOST_LOOKED_AT, RedisSearch
+from .lists import MergedList
+from .log import refusal
+from .losses import MAX_SESSIONS, LossDetector, compare_with_server
+from .outbox import Outbox
+from .rows import born, record_arguments, session, session_fields
+from .search import MAX_SCANNED, search
 from .server import Server, script
 from .settings import Settings, claim_layout, settings
 from .target import Target, parsed
 from .verify import verified
 
-__all__ = ["RedisHealth", "RedisLeases", "RedisOutbox", "RedisStore", "connect"]
+__all__ = ["RedisStore", "connect"]
 
-# What the store says of itself: versions, settings, and what they are worth.
+PAGE = 100
+"""Sessions that are fetched at a time."""
 
 
-class RedisHealth:
-    """Facts for people, and a check of everything."""
+class RedisStore:
+    """Sessions on a server, or on a Cluster."""
 
-    _server: Server
-    _target: Target
-    _settings: Sequence[Settings]
-    _witness: Witness
+    def __init__(self, server: Server, target: Target, found: Sequence[Settings]) -> None:
+        self._server, self._target, self._settings = server, target, found
+        self._outbox = Outbox(server)
+        # A server that cannot lose what it acknowledged needs no detection.
+        self._losses = LossDetector(0 if self.durability == "fsync" else MAX_SESSIONS)
 
-    @property
-    def durability(self) -> Durability:
-        """What an acknowledgement meant when the store was opened."""
-        return "best_effort" if any(one.shortcomings for one in self._settings) else "fsync"
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._server.close()
 
-    def lost(self, at: Address) -> str:
-        """Return what is known to be lost of a session, for people to read; empty if nothing is."""
-        return self._witness.loss(at)
+    # Log
 
-    async def time(self) -> int | None:
-        """Return the server's time in milliseconds; that of one master of a Cluster."""
-        node, *_ = await self._server.nodes()
-        seconds, rest = await self._server.ask("TIME", node=node)
-        return int(seconds) * 1_000 + int(rest) // 1_000
+    async def commit(self, change: Change) -> Receipt:
+        """Apply a change as a whole, or raise the first check that fails and change nothing."""
+        return await log.commit(self._server, self._losses, change)
 
-    async def facts(self) -> dict[str, str]:
-        """Return versions, settings and sizes for people to read."""
-        self._settings = found = await settings(self._server, self._target)
+    async def read(
+        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+    ) -> list[Row]:
+        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        return await log.read(self._server, at, span, limit=limit, newest=newest)
 
-        def told(name: str) -> str:
-            return ", ".join(sorted({str(getattr(one, name)) or "unknown" for one in found}))
+    async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
+        """Return the entries that have one of these ids, in the order of the log."""
+        return await log.find(self._server, at, ids)
 
-        weak = sorted({reason for one in found for reason in one.shortcomings})
-        return {
-            "store": "redis",
-            "server": self._server.name,
-            told("program"): told("version"),
-            "masters": str(len(found)),
-            "replicas": str(sum(one.replicas for one in found)),
-            "durability": f"{self.durability} ({'; '.join(weak)})" if weak else self.durability,
-            "appendonly": told("appendonly"),
-            "appendfsync": told("appendfsync"),
-            "save": told("save"),
-            "maxmemory": told("maxmemory"),
-            "maxmemory_policy": told("maxmemory_policy"),
-            "used_memory": told("used_memory"),
-            "layout": str(VERSION),
-            "buckets": str(BUCKETS),
-            "search": f"the newest {MOST_LOOKED_AT:,} entries behind a mark",
+    async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
+        """Return the newest entry of each kind on a path, whose newest span comes first."""
+        return await log.newest(self._server, at, spans, kinds)
+
+    async def branches(self, at: Address) -> list[Branch]:
+        """Return all branches of a session in the order of their creation."""
+        return await log.branches(self._server, at)
+
+    async def search(
+        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+    ) -> list[Hit]:
+        """Return the entries that contain all the words, newest first, starting after a mark.
+
+        Only the newest 10,000 entries after the mark are looked at.
+        """
+        return await search(self._server, tenant, words, user=user, before=before, limit=limit)
+
+    # Directory
+
+    async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
+        """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
+        total = sum(record.tokens for record in records)
+        tags = tuple(sorted(set(row.tags)))
+        made = structs.replace(row, tags=tags, branch=1, seq=len(records), total=total)
+        fields = session_fields(made)
+        asked: dict[str, Any] = {
+            "tenant": named(row.tenant).decode(),
+            "session": row.id,
+            "created": row.created,
+            "fields": [field.decode() for field in fields],
+            "records": len(records),
         }
+        if row.user is not None:
+            asked["user"] = row.user
+        if made.expires is not None:
+            asked["expires"] = natural(made.expires)
+        arguments = [packed(asked), *record_arguments(row.address, records)]
+        answer = await self._server.run(script("create"), session_keys(row.address), arguments)
+        if answer[0] != b"made":
+            raise refusal(row.address, answer)
+        created = session(row.address, fields)
+        self._losses.saw(created, born=int(answer[1]), known=None)
+        return created
 
-    async def scrub(self) -> bool:
-        """Do nothing, and say so: what was removed stands in the server's files until it writes them anew.
+    async def get(self, at: Address) -> SessionRow:
+        """Return a session, or raise `NotFound`."""
+        known = self._losses.known(at)
+        (flat,) = await self._server.run(script("hashes"), [session_key(at, b"row")], twice=True)
+        if not flat:
+            raise refusal(at, [b"absent"])
+        row = session(at, flat)
+        self._losses.saw(row, born=born(flat), known=known)
+        return row
 
-        `BGREWRITEAOF` and `BGSAVE` do that; they cost as much as all data, so they are left to whoever runs
-        the server, as are replicas and backups.
-        """
-        return False
+    async def page(
+        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+    ) -> list[SessionRow]:
+        """Return a page of sessions, newest first by creation, starting after a session."""
+        user = which.user
+        name = b"d" + named(tenant) if user is None else b"u" + named(tenant) + named(user)
+        start = None if after is None else moment(after.created) + text(after.id)
+        listed = MergedList(self._server, name, after=start, newest=True)
+        return await self._first(tenant, listed, limit, lambda row: _matches(row, which))
 
-    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
-        """Check everything, and with ``repair`` move damaged records aside.
+    async def update(
+        self,
+        at: Address,
+        *,
+        title: str | None = None,
+        tags: Sequence[str] | None = None,
+        meta: dict[str, Any] | None = None,
+        idle: int | None = None,
+    ) -> SessionRow:
+        """Change what is given and keep the rest."""
+        changes = {
+            b"title": None if title is None else text(title),
+            b"tags": None if tags is None else msgspec.json.encode(sorted(set(tags))),
+            b"meta": None if meta is None else msgspec.json.encode(meta),
+            b"idle": None if idle is None else b"%d" % natural(idle),
+        }
+        given = [piece for name, value in changes.items() if value is not None for piece in (name, value)]
+        asked = [named(at.tenant), text(at.session), *given]
+        answer = await self._server.run(script("update"), session_keys(at), asked, twice=True)
+        if answer[0] != b"there":
+            raise refusal(at, answer)
+        return session(at, answer[1])
 
-        Where the server may lose what it acknowledged, also tell what this store knows to be missing.
-        """
-        await look_for(self._server, self._witness)
-        for finding in self._witness.findings(repair=repair):
-            yield finding
-        async for finding in verified(self._server, repair=repair, recount=recount):
-            if repair:
-                self._witness.forget(Address(finding.tenant, finding.session))
-            yield finding
+    async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
+        """Return sessions that were idle for too long, without a message and without a lease."""
+        listed = MergedList(self._server, b"e" + named(tenant))
+        return await self._first(tenant, listed, limit, lambda row: row.is_idle(now), until=moment(now + 1))
 
+    async def remove(self, at: Address) -> Removed:
+        """Delete a session with everything that belongs to it."""
+        asked = [named(at.tenant), text(at.session)]
+        answer = await self._server.run(script("remove"), session_keys(at), asked)
+        self._losses.forget(at)
+        await log.sweep(self._server, at)  # also what an interrupted removal left
+        if answer[0] != b"gone":
+            raise refusal(at, answer)
+        entries, branches, keys, parcels = map(int, answer[1:])
+        return Removed(entries=entries, branches=branches, keys=keys, parcels=parcels)
 
-# Leases on the server: a fence that only grows, and a time that lets go of the dead.
+    async def _first(
+        self,
+        tenant: str,
+        listed: MergedList,
+        limit: int,
+        wanted: Callable[[SessionRow], bool],
+        *,
+        until: bytes = END,
+    ) -> list[SessionRow]:
+        """Return the first sessions of a list that are wanted; what was removed meanwhile is left out."""
+        found = list[SessionRow]()
+        while len(found) < limit:
+            members = [member.rest for member in await listed.some(PAGE) if member.rest < until]
+            if not members:
+                break
+            rows = await self._rows([Address(tenant, rest[DIGITS:].decode()) for rest in members])
+            found += filter(wanted, rows)
+        return found[: max(limit, 0)]
 
+    async def _rows(self, some: Sequence[Address]) -> list[SessionRow]:
+        by_bucket = {bucket_of(at): list[Address]() for at in some}
+        for at in some:
+            by_bucket[bucket_of(at)].append(at)
+        groups = [
+            [at for bucket in group for at in by_bucket[bucket]] for group in self._server.grouped(by_bucket)
+        ]
+        calls = [([session_key(at, b"row") for at in group], ()) for group in groups]
+        answers = await self._server.run_all(script("hashes"), calls, twice=True)
+        found = {
+            at: session(at, flat)
+            for group, answer in zip(groups, answers, strict=True)
+            for at, flat in zip(group, answer, strict=True)
+            if flat
+        }
+        return [found[at] for at in some if at in found]
 
-class RedisLeases:
-    """The lease of a session is part of its row."""
+    # Outbox
 
-    _server: Server
+    async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
+        """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
+        return await self._outbox.take(now, until=until, limit=limit, tenant=tenant)
+
+    async def delivered(self, id: str) -> None:
+        """Remove a parcel that has arrived."""
+        await self._outbox.delivered(id)
+
+    async def failed(self, id: str, *, error: str, due: int | None) -> None:
+        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
+        await self._outbox.failed(id, error=error, due=due)
+
+    async def parcels(
+        self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
+    ) -> list[Parcel]:
+        """Return waiting parcels, the oldest due first."""
+        return await self._outbox.parcels(tenant=tenant, parked=parked, limit=limit)
+
+    async def revive(self, id: str, *, due: int) -> None:
+        """Try a parked parcel again as if it were new; raise `NotFound` if no such parcel is parked."""
+        await self._outbox.revive(id, due=due)
+
+    # Leases: part of the session's row
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
         """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
@@ -143,13 +283,77 @@ class RedisLeases:
         whose = (named(at.tenant), text(at.session))
         await self._lease(at, b"release", b"", b"0", _time(now), _fence(lease), *whose)
 
-    async def _lease(self, at: Address, deed: bytes, *asked: bytes) -> list[bytes]:
-        # A lease whose answer was lost would look like another's when it is asked for again.
-        twice = deed != b"acquire"
+    async def _lease(self, at: Address, action: bytes, *asked: bytes) -> list[bytes]:
+        # If the answer is lost, a second attempt would find its own lease and take it for another worker's.
+        twice = action != b"acquire"
         answer: list[bytes] = await self._server.run(
-            script("lease"), session_keys(at), [deed, *asked], twice=twice
+            script("lease"), session_keys(at), [action, *asked], twice=twice
         )
         return answer
+
+    # Health
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement meant when the store was opened."""
+        return "best_effort" if any(one.shortcomings for one in self._settings) else "fsync"
+
+    def lost(self, at: Address) -> str:
+        """Return what is known to be lost of a session, for people to read; empty if nothing is."""
+        return self._losses.loss(at)
+
+    async def time(self) -> int | None:
+        """Return the server's time in milliseconds; that of one master of a Cluster."""
+        node, *_ = await self._server.nodes()
+        seconds, rest = await self._server.ask("TIME", node=node)
+        return int(seconds) * 1_000 + int(rest) // 1_000
+
+    async def facts(self) -> dict[str, str]:
+        """Return versions, settings and sizes for people to read."""
+        self._settings = found = await settings(self._server, self._target)
+
+        def values(name: str) -> str:
+            return ", ".join(sorted({str(getattr(one, name)) or "unknown" for one in found}))
+
+        reasons = sorted({reason for one in found for reason in one.shortcomings})
+        return {
+            "store": "redis",
+            "server": self._server.name,
+            values("program"): values("version"),
+            "masters": str(len(found)),
+            "replicas": str(sum(one.replicas for one in found)),
+            "durability": f"{self.durability} ({'; '.join(reasons)})" if reasons else self.durability,
+            "appendonly": values("appendonly"),
+            "appendfsync": values("appendfsync"),
+            "save": values("save"),
+            "maxmemory": values("maxmemory"),
+            "maxmemory_policy": values("maxmemory_policy"),
+            "used_memory": values("used_memory"),
+            "layout": str(VERSION),
+            "buckets": str(BUCKETS),
+            "search": f"the newest {MAX_SCANNED:,} entries after a mark",
+        }
+
+    async def scrub(self) -> bool:
+        """Return False: what was removed is in the server's files until it rewrites them.
+
+        `BGREWRITEAOF` and `BGSAVE` do that. They write all data again, so they are left to whoever runs the
+        server, as are replicas and backups.
+        """
+        return False
+
+    async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
+        """Check everything, and with ``repair`` move damaged records aside.
+
+        If the server may lose acknowledged writes, also report those that this store knows to be missing.
+        """
+        await compare_with_server(self._server, self._losses)
+        for finding in self._losses.findings(repair=repair):
+            yield finding
+        async for finding in verified(self._server, repair=repair, recount=recount):
+            if repair:
+                self._losses.forget(Address(finding.tenant, finding.session))
+            yield finding
 
 
 def _fence(lease: Lease) -> bytes:
@@ -160,146 +364,13 @@ def _time(moment: int) -> bytes:
     return b"%d" % natural(moment)
 
 
-# The outbox on the server: every bucket has parcels of its own, and whoever takes some looks at all.
-
-
-REMEMBERED = 10_000
-"""Parcels whose bucket is known without asking: more than any worker has in hand."""
-
-ROUNDS = 4
-"""How often a taker looks again when others were faster."""
-
-
-class RedisOutbox:
-    """What is to be delivered."""
-
-    _server: Server
-    _buckets: OrderedDict[bytes, int]
-
-    async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
-        """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
-        whose = b"" if tenant is None else named(tenant)
-        taken = list[tuple[bytes, Parcel]]()
-        for _ in range(ROUNDS):
-            due = await self._members(_list(tenant, parked=False), limit - len(taken), until=moment(now + 1))
-            counts = Counter(member.bucket for member in due)
-            calls = [
-                (
-                    [index_key(bucket), parcel_key(bucket)],
-                    [whose, b"%d" % natural(now), b"%d" % natural(until), b"%d" % count],
-                )
-                for bucket, count in counts.items()
-            ]
-            answers = await self._server.run_all(script("claim"), calls)
-            for bucket, claimed in zip(counts, answers, strict=True):
-                for before, id, packed, tries, error in claimed:
-                    standing = b"%d %s 0 %s" % (until, tries, error)
-                    taken.append((moment(int(before)) + id, parcel(id, packed, standing)))
-                    self._remember(id, bucket)
-            others_were_faster = len(due) > sum(map(len, answers))
-            if not others_were_faster or until <= now:
-                break
-        return [one for _, one in sorted(taken, key=lambda claimed: claimed[0])]
-
-    async def delivered(self, id: str) -> None:
-        """Remove a parcel that has arrived."""
-        await self._settle(b"delivered", id)
-        self._buckets.pop(text(id), None)
-
-    async def failed(self, id: str, *, error: str, due: int | None) -> None:
-        """Record why a delivery failed and when to try again; without a time the parcel is parked."""
-        await self._settle(b"failed", id, b"" if due is None else b"%d" % natural(due), text(error))
-
-    async def parcels(
-        self, *, tenant: str | None = None, parked: bool | None = None, limit: int = 100
-    ) -> list[Parcel]:
-        """Return waiting parcels, the oldest due first."""
-        states = (False, True) if parked is None else (parked,)
-        lists = [await self._members(_list(tenant, parked=state), limit) for state in states]
-        members = sorted(chain.from_iterable(lists))[: max(limit, 0)]
-        return await self._parcels(members)
-
-    async def revive(self, id: str, *, due: int) -> None:
-        """Try a parked parcel again as if it were new; raise `NotFound` if no such parcel is parked."""
-        if not await self._settle(b"revive", id, b"%d" % natural(due), b""):
-            raise NotFound(f"no parcel {id} is parked")
-
-    async def _members(self, name: bytes, limit: int, *, until: bytes = END) -> list[Member]:
-        members = await Walk(self._server, name).some(limit)
-        return [member for member in members if member.rest < until]
-
-    async def _parcels(self, members: Sequence[Member]) -> list[Parcel]:
-        """Fetch parcels; one that was delivered meanwhile is passed over."""
-        by_bucket = {member.bucket: list[bytes]() for member in members}
-        for member in members:
-            by_bucket[member.bucket].append(member.rest[DIGITS:])
-        groups = self._server.grouped(by_bucket)
-        calls = [
-            (
-                [parcel_key(bucket) for bucket in group],
-                [
-                    piece
-                    for n, bucket in enumerate(group, 1)
-                    for id in by_bucket[bucket]
-                    for piece in (b"%d" % n, id)
-                ],
-            )
-            for group in groups
-        ]
-        answers = await self._server.run_all(script("parcels"), calls, twice=True)
-        found = {
-            (id, group[n - 1]): parcel(id, packed, standing)
-            for group, answer in zip(groups, answers, strict=True)
-            for n, id, packed, standing in answer
-        }
-        keys = ((member.rest[DIGITS:], member.bucket) for member in members)
-        return [found[key] for key in keys if key in found]
-
-    async def _settle(self, deed: bytes, id: str, due: bytes = b"", error: bytes = b"") -> bool:
-        """Write down what came of a parcel; tell whether there was one."""
-        name = text(id)
-        known = self._buckets.get(name)
-        done = known is not None and await self._settle_in([known], deed, name, due, error)
-        return done or await self._settle_in(await self._holders(name), deed, name, due, error)
-
-    async def _settle_in(
-        self, buckets: Sequence[int], deed: bytes, name: bytes, due: bytes, error: bytes
-    ) -> bool:
-        calls = [([index_key(one), parcel_key(one)], [deed, name, due, error]) for one in buckets]
-        return any(await self._server.run_all(script("settle"), calls, twice=deed != b"revive"))
-
-    async def _holders(self, name: bytes) -> list[int]:
-        """Ask all buckets for a parcel."""
-        groups = self._server.grouped(range(BUCKETS))
-        calls = [([parcel_key(bucket) for bucket in group], [name]) for group in groups]
-        answers = await self._server.run_all(script("holders"), calls, twice=True)
-        return [group[n - 1] for group, answer in zip(groups, answers, strict=True) for n in answer]
-
-    def _remember(self, name: bytes, bucket: int) -> None:
-        self._buckets[name] = bucket
-        self._buckets.move_to_end(name)
-        if len(self._buckets) > REMEMBERED:
-            self._buckets.popitem(last=False)
-
-
-def _list(tenant: str | None, *, parked: bool) -> bytes:
-    if tenant is None:
-        return b"q" if parked else b"o"
-    return (b"r" if parked else b"p") + named(tenant)
-
-
-class RedisStore(RedisLog, RedisSearch, RedisDirectory, RedisOutbox, RedisLeases, RedisHealth):
-    """Sessions on a server, or on a Cluster."""
-
-    def __init__(self, server: Server, target: Target, found: Sequence[Settings]) -> None:
-        self._server, self._target, self._settings = server, target, found
-        self._buckets = OrderedDict()
-        # What a server keeps for certain needs no witness.
-        self._witness = Witness(0 if self.durability == "fsync" else MOST_SESSIONS)
-
-    async def close(self) -> None:
-        """Let go of the connections."""
-        await self._server.close()
+def _matches(row: SessionRow, which: Filter) -> bool:
+    return (
+        (which.tag is None or which.tag in row.tags)
+        and (which.since is None or row.active >= which.since)
+        and (which.until is None or row.active < which.until)
+        and which.live in (None, row.ended is None)
+    )
 
 
 async def connect(url: str) -> RedisStore:

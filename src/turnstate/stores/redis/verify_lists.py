@@ -1,7 +1,7 @@
-"""The lists of a bucket and its outbox: what they name is there, and what waits is listed.
+"""Checks of the lists of a bucket and its outbox: what they name exists, and every parcel is listed.
 
-Members that lead nowhere are dropped; nothing is lost with them. They come and go while one looks, so one
-is called stale only when it is found so twice.
+Members that lead nowhere are removed; nothing is lost with them. Lists change during the check, so a member
+is stale only if it is found so twice.
 """
 
 from __future__ import annotations
@@ -13,15 +13,29 @@ from ...errors import StoreDamaged
 from ..values import Address, Finding
 from .layout import DIGITS, index_key, moment, named, parcel_key, session_key
 from .rows import described, parcel
-from .server import script
-from .verify_entries import Edit, Inspection
+from .server import Server, script
+from .verify_session import Edit, mend
 
-__all__ = ["inspect_bucket"]
+__all__ = ["BucketInspection", "inspect_bucket"]
 
 PAGE = 500
 
 
-async def inspect_bucket(case: Inspection, bucket: int) -> AsyncIterator[Finding]:
+class BucketInspection:
+    """The check of one bucket; ``at`` is the session that a fault concerns."""
+
+    def __init__(self, server: Server, keys: Sequence[bytes], *, repair: bool) -> None:
+        self.server, self.at = server, Address("", "")
+        self._keys, self._repair = keys, repair
+
+    async def found(self, fault: str, *, done: str, edits: Sequence[Edit], id: str = "") -> Finding:
+        """Repair a fault if asked to, and return what was found."""
+        if not (self._repair and await mend(self.server, self._keys, edits)):
+            done = ""
+        return Finding(tenant=self.at.tenant, session=self.at.session, id=id, fault=fault, done=done)
+
+
+async def inspect_bucket(case: BucketInspection, bucket: int) -> AsyncIterator[Finding]:
     """Check the lists of a bucket in both directions."""
     async for finding in _inspect_parcels(case, bucket):
         yield finding
@@ -29,7 +43,7 @@ async def inspect_bucket(case: Inspection, bucket: int) -> AsyncIterator[Finding
         yield finding
 
 
-async def _inspect_index(case: Inspection, bucket: int) -> AsyncIterator[Finding]:
+async def _inspect_index(case: BucketInspection, bucket: int) -> AsyncIterator[Finding]:
     behind = b"-"
     while members := await case.server.ask("ZRANGEBYLEX", index_key(bucket), behind, "+", "LIMIT", 0, PAGE):
         behind = b"(" + members[-1]
@@ -38,14 +52,14 @@ async def _inspect_index(case: Inspection, bucket: int) -> AsyncIterator[Finding
             place = _place(bucket, member)
             case.at = place.at if place else Address("", "")
             if await case.server.ask("EXISTS", session_key(case.at, b"gone")):
-                continue  # being removed, and swept out of the lists
+                continue  # being removed, and swept from the lists
             if await case.server.ask("ZSCORE", index_key(bucket), member) is not None:
                 edits: list[Edit] = [(b"ZREM", b"index", member)]
-                yield await case.found("a list names what is not there", done="taken out", edits=edits)
+                yield await case.found("a list names what is not there", done="removed", edits=edits)
 
 
-async def _stale(case: Inspection, bucket: int, members: Sequence[bytes]) -> list[bytes]:
-    """Give those members that lead nowhere."""
+async def _stale(case: BucketInspection, bucket: int, members: Sequence[bytes]) -> list[bytes]:
+    """Return the members that lead nowhere."""
     places = [_place(bucket, member) for member in members]
     answers = iter(await case.server.ask_all([place.question for place in places if place]))
     return [
@@ -56,7 +70,7 @@ async def _stale(case: Inspection, bucket: int, members: Sequence[bytes]) -> lis
 
 
 class _Place(NamedTuple):
-    """Where a member leads: what to ask there, and whether the answer is the one that it promises."""
+    """Where a member leads: what to ask there, and whether the answer is what the member promises."""
 
     at: Address
     question: tuple[bytes | str, ...]
@@ -64,7 +78,7 @@ class _Place(NamedTuple):
 
 
 def _place(bucket: int, member: bytes) -> _Place | None:
-    """Read a member; nothing where it cannot be read."""
+    """Parse a member; return None if that is impossible."""
     try:
         match member[:1]:
             case b"d" | b"u" | b"e":
@@ -122,7 +136,7 @@ def _of_parcel(bucket: int, member: bytes) -> _Place:
     return _Place(Address("", ""), ("HGET", parcel_key(bucket), b"s" + rest[DIGITS:]), holds)
 
 
-async def _inspect_parcels(case: Inspection, bucket: int) -> AsyncIterator[Finding]:
+async def _inspect_parcels(case: BucketInspection, bucket: int) -> AsyncIterator[Finding]:
     (flat,) = await case.server.run(script("hashes"), [parcel_key(bucket)], twice=True)
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
     for name in sorted({field[1:] for field in kept}):
@@ -132,7 +146,7 @@ async def _inspect_parcels(case: Inspection, bucket: int) -> AsyncIterator[Findi
 
 
 async def _inspect_parcel(
-    case: Inspection, bucket: int, name: bytes, packed: bytes | None, state: bytes | None
+    case: BucketInspection, bucket: int, name: bytes, packed: bytes | None, state: bytes | None
 ) -> AsyncIterator[Finding]:
     shown = name.decode(errors="replace")
     aside: list[Edit] = [
@@ -145,12 +159,12 @@ async def _inspect_parcel(
     try:
         one = parcel(name, packed or b"", state or b"")
     except (StoreDamaged, ValueError):
-        if await _is_still(case, bucket, name, packed, state):
+        if await _is_unchanged(case, bucket, name, packed, state):
             yield await case.found("a parcel cannot be read", done="it is set aside", edits=aside, id=shown)
         return
     case.at = Address(one.tenant, one.session)
     if not await case.server.ask("EXISTS", session_key(case.at, b"row")):
-        if await _is_still(case, bucket, name, packed, state):
+        if await _is_unchanged(case, bucket, name, packed, state):
             fault = "a parcel waits for a session that is not there"
             yield await case.found(fault, done="it is set aside", edits=aside, id=shown)
         return
@@ -159,13 +173,13 @@ async def _inspect_parcel(
     of_session = b"s" + tenant + named(one.session) + name
     members = [letters[0] + when, letters[1] + tenant + when, of_session]
     missing = await case.server.run(script("missing"), [index_key(bucket)], members, twice=True)
-    if missing and await _is_still(case, bucket, name, packed, state):
+    if missing and await _is_unchanged(case, bucket, name, packed, state):
         edits: list[Edit] = [(b"ZADD", b"index", b"0", members[n]) for n in missing]
         yield await case.found("a parcel is in no list", done="listed again", edits=edits, id=shown)
 
 
-async def _is_still(case: Inspection, bucket: int, name: bytes, *seen: bytes | None) -> bool:
-    """Tell whether a parcel is as it was seen: it may have been delivered, or removed, while one looked."""
+async def _is_unchanged(case: BucketInspection, bucket: int, name: bytes, *seen: bytes | None) -> bool:
+    """Return True if a parcel is unchanged: it may have been delivered or removed during the check."""
     return tuple(await case.server.ask("HMGET", parcel_key(bucket), b"b" + name, b"s" + name)) == seen
 
 

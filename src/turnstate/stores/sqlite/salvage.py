@@ -21,6 +21,7 @@ from msgspec import Struct, structs
 from ...errors import StoreDamaged
 from ...files import FILE_MODE, sync_folder
 from ..values import Row, Span
+from ..verify.descriptions import DEFAULT_COUNTER
 from .connection import connect, migrate, with_lock
 from .faults import UNREADABLE
 from .queries import SQL
@@ -35,7 +36,6 @@ _FAILURES = (*UNREADABLE, apsw.IOError)
 _NO_TABLE = apsw.SQLError  # what its own definition is damaged of
 _UNKNOWN_END = 2**40
 _BEFORE_ALL, _BEHIND_ALL = "", b""  # SQLite sorts every blob behind every text
-_USUAL_COUNTER = "o200k_base"
 
 _TABLES = {"damaged": 1, "session": 1, "entry": 1, "branch": 0, "tag": 0, "key": 0}
 """The tables that are read by ranges of a number, and how far the next row's number is from one's own:
@@ -165,9 +165,8 @@ def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
     for name in ("indexed_sessions", "indexed_sessions_from_the_end"):
         with suppress(*_FAILURES, _NO_TABLE):
             known.extend(source.execute(SQL[name]))
-    ((counter,),) = target.execute(SQL["usual_counter"])
     for columns in known:
-        _add(target, "indexed_session", (*columns, counter or _USUAL_COUNTER))
+        _add(target, "indexed_session", (*columns, DEFAULT_COUNTER))
 
 
 # Reading around damage: what can still be read is returned, and the rest marked as damaged.

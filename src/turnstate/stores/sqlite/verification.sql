@@ -102,13 +102,6 @@ SELECT CAST(title AS BLOB), CAST(holder AS BLOB), CAST(reason AS BLOB), CAST(cou
 FROM session
 WHERE key = :key;
 
--- name: short_messages
-SELECT body, tokens
-FROM entry
-WHERE session = :key AND kind = 'message' AND length(body) <= :most
-ORDER BY branch, seq
-LIMIT :limit;
-
 -- name: tags
 SELECT CAST(name AS BLOB) FROM tag WHERE session = :key;
 
@@ -437,9 +430,6 @@ SELECT key, tenant, id, user, created FROM session INDEXED BY session_by_user OR
 SELECT key, tenant, id, user, created
 FROM session INDEXED BY session_by_user
 ORDER BY tenant DESC, user DESC, created DESC, id DESC;
-
--- name: usual_counter
-SELECT (SELECT counter FROM session GROUP BY counter ORDER BY count(*) DESC LIMIT 1);
 
 -- name: restore_indexed_session
 INSERT OR IGNORE INTO session (key, tenant, id, user, created, counter, title, tags, meta, active, idle, epoch, branch,

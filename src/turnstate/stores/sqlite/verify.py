@@ -1,7 +1,8 @@
-"""The file as SQLite sees it: pages, trees, the indexes over tables, and the schema.
+"""Verification of a file: its pages and schema first, then every session by the shared rules.
 
-Damage here is damage to the ground on which everything stands. Nothing is mended in such a file, since
-writing may make it worse; what can be read is salvaged into another.
+If SQLite finds pages or indexes damaged, nothing is repaired in that file, since writing may make it worse;
+what can be read is copied into another one (`rescue`). A sound file is checked in many short snapshots, so
+that others go on reading and writing, and repaired in short transactions.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from .salvage import Salvaged, publish, rows_around, salvage, salvage_path
 from .verify_index import (
     address_of,
     inspect_description,
-    inspect_logs,
+    inspect_lost_commits,
     inspect_parcel_texts,
     inspect_promises,
 )
 from .writer import Writer
 
-__all__ = ["Structure", "Walk", "findings", "inspect_structure", "rescue", "session_keys"]
+__all__ = ["FileCheck", "Structure", "findings", "inspect_structure", "rescue", "session_keys"]
 
-MOST = 20
-"""Faults that are named: more of them say no more."""
+MAX_FAULTS = 20
+"""Faults of the file that are reported."""
 
 _NOT_FAULTS = ("ok", "*** in database main ***")
 
@@ -48,42 +49,42 @@ _OF_THE_INDEX = ("malformed inverted index", "unable to validate the inverted in
 
 
 class Structure(Struct, frozen=True):
-    """What is wrong with the file, and whether the index for search is."""
+    """What is wrong with the file, and whether the search index is damaged."""
 
     faults: tuple[str, ...]
     index_is_broken: bool
 
     @property
     def sound(self) -> bool:
-        """Whether it can be written to."""
+        """True if the file can be written to."""
         return not self.faults
 
 
 def inspect_structure(db: apsw.Connection) -> Structure:
-    """Let SQLite check all its pages, and compare the schema with the one that is made."""
-    lines = [*_told_by_sqlite(db), *_wrong_schema(db)]
+    """Let SQLite check all its pages, and compare the schema with the expected one."""
+    lines = [*_integrity_faults(db), *_schema_faults(db)]
     about_index = [line for line in lines if line.startswith(_OF_THE_INDEX)]
     return Structure(tuple(line for line in lines if line not in about_index), bool(about_index))
 
 
-def _told_by_sqlite(db: apsw.Connection) -> list[str]:
+def _integrity_faults(db: apsw.Connection) -> list[str]:
     lines = list[str]()
     try:
-        for (line,) in db.execute(f"PRAGMA integrity_check({MOST})"):
+        for (line,) in db.execute(f"PRAGMA integrity_check({MAX_FAULTS})"):
             lines += [piece for piece in str(line).splitlines() if piece not in _NOT_FAULTS]
     except (*UNREADABLE, apsw.IOError, apsw.SQLError) as error:
         lines = lines or [str(error)]
-    return lines[:MOST]
+    return lines[:MAX_FAULTS]
 
 
-def _wrong_schema(db: apsw.Connection) -> list[str]:
+def _schema_faults(db: apsw.Connection) -> list[str]:
     try:
         there = {name: rest for _, name, *rest in db.execute(SQL["schema"])}
     except UNREADABLE as error:
         return [f"the schema cannot be read: {error}"]
     wanted = _schema(MIGRATIONS)
     changed = [f"the schema of `{name}` was changed" for name in wanted if there.get(name) != wanted[name]]
-    return [*changed, *(f"{one} is not of Turnstate's making" for one in foreign_objects(db))]
+    return [*changed, *(f"{one} does not belong to Turnstate" for one in foreign_objects(db))]
 
 
 @cache
@@ -97,25 +98,22 @@ def _schema(steps: tuple[str, ...]) -> dict[str, list[object]]:
         db.close()
 
 
-# The walk over a sound file: every session, what hangs loose, and the index for search.
-
-
 T = TypeVar("T")
 
-DOZEN = 24
-"""Sessions that are looked at in one moment."""
+SESSIONS_AT_ONCE = 24
+"""Sessions that are checked in one snapshot."""
 
 _TABLES = ("entry", "branch", "key", "tag")
 _OF_NO_SESSION = (
-    inspect_logs,
+    inspect_lost_commits,
     partial(inspect_orphans, tables=_TABLES),
     inspect_parcels,
     inspect_parcel_texts,
 )
 
 
-class Walk:
-    """One check of everything."""
+class FileCheck:
+    """The check of everything in a sound file."""
 
     def __init__(
         self, readers: Readers, writer: Writer, *, repair: bool, recount: Recount | None = None
@@ -126,22 +124,22 @@ class Walk:
         self._entries_are_sound = True
 
     async def findings(self, *, index_is_broken: bool = False) -> AsyncIterator[Finding]:
-        """Give what is wrong, as it is found."""
+        """Yield what is wrong, as it is found."""
         after: int | None = 0
         while after is not None:
-            odd, after = await self._readers.run(partial(_glance, after=after, recount=self._recount))
+            odd, after = await self._readers.run(partial(_suspects, after=after, recount=self._recount))
             for session in odd:
                 async for finding in self._session(session):
                     yield finding
         for check in _OF_NO_SESSION:
             await self._inspect(check)
-            for finding in self._told():
+            for finding in self._new_findings():
                 yield finding
         if index_is_broken or (self._entries_are_sound and not await self._index_agrees()):
             yield await self._index_is_wrong()
 
     async def rebuild_index(self) -> None:
-        """Fill the index anew from the messages, a page in a transaction."""
+        """Rebuild the search index from the messages, one page per transaction."""
         await self._writer.run(verify_index.empty_index)
         after: int | None = 0
         while after is not None:
@@ -153,13 +151,13 @@ class Walk:
             return
         try:
             async for _ in self._looks(session, at):
-                for finding in self._told():
+                for finding in self._new_findings():
                     yield finding
         except NotFound:  # it was removed meanwhile
             return
 
     async def _looks(self, session: int, at: Address) -> AsyncIterator[None]:
-        """Look at a session closely, bit by bit; what it promises follows from what was found before."""
+        """Check a session step by step; its promises are checked only if nothing else is wrong."""
         before = self._count
 
         async def inspect(check: Callable[[Inspection], Check[T]]) -> T:
@@ -182,7 +180,7 @@ class Walk:
         yield
 
     async def _inspect(self, check: Callable[[Inspection], Check[T]], at: Address | None = None) -> T:
-        """Run a check in a snapshot; where it finds something that is to be mended, in a transaction."""
+        """Run a rule in a snapshot; if it finds something that is to be repaired, again in a transaction."""
 
         def run(db: apsw.Connection, *, mends: bool) -> tuple[T, list[Finding]]:
             case = Inspection(checksum, mends=mends, at=at, recount=self._recount)
@@ -195,38 +193,40 @@ class Walk:
         self._count += len(found)
         return result
 
-    def _told(self) -> Iterator[Finding]:
-        """Give what was found since, and remember whether messages are left that cannot be read."""
+    def _new_findings(self) -> Iterator[Finding]:
+        """Return what was found since the last call, and note whether unreadable messages are left."""
         found, self._found = self._found, []
         self._entries_are_sound &= not any(finding.seq and not finding.done for finding in found)
         return iter(found)
 
     async def _index_agrees(self) -> bool:
-        """Compare in many moments; only where that differs, since something was removed, in one."""
+        """Compare page by page; only if that differs, as after a removal, compare in one snapshot."""
         try:
-            kept, last = await self._readers.run(verify_index.indexed)
+            kept, last = await self._readers.run(verify_index.indexed_words)
             after: int | None = 0
             while after is not None:
-                summed, after = await self._readers.run(partial(verify_index.spoken, after=after, last=last))
+                summed, after = await self._readers.run(
+                    partial(verify_index.expected_words, after=after, last=last)
+                )
                 kept -= summed
-            return kept == 0 or await self._readers.run(verify_index.agrees)
+            return kept == 0 or await self._readers.run(verify_index.is_index_complete)
         except StoreDamaged:
             return False
 
     async def _index_is_wrong(self) -> Finding:
-        fault = "the index for search does not hold the words of the messages"
+        fault = "the search index does not contain the words of the messages"
         if self._repair:
             await self.rebuild_index()
-        return Finding(fault=fault, done="it is built again" if self._repair else "")
+        return Finding(fault=fault, done="rebuilt" if self._repair else "")
 
 
 def session_keys(db: apsw.Connection, after: int) -> list[int]:
-    """Give the numbers of the next sessions."""
-    return [key for (key,) in db.execute(SQL["session_keys"], {"after": after, "limit": DOZEN})]
+    """Return the numbers of the next sessions."""
+    return [key for (key,) in db.execute(SQL["session_keys"], {"after": after, "limit": SESSIONS_AT_ONCE})]
 
 
 def _answered(db: apsw.Connection, check: Check[T]) -> T:
-    """Run a check: give it what it asks for, and let it write what it mends."""
+    """Run a rule: execute the statements that it yields, and send it their rows."""
     answer: object = None
     while True:
         try:
@@ -237,11 +237,11 @@ def _answered(db: apsw.Connection, check: Check[T]) -> T:
         answer = db.execute(SQL[name], given)
 
 
-def _glance(db: apsw.Connection, after: int, recount: Recount | None) -> tuple[list[int], int | None]:
-    """Look at some sessions; give those that need a closer look, and where the next ones begin."""
+def _suspects(db: apsw.Connection, after: int, recount: Recount | None) -> tuple[list[int], int | None]:
+    """Check some short sessions; return those that need a closer look, and where the next ones begin."""
     keys = session_keys(db, after)
     odd = [key for key in keys if not _answered(db, _is_short_and_sound(key, recount))]
-    return odd, keys[-1] if len(keys) == DOZEN else None
+    return odd, keys[-1] if len(keys) == SESSIONS_AT_ONCE else None
 
 
 def _is_short_and_sound(session: int, recount: Recount | None) -> Check[bool]:
@@ -262,14 +262,11 @@ def _is_short_and_sound(session: int, recount: Recount | None) -> Check[bool]:
 def _only_if_there(
     case: Inspection, check: Callable[[Inspection], Check[T]], session: int, at: Address
 ) -> Check[T]:
-    """Run a check unless the session was removed meanwhile."""
+    """Run a rule unless the session was removed meanwhile."""
     here = yield from asked("address", key=session)
     if [Address(text(tenant), text(id)) for tenant, id in here] != [at]:
         raise NotFound(f"session {at.session} was removed")
     return (yield from check(case))
-
-
-# Verification: the file first, then everything in it, mended if asked to.
 
 
 _END = 2**62
@@ -285,8 +282,8 @@ async def findings(
         for fault in structure.faults:
             yield Finding(fault=f"the file is damaged: {fault}")
         if structure.sound:
-            walk = Walk(readers, writer, repair=repair, recount=recount)
-            found = walk.findings(index_is_broken=structure.index_is_broken)
+            check = FileCheck(readers, writer, repair=repair, recount=recount)
+            found = check.findings(index_is_broken=structure.index_is_broken)
         else:
             found = rescue(path) if repair else _unreadable(readers)
         async for finding in found:
@@ -302,7 +299,7 @@ async def _unreadable(readers: Readers) -> AsyncIterator[Finding]:
         try:
             keys = await readers.run(partial(session_keys, after=after))
         except StoreError as error:
-            yield Finding(fault=f"the sessions behind number {after} cannot be read: {error}")
+            yield Finding(fault=f"the sessions after number {after} cannot be read: {error}")
             return
         for key in keys:
             for finding in await readers.run(partial(_unreadable_in, session=key)):
@@ -331,29 +328,32 @@ def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
 
 
 async def rescue(path: str) -> AsyncIterator[Finding]:
-    """Copy what can be read into another file, also of one that cannot be opened; check and mend the copy."""
-    fault, target = "what is damaged cannot be mended in place", salvage_path(path)
+    """Copy what can be read into another file, then check and repair the copy.
+
+    This also works with a file that cannot be opened as a store.
+    """
+    fault, target = "the damage cannot be repaired in place", salvage_path(path)
     if os.path.exists(target):
-        done = f"nothing: {target} is there already; look at it, or move it away"
+        done = f"nothing: {target} already exists; look at it, or move it away"
         yield Finding(fault=fault, done=done)
         return
     with translated(path):
         copy = await asyncio.to_thread(salvage, path)
-    found = [finding async for finding in _mended(copy)]
+    found = [finding async for finding in _repaired(copy)]
     await asyncio.to_thread(publish, path, copy.part)
     amount = f"{copy.entries:,} entries of {copy.sessions:,} sessions"
-    advice = "stop what uses it, and put the copy in its place"
-    yield Finding(fault=fault, done=f"{amount} were copied to {target}; {path} is as it was: {advice}")
+    advice = "stop all processes that use it, then replace it with the copy"
+    yield Finding(fault=fault, done=f"{amount} were copied to {target}; {path} is unchanged: {advice}")
     for finding in found:
         yield structs.replace(finding, done=f"in {target}: {finding.done}" if finding.done else "")
 
 
-async def _mended(copy: Salvaged) -> AsyncIterator[Finding]:
+async def _repaired(copy: Salvaged) -> AsyncIterator[Finding]:
     readers, writer = Readers(copy.part), Writer(copy.part)
     try:
-        walk = Walk(readers, writer, repair=True)
-        await walk.rebuild_index()
-        async for finding in walk.findings():
+        check = FileCheck(readers, writer, repair=True)
+        await check.rebuild_index()
+        async for finding in check.findings():
             yield finding
     finally:
         await asyncio.to_thread(readers.close)

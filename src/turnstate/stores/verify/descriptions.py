@@ -1,121 +1,67 @@
-"""The counter of a session whose name was damaged: the counts that are kept of its messages tell it.
-
-Each message was counted once, in the session's counter, and short ones as they stand. The counter under
-which most of them have the counts that are kept is the one that was lost.
-"""
+"""Rules for what surrounds the log: the counter and meta of a session, and references to missing things."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from ...codec import decode_entry
-from ...errors import TurnstateError
-from ...message import Message
-from ...tokens import counter, counter_names, message_cost
-from ..values import MESSAGE, Address
+from ...tokens import counter_names
+from ..values import Address
 from .inspection import Check, Inspection, asked, is_text, text
 
 __all__ = [
-    "SHORT",
-    "SOME",
-    "Lost",
+    "DEFAULT_COUNTER",
     "inspect_counter",
     "inspect_keys",
     "inspect_meta",
     "inspect_orphans",
     "inspect_parcels",
-    "is_known",
-    "lost_counter",
     "parsed",
 ]
 
-DEFAULT = "o200k_base"
-"""What sessions count with where nothing else is asked for."""
+DEFAULT_COUNTER = "o200k_base"
+"""The counter of a session whose own is damaged; also the default of new sessions."""
 
-SOME, SHORT = 100, 4_000
-"""Messages that are asked, and the bytes of one: a longer one may have been counted as it was reduced."""
-
-
-class Lost(Struct, frozen=True):
-    """A counter whose name is none: what is to be told of it, and which it was."""
-
-    fault: str
-    name: str
-    done: str
+MAX_SET_ASIDE = 1_000
+"""Rows that one transaction sets aside; the next check finds the others."""
 
 
-def is_known(name: str) -> bool:
-    """Tell whether Turnstate has a counter of that name."""
-    return name in counter_names()
+def inspect_counter(case: Inspection, session: int, name: str | bytes) -> None:
+    """Check that the counter of a session exists.
 
-
-def lost_counter(name: str, said: Iterable[tuple[bytes, int]]) -> Lost:
-    """Find out which counter it was, from bodies of messages and their counts; else it is the default."""
-    counted = [(message, tokens) for body, tokens in said if (message := _message(body))]
-    names = sorted(counter_names(), key=lambda one: one != DEFAULT)
-    fits = {one: sum(_cost(message, one) == tokens for message, tokens in counted) for one in names}
-    found = max(names, key=fits.__getitem__)
-    why = "as the counts of its messages tell" if fits[found] else "and nothing tells which it was"
-    return Lost(f"its counter {name!r:.60} is none that Turnstate knows", found, f"it is {found} now, {why}")
-
-
-def _cost(message: Message, name: str) -> int:
-    return message_cost(message, counter(name)).tokens
-
-
-def _message(body: bytes) -> Message | None:
-    try:
-        entry = decode_entry(MESSAGE, body)
-    except TurnstateError:
-        return None
-    return entry if isinstance(entry, Message) else None
-
-
-# What a session says of itself, as far as stores keep it alike: its counter, and what was noted of it.
-
-
-def inspect_counter(case: Inspection, session: int, name: str | bytes) -> Check[None]:
-    """Check that Turnstate knows the counter of a session."""
-    if is_text(name) and is_known(text(name)):
+    Token counts are not changed here: a recount under the default counter corrects them.
+    """
+    if is_text(name) and text(name) in counter_names():
         return
-    said = yield from asked("short_messages", key=session, most=SHORT, limit=SOME)
-    lost = lost_counter(text(name), said)
-    if case.found(lost.fault, done=lost.done):
+    fault = f"its counter {text(name)!r:.60} does not exist"
+    done = f"set to {DEFAULT_COUNTER}; `turnstate verify --deep --repair` counts its tokens again"
+    if case.found(fault, done=done):
         raw = name.encode() if isinstance(name, str) else name
-        case.mend("set_aside", key=session, kind="counter", body=raw, fault=lost.fault)
-        case.mend("set_counter", key=session, counter=lost.name)
+        case.mend("set_aside", key=session, kind="counter", body=raw, fault=fault)
+        case.mend("set_counter", key=session, counter=DEFAULT_COUNTER)
 
 
 def inspect_meta(case: Inspection, session: int, meta: bytes) -> None:
-    """Check that what was noted of a session can be read."""
-    fault = "its meta is no JSON object"
+    """Check that the meta of a session is a JSON object."""
+    fault = "its meta is not a JSON object"
     if parsed(meta, dict[str, Any]) is None and case.found(fault, done="emptied"):
         case.mend("set_aside", key=session, kind="meta", body=meta, fault=fault)
         case.mend("set_meta", key=session, meta=b"{}")
 
 
 def parsed(data: bytes, kind: Any) -> Any:
-    """Give JSON of a kind; nothing where it is none."""
+    """Return JSON as a value of a type, or None if it is not one."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-# What refers to something that is not there: keys to places, rows to sessions, parcels to sessions.
-
-
-MOST = 1_000
-"""What is set aside in one transaction; what is left is found by the next check."""
-
-
 def inspect_keys(case: Inspection, session: int) -> Check[None]:
-    """Check that the receipts under a session's keys name places that are there."""
-    for name, branch, last in (yield from asked("stray_keys", key=session, limit=MOST)):
+    """Check that the receipts under a session's keys name entries that exist."""
+    for name, branch, last in (yield from asked("stray_keys", key=session, limit=MAX_SET_ASIDE)):
         answered = f"was answered with entry {last} of branch {branch}, which is not there"
         fault = f"the key {text(name)!r:.80} {answered}"
         if case.found(fault, done="it is set aside; a retry under it is a new request", branch=branch):
@@ -124,18 +70,18 @@ def inspect_keys(case: Inspection, session: int) -> Check[None]:
 
 
 def inspect_orphans(case: Inspection, tables: Sequence[str]) -> Check[None]:
-    """Check that everything that hangs on a session hangs on one that is there."""
+    """Check that every row that belongs to a session belongs to one that exists."""
     for table in tables:
-        for session, count in (yield from asked(f"orphans_{table}", limit=MOST)):
-            fault = f"in `{table}` hang {count:,} on session number {session}, which is not there"
+        for session, count in (yield from asked(f"orphans_{table}", limit=MAX_SET_ASIDE)):
+            fault = f"{count:,} rows of `{table}` belong to session number {session}, which is not there"
             if case.found(fault, done="set aside"):
                 case.mend(f"set_{table}_orphans_aside", key=session, fault=fault)
     yield from case.mended()
 
 
 def inspect_parcels(case: Inspection) -> Check[None]:
-    """Check that parcels come from sessions that are there."""
-    for id, tenant, session in (yield from asked("stray_parcels", limit=MOST)):
+    """Check that parcels come from sessions that exist."""
+    for id, tenant, session in (yield from asked("stray_parcels", limit=MAX_SET_ASIDE)):
         case.at = Address(text(tenant), text(session))
         fault = "a parcel waits for a session that is not there"
         if case.found(fault, done="it is set aside", id=text(id)):

@@ -1,11 +1,10 @@
-"""The entries of a branch: without gaps, each with its bytes as they were, the totals adding up.
+"""Rules for the entries of a branch: no gaps, checksums that match, totals that add up.
 
-A branch is walked a page at a time. A checksum that fails for the token count alone is mended: the
-running totals before and behind tell what it was. Everything else whose bytes are not what was written,
-or make no sense, is set aside, and a note takes its place, so that numbers stay without gaps. The note
-keeps the id, because decisions may name it and it must never come to mean something else, and the
-tokens, so that the totals behind it hold; no words find it. A gap is filled with notes. A total is always
-worked out anew, from the tokens of the entries before.
+A branch is walked a page at a time. If only the token count of an entry is damaged it is restored, since the
+running totals before and after show what it was. Any other entry whose bytes changed, or cannot be decoded,
+is set aside and replaced by a note, so that numbers have no gaps. The note keeps the id, because decisions
+may name it and it must never mean something else, and the tokens, so that later totals are right; search
+does not find it. A gap is filled with notes. Totals are always computed from the tokens of the entries.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ from .inspection import Ask, Check, Inspection, strictly, text
 __all__ = ["PAGE", "Look", "Seen", "Stretch", "inspect_entries"]
 
 PAGE = 500
-"""Entries that are looked at at once: milliseconds, in which nobody else has to wait."""
+"""Entries that are read in one transaction: a few milliseconds."""
 
 _MISMATCH = "its bytes do not match their checksum"
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
-    """What is still to be walked of a branch, behind a good entry at which the total is known."""
+    """What is still to be walked of a branch, after an entry at which the total is known."""
 
     session: int
     counter: str = ""  # the name of the session's counter
     branch: int
     seq: int
-    total: int | None  # unknown where what the branch stands on is damaged, too
+    total: int | None  # None if the entry that the branch forks from is damaged, too
     tip: int
     expected: int  # up to here there must be entries, since others build on them
-    claimed: int | None = None  # the total that the session says its tip has
+    claimed: int | None = None  # the total that the session claims for its tip
     after: int = 0  # how far the table was read
     walked: bool = False
 
 
 class Seen(Struct, frozen=True):
-    """An entry as it stands in the table; its texts are bytes where a store keeps what is no text."""
+    """An entry as it is stored; texts are bytes if the store can contain invalid UTF-8."""
 
-    key: int
+    key: int | bytes
     seq: int
     id: str | bytes
     kind: str | bytes
@@ -59,14 +58,14 @@ class Seen(Struct, frozen=True):
 
 
 Look = Callable[[Seen, Entry], object]
-"""What else a store looks at where an entry can be read."""
+"""What else a store checks of an entry that can be decoded."""
 
 
 def inspect_entries(case: Inspection, stretch: Stretch, look: Look | None = None) -> Check[Stretch]:
-    """Look at the next page of a branch, and give what is left."""
-    walk, after, count = _Walk(case, stretch, look), max(stretch.after, stretch.seq), 0
+    """Check the next page of a branch, and return what is left to walk."""
+    walk, after, count = _PageCheck(case, stretch, look), max(stretch.after, stretch.seq), 0
     which = {"key": stretch.session, "branch": stretch.branch, "after": after, "tip": stretch.tip}
-    for columns in (yield Ask("walked", which | {"limit": PAGE})):  # not a list: a body at a time
+    for columns in (yield Ask("walked", which | {"limit": PAGE})):  # not a list: one body in memory at a time
         seen = Seen(*columns)
         walk.step(seen)
         after, count = seen.seq, count + 1
@@ -75,17 +74,17 @@ def inspect_entries(case: Inspection, stretch: Stretch, look: Look | None = None
     return structs.replace(left, after=after, walked=count < PAGE)
 
 
-class _Walk:
-    """One page, entry by entry."""
+class _PageCheck:
+    """The check of one page, entry by entry."""
 
     def __init__(self, case: Inspection, stretch: Stretch, look: Look | None) -> None:
         self._case, self._stretch, self._look = case, stretch, look
         self._sum = partial(case.checksum, stretch.session, stretch.branch)
         self._seq, self._total = stretch.seq, stretch.total
-        self._wrong = list[tuple[int, int, int]]()  # key and number of an entry, and its total
+        self._wrong = list[tuple[int | bytes, int, int]]()  # key and number of an entry, and its right total
 
     def step(self, seen: Seen) -> None:
-        """Look at the next entry."""
+        """Check the next entry."""
         before = self._total if self._total is not None else seen.total - seen.tokens
         skipped = seen.seq - self._seq - 1
         tokens = self._counted(seen, seen.total - seen.tokens if skipped else before)
@@ -107,16 +106,16 @@ class _Walk:
         self._seq, self._total = seen.seq, before + tokens
 
     def finished(self, *, is_last: bool) -> Stretch:
-        """Give the stretch that is left; at the end of the branch entries may be missing, too."""
+        """Return the stretch that is left; at the end of the branch entries may be missing, too."""
         last, before = self._stretch.expected, self._total or 0
         if is_last and self._seq < last:
             self._total = self._gap(last, before, lost=(self._stretch.claimed or 0) - before)
             self._seq = last
-        self._tell_of_totals()
+        self._report_totals()
         return structs.replace(self._stretch, seq=self._seq, total=self._total)
 
     def _counted(self, seen: Seen, before: int) -> int | None:
-        """Give the token count with which the checksum holds: as it stands, or as the totals tell."""
+        """Return the token count that matches the checksum: the stored one, or what the totals show."""
         try:
             id, kind = strictly(seen.id), strictly(seen.kind)
         except UnicodeDecodeError:
@@ -127,36 +126,36 @@ class _Walk:
         return None
 
     def _unreadable(self, seen: Seen) -> str:
-        """Say why a body cannot be read, if so; a kind of entry that is too new is left as it is."""
+        """Return why a body cannot be decoded, or ""; an entry of a newer version is left as it is."""
         try:
             entry = decode_entry(text(seen.kind), seen.body)
         except NewerFormat as error:
             self._found(str(error), seen, mends=False)
         except TurnstateError as error:
-            return f"its body cannot be read ({error!s:.200})"
+            return f"its body cannot be decoded ({error!s:.200})"
         else:
             if self._look:
                 self._look(seen, entry)
         return ""
 
     def _damaged(self, seen: Seen, tokens: int, total: int, fault: str) -> None:
-        if self._found(fault, seen, done="it is set aside, and a note stands in its place"):
-            said = f"What stood here was damaged and is set aside: {fault}."
-            note = self._note(seen.seq, tokens, total, text(seen.id), said)
+        if self._found(fault, seen, done="it is set aside, and a note takes its place"):
+            reason = f"What was here is damaged and was set aside: {fault}."
+            note = self._note(seen.seq, tokens, total, text(seen.id), reason)
             self._case.mend("put_note", entry=seen.key, fault=fault, **note)
 
     def _misplaced(self, seen: Seen) -> None:
-        """Set an entry aside that stands behind a gap and whose bytes are wrong: its place may be, too."""
+        """Set aside an entry after a gap whose bytes are wrong: its number may be wrong, too."""
         if self._found(_MISMATCH, seen, done="it is set aside"):
             self._case.mend("set_entry_aside", entry=seen.key, fault=_MISMATCH)
 
     def _miscounted(self, seen: Seen, tokens: int) -> None:
-        done = f"it is {tokens} again, as the running totals tell"
+        done = f"restored to {tokens}, as the running totals show"
         if self._found("its token count was changed", seen, done=done):
             self._case.mend("count_entry", entry=seen.key, tokens=tokens)
 
     def _recounted(self, seen: Seen) -> int:
-        """Compare the token count with the text; the running totals follow if it is repaired."""
+        """Compare the token count with the text; if it is repaired, the running totals are, too."""
         recount = self._case.recount
         right = recount(self._stretch.counter, text(seen.kind), seen.body, seen.tokens) if recount else None
         if right is None:
@@ -173,30 +172,30 @@ class _Walk:
         return self._case.found(fault, done=done, branch=branch, seq=seen.seq, id=text(seen.id), mends=mends)
 
     def _gap(self, last: int, before: int, *, lost: int) -> int:
-        """Fill up to a number, and give the total there; the first note takes the tokens that are lost."""
+        """Fill up to a number, and return the total there; the first note takes the tokens that are lost."""
         first, tokens = self._seq + 1, max(0, lost)
         one = first == last
         fault = f"entry {first} is missing" if one else f"entries {first} to {last} are missing"
-        done = "a note stands in its place" if one else "notes stand in their places"
+        done = "a note takes its place" if one else "notes take their places"
         if self._case.found(fault, done=done, branch=self._stretch.branch, seq=first):
             for seq in range(first, last + 1):
                 own, id = tokens if seq == first else 0, str(ids.message_id())
-                note = self._note(seq, own, before + tokens, id, "What stood here is lost.")
+                note = self._note(seq, own, before + tokens, id, "What was here is lost.")
                 self._case.mend("add_note", **note)
         return before + tokens
 
-    def _note(self, seq: int, tokens: int, total: int, id: str, said: str) -> dict[str, object]:
-        body = encode(Note(said))
+    def _note(self, seq: int, tokens: int, total: int, id: str, reason: str) -> dict[str, object]:
+        body = encode(Note(reason))
         place = {"key": self._stretch.session, "branch": self._stretch.branch, "seq": seq}
         columns = {"id": id, "kind": "note", "body": body, "tokens": tokens, "total": total}
         return {**place, **columns, "checksum": self._sum(seq, id, "note", tokens, body)}
 
-    def _tell_of_totals(self) -> None:
+    def _report_totals(self) -> None:
         if not self._wrong:
             return
         first, last = self._wrong[0][1], self._wrong[-1][1]
         some = f"{len(self._wrong)} running totals from entry {first} to {last} are wrong"
         fault = some if first != last else "its running total is wrong"
-        if self._case.found(fault, done="worked out again", branch=self._stretch.branch, seq=first):
+        if self._case.found(fault, done="computed again", branch=self._stretch.branch, seq=first):
             for key, _, total in self._wrong:
                 self._case.mend("total_entry", entry=key, total=total)

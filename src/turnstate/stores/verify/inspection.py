@@ -1,14 +1,14 @@
-"""An inspection: what a check asks of a database, what it finds, and what is done about it.
+"""An inspection: what a rule asks of a database, what it finds, and how that is repaired.
 
     ((branch, seq, total, _),) = yield from asked("head", key=session)
     if case.found("its head is wrong", done="set again", seq=seq):
         case.mend("set_head", key=session, …)
 
-A check is a generator: it yields the statements that it wants run, by the names that they have in the
-SQL of every store, and is sent what they give. So one rule serves a database that is read in a thread
-and one that is awaited. A fault is noted, and whoever found it is told whether to mend it: one piece of
-code checks in the snapshot of a reader and mends in a transaction, where it looks again before it
-touches anything. What mends waits until a check has read to its end.
+A rule is pure: a generator that yields the statements that it needs, by name, and is sent their rows. So
+one rule serves SQLite, which is read in a thread, PostgreSQL, which is awaited, and Redis, which answers
+the same names from hashes. `Inspection.found` records a fault and returns True if it is to be repaired: the
+same code checks in the snapshot of a reader and repairs in a transaction, where it looks again before it
+changes anything. Repairs run after a rule has read to its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Ask(NamedTuple):
-    """A statement to be run, by its name."""
+    """A statement to run, by its name."""
 
     name: str
     given: dict[str, Any]
@@ -33,16 +33,16 @@ class Ask(NamedTuple):
 Check: TypeAlias = Generator[Ask, Any, T]
 
 Checksum = Callable[[int, int, int, str, str, int, bytes], int]
-"""Sums up an entry: session, branch, number, id, kind, tokens, body."""
+"""Computes the checksum of an entry: session, branch, number, id, kind, tokens, body."""
 
 
 def asked(name: str, /, **given: Any) -> Check[list[Any]]:
-    """Have a statement run, and give its rows."""
+    """Run a statement, and return its rows."""
     return list((yield Ask(name, given)))
 
 
 class Inspection:
-    """What was found in one transaction."""
+    """The faults that were found in one transaction."""
 
     def __init__(
         self, checksum: Checksum, *, mends: bool, at: Address | None = None, recount: Recount | None = None
@@ -55,7 +55,7 @@ class Inspection:
     def found(
         self, fault: str, *, done: str = "", branch: int = 0, seq: int = 0, id: str = "", mends: bool = True
     ) -> bool:
-        """Note a fault, and tell whether to mend it."""
+        """Record a fault; return True if it is to be repaired."""
         mends = mends and self._mends
         finding = Finding(
             tenant=self.at.tenant,
@@ -70,28 +70,28 @@ class Inspection:
         return mends
 
     def mend(self, name: str, /, **given: Any) -> None:
-        """Put a statement behind those that wait."""
+        """Add a statement that repairs something."""
         self._waiting.append(Ask(name, given))
 
     def mended(self) -> Check[None]:
-        """Have the statements run that wait."""
+        """Run the statements that were added."""
         waiting, self._waiting = self._waiting, []
         for name, given in waiting:
             yield from asked(name, **given)
 
 
 def text(value: str | bytes) -> str:
-    """Give a text that was read as bytes, since what is damaged may be none."""
+    """Return text that was read as bytes, with replacement characters for invalid UTF-8."""
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
 def strictly(value: str | bytes) -> str:
-    """Give a text that was read as bytes, or raise `UnicodeDecodeError`."""
+    """Return text that was read as bytes, or raise `UnicodeDecodeError`."""
     return value if isinstance(value, str) else value.decode()
 
 
 def is_text(value: str | bytes) -> bool:
-    """Tell whether bytes are a text."""
+    """Return True if bytes are valid UTF-8."""
     try:
         strictly(value)
     except UnicodeDecodeError:

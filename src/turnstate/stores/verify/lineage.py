@@ -1,9 +1,9 @@
-"""The branches of a session: each comes from a place that is there, and the head is the tip of one.
+"""Rules for the branches of a session: each forks from an entry that exists, and the head is the end of one.
 
-Nothing sums up a branch, but its entries bear witness: the first one stands behind the fork, and its
-running total goes on from the total there. So a branch that is gone, or whose row was changed, is made
-again from what its entries say; where even they do not tell, it becomes a root, and what stood before
-it is lost. The head is where number and total agree.
+The row of a branch has no checksum, but its entries show where it forks: its first entry follows the fork,
+and its running total continues the total there. So a branch that is missing, or whose row was changed, is
+restored from its entries. If they fit no earlier branch it becomes a root, and what came before it is lost.
+The head is the end of the branch whose number and total it has.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from .entries import Stretch
 from .inspection import Check, Inspection, asked, text
 
-__all__ = ["Lineage", "inspect_head", "inspect_lineage"]
+__all__ = ["Lineage", "inspect_head", "inspect_lineage", "inspect_missing_branches"]
 
-MOST_LOST = 100_000
-"""Entries that a session may claim to have behind its last one: a number above is a damaged number."""
+MAX_LOST = 100_000
+"""Entries that a session may claim to have after its last one; a higher number is a damaged number."""
 
 
-class Line:
-    """A branch: what its row says, and what its entries say."""
+class BranchState:
+    """A branch: what its row says, and what its entries show."""
 
     __slots__ = ("base", "expected", "first", "fork", "former", "id", "is_kept", "parent", "tip", "total")
 
@@ -28,32 +28,32 @@ class Line:
         self.first: int | None = None  # its first entry, and the total before that one
         self.base = 0
         self.tip, self.total = self.fork, 0  # its last entry, and the total there
-        self.expected = 0  # the last one that it must have, since others build on it
+        self.expected = 0  # the last entry that it must have, since others build on it
 
 
 class Lineage:
     """The branches of a session by their ids, and its head."""
 
     def __init__(
-        self, session: int, lines: dict[int, Line], head: tuple[int, int, int], counter: str
+        self, session: int, lines: dict[int, BranchState], head: tuple[int, int, int], counter: str
     ) -> None:
         self.session, self.lines, self.counter = session, lines, counter
         self.head_branch, self.head_seq, self.head_total = head
 
     @classmethod
     def read(cls, session: int) -> Check[Lineage]:
-        """Read what rows and entries say."""
+        """Read rows and entries."""
         kept = yield from asked("branch_rows", key=session)
         rows = {id: (parent, fork, former) for id, parent, fork, former in kept}
         ends = {branch: rest for branch, *rest in (yield from asked("branch_ends", key=session))}
-        lines = {id: Line(id, rows.get(id)) for id in sorted(rows.keys() | ends.keys())}
+        lines = {id: BranchState(id, rows.get(id)) for id in sorted(rows.keys() | ends.keys())}
         for id, (first, base, tip, total) in ends.items():
             lines[id].first, lines[id].base, lines[id].tip, lines[id].total = first, base, tip, total
         ((branch, seq, total, counter),) = yield from asked("head", key=session)
         return cls(session, lines, (branch, seq, total), text(counter))
 
     def stretch(self, _: Inspection, branch: int) -> Check[Stretch]:
-        """Give the way along a branch, from its fork to its tip."""
+        """Return what is to be walked of a branch: from its fork to its tip."""
         line = self.lines[branch]
         return Stretch(
             session=self.session,
@@ -67,7 +67,7 @@ class Lineage:
         )
 
     def total_at(self, branch: int | None, seq: int) -> Check[int | None]:
-        """Give the total at a place of a path; nothing where nothing stands there."""
+        """Return the total at a position of a path, or None if there is no entry."""
         while branch is not None and seq > 0:
             line = self.lines.get(branch)
             if line is None:
@@ -79,21 +79,21 @@ class Lineage:
         return 0 if seq == 0 else None
 
     def ends(self) -> Check[dict[int, tuple[int, int | None]]]:
-        """Give the last place of every branch, and the total there."""
+        """Return the last position of every branch, and the total there."""
         found = dict[int, tuple[int, int | None]]()
         for line in self.lines.values():
             found[line.id] = yield from self.end(line)
         return found
 
-    def end(self, line: Line) -> Check[tuple[int, int | None]]:
-        """Give the last place of a branch, and the total there."""
+    def end(self, line: BranchState) -> Check[tuple[int, int | None]]:
+        """Return the last position of a branch, and the total there."""
         if line.tip > line.fork:
             return line.tip, line.total
         return line.fork, (yield from self.total_at(line.parent, line.fork))
 
 
 def inspect_lineage(case: Inspection, session: int) -> Check[Lineage]:
-    """Check where every branch comes from, and give the branches as they should be."""
+    """Check where every branch forks, and return the branches as they should be."""
     lineage = yield from Lineage.read(session)
     if not lineage.lines:
         _add_root(case, lineage)
@@ -109,8 +109,17 @@ def inspect_lineage(case: Inspection, session: int) -> Check[Lineage]:
     return lineage
 
 
+def inspect_missing_branches(case: Inspection, session: int) -> Check[None]:
+    """Check that branches are numbered without gaps; a missing one without entries becomes an empty root."""
+    known = {id for id, *_ in (yield from asked("branch_rows", key=session))}
+    for id in sorted(set(range(1, max(known, default=0))) - known):
+        if case.found(f"branch {id} is missing", done="created without entries", branch=id):
+            case.mend("remake_branch", key=session, id=id, parent=None, fork_seq=0, former=1)
+    yield from case.mended()
+
+
 def inspect_head(case: Inspection, session: int) -> Check[None]:
-    """Check that the head is the tip of its branch, with the total of that."""
+    """Check that the head is the end of its branch, with the total of that."""
     lineage = yield from Lineage.read(session)
     claimed, own = (lineage.head_seq, lineage.head_total), lineage.lines.get(lineage.head_branch)
     if not lineage.lines or (own and (yield from lineage.end(own)) == claimed):
@@ -130,9 +139,9 @@ def inspect_head(case: Inspection, session: int) -> Check[None]:
 
 
 def _believe_head(lineage: Lineage) -> Check[None]:
-    """Expect the entries that the session says it has behind the last one, if that may be so."""
+    """Expect the entries that the session claims to have after the last one, if that is plausible."""
     line = lineage.lines.get(lineage.head_branch)
-    if line is None or not line.tip < lineage.head_seq <= line.tip + MOST_LOST:
+    if line is None or not line.tip < lineage.head_seq <= line.tip + MAX_LOST:
         return
     ends = yield from lineage.ends()
     if (lineage.head_seq, lineage.head_total) in ends.values():
@@ -141,28 +150,28 @@ def _believe_head(lineage: Lineage) -> Check[None]:
         line.expected = lineage.head_seq
 
 
-def _inspect_origin(case: Inspection, lineage: Lineage, line: Line) -> Check[None]:
+def _inspect_origin(case: Inspection, lineage: Lineage, line: BranchState) -> Check[None]:
     parent, fork = yield from _origin(lineage, line)
     columns = {"key": lineage.session, "id": line.id, "parent": parent, "fork_seq": fork}
-    told = f"behind entry {fork} of branch {parent}" if parent is not None else "as a root"
+    where = f"after entry {fork} of branch {parent}" if parent is not None else "as a root"
     if not line.is_kept:
-        if case.found(f"branch {line.id} has entries and no row", done=f"made {told}", branch=line.id):
+        if case.found(f"branch {line.id} has entries and no row", done=f"restored {where}", branch=line.id):
             case.mend("remake_branch", **columns, former=None if line.id == 1 else parent or 1)
     elif (parent, fork) != (line.parent, line.fork):
-        fault = f"branch {line.id} forks behind entry {line.fork} of branch {line.parent}, which cannot be"
-        if case.found(fault, done=f"set {told}", branch=line.id):
+        fault = f"branch {line.id} forks after entry {line.fork} of branch {line.parent}, which cannot be"
+        if case.found(fault, done=f"set {where}", branch=line.id):
             case.mend("set_origin", **columns)
     line.parent, line.fork = parent, fork
     line.tip = fork if line.first is None else max(line.tip, fork)
 
 
-def _origin(lineage: Lineage, line: Line) -> Check[tuple[int | None, int]]:
-    """Say where a branch comes from: as its row says, if that can be, else as its entries tell."""
+def _origin(lineage: Lineage, line: BranchState) -> Check[tuple[int | None, int]]:
+    """Return where a branch forks: as its row says if that is possible, else as its entries show."""
     parent = lineage.lines.get(line.parent) if line.parent and line.parent < line.id else None
     is_root = line.is_kept and line.parent is None and line.fork == 0
     first, base = line.first, line.base
     if first is None and parent is None and not is_root and line.id == lineage.head_branch:
-        first, base = lineage.head_seq + 1, lineage.head_total  # nothing was said on it: the head tells
+        first, base = lineage.head_seq + 1, lineage.head_total  # it has no entries, but it is the head
     if first is None:
         return (parent.id, max(0, min(line.fork, parent.tip))) if parent else (None, 0)
     if is_root and first == 1:
@@ -176,7 +185,7 @@ def _origin(lineage: Lineage, line: Line) -> Check[tuple[int | None, int]]:
 
 
 def _owner(lineage: Lineage, branch: int, seq: int, total: int) -> Check[int | None]:
-    """Find the one earlier branch that has an entry of that number with that total."""
+    """Return the only earlier branch that has an entry of that number with that total."""
     fitting = list[int]()
     for line in lineage.lines.values():
         if line.id < branch and line.fork < seq <= line.tip:
@@ -184,7 +193,7 @@ def _owner(lineage: Lineage, branch: int, seq: int, total: int) -> Check[int | N
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _inspect_former(case: Inspection, lineage: Lineage, line: Line) -> None:
+def _inspect_former(case: Inspection, lineage: Lineage, line: BranchState) -> None:
     if not line.is_kept or line.former is None or (line.former in lineage.lines and line.former < line.id):
         return
     former = None if line.id == 1 else line.parent or 1
@@ -194,6 +203,6 @@ def _inspect_former(case: Inspection, lineage: Lineage, line: Line) -> None:
 
 
 def _add_root(case: Inspection, lineage: Lineage) -> None:
-    if case.found("it has no branch", done="a root was made", branch=1):
+    if case.found("it has no branch", done="a root was created", branch=1):
         case.mend("remake_branch", key=lineage.session, id=1, parent=None, fork_seq=0, former=None)
-        lineage.lines[1] = Line(1, (None, 0, None))
+        lineage.lines[1] = BranchState(1, (None, 0, None))
