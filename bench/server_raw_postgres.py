@@ -18,7 +18,7 @@ from typing import Any
 import asyncpg
 
 from turnstate import Message, SessionManager
-from turnstate.stores.postgres.connections import MOST_CONNECTIONS
+from turnstate.stores.postgres.connections import MAX_CONNECTIONS
 from turnstate.stores.postgres.rows import entry_columns
 from turnstate.stores.values import Record
 
@@ -148,7 +148,7 @@ class BarePostgres:
 
 
 async def _pool(url: str) -> Any:
-    return await asyncpg.create_pool(url, min_size=1, max_size=MOST_CONNECTIONS, reset=_nothing)
+    return await asyncpg.create_pool(url, min_size=1, max_size=MAX_CONNECTIONS, reset=_nothing)
 
 
 async def _nothing(_connection: Any) -> None:

@@ -13,7 +13,7 @@ from random import Random
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.testing.conversations import huge_output
-from turnstate.testing.samples import Stamp, stamp
+from turnstate.testing.samples import MessageStamp, stamp
 
 PROMPT = "You are a careful coding agent. Work in small steps, run the tests after each, and never guess."
 MESSAGES_A_TURN = 4
@@ -85,5 +85,5 @@ def _answer(rng: Random, path: str) -> str:
     )
 
 
-def _stamp(position: int) -> Stamp:
+def _stamp(position: int) -> MessageStamp:
     return stamp(position, b"agent")

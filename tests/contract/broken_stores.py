@@ -12,7 +12,7 @@ from msgspec import structs
 from turnstate.errors import Busy
 from turnstate.stores.admission import KnownKey
 from turnstate.stores.memory import MemoryStore
-from turnstate.stores.memory.state import Kept, State
+from turnstate.stores.memory.state import State, StoredSession
 from turnstate.stores.values import (
     Address,
     Change,
@@ -31,7 +31,7 @@ from turnstate.stores.values import (
 
 
 def without(change: Change, **fields: Any) -> Change:
-    """Give a change that does not ask for this."""
+    """Return a change that does not ask for this."""
     return structs.replace(change, **fields)
 
 
@@ -86,7 +86,7 @@ class ResetsWaitForTheLease(MemoryStore):
     async def commit(self, change: Change) -> Receipt:
         row = await self.get(change.at)
         if change.next_epoch and row.lease_until > change.now and change.fence is None:
-            raise Busy("somebody holds a lease")
+            raise Busy("another worker holds a lease")
         return await super().commit(change)
 
 
@@ -121,7 +121,7 @@ class VersionGrowsWithDecisions(MemoryStore):
 
 
 class _AnyTenant(State):
-    def kept(self, at: Address) -> Kept:
+    def kept(self, at: Address) -> StoredSession:
         same = [kept for known, kept in self.sessions.items() if known.session == at.session]
         return same[0] if same else super().kept(at)
 
@@ -169,7 +169,7 @@ class AppendsOneByOne(MemoryStore):
 
 
 class PausesInTheMiddle(MemoryStore):
-    caught_by = "test_a_cancelled_append_is_there_or_not_and_harms_nobody"
+    caught_by = "test_a_canceled_append_is_there_or_not_and_harms_no_other"
 
     async def commit(self, change: Change) -> Receipt:
         if len(change.records) != 2:
@@ -210,7 +210,7 @@ class SendsWhatWasRefused(MemoryStore):
 
 
 class LetsTwoTakeOneParcel(MemoryStore):
-    caught_by = "test_what_is_taken_is_nobody_elses_until_that_moment"
+    caught_by = "test_a_claimed_parcel_is_claimed_by_no_one_else_until_then"
 
     async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
         return await super().take(now, until=now, limit=limit, tenant=tenant)
@@ -238,8 +238,8 @@ class PagesByTimeAlone(MemoryStore):
     async def page(
         self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
-        behind = after and structs.replace(after, id="")
-        return await super().page(tenant, which, after=behind, limit=limit)
+        start = after and structs.replace(after, id="")
+        return await super().page(tenant, which, after=start, limit=limit)
 
 
 class TakesTagsForPatterns(MemoryStore):
@@ -297,7 +297,7 @@ class CountsDecisionsAsActivity(MemoryStore):
 
 
 class ExpiresWhatIsHeld(MemoryStore):
-    caught_by = "test_due_are_the_idle_that_nobody_holds_the_longest_idle_first"
+    caught_by = "test_due_are_idle_sessions_without_a_lease_the_longest_idle_first"
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
         rows = await self.page(tenant, Filter(live=True), limit=10**6)

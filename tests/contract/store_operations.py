@@ -66,7 +66,7 @@ def some(rng: Random, pool: list[Any], most: int) -> list[Any]:
 
 
 def rarely(rng: Random, value: Any, *, chance: float = 0.15) -> Any:
-    """Give something, mostly nothing."""
+    """Return a value, or in most cases None."""
     return value if rng.random() < chance else None
 
 

@@ -19,6 +19,7 @@ from broken_stores import (
 )
 from postgres_server import executed, fresh_url
 from store_operations import ADDRESSES, PARCELS, Operation, Run, sequence
+from thoroughness import runs
 from valkey_server import fresh_cluster, fresh_server
 
 from turnstate.errors import NotFound, TurnstateError
@@ -29,7 +30,6 @@ from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address, SessionRow
 from turnstate.testing.contract.scenes import dump
 
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 UNSEEN = (ComparesAndThenSets, HandsOutItsOwnMeta, PausesInTheMiddle)  # not by one client that takes turns
 Opener = Callable[[Path], Awaitable[Store]]
 
@@ -43,7 +43,7 @@ async def in_sqlite(folder: Path) -> Store:
 
 
 async def seen(store: Store, at: Address | None) -> SessionRow | None:
-    """Give the session that an operation is about, if there is one."""
+    """Return the session that an operation is about, if there is one."""
     try:
         return await store.get(at) if at else None
     except NotFound:
@@ -51,17 +51,17 @@ async def seen(store: Store, at: Address | None) -> SessionRow | None:
 
 
 async def everything(store: Store) -> list[Any]:
-    """Give all that a store shows."""
+    """Return all that a store shows."""
     there = [at for at in ADDRESSES if await seen(store, at)]
     return [[await dump(store, at) for at in there], await store.parcels(limit=10_000)]
 
 
 async def compared(operations: list[Operation], stores: list[Store]) -> Counter[str]:
     """Perform operations on all stores, claim equal answers, and count what was taken and refused."""
-    runs, outcomes = [Run(store) for store in stores], Counter[str]()
+    performers, outcomes = [Run(store) for store in stores], Counter[str]()
     for name, fields in operations:
         about = await seen(stores[0], fields.get("at"))
-        first, *others = [await run.perform(name, fields, about) for run in runs]
+        first, *others = [await run.perform(name, fields, about) for run in performers]
         for other in others:
             assert other == first, (name, fields)
         refusal = first[0] if isinstance(first, tuple) else first
@@ -75,7 +75,7 @@ async def compared(operations: list[Operation], stores: list[Store]) -> Counter[
 def agree(operations: list[Operation], *openers: Opener) -> Counter[str]:
     """Perform operations on fresh stores."""
 
-    async def played(folders: list[str]) -> Counter[str]:
+    async def run(folders: list[str]) -> Counter[str]:
         stores = [await opener(Path(folder)) for opener, folder in zip(openers, folders, strict=True)]
         try:
             return await compared(operations, stores)
@@ -87,7 +87,7 @@ def agree(operations: list[Operation], *openers: Opener) -> Counter[str]:
         folders = [f"{folder}/{n}" for n in range(len(openers))]
         for one in folders:
             os.mkdir(one)
-        return asyncio.run(played(folders))
+        return asyncio.run(run(folders))
 
 
 def shortest(operations: list[Operation], differs: Callable[[list[Operation]], bool]) -> list[Operation]:
@@ -103,7 +103,7 @@ def shortest(operations: list[Operation], differs: Callable[[list[Operation]], b
 
 
 def differ(operations: list[Operation], *openers: Opener) -> bool:
-    """Tell whether the stores disagree."""
+    """Return whether the stores disagree."""
     try:
         agree(operations, *openers)
     except (AssertionError, TurnstateError):
@@ -130,9 +130,9 @@ def answers_alike(
 
 @pytest.mark.req("G3", "G4", "G5", "G6")
 def test_sqlite_and_memory_answer_alike(record_property: Callable[[str, object], None]) -> None:
-    outcomes = answers_alike(range(40 * THOROUGH), in_sqlite)
+    outcomes = answers_alike(range(runs(12, long=400)), in_sqlite)
     record_property("counted", ("Operations on which the stores agreed", dict(outcomes)))
-    assert outcomes["commit"] > 500
+    assert outcomes["commit"] > 150
 
 
 @pytest.mark.req("G3", "G4", "G5", "G6")
@@ -143,9 +143,9 @@ def test_postgres_and_memory_answer_alike(record_property: Callable[[str, object
             await executed(f"DROP SCHEMA IF EXISTS {target(url).schema} CASCADE")
             return await postgres.connect(url)
 
-        outcomes = answers_alike(range(40, 40 + 15 * THOROUGH), in_postgres)
+        outcomes = answers_alike(range(40, 40 + runs(8, long=150)), in_postgres)
     record_property("counted", ("Operations on which the stores agreed", dict(outcomes)))
-    assert outcomes["commit"] > 200
+    assert outcomes["commit"] > 100
 
 
 def with_parcels_of_their_own(operations: list[Operation]) -> list[Operation]:
@@ -170,9 +170,9 @@ def test_redis_and_memory_answer_alike(
     async def in_redis(_: Path) -> Store:
         return await redis.connect(fresh())
 
-    outcomes = answers_alike(range(60, 60 + 15 * THOROUGH), in_redis, with_parcels_of_their_own)
+    outcomes = answers_alike(range(60, 60 + runs(8, long=150)), in_redis, with_parcels_of_their_own)
     record_property("counted", ("Operations on which the stores agreed", dict(outcomes)))
-    assert outcomes["commit"] > 200
+    assert outcomes["commit"] > 100
 
 
 REFUSALS = "NotFound EpochEnded KeyReused Fenced Busy Conflict AlreadyExists InputError".split()

@@ -107,7 +107,7 @@ def test_a_lost_answer_is_no_success_and_the_retry_under_its_key_gives_the_recei
             await store.commit(change(message("first")))
             asked = change(message("a"), key=Key("k", b"1"), expected_version=1, parcels=(parcel("p"),))
             proxy.lose_next_answer()
-            with pytest.raises(StoreUnavailable, match="nobody knows whether"):
+            with pytest.raises(StoreUnavailable, match="it is unknown whether"):
                 await store.commit(asked)
             again = await store.commit(asked)
             assert (again.repeated, again.first, again.version) == (True, 2, 2)
@@ -254,7 +254,7 @@ def test_who_appends_waits_for_a_lock_and_who_reads_does_not() -> None:
 def test_what_the_server_breaks_off_has_written_nothing() -> None:
     async def scene(store: PostgresStore) -> None:
         async with locked(store):
-            with pytest.raises(StoreUnavailable, match="broke the request off"):
+            with pytest.raises(StoreUnavailable, match="canceled the request"):
                 await store.commit(change(message("a")))
         assert await entries(store) == []
 

@@ -95,7 +95,7 @@ def test_a_wrong_password_is_refused_and_not_shown() -> None:
 @pytest.mark.req("G3")
 def test_a_database_that_is_not_there_is_not_made() -> None:
     url = local_server().url("nowhere")
-    with pytest.raises(StoreUnavailable, match="no such database"):
+    with pytest.raises(StoreUnavailable, match="the database does not exist"):
         opened(url)
     names = execute("SELECT datname FROM pg_database", url=local_server().url())
     assert "nowhere" not in {name for (name,) in names}
@@ -234,7 +234,7 @@ def test_a_store_without_its_tables_says_so() -> None:
 
     with (
         changed("DROP TABLE {schema}.session") as (url, _),
-        pytest.raises(StoreDamaged, match="has not the tables"),
+        pytest.raises(StoreDamaged, match="does not have the tables"),
     ):
         asyncio.run(used(url))
 

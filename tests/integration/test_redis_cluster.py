@@ -51,7 +51,7 @@ def test_a_change_whose_answer_is_lost_is_not_sent_again(tmp_path: Path) -> None
             for proxy in proxies:
                 proxy.requests.clear()
                 proxy.losing = 1
-            with pytest.raises(StoreUnavailable, match="nobody knows whether the change was taken"):
+            with pytest.raises(StoreUnavailable, match="it is unknown whether the change was applied"):
                 await store.commit(change(message("b"), fork=Fork(parent=1, seq=1, operation="fork")))
             assert sum(b"EVALSHA" in request for proxy in proxies for request in proxy.requests) == 1
             for proxy in proxies:

@@ -1,11 +1,12 @@
-"""The checks of a change, in their order, and what the session looks like after it.
+"""The checks of a change, in their order, and the session after it.
 
-Session, epoch, key, fence, expected version and head: the first that fails is the answer. A known key
-with the same digest answers with what the first request came to, before fence and version are looked
-at, so that a retry is safe whatever has happened since. A change that begins the next epoch passes the
-fence check and raises the fence: whoever held a lease on the ended epoch writes no more. Pure: stores
-that keep sessions in Python run it inside their transaction; stores that check on a server are held to
-it by the contract suite.
+Session, epoch, key, fence, expected version and head: the first check that fails is raised. A known key with
+the same digest returns the receipt of the first request before fence and version are checked, so a retry is
+safe whatever happened since. A change that begins the next epoch passes the fence check and raises the
+fence, so the holder of a lease on the ended epoch can write no more.
+
+All of it is pure. Stores that check in Python call it inside their transaction; for stores that check on a
+server the contract suite proves the same order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ KEY_LIFE = 7 * 24 * 3600 * 1000
 
 
 class KnownKey(Struct, frozen=True):
-    """A key that was used, with the digest of its request and what that came to."""
+    """A key that was used, with the digest of its request and its receipt."""
 
     digest: bytes
     receipt: Receipt
@@ -30,11 +31,11 @@ class KnownKey(Struct, frozen=True):
 
 
 def admitted(row: SessionRow, change: Change, known: KnownKey | None) -> Receipt | None:
-    """Raise the first check that fails; give the first receipt of a repeated request, else nothing."""
+    """Raise the first check that fails; return the first receipt if the request is repeated."""
     _check_epoch(row, change)
     if change.key and known and change.now - known.created < KEY_LIFE:
         if known.digest != change.key.digest:
-            raise KeyReused(f"the key {change.key.name!r} was used for another request; take a new one")
+            raise KeyReused(f"the key {change.key.name!r} was used for another request; use a new key")
         return structs.replace(known.receipt, repeated=True)
     _check_fence(row, change)
     _check_expectations(row, change)
@@ -42,7 +43,7 @@ def admitted(row: SessionRow, change: Change, known: KnownKey | None) -> Receipt
 
 
 def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: int) -> SessionRow:
-    """Give the session after a change whose records begin behind that place."""
+    """Return the session after a change whose records follow that position."""
     ended = change.end is not None
     return structs.replace(
         row,
@@ -63,7 +64,8 @@ def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: i
 def _check_epoch(row: SessionRow, change: Change) -> None:
     if change.epoch is not None and change.epoch != row.epoch:
         raise EpochEnded(
-            f"session {row.id}: epoch {change.epoch} has ended, {row.epoch} runs; open the session again"
+            f"session {row.id}: epoch {change.epoch} has ended, {row.epoch} is current; "
+            "open the session again"
         )
     if row.ended is not None and not change.next_epoch:
         raise EpochEnded(f"session {row.id} has ended ({row.reason}); reset() begins its next epoch")
@@ -89,7 +91,7 @@ def _check_expectations(row: SessionRow, change: Change) -> None:
     if change.expected_version is not None and change.expected_version != row.version:
         raise Conflict(
             f"session {row.id} is at version {row.version}, not {change.expected_version}; "
-            "read what is new and decide again",
+            "read the new messages and decide again",
             version=row.version,
             head=row.head,
         )

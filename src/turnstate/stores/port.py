@@ -1,9 +1,8 @@
-"""What a store is: five small ports over one append-only log.
+"""The ports of a store: five small protocols over one append-only log.
 
-The values that cross them are in `values`. The checks of a change, and their order, are in `admission`;
-a store runs them inside the transaction that writes. Times are milliseconds of the caller's clock: a
-wrong clock may make a lease end early or late, never let two writers in, since fences are numbers and
-not times.
+The values that cross them are in `values`. The checks of a change, and their order, are in `admission`; a
+store runs them inside the transaction that writes. Times are milliseconds of the caller's clock: a wrong
+clock may end a lease early or late, but never lets two writers in, since fences are numbers and not times.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Log(Protocol):
 
 
 class Directory(Protocol):
-    """Which sessions there are."""
+    """The sessions of a store."""
 
     async def create(self, row: SessionRow, records: Sequence[Record] = ()) -> SessionRow:
         """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
@@ -115,7 +114,7 @@ class Directory(Protocol):
 
 
 class Outbox(Protocol):
-    """What is to be delivered; a change puts parcels in."""
+    """Parcels that are to be delivered; a change adds them."""
 
     async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
         """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
@@ -141,7 +140,7 @@ class Outbox(Protocol):
 
 
 class Leases(Protocol):
-    """Who may write."""
+    """The right of one worker to write to a session."""
 
     async def acquire(self, at: Address, *, holder: str, until: int, now: int) -> Lease:
         """Take the lease with a fence higher than any before, or raise `Busy` while another one is live."""
@@ -157,11 +156,11 @@ class Leases(Protocol):
 
 
 class Health(Protocol):
-    """What a store says of itself."""
+    """Durability, facts and verification of a store."""
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement means here."""
+        """What an acknowledged write means."""
         ...
 
     async def time(self) -> int | None:
@@ -194,8 +193,8 @@ class ReportsLosses(Protocol):
 
 
 class Store(Log, Directory, Outbox, Leases, Health, Protocol):
-    """All of it, behind one URL."""
+    """All ports of one store."""
 
     async def close(self) -> None:
-        """Finish what was begun and let go of files and connections."""
+        """Finish what was begun and close files and connections."""
         ...

@@ -1,7 +1,7 @@
 """The values that cross the ports of a store: sessions, branches, rows, and the change that writes them.
 
-A session is a tree of branches with a head; every write to it is one `Change`, taken whole or not at
-all. A store keeps bytes and does not look into them: it need not know what a cut or a summary is.
+A session is a tree of branches with a head. Every write to it is one `Change`, which is applied as a whole or
+not at all. A store keeps bytes and does not interpret them: it does not know what a cut or a summary is.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ __all__ = [
 ]
 
 MESSAGE = "message"
-"""The kind of entry that makes a session's version grow; all other kinds leave it alone."""
+"""The kind of entry that increases a session's version; other kinds do not."""
 
 FOREVER = (1 << 53) - 1
-"""When a lease ends that never runs out: the largest number that every store and every JSON reader keeps."""
+"""The end of a lease that never expires: the largest integer that every store and JSON reader keeps."""
 
 Recount = Callable[[str, str, bytes, int], int | None]
 """Returns the token count of an entry (counter, kind, body, stored count) if the stored count is wrong."""
 
 Durability = Literal["memory", "best_effort", "fsync"]
-"""What an acknowledgement means: kept while the process lives, kept unless a server fails, kept."""
+"""What an acknowledged write survives: not even the process, all but a server's failure, everything."""
 
 
 class Address(NamedTuple):
-    """Whose session it is, and which."""
+    """The tenant and the id of a session."""
 
     tenant: str
     session: str
 
 
 class Position(NamedTuple):
-    """A place in the log: the last entry of a path. Sequence numbers go on over a fork."""
+    """A position in the log: the last entry of a path. Sequence numbers continue over a fork."""
 
     branch: int
     seq: int
 
 
 class Span(NamedTuple):
-    """A run of entries on one branch, both ends included."""
+    """Consecutive entries on one branch, both ends included."""
 
     branch: int
     first: int
@@ -75,7 +75,7 @@ class Span(NamedTuple):
 class Record(Struct, frozen=True, kw_only=True):
     """An entry to be written: its body as UTF-8 JSON, its tokens as sent, its words for search.
 
-    Words are of letters, digits and underscores, in lower case, as `turnstate.search_terms` gives them.
+    Words are of letters, digits and underscores, in lower case, as `turnstate.search_terms` returns them.
     """
 
     id: str
@@ -88,8 +88,8 @@ class Record(Struct, frozen=True, kw_only=True):
 class Row(Struct, frozen=True, kw_only=True):
     """An entry that was written. ``total`` is the running sum of tokens on the path up to here.
 
-    A row whose bytes no longer match their checksum is given as ``damaged``, with what is left of it. One
-    that an index should lead to and only a scan of the table found is ``recovered``.
+    A row whose bytes do not match their checksum is ``damaged``, with what is left of it. One that an index
+    should lead to and that only a scan of the table found is ``recovered``.
     """
 
     branch: int
@@ -104,10 +104,10 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Branch(Struct, frozen=True, kw_only=True):
-    """A branch starts behind ``fork_seq`` of its parent; a root has no parent.
+    """A branch starts after ``fork_seq`` of its parent; a root has no parent.
 
-    ``operation`` says what made it and ``former`` which branch was the head before, so that it can
-    be undone by selecting that one.
+    ``operation`` names what created it and ``former`` the branch that was the head before, which undo
+    selects.
     """
 
     id: int
@@ -120,7 +120,7 @@ class Branch(Struct, frozen=True, kw_only=True):
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
-    """Everything of a session but its log."""
+    """Everything about a session but its log."""
 
     tenant: str
     id: str
@@ -131,7 +131,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     meta: dict[str, Any]
     created: int
     active: int
-    idle: int = 0  # milliseconds after which it ends by itself; 0 is never
+    idle: int = 0  # milliseconds of inactivity after which it ends; 0 is never
     epoch: int = 1
     branch: int = 1
     seq: int = 0
@@ -145,7 +145,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> Address:
-        """Where the session is found."""
+        """The address of the session."""
         return Address(self.tenant, self.id)
 
     @property
@@ -155,24 +155,24 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> int | None:
-        """When it ends by itself, if nothing is said until then."""
+        """When it ends by itself if no message is appended until then."""
         return self.active + self.idle if self.idle and self.ended is None else None
 
     def is_idle(self, now: int) -> bool:
-        """Return whether it was left alone for too long; a lease that is live, or ended lately, is use."""
+        """Return True if it was idle for too long; a lease counts as activity until it ends."""
         expires = self.expires
         return expires is not None and max(expires, self.lease_until + self.idle) <= now
 
 
 class Key(NamedTuple):
-    """An idempotency key, and the digest of what was asked under it."""
+    """An idempotency key, and the digest of its request."""
 
     name: str
     digest: bytes
 
 
 class Fork(Struct, frozen=True, kw_only=True):
-    """A branch to be made and selected: behind ``seq`` of the parent, or a new root."""
+    """A branch to be created and selected: after ``seq`` of the parent, or a new root."""
 
     parent: int | None
     seq: int
@@ -181,7 +181,7 @@ class Fork(Struct, frozen=True, kw_only=True):
 
 
 class Parcel(Struct, frozen=True, kw_only=True):
-    """Something to be delivered to the memory engine, once in effect: the id tells it from others."""
+    """Something to be delivered to the memory engine, which ignores an id that it has seen."""
 
     id: str
     tenant: str
@@ -197,10 +197,10 @@ class Parcel(Struct, frozen=True, kw_only=True):
 class Change(Struct, frozen=True, kw_only=True):
     """One write to one session, all of it or nothing.
 
-    What it asks is checked first (epoch, key, fence, expected version and head); then a branch is
-    made or selected, the records are appended to the head, and the parcels go to the outbox.
-    ``next_epoch`` ends the epoch and begins the next, whoever holds a lease: it raises the fence. ``end``
-    ends the epoch and begins none, and waits for a lease like any other write.
+    Its conditions are checked first (epoch, key, fence, expected version and head). Then a branch is created
+    or selected, the records are appended to the head, and the parcels are added to the outbox.
+    ``next_epoch`` ends the epoch and begins the next one even if a lease is held: it raises the fence.
+    ``end`` ends the epoch without a next one, and a lease refuses it like any other write.
     """
 
     at: Address
@@ -219,31 +219,31 @@ class Change(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.fork is not None and self.select is not None:
-            raise InputError("a change makes a branch or selects one, not both")
+            raise InputError("a change creates a branch or selects one, not both")
         if self.next_epoch and self.end is not None:
             raise InputError("a change begins the next epoch or ends this one for good, not both")
 
     @property
     def moves_path(self) -> bool:
-        """Whether the path of messages is another one afterwards."""
+        """True if the path of messages is another one afterwards."""
         branches = self.fork is not None or self.select is not None
         return branches or any(record.kind == MESSAGE for record in self.records)
 
     @property
     def is_activity(self) -> bool:
-        """Whether the session counts as used: only a message does."""
+        """True if the change counts as activity: only messages and a new epoch do."""
         return self.next_epoch or any(record.kind == MESSAGE for record in self.records)
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What a change came to: where its records stand, and the session's version after it."""
+    """The result of a change: the numbers of its records, and the session's version after it."""
 
     epoch: int
     version: int
     branch: int
-    first: int  # of the records; one more than `last` where there were none
+    first: int  # of the records; `last` + 1 if there are none
     last: int
-    repeated: bool = False  # the key was known: this is what the first request came to
+    repeated: bool = False  # the key was known: this is the receipt of the first request
 
     @property
     def head(self) -> Position:
@@ -252,14 +252,14 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The right to write alone until a moment; the fence tells a later holder from an earlier one."""
+    """The right to write alone until a time; a later holder has a higher fence."""
 
     fence: int
     until: int
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which sessions are listed; everything that is given must hold."""
+    """Which sessions are listed: those that match every field that is set."""
 
     user: str | None = None
     tag: str | None = None
@@ -269,7 +269,7 @@ class Filter(Struct, frozen=True, kw_only=True):
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """An entry that holds all the words, and the mark behind which the search goes on."""
+    """An entry that contains all the words, and the mark after which the search continues."""
 
     session: str
     row: Row
@@ -286,7 +286,7 @@ class Removed(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """Something that a check of a store found, and what was done about it."""
+    """A fault that verification found, and what was done about it."""
 
     tenant: str = ""
     session: str = ""

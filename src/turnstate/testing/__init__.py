@@ -1,9 +1,9 @@
-"""What Turnstate's own tests use, shipped so that yours can use it too.
+"""Helpers of Turnstate's own tests, shipped so that you can use them, too.
 
-``conversations`` writes agent conversations from a seed: valid ones, broken ones, long ones.
-``ScriptedModel`` is a model that says what a test wrote for it.
+``conversations`` generates agent conversations from a seed: valid, broken and long ones.
+``ScriptedModel`` is a model that replies what a test wrote for it.
 ``FixedClock`` is a clock that a test moves.
-``StoreContract`` holds a store to what all stores promise: give it a ``connect`` and let pytest run it.
+``StoreContract`` tests the promises of every store: subclass it with a ``connect`` and run pytest.
 Nothing here needs a package that Turnstate itself does not need, and nothing reads a clock.
 """
 

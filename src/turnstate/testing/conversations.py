@@ -1,8 +1,8 @@
-"""Agent conversations from a seed: as many as a test wants, and the same ones every time.
+"""Agent conversations from a seed: any number of them, and always the same ones.
 
 `valid` writes a conversation that every provider takes once it is rendered: the user opens, every call is
 answered once, directly after its batch and before anyone else speaks. `broken` writes one that no provider
-takes as it stands, `broken_with` one with a single fault that you name. All are pure functions of their
+accepts as it is, `broken_with` one with a single fault that you name. All are pure functions of their
 arguments: ids and times follow from the position, nothing asks the clock, so a seed that a failing test
 prints is all that is needed to see the failure again.
 """
@@ -17,7 +17,7 @@ from ..message import Message, ToolCallResult
 from ..part import Content
 from . import samples
 from .faults import Fault, plant
-from .samples import Stamp, huge_output, stamp
+from .samples import MessageStamp, huge_output, stamp
 
 __all__ = ["Fault", "broken", "broken_with", "huge_output", "long_turn", "many", "valid"]
 
@@ -36,32 +36,32 @@ _Plan = list[Sequence[int]]
 
 
 def valid(seed: int, *, turns: int | None = None) -> list[Message]:
-    """Write a conversation that every provider takes."""
+    """Return a conversation that every provider accepts."""
     rng = _rng(seed)
     return _written(seed, rng, _plan(rng, turns))
 
 
 def broken(seed: int, *, turns: int | None = None) -> list[Message]:
-    """Write a conversation with one to five faults; where two cannot stand together, the later one stands."""
+    """Return a conversation with one to five faults; if two exclude each other, the later one wins."""
     rng = _rng(seed)
     faults = rng.sample(list(Fault), rng.randint(1, _MOST_FAULTS))
     return _faulty(seed, rng, faults, turns)
 
 
 def broken_with(seed: int, fault: Fault, *, turns: int | None = None) -> list[Message]:
-    """Write a conversation with exactly this fault."""
+    """Return a conversation with exactly this fault."""
     return _faulty(seed, _rng(seed), [fault], turns)
 
 
 def many(
     count: int, *, seed: int = 0, kind: Callable[[int], list[Message]] = valid
 ) -> Iterator[list[Message]]:
-    """Write that many conversations, from this seed on."""
+    """Yield that many conversations, starting at this seed."""
     return (kind(seed + i) for i in range(count))
 
 
 def long_turn(seed: int, rounds: int) -> list[Message]:
-    """Write one question and the many rounds of one call and one result that it takes to answer it."""
+    """Return one question and its answer after many rounds of one call and one result."""
     draft = _Draft(seed, _rng(seed))
     draft.user(samples.question(draft.rng))
     for _ in range(rounds):
@@ -88,7 +88,7 @@ class _Draft:
         self.messages.append(Message.assistant(samples.answer(self.rng), **self._stamp()))
 
     def round(self, calls: int) -> None:
-        """Let the assistant make these calls, and the tools answer them in whatever order they end."""
+        """Append calls of the assistant, and their results in any order."""
         rng = self.rng
         if rng.random() < 0.1:  # the session moved on to another provider
             self._dialect = self._any_dialect()
@@ -105,7 +105,7 @@ class _Draft:
     def _any_dialect(self) -> samples.Dialect:
         return self.rng.choice(tuple(samples.DIALECTS.values()))
 
-    def _stamp(self) -> Stamp:
+    def _stamp(self) -> MessageStamp:
         return stamp(len(self.messages), self._salt)
 
 
@@ -156,7 +156,7 @@ def _weighted(rng: Random, values: Sequence[int], weights: Sequence[int]) -> int
 
 
 def _pieces(rng: Random, results: list[ToolCallResult]) -> Iterator[list[ToolCallResult]]:
-    """Cut the results of a batch into one or several tool messages."""
+    """Split the results of a batch into one or several tool messages."""
     while results:
         size = len(results) if rng.random() < 0.5 else rng.randint(1, len(results))
         yield results[:size]

@@ -1,4 +1,7 @@
-"""A clock that stands still until a test moves it."""
+"""Doubles for tests: a clock that a test moves, and a model that replies what a test wrote for it.
+
+Neither uses the network, chance or real time.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,23 @@ _START = 1_750_000_000_000  # a day in June 2025
 
 
 class FixedClock:
-    """Tells milliseconds since 1970, like the clocks that sessions and stores are given."""
+    """A clock of milliseconds since 1970, as sessions expect it, that only moves when told to."""
 
     def __init__(self, now: int = _START) -> None:
         self._now = now
 
     def __call__(self) -> int:
-        """Tell the time."""
+        """Return the time."""
         return self._now
 
     def advance(self, ms: int) -> int:
-        """Let time pass, and tell it; a negative time sets the clock back, as a wrong clock may be."""
+        """Move the clock and return the time; a negative number sets it back."""
         self._now += ms
         return self._now
 
     def set(self, ms: int) -> None:
-        """Make it that time."""
+        """Set the time."""
         self._now = ms
-
-
-# A model that says what a test wrote for it: no network, no chance, no waiting.
 
 
 _PIECE = re.compile(r"\s*\S+|\s+")
@@ -47,7 +47,7 @@ class Waitable(Protocol):
     """Something to wait for, such as an `asyncio.Event`."""
 
     async def wait(self) -> Any:
-        """Return when it is time to go on."""
+        """Return when the model may continue."""
         ...
 
 
@@ -56,7 +56,7 @@ Reply: TypeAlias = "str | Message | BaseException | Sequence[Step] | Callable[[M
 
 
 class ScriptedModel:
-    """Plays one reply a request, in order, and remembers the requests.
+    """Returns one reply per request, in order, and records the requests.
 
     ``hold`` is waited for before every reply, whatever it is.
     """
@@ -69,11 +69,11 @@ class ScriptedModel:
 
     @property
     def left(self) -> int:
-        """How many replies were not asked for yet."""
+        """The number of replies that were not requested yet."""
         return max(0, len(self._replies) - len(self.requests))
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Play the next reply."""
+        """Yield the events of the next reply."""
         self.requests.append(request)
         number = len(self.requests)
         if number > len(self._replies):
@@ -98,7 +98,7 @@ class ScriptedModel:
 
 
 def _steps(reply: Reply, request: ModelRequest) -> Iterator[Step]:
-    """Give any reply as the steps that play it."""
+    """Return a reply as steps."""
     if callable(reply):
         yield from _steps(reply(request), request)
     elif isinstance(reply, str):
@@ -114,7 +114,7 @@ def _steps(reply: Reply, request: ModelRequest) -> Iterator[Step]:
 
 
 def _spoken(message: Message) -> Iterator[Step]:
-    """Give a message as the events that a model says it with."""
+    """Yield the events by which a model sends a message."""
     for part in message.parts:
         match part:
             case TextPart(text=text):

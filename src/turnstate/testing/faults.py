@@ -1,8 +1,8 @@
-"""What goes wrong with conversations, one named fault at a time.
+"""Faults of conversations, planted one at a time.
 
-Each fault is what an ordinary mishap leaves behind: a window trimmed in the middle of a batch, a tool that
+Each fault has an ordinary cause: a window trimmed in the middle of a batch, a tool that
 crashed, a user who spoke first, a loop that wrote its messages in the wrong order. `plant` breaks only a
-batch that is still sound, so that one fault does not mend another. Every message stays a valid value;
+batch that is still sound, so that one fault does not undo another. Every message stays a valid value;
 it is the conversation that is broken.
 """
 
@@ -20,50 +20,48 @@ from .. import ids
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..part import TextPart
-from .samples import Stamp, stamp
+from .samples import MessageStamp, stamp
 
 __all__ = ["Batch", "Fault", "batches", "plant", "renamed", "results", "without"]
 
-# The sound batches of a conversation: where they stand, and how to change what answers them.
-
 
 class Batch(NamedTuple):
-    """A soundly answered batch: where its call stands, and where its results end."""
+    """A completely answered batch: the position of its call, and the end of its results."""
 
     call: int
     end: int
 
 
 def batches(messages: Sequence[Message], *, calls: int = 1) -> list[Batch]:
-    """Find the sound batches of at least that many calls."""
+    """Return the sound batches of at least that many calls."""
     found = []
     for i, message in enumerate(messages):
         if len(message.tool_calls) < calls:
             continue
-        answers = list(takewhile(lambda said: said.role == "tool", islice(messages, i + 1, None)))
-        answered = sorted(result.tool_call_id for said in answers for result in said.tool_results)
+        answers = list(takewhile(lambda one: one.role == "tool", islice(messages, i + 1, None)))
+        answered = sorted(result.tool_call_id for one in answers for result in one.tool_results)
         if answered == sorted(call.id for call in message.tool_calls):
             found.append(Batch(i, i + 1 + len(answers)))
     return found
 
 
 def results(messages: Sequence[Message], batch: Batch) -> list[ToolCallResult]:
-    """List what the calls of a batch gave."""
-    return [result for said in messages[batch.call + 1 : batch.end] for result in said.tool_results]
+    """Return the results of a batch."""
+    return [result for one in messages[batch.call + 1 : batch.end] for result in one.tool_results]
 
 
 def without(messages: list[Message], batch: Batch, lost: Container[CallId]) -> list[Message]:
-    """Take these results out of the batch, and with them the tool messages that would be empty."""
+    """Return the messages without these results, and without tool messages that would be empty."""
     kept = []
-    for said in messages[batch.call + 1 : batch.end]:
-        rest = tuple(result for result in said.tool_results if result.tool_call_id not in lost)
+    for message in messages[batch.call + 1 : batch.end]:
+        rest = tuple(result for result in message.tool_results if result.tool_call_id not in lost)
         if rest:
-            kept.append(said.replace(tool_results=rest))
+            kept.append(message.replace(tool_results=rest))
     return [*messages[: batch.call + 1], *kept, *messages[batch.end :]]
 
 
 def renamed(message: Message, old: CallId, new: CallId) -> Message:
-    """Give a call another id, in the message that makes it or in one that answers it."""
+    """Return a message in which a call, or its result, has another id."""
 
     def call(request: ToolCallRequest) -> ToolCallRequest:
         return replace(request, id=new) if request.id == old else request
@@ -96,7 +94,7 @@ class Fault(Enum):
 
 
 def plant(messages: Sequence[Message], fault: Fault, rng: Random) -> list[Message]:
-    """Break a conversation in this way; where there is no place for it, the list stays as it is."""
+    """Return the conversation with this fault; unchanged if it has no place for it."""
     if fault in _OF_THE_WHOLE:
         return _OF_THE_WHOLE[fault](list(messages), rng)
     sound = batches(messages, calls=2 if fault in _OF_PARALLEL_CALLS else 1)
@@ -115,8 +113,8 @@ def _orphan_at_start(messages: list[Message], _rng: Random) -> list[Message]:
 
 
 def _unknown_result(messages: list[Message], rng: Random) -> list[Message]:
-    nobody = ids.derived_call_id(len(messages), b"unknown", rng.randbytes(8))
-    orphan = ToolCallResult(tool_call_id=nobody, result="whose answer is this?")
+    unknown = ids.derived_call_id(len(messages), b"unknown", rng.randbytes(8))
+    orphan = ToolCallResult(tool_call_id=unknown, result="whose answer is this?")
     sound = batches(messages)
     if sound and rng.random() < 0.5:
         return _answered_also(messages, rng.choice(sound), orphan, rng)
@@ -180,10 +178,10 @@ def _result_before_call(messages: list[Message], batch: Batch, rng: Random) -> l
 
 
 def _consecutive_assistants(messages: list[Message], batch: Batch, rng: Random) -> list[Message]:
-    said = messages[batch.call]
-    cut = rng.randrange(1, len(said.tool_calls))
-    first = said.replace(tool_calls=said.tool_calls[:cut])
-    second = Message.assistant(None, tool_calls=said.tool_calls[cut:], **_new(batch.call + 1, rng))
+    message = messages[batch.call]
+    cut = rng.randrange(1, len(message.tool_calls))
+    first = message.replace(tool_calls=message.tool_calls[:cut])
+    second = Message.assistant(None, tool_calls=message.tool_calls[cut:], **_new(batch.call + 1, rng))
     return [*messages[: batch.call], first, second, *messages[batch.call + 1 :]]
 
 
@@ -217,7 +215,7 @@ _OF_A_BATCH: dict[Fault, Callable[[list[Message], Batch, Random], list[Message]]
 _OF_PARALLEL_CALLS = (Fault.PARTIAL_RESULTS, Fault.CONSECUTIVE_ASSISTANTS)
 
 
-def _new(at: int, rng: Random) -> Stamp:
+def _new(at: int, rng: Random) -> MessageStamp:
     return stamp(at, b"planted", rng.randbytes(8))
 
 
@@ -231,14 +229,14 @@ def _head(messages: Sequence[Message]) -> int:
 
 
 def _edge(messages: Sequence[Message], rng: Random) -> int:
-    """Pick a place between turns: before a user message that is not the first to speak, or at the end."""
+    """Pick a position between turns: before a user message other than the first, or at the end."""
     head = _head(messages)
     users = [i for i, message in enumerate(messages) if message.role == "user" and i > head]
     return rng.choice([*users, len(messages)])
 
 
 def _with_user_after(messages: list[Message], start: int, rng: Random) -> tuple[list[Message], int]:
-    """Find where the user speaks next; where nobody does, let them."""
+    """Return the position of the next user message; append one if there is none."""
     for i in range(start, len(messages)):
         if messages[i].role == "user":
             return messages, i

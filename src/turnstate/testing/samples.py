@@ -1,4 +1,4 @@
-"""What the parties of a generated conversation say: in many scripts, with the characters that break things.
+"""Texts, tool calls and results of generated conversations, in many scripts and with hostile characters.
 
 Most of it is plain English about code, as most agent conversations are. The rest is what software
 tends to fail on: scripts without spaces, text that runs from right to left, letters made
@@ -26,7 +26,7 @@ __all__ = [
     "TINY_PNG",
     "TOOLS",
     "Dialect",
-    "Stamp",
+    "MessageStamp",
     "answer",
     "attachment",
     "call",
@@ -85,7 +85,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
         "\ufefftop",
     ),
 }
-"""Sentences by what is special about them."""
+"""Sentences by their special property."""
 
 _ASKS = (
     "Why does {file} fail?",
@@ -133,22 +133,22 @@ _COMPONENTS = ("scheduler", "db.pool", "http", "worker-3", "cache")
 
 
 def question(rng: Random) -> str:
-    """Ask something, as a user does."""
+    """Return a text of a user."""
     return _sentences(rng, _ASKS)
 
 
 def answer(rng: Random) -> str:
-    """Say something, as an assistant does."""
+    """Return a text of an assistant."""
     return _sentences(rng, _ANSWERS)
 
 
 def prompt(rng: Random) -> str:
-    """Instruct the assistant, as a system message does."""
+    """Return a system prompt."""
     return rng.choice(_PROMPTS)
 
 
 def attachment(rng: Random) -> Content:
-    """Ask something about a picture or a file that comes along."""
+    """Return the parts of a question about a picture or a file."""
     text = TextPart(text=question(rng))
     media = rng.choice(
         (
@@ -163,7 +163,7 @@ def attachment(rng: Random) -> Content:
 
 @lru_cache(maxsize=8)
 def huge_output(lines: int) -> str:
-    """Write a log of that many lines, the same every time, with no newline after the last."""
+    """Return a log of that many lines, always the same, with no newline after the last."""
     return "\n".join(
         f"2025-03-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}Z {_LEVELS[i % 7]:<5} "
         f"[{_COMPONENTS[i * 31 % 5]}] request {i * 7919 % 100_000:05} took {i * 37 % 900} ms"
@@ -182,21 +182,21 @@ def _sentence(rng: Random, templates: tuple[str, ...]) -> str:
     return rng.choice(templates).format(file=rng.choice(FILES))
 
 
-# Ids and times of generated messages: both follow from the position, neither from a clock.
+# Ids and times of generated messages are derived from the position, not from a clock.
 
 
 _START = datetime(2025, 3, 1, 9, 0, tzinfo=UTC)
 _SECONDS_APART = 7
 
 
-class Stamp(TypedDict):
-    """What every message needs besides what it says."""
+class MessageStamp(TypedDict):
+    """What every message needs besides its content."""
 
     id: str
     timestamp: str
 
 
-def stamp(position: int, *content: bytes) -> Stamp:
+def stamp(position: int, *content: bytes) -> MessageStamp:
     """Derive the id and the time of the message at this position."""
     moment = _START + timedelta(seconds=position * _SECONDS_APART)
     return {
@@ -205,7 +205,7 @@ def stamp(position: int, *content: bytes) -> Stamp:
     }
 
 
-# Tool calls and what they give, as real agents and real providers write them.
+# Tool calls and results as real agents and providers write them.
 
 
 TOOLS = (
@@ -217,10 +217,10 @@ TOOLS = (
     "f",
     "A" * 64,
 )
-"""Names that every provider takes: letters, digits, ``_`` and ``-``, at most 64."""
+"""Names that every provider accepts: letters, digits, ``_`` and ``-``, at most 64."""
 
 Dialect = Callable[[Random, str, int], str | None]
-"""How a provider names a call, given the tool's name and the call's place in its batch."""
+"""Returns the id of a call, given the tool's name and the position of the call in its batch."""
 
 
 def _odd(rng: Random, name: str, place: int) -> str:
@@ -236,7 +236,7 @@ DIALECTS: dict[str, Dialect] = {
     "long": lambda rng, _name, place: f"call_{place}_{rng.getrandbits(256):064x}",
     "odd": _odd,
 }
-"""Every way to name calls, by what is special about it."""
+"""Every form of call id, by its special property."""
 
 _ERRORS: tuple[Any, ...] = (
     "Error: permission denied",
@@ -246,12 +246,12 @@ _ERRORS: tuple[Any, ...] = (
 )
 _SCALARS: tuple[Any, ...] = ("", 0, False, True, None, [], {}, 1, -7, 3.5, 1e-9, 2**53 + 1)
 _ERROR_RATE = 0.08
-_LONG_RATE = 0.004  # rare: one long output weighs more than a whole conversation
+_LONG_RATE = 0.004  # rare: one long output is larger than a whole conversation
 _LONG_LINES = (150, 600, 2_000, 5_000)
 
 
 def call(rng: Random, dialect: Dialect, position: int, place: int, salt: bytes) -> ToolCallRequest:
-    """Ask for a tool; ``place`` is the call's place in the batch that stands at this position."""
+    """Return a tool call; ``place`` is its place in the batch at this position."""
     name = rng.choice(TOOLS)
     return ToolCallRequest(
         id=ids.derived_call_id(position, salt, str(place).encode()),
@@ -262,7 +262,7 @@ def call(rng: Random, dialect: Dialect, position: int, place: int, salt: bytes) 
 
 
 def result(rng: Random, request: ToolCallRequest) -> ToolCallResult:
-    """Answer a call."""
+    """Return the result of a call."""
     if rng.random() < _ERROR_RATE:
         return ToolCallResult(tool_call_id=request.id, result=rng.choice(_ERRORS), is_error=True)
     return ToolCallResult(tool_call_id=request.id, result=_value(rng))

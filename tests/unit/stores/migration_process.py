@@ -57,7 +57,7 @@ def in_a_child(work: Any) -> int:
 
 
 def state(path: str) -> list[Any]:
-    """Give the number of the schema, and everything in it."""
+    """Return the number of the schema, and everything in it."""
     db = apsw.Connection(path)
     try:
         tables = sorted(name for (name,) in db.execute("SELECT name FROM sqlite_schema"))
@@ -71,9 +71,9 @@ def open_and_close(path: str) -> None:
     asyncio.run(SqliteStore(path).close())
 
 
-def killed(folder: Path, before: int, after: int) -> None:
-    """Kill a migration from one number of steps to another before every statement, one after the other."""
-    for number in itertools.count():
+def killed(folder: Path, before: int, after: int, step: int) -> None:
+    """Kill a migration from one number of steps to another, each time before a later statement."""
+    for number in itertools.count(step=step):
         path = str(folder / f"{before}-{after}-{number}.db")
 
         def prepare() -> None:
@@ -137,9 +137,9 @@ async def _make(path: str, id: str) -> None:
 PARENT = os.getpid()
 
 if __name__ == "__main__":
-    if sys.argv[5:] == ["loosely"]:  # a planted bug: every statement is a transaction of its own
+    if sys.argv[6:] == ["loosely"]:  # a planted bug: every statement is a transaction of its own
         connection.with_lock = lambda _, work: work()
     if sys.argv[1] == "killed":
-        killed(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+        killed(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
     else:
         together(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -49,7 +49,7 @@ def test_a_log_that_only_grows_is_not_suspected() -> None:
 
 
 @pytest.mark.req("G6")
-def test_an_append_behind_an_earlier_entry_proves_a_loss() -> None:
+def test_an_append_after_an_earlier_entry_proves_a_loss() -> None:
     losses = LossDetector()
     wrote(losses, "m9", receipt(9))
     wrote(losses, "m6", receipt(6), gone=True)
@@ -109,7 +109,7 @@ def test_another_session_of_the_same_name_is_no_loss() -> None:
     assert losses.known(HERE).own.id == "m1"
 
 
-def test_a_session_that_is_gone_is_told_with_both_reasons() -> None:
+def test_a_missing_session_is_reported_with_both_reasons() -> None:
     losses = LossDetector()
     wrote(losses, "m9", receipt(9))
     losses.lost(HERE, losses.known(HERE), None)
@@ -125,7 +125,7 @@ def test_a_session_that_this_store_removed_is_forgotten() -> None:
     assert faults(losses) == []
 
 
-def test_a_loss_is_told_until_it_is_repaired_however_the_log_goes_on() -> None:
+def test_a_loss_is_reported_until_it_is_repaired() -> None:
     losses = LossDetector()
     wrote(losses, "m9", receipt(9))
     wrote(losses, "m6", receipt(6), gone=True)

@@ -1,22 +1,22 @@
-"""Any byte of a file may change: everything is served as it was, or somebody is told; nothing false ever.
+"""Any byte of a file may change: everything is served as it was, or the fault is reported; nothing is false.
 
-A changed byte of the log of writes ends it there, and what was committed later is gone. A check tells,
-unless it is the last commit: that one looks as if a power cut had torn it before anybody was answered.
+A changed byte of the WAL ends it there, and what was committed later is lost. Verification reports that,
+unless it is the last commit, which looks as if a power cut had torn it before it was acknowledged.
+
+`make test` flips a few bytes at random, `make faults` hundreds.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from msgspec import structs
-from verification_stage import MANY, everything, furnish_more, left_open, run, verified
+from thoroughness import SEED, rng, runs
+from verification_fixtures import MANY, everything, furnish_more, left_open, run, verified
 
 from turnstate.errors import TurnstateError
 from turnstate.stores.sqlite import log
@@ -24,8 +24,6 @@ from turnstate.stores.values import Finding
 
 pytestmark = pytest.mark.req("G5", "G6")
 
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
-SEED = int(os.environ.get("TURNSTATE_SEED", secrets.randbits(32)))
 FALSE = "FALSE"
 PER_COMMIT = 6  # entries that each of the last commits brought
 
@@ -59,35 +57,35 @@ class Store:
         file.write_bytes(data)
 
     def served(self) -> tuple[Rows, bool]:
-        """Give what is served, and whether anybody was told that something is wrong."""
-        rows, told = Rows(), False
+        """Return what is served, and whether a fault was reported."""
+        rows, reported = Rows(), False
         try:
             rows = run(self.path, everything)
         except TurnstateError:
-            told = True
-        return rows, bool(self.checked(repair=False)) or told
+            reported = True
+        return rows, bool(self.checked(repair=False)) or reported
 
     def checked(self, *, repair: bool) -> list[Finding]:
-        """Give the findings of a check; a file that is refused is one."""
+        """Return the findings of a check; a file that is refused is one."""
         try:
             return verified(self.path, repair=repair)
         except TurnstateError as error:
             return [Finding(fault=f"refused: {error}")]
 
     def received(self) -> str:
-        """Say how a changed file was received."""
-        rows, told = self.served()
+        """Return how a changed file was received."""
+        rows, reported = self.served()
         sound = {place: row for place, row in rows.items() if not row.damaged}
-        if any(said(row) != said(self.whole.get(place)) for place, row in sound.items()):
+        if any(content(row) != content(self.whole.get(place)) for place, row in sound.items()):
             return FALSE
         if rows == self.whole:
-            return "served whole, and told" if told else "served whole"
-        if told:
-            return "served in part, and told" if sound else "refused"
+            return "served whole, and reported" if reported else "served whole"
+        if reported:
+            return "served in part, and reported" if sound else "refused"
         return "shorter" if is_shorter(rows, self.whole) else FALSE
 
     def repaired(self) -> str:
-        """Repair a changed file, and say what came of it."""
+        """Repair a changed file, and return the outcome."""
         found = self.checked(repair=True)
         if not found:
             return "nothing to repair"
@@ -96,19 +94,19 @@ class Store:
         copy = self.path.with_name(f"{self.path.name}.salvaged")
         path = copy if copy.exists() else self.path
         rows = run(path, everything)
-        false = [place for place, row in rows.items() if said(row) != said(self.whole.get(place))]
+        false = [place for place, row in rows.items() if content(row) != content(self.whole.get(place))]
         if verified(path) or any(rows[place].kind != "note" or rows[place].damaged for place in false):
             return FALSE
-        return "salvaged" if copy.exists() else "mended in place"
+        return "salvaged" if copy.exists() else "repaired in place"
 
 
-def said(row: Any) -> Any:
-    """Give what an entry says; its sums are told of by a check."""
+def content(row: Any) -> Any:
+    """Return what an entry contains; wrong sums are reported by a check."""
     return row and (row.branch, row.seq, row.id, row.kind, row.body)
 
 
 def is_shorter(rows: Rows, whole: Rows) -> bool:
-    """Tell whether just the last commit is missing."""
+    """Return True if only the last commit is missing."""
     missing = sorted(seq for at, _, seq in whole.keys() - rows.keys() if at == MANY)
     return len(missing) == len(whole) - len(rows) == PER_COMMIT and missing[-1] == max(
         seq for at, _, seq in whole if at == MANY
@@ -116,8 +114,8 @@ def is_shorter(rows: Rows, whole: Rows) -> bool:
 
 
 def flips(store: Store, file: Path, count: int) -> Counter[str]:
-    """Change bytes at random places; count how each was received, and show what was not as it should be."""
-    random, counts = Random(f"{SEED} {file.name}"), Counter[str]()
+    """Change bytes at random places; count how each was received, and print what was not as it should be."""
+    random, counts = rng(file.name), Counter[str]()
     for _ in range(count):
         place, by = random.randrange(len(store.files[file])), random.randrange(1, 256)
         store.flip(file, place, by)
@@ -131,23 +129,23 @@ def flips(store: Store, file: Path, count: int) -> Counter[str]:
     return counts
 
 
-def test_a_changed_byte_of_the_file_is_harmless_or_told(
+def test_a_changed_byte_of_the_file_is_harmless_or_reported(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     store = Store(tmp_path / "agent.db", was_closed=True)
-    counts = flips(store, store.path, 150 * THOROUGH)
+    counts = flips(store, store.path, runs(20, long=1_500))
     record_property("counted", ("changed bytes of the file", dict(counts)))
     assert counts[FALSE] == counts["shorter"] == 0
 
 
-def test_a_changed_byte_of_the_log_of_writes_is_harmless_or_told(
+def test_a_changed_byte_of_the_wal_is_harmless_or_reported(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     store = Store(tmp_path / "agent.db", was_closed=False)
-    counts = flips(store, store.log, 80 * THOROUGH)
-    record_property("counted", ("changed bytes of the log of writes", dict(counts)))
+    counts = flips(store, store.log, runs(12, long=800))
+    record_property("counted", ("changed bytes of the WAL", dict(counts)))
     assert counts[FALSE] == 0
-    assert counts["served in part, and told"] > 0
+    assert counts["served in part, and reported"] > 0
 
 
 def test_only_the_last_commit_can_be_lost_unseen(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from verification_stage import LONG, NOW, furnish, run, said, tamper, verified
+from verification_fixtures import LONG, NOW, furnish, run, said, tamper, verified
 
 from turnstate.errors import StoreDamaged
 from turnstate.stores.sqlite import SqliteStore, rescue

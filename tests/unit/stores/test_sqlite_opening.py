@@ -15,7 +15,20 @@ from typing import Any
 
 import apsw
 import pytest
-from verification_stage import LONG, NOW, furnish, furnished, left_open, run, said, tables, tamper, verified
+from thoroughness import LONG as THOROUGH
+from thoroughness import rng
+from verification_fixtures import (
+    LONG,
+    NOW,
+    furnish,
+    furnished,
+    left_open,
+    run,
+    said,
+    tables,
+    tamper,
+    verified,
+)
 
 from turnstate.errors import InputError, NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from turnstate.stores.sqlite import SqliteStore, connect
@@ -32,7 +45,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Give all files; what processes share of a log of writes is nobody's data."""
+    """Return all files but the shared memory of the WAL, which has no data."""
     return {one.name: one.read_bytes() for one in folder.iterdir() if not one.name.endswith("-shm")}
 
 
@@ -121,7 +134,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def frozen(path: Path) -> Iterator[Path]:
-    """A store whose file nobody may write, not even root."""
+    """A store whose file no user can write, not even root."""
     furnished(path)
     if os.geteuid() != 0:
         path.chmod(0o444)
@@ -148,11 +161,11 @@ def test_a_file_that_cannot_be_written_is_read_and_an_append_is_refused(frozen: 
     run(frozen, use)
 
 
-def test_a_changed_byte_of_the_header_is_harmless_or_told(
+def test_a_changed_byte_of_the_header_is_harmless_or_reported(
     path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     whole, data, counts = tables(furnished(path)), path.read_bytes(), Counter[str]()
-    for place in range(100):
+    for place in range(100) if THOROUGH else rng("header").sample(range(100), 20):
         for other in {0, 0xFF, data[place] ^ 1, data[place] ^ 0x40} - {data[place]}:
             for one in path.parent.iterdir():
                 one.unlink()
@@ -164,7 +177,7 @@ def test_a_changed_byte_of_the_header_is_harmless_or_told(
 def _received(path: Path, whole: dict[str, list[Any]]) -> str:
     try:
         if verified(path):
-            return "told by a check"
+            return "reported by a check"
         assert tables(path) == whole
     except StoreError:
         return "refused"
@@ -182,7 +195,7 @@ def test_a_file_that_was_cut_off_is_refused_and_left_as_it_is(path: Path) -> Non
         assert contents(path.parent) == {"agent.db": data[:size]}
 
 
-def test_a_file_that_lost_a_part_of_its_last_page_is_opened_and_told_of(path: Path) -> None:
+def test_a_file_that_lost_a_part_of_its_last_page_is_opened_and_reported(path: Path) -> None:
     data = furnished(path).read_bytes()
     for lost in (1, 100, PAGE - 1):
         path.write_bytes(data[:-lost])

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import apsw
 import pytest
-from verification_stage import LONG, NOW, SHORT, furnish, noted, run, said, session, tamper, verified
+from verification_fixtures import LONG, NOW, SHORT, furnish, noted, run, said, session, tamper, verified
 
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import AlreadyExists, StoreDamaged
@@ -91,7 +91,7 @@ def test_a_session_is_whole_without_any_one_index_of_its_entries(talk: Path, tre
     assert len(whole[0]) == 20
 
 
-def test_entries_that_only_a_scan_finds_are_told(talk: Path) -> None:
+def test_entries_that_only_a_scan_finds_are_reported(talk: Path) -> None:
     empty(talk, "sqlite_autoindex_entry_1")
 
     async def notices(session: Session) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def test_entries_that_only_a_scan_finds_are_told(talk: Path) -> None:
     assert "turnstate verify" in told
 
 
-def test_entries_that_are_nowhere_are_told(talk: Path) -> None:
+def test_entries_that_are_lost_are_reported(talk: Path) -> None:
     tamper(talk, "DELETE FROM entry WHERE seq IN (4, 5)")
 
     async def look(session: Session) -> tuple[int, tuple[str, ...]]:
@@ -115,7 +115,7 @@ def test_entries_that_are_nowhere_are_told(talk: Path) -> None:
     assert told.startswith("2 damaged entries")
 
 
-def test_an_older_prompt_does_not_stand_for_one_that_cannot_be_read(talk: Path) -> None:
+def test_an_older_prompt_does_not_replace_one_that_cannot_be_read(talk: Path) -> None:
     async def prompt(session: Session) -> None:
         await session.set_system("You are new.")
         await session.append(*(Message.user("long " * 500) for _ in range(20)))
@@ -146,7 +146,7 @@ def test_an_older_prompt_does_not_stand_for_one_that_cannot_be_read(talk: Path) 
 
 
 @pytest.mark.parametrize("seq", [2, 19])
-def test_a_session_row_that_falls_behind_its_log_is_refused(talk: Path, seq: int) -> None:
+def test_a_session_row_that_ends_before_its_log_is_refused(talk: Path, seq: int) -> None:
     tamper(talk, f"UPDATE session SET seq = {seq}")
     with pytest.raises(StoreDamaged, match="there are entries after it"):
         in_session(talk, lambda session: session.messages())
@@ -191,7 +191,7 @@ def test_a_branch_that_was_left_still_ends_where_it_did_without_its_index(path: 
     assert run(path, select) == (6, ["a1", "n2", "a3", "a4", "a5", "a6"])
 
 
-def test_the_end_of_a_branch_that_was_left_is_told_when_it_is_lost(path: Path) -> None:
+def test_the_lost_end_of_another_branch_is_reported(path: Path) -> None:
     tamper(path, "DELETE FROM entry WHERE session = 1 AND branch = 1 AND seq = 6")
 
     async def read(store: SqliteStore) -> list[tuple[int, bool]]:

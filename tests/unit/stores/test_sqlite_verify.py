@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 from verification_faults import CHANGED_BODY, EXACT, MENDED
-from verification_stage import (
+from verification_fixtures import (
     LONG,
     NOW,
     SHORT,
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_found_and_nothing_is_changed_by_looking(what: str, pat
 
 
 @pytest.mark.parametrize("what", [*EXACT, *MENDED])
-def test_what_is_mended_is_not_found_again(what: str, path: Path) -> None:
+def test_what_is_repaired_is_not_found_again(what: str, path: Path) -> None:
     statement, fault = (EXACT | MENDED)[what]
     tamper(path, statement)
     found = verified(path, repair=True)
@@ -126,7 +126,7 @@ def test_a_damaged_entry_is_no_longer_found_by_its_words(path: Path) -> None:
     assert run(path, search) == []
 
 
-def test_missing_entries_become_notes_and_the_totals_behind_them_hold(path: Path) -> None:
+def test_missing_entries_become_notes_and_later_totals_are_right(path: Path) -> None:
     before = rows(path)
     tamper(path, "DELETE FROM entry WHERE session = 1 AND branch = 1 AND seq IN (3, 4)")
     verified(path, repair=True)
@@ -201,7 +201,7 @@ def test_a_branch_of_many_pages_is_walked_to_its_end(path: Path) -> None:
     assert verified(path) == []
 
 
-def test_totals_that_are_wrong_over_many_pages_are_mended_in_one_go(path: Path) -> None:
+def test_totals_that_are_wrong_over_many_pages_are_repaired_at_once(path: Path) -> None:
     async def fill(store: SqliteStore) -> None:
         many = tuple(said(f"m{number}", "text") for number in range(2 * PAGE))
         await store.commit(Change(at=SHORT, now=NOW, records=many))
@@ -213,7 +213,7 @@ def test_totals_that_are_wrong_over_many_pages_are_mended_in_one_go(path: Path) 
     assert tables(path) == before
 
 
-def test_others_write_while_a_file_is_checked_and_mended(path: Path) -> None:
+def test_others_write_while_a_file_is_checked_and_repaired(path: Path) -> None:
     tamper(path, CHANGED_BODY, "UPDATE entry SET total = 1 WHERE id = 's1'")
 
     async def both(store: SqliteStore) -> list[Finding]:
@@ -252,7 +252,7 @@ def test_a_session_that_is_removed_meanwhile_is_no_fault(path: Path) -> None:
     assert verified(path) == []
 
 
-def test_a_check_that_is_broken_off_lets_go_of_the_file(path: Path) -> None:
+def test_a_check_that_is_abandoned_closes_the_file(path: Path) -> None:
     tamper(path, CHANGED_BODY)
 
     async def break_off(store: SqliteStore) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from verification_stage import (
+from verification_fixtures import (
     LONG,
     NOW,
     SHORT,
@@ -27,7 +27,7 @@ from turnstate.stores.values import Change
 pytestmark = pytest.mark.req("G6")
 
 FRAME = 24 + 4096
-FAULT = "the log of writes was damaged"
+FAULT = "the WAL was damaged"
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def change(path: Path, place: int) -> None:
     log_of(path).write_bytes(data)
 
 
-def test_a_whole_log_is_taken_and_nothing_is_told(path: Path) -> None:
+def test_a_whole_wal_is_applied_and_nothing_is_reported(path: Path) -> None:
     assert verified(path) == []
     assert len(run(path, everything)) == 252
 
 
 @pytest.mark.parametrize("part", ["header", "salt", "checksum", "page"])
-def test_commits_behind_a_damaged_place_are_told_of(part: str, path: Path) -> None:
+def test_commits_after_a_damaged_frame_are_reported(part: str, path: Path) -> None:
     frame = 32 + 200 * FRAME
     change(path, {"header": 9, "salt": frame + 9, "checksum": frame + 18, "page": frame + 700}[part])
     (found,) = verified(path)
@@ -69,7 +69,7 @@ def test_what_was_committed_before_the_damaged_place_is_served(path: Path, tmp_p
     assert all(whole[place] == row for place, row in served.items())
 
 
-def test_a_damaged_log_is_told_of_until_a_repair(path: Path) -> None:
+def test_a_damaged_wal_is_reported_until_a_repair(path: Path) -> None:
     change(path, 32 + 200 * FRAME + 700)
     copy = log_of(path).read_bytes()
     assert [one.fault for one in verified(path)] == [one.fault for one in verified(path)] != []
@@ -80,7 +80,7 @@ def test_a_damaged_log_is_told_of_until_a_repair(path: Path) -> None:
     assert verified(path) == []
 
 
-def test_a_log_that_ends_early_is_no_damage(path: Path, tmp_path: Path) -> None:
+def test_a_wal_that_ends_early_is_no_damage(path: Path, tmp_path: Path) -> None:
     files, random = {one: one.read_bytes() for one in tmp_path.iterdir()}, Random(1)
     for _ in range(25):
         for one in tmp_path.iterdir():
@@ -97,7 +97,7 @@ def test_a_torn_last_commit_is_no_damage(path: Path) -> None:
     assert verified(path) == []
 
 
-def test_a_log_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+def test_a_wal_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
 
     async def write_and_open(store: SqliteStore) -> int:
@@ -106,7 +106,7 @@ def test_a_log_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
 
         async def write() -> None:
             nonlocal done
-            for number in range(400):  # the log is begun anew several times
+            for number in range(400):  # the WAL starts again several times
                 text = f"{number} " + "lorem ipsum " * 400
                 at = LONG if number % 2 else SHORT
                 await store.commit(Change(at=at, now=NOW, records=(said(f"w{number}", text),)))

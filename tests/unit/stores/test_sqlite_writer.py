@@ -69,7 +69,7 @@ def test_a_job_that_is_refused_takes_none_of_the_others_with_it(writer: Writer) 
     assert kept == [(0,), (2,)]
 
 
-def test_a_job_that_is_refused_before_it_wrote_makes_nobody_run_again(writer: Writer) -> None:
+def test_a_job_that_is_refused_before_it_wrote_makes_no_job_run_again(writer: Writer) -> None:
     ran = list[int]()
 
     def counted(number: int) -> Callable[[apsw.Connection], None]:

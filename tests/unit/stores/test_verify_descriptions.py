@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from verification_stage import NOW, tamper, verified
+from verification_fixtures import NOW, tamper, verified
 
 from turnstate.errors import StoreDamaged
 from turnstate.log.records import recount

@@ -1,4 +1,4 @@
-"""What is done to a file behind the store's back, and how the finding of it begins."""
+"""Changes to a file without the store, and how the finding of each begins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXACT = {
         "the search index does not contain",
     ),
 }
-"""What can be worked out from the rest: mending brings back what was there."""
+"""What can be computed from the rest: a repair restores it exactly."""
 
 MENDED = {
     "a body": (CHANGED_BODY, "its bytes do not match their checksum"),
@@ -87,4 +87,4 @@ MENDED = {
         "a parcel has a text that is not valid UTF-8",
     ),
 }
-"""What cannot: it is set aside, and what stands around it is made whole."""
+"""What cannot: it is set aside, and the rest is made consistent."""

@@ -86,7 +86,7 @@ def is_blank(message: Message) -> bool:
 
 
 def batches(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:
-    """Give each message with calls, and the tool messages right after it."""
+    """Return each message with calls, and the tool messages right after it."""
     for i, message in enumerate(messages):
         if message.tool_calls:
             end = i + 1

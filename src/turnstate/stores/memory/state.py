@@ -18,7 +18,7 @@ from ...errors import AlreadyExists, NotFound
 from ..admission import KEY_LIFE, KnownKey
 from ..values import Address, Branch, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
 
-__all__ = ["Indexed", "Kept", "State", "private", "written"]
+__all__ = ["Indexed", "State", "StoredSession", "private", "written"]
 
 
 class Indexed(NamedTuple):
@@ -29,7 +29,7 @@ class Indexed(NamedTuple):
     words: frozenset[str]
 
 
-class Kept:
+class StoredSession:
     """One session: its row, its branches, the rows of each branch, and the keys of its requests."""
 
     def __init__(self, row: SessionRow) -> None:
@@ -119,18 +119,18 @@ class State:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.sessions: dict[Address, Kept] = {}
+        self.sessions: dict[Address, StoredSession] = {}
         self.outbox: dict[str, Parcel] = {}
         self.index: list[Indexed | None] = []  # a removed entry becomes None, so that marks stay valid
 
-    def kept(self, at: Address) -> Kept:
+    def kept(self, at: Address) -> StoredSession:
         """Return a session, or raise `NotFound`."""
         try:
             return self.sessions[at]
         except KeyError:
             raise NotFound(f"there is no session {at.session}") from None
 
-    def append(self, kept: Kept, rows: Iterable[tuple[Row, frozenset[str]]]) -> None:
+    def append(self, kept: StoredSession, rows: Iterable[tuple[Row, frozenset[str]]]) -> None:
         """Append rows to their branch, and their words to the index."""
         for row, words in rows:
             kept.rows[row.branch].append(row)

@@ -31,7 +31,7 @@ from ..values import (
     SessionRow,
     Span,
 )
-from .state import Kept, State, private, written
+from .state import State, StoredSession, private, written
 
 __all__ = ["MemoryStore", "connect"]
 
@@ -116,7 +116,7 @@ class MemoryStore:
                     break
         return hits
 
-    def _take(self, kept: Kept, change: Change) -> Receipt:
+    def _take(self, kept: StoredSession, change: Change) -> Receipt:
         made = _forked(kept, change)
         branch = made.id if made else kept.row.branch if change.select is None else change.select
         seq = made.fork_seq if made else kept.tip(branch)
@@ -147,7 +147,9 @@ class MemoryStore:
             rows = written(records, branch=1, seq=0, total=0)
             total = rows[-1][0].total if rows else 0
             tags = tuple(sorted(set(row.tags)))
-            kept = Kept(structs.replace(private(row), tags=tags, branch=1, seq=len(rows), total=total))
+            kept = StoredSession(
+                structs.replace(private(row), tags=tags, branch=1, seq=len(rows), total=total)
+            )
             kept.check_new(records)
             self._state.sessions[row.address] = kept
             self._state.append(kept, rows)
@@ -316,7 +318,7 @@ class MemoryStore:
             yield finding
 
 
-def _forked(kept: Kept, change: Change) -> Branch | None:
+def _forked(kept: StoredSession, change: Change) -> Branch | None:
     fork = change.fork
     if fork is None:
         return None

@@ -1,4 +1,4 @@
-"""Sessions in PostgreSQL, for many machines: one round trip an append, durable as the server is set."""
+"""Sessions in PostgreSQL, for many machines: one round trip per append, as durable as the server."""
 
 from ...errors import StoreUnavailable
 
@@ -8,7 +8,7 @@ except ModuleNotFoundError as missing:
     if missing.name != "asyncpg":
         raise
     raise StoreUnavailable(
-        "PostgreSQL is spoken through asyncpg, which is not installed: pip install 'turnstate[postgres]'"
+        "the PostgreSQL store needs the package `asyncpg`: pip install 'turnstate[postgres]'"
     ) from None
 
 __all__ = ["PostgresStore", "connect"]

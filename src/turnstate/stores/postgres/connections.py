@@ -1,12 +1,12 @@
-"""Connections: a small pool, and what is done when one of them breaks.
+"""Connections: a small pool, what is done when one of them breaks, and the migration of the schema.
 
     read    the connection broke  ─►  once more, on another one
-    write   the connection broke  ─►  StoreUnavailable: nobody knows whether it was taken
-    both    rolled back by the server (deadlock, serialisation)  ─►  again, until it succeeds or time is up
+    write   the connection broke  ─►  StoreUnavailable: it is unknown whether it was committed
+    both    rolled back by the server (deadlock, serialization)  ─►  again, until it succeeds or times out
 
-A statement is a transaction of its own, so what was rolled back has left nothing. Every connection is
-looked at when it is made: after a failover the server may be a replica, or set otherwise. Giving one back
-costs no round trip: nothing here leaves anything behind on a connection that would have to be reset.
+A statement is a transaction of its own, so nothing is left of what was rolled back. The server is checked on
+every new connection: after a failover it may be a replica, or configured differently. Returning a connection
+to the pool costs no round trip: nothing here changes the state of a connection, so it needs no reset.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from ...errors import InputError, NewerFormat, StoreDamaged, StoreError, Turnsta
 from ..values import Durability
 from .faults import BROKEN, FAULTS, ROLLED_BACK, fault, unreachable
 from .queries import Query, functions, migrations, queries
-from .server import Server, Target
+from .server import PostgresSettings, PostgresTarget
 
 __all__ = ["LONG", "Connections", "Work", "migrate"]
 
 CONNECT_PATIENCE = 3.0
-"""Seconds to wait for a connection to be made: an error within five."""
+"""Seconds to wait for a new connection, so that an error comes within five."""
 
 PATIENCE = 30.0
 """Seconds to wait for an answer, or for a connection that others use, before giving up."""
 
-GIVING_UP = 1.0
-"""Seconds to wait until what was given up is called off; a server that stands still hears of it later."""
+CANCEL_PATIENCE = 1.0
+"""Seconds to wait until a canceled statement is canceled on the server, which may not respond."""
 
 LONG = 3_600.0
-"""Seconds for what walks over everything."""
+"""Seconds for statements that read or delete a lot."""
 
-MOST_CONNECTIONS = 10
-"""More bring nothing: appends wait for the disk together, and a server has its connections for many."""
+MAX_CONNECTIONS = 10
+"""More do not help: appends share an fsync, and a server has to share its connections."""
 
 
 class Work:
@@ -52,7 +52,7 @@ class Work:
         self.connection, self._queries, self._patience = connection, known, patience
 
     async def rows(self, name: str, /, **given: Any) -> Sequence[Any]:
-        """Run a query by its name, and give what it gives."""
+        """Run a query by its name, and return its rows."""
         query = self._queries[name]
         arguments = query.arguments(given)
         found: Sequence[Any] = await self.connection.fetch(query.sql, *arguments, timeout=self._patience)
@@ -62,23 +62,23 @@ class Work:
 class Connections:
     """Runs statements by their names, each on a connection that is free."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PostgresTarget) -> None:
         self.target = target
-        self.server: Server  # as the newest connection found it
-        self.durability: Durability = "fsync"  # the least that any connection was told
+        self.server: PostgresSettings  # as the newest connection found it
+        self.durability: Durability = "fsync"  # the least that any connection found
         self._queries = queries(target.schema)
         self._closed = False
         self._pool: Any = None
 
     @classmethod
-    async def open(cls, target: Target) -> Connections:
-        """Reach the server, or say within seconds why not."""
+    async def open(cls, target: PostgresTarget) -> Connections:
+        """Connect to the server, or raise within seconds."""
         made = cls(target)
         try:
             made._pool = await asyncpg.create_pool(
                 target.dsn,
-                min_size=0,  # the driver's own attempts to keep some would log each that fails
-                max_size=MOST_CONNECTIONS,
+                min_size=0,  # the driver logs every failed attempt to keep a minimum
+                max_size=MAX_CONNECTIONS,
                 timeout=CONNECT_PATIENCE,
                 command_timeout=PATIENCE,
                 max_cached_statement_lifetime=0,
@@ -103,12 +103,12 @@ class Connections:
         return await self._run(name, given, writes=True)
 
     async def write_long(self, name: str, /, **given: Any) -> Sequence[Any]:
-        """Run a statement that is a transaction of its own and may take its time."""
+        """Run a statement that is a transaction of its own and may take long."""
         return await self._run(name, given, writes=True, patience=LONG)
 
     @asynccontextmanager
     async def transaction(self, *, frozen: bool = False, patience: float = PATIENCE) -> AsyncIterator[Work]:
-        """Do several things in one transaction; a frozen one sees one moment and writes nothing."""
+        """Run several statements in one transaction; a frozen one is a read-only snapshot."""
         async with self.connection(writes=not frozen) as connection:
             level = "repeatable_read" if frozen else "read_committed"
             async with connection.transaction(isolation=level, readonly=frozen):
@@ -116,7 +116,7 @@ class Connections:
 
     @asynccontextmanager
     async def connection(self, *, writes: bool = True) -> AsyncIterator[Any]:
-        """Lend a connection, and raise the driver's errors as errors of the store."""
+        """Borrow a connection, and raise the driver's errors as errors of the store."""
         connection = await self._acquired()
         try:
             yield connection
@@ -126,7 +126,7 @@ class Connections:
             await self._released(connection)
 
     async def close(self) -> None:
-        """Finish what was begun, and let the connections go."""
+        """Finish what was begun, and close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -137,7 +137,7 @@ class Connections:
             self._pool.terminate()
 
     def facts(self) -> dict[str, str]:
-        """Tell how many connections there are."""
+        """Return how many connections there are."""
         return {"pool": f"{self._pool.get_size()} of at most {self._pool.get_max_size()} connections"}
 
     async def _run(
@@ -174,7 +174,7 @@ class Connections:
             raise self._unreachable(error) from error
 
     async def _lent(self) -> Any:
-        """Take a free connection, or make one; where the server allows no more, wait for one of ours."""
+        """Take a free connection or open one; if the server allows no more, wait for one of ours."""
         while True:
             try:
                 return await self._pool.acquire()
@@ -184,33 +184,33 @@ class Connections:
             await asyncio.sleep(random.uniform(0.0, 0.02))  # noqa: S311
 
     async def _released(self, connection: Any) -> None:
-        with suppress(*FAULTS):  # it is broken, and will be replaced; what it answered holds
-            async with asyncio.timeout(GIVING_UP):  # the driver goes on behind our back
+        with suppress(*FAULTS):  # it is broken and will be replaced; its answer is still valid
+            async with asyncio.timeout(CANCEL_PATIENCE):  # the driver goes on in the background
                 await self._pool.release(connection)
 
     async def _look(self, connection: Any) -> None:
-        """Look at the server behind a new connection."""
-        # The driver looks array types up by SQL of its own, which names nothing in full. It does so once a
-        # connection: here, in a transaction in which other roles' objects are not found.
+        """Check the server of a new connection."""
+        # The driver looks up array types with its own SQL, which depends on the search path. It does so once
+        # per connection: here, in a transaction whose search path excludes the objects of other roles.
         await connection.execute(f"BEGIN; {self._queries['pin_names'].sql}", timeout=CONNECT_PATIENCE)
         await connection.prepare(self._queries["array_types"].sql, timeout=CONNECT_PATIENCE)
-        told = await connection.fetchrow(self._queries["settings"].sql, timeout=CONNECT_PATIENCE)
+        found = await connection.fetchrow(self._queries["settings"].sql, timeout=CONNECT_PATIENCE)
         await connection.execute("COMMIT", timeout=CONNECT_PATIENCE)
-        server = Server(**dict(told))
+        server = PostgresSettings(**dict(found))
         server.check(self.target.shown, asked=self.target.durability)
         self.server = server
         if server.durability != "fsync":
             self.durability = server.durability
 
     def _unreachable(self, error: Exception) -> TurnstateError:
-        told = isinstance(error, asyncpg.PostgresError) and not isinstance(
+        answered = isinstance(error, asyncpg.PostgresError) and not isinstance(
             error, asyncpg.PostgresConnectionError
         )
-        return fault(error, self.target.shown) if told else unreachable(error, self.target.shown)
+        return fault(error, self.target.shown) if answered else unreachable(error, self.target.shown)
 
 
 async def _nothing(_connection: Any) -> None:
-    """Leave a connection as it is."""
+    """Do nothing with a connection that is returned."""
 
 
 # The schema is brought up to date when a store is opened.
@@ -227,7 +227,7 @@ async def migrate(connections: Connections) -> None:
         await work.rows("pin_names")
         await work.rows("lock_schema", lock=_lock(target.schema))
         version = await _version(work, target)
-        if version == len(steps):  # another process did it meanwhile
+        if version == len(steps):  # another process migrated first
             return
         if version is None:
             await work.connection.execute(f'CREATE SCHEMA "{target.schema}"')
@@ -240,7 +240,7 @@ async def migrate(connections: Connections) -> None:
         await work.connection.execute(functions(target.schema))
 
 
-async def _version(work: Work, target: Target) -> int | None:
+async def _version(work: Work, target: PostgresTarget) -> int | None:
     """Return the version of the schema; 0 if it is empty, None if it is missing."""
     ((there, is_ours, tables),) = await work.rows("schema", schema=target.schema)
     if not there:

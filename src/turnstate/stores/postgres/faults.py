@@ -1,7 +1,7 @@
-"""What PostgreSQL's errors, and those of the way to it, mean to a user of the store.
+"""Translation of errors of PostgreSQL and of the connection to it.
 
-Of a write whose answer did not arrive nobody knows whether it was taken. The error says so, and that
-the same request under its key can be sent again. No text has a password, a body or a value in it.
+If the answer to a write did not arrive, it is unknown whether it was committed. The error says so, and that
+the same request can be sent again under its key. No message contains a password, a body or a value.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from ...errors import AlreadyExists, InputError, StoreDamaged, StoreError, Store
 __all__ = ["BROKEN", "FAULTS", "ROLLED_BACK", "fault", "unreachable"]
 
 ROLLED_BACK = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""Nothing was written, and the same again may succeed."""
+"""Nothing was written, and a second attempt may succeed."""
 
 BROKEN = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
-    OSError,  # a time-out is one, too
+    OSError,  # includes timeouts
 )
-"""The answer did not arrive; what was asked may have been done."""
+"""The answer did not arrive; the statement may have been committed."""
 
 FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, UnicodeError)
 """All that the driver raises."""
@@ -38,7 +38,7 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[StoreError], str]] = [
     (
         (asyncpg.InvalidCatalogNameError,),
         StoreUnavailable,
-        "{shown}: there is no such database; make it first",
+        "{shown}: the database does not exist; create it first",
     ),
     (
         (asyncpg.CannotConnectNowError,),
@@ -58,7 +58,7 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[StoreError], str]] = [
     (
         (asyncpg.ReadOnlySQLTransactionError,),
         StoreUnavailable,
-        "{shown} takes no writes now: it is a replica, or set read-only; give the URL of the primary",
+        "{shown} takes no writes: it is a replica or read-only; give the URL of the primary",
     ),
     (
         (asyncpg.InsufficientResourcesError,),
@@ -68,17 +68,17 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[StoreError], str]] = [
     (
         (asyncpg.TransactionRollbackError,),
         StoreUnavailable,
-        "{shown}: others wrote the same at the same time; nothing was written, try again",
+        "{shown}: other transactions wrote the same rows; nothing was written, try again",
     ),
     (
         (asyncpg.LockNotAvailableError,),
         StoreUnavailable,
-        "{shown}: somebody holds a lock for too long; nothing was written, try again",
+        "{shown}: another process holds a lock for too long; nothing was written, try again",
     ),
     (
         (asyncpg.QueryCanceledError,),
         StoreUnavailable,
-        "{shown} broke the request off ({error}); nothing was written, try again",
+        "{shown} canceled the request ({error}); nothing was written, try again",
     ),
     (
         (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError, asyncpg.IntegrityConstraintViolationError),
@@ -88,31 +88,33 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[StoreError], str]] = [
     (
         (asyncpg.SyntaxOrAccessError, asyncpg.InvalidSchemaNameError),
         StoreDamaged,
-        "{shown} has not the tables that Turnstate made ({error}); run `turnstate verify` on it",
+        "{shown} does not have the tables of Turnstate ({error}); run `turnstate verify` on it",
     ),
 ]
 
 
 def fault(error: Exception, shown: str, *, unknown: bool = False) -> TurnstateError:
-    """Give the error that a user sees; `unknown` says that a write was under way."""
+    """Return the error that a user sees; ``unknown`` means that a write was in progress."""
     if isinstance(error, _UNUSABLE):
         return InputError(
             "NUL, a lone surrogate, a number beyond 64 bits or a name of over 2,000 bytes cannot be stored"
         )
     if isinstance(error, asyncpg.UniqueViolationError) and error.constraint_name == "entry_by_id":
-        return AlreadyExists("the session holds an entry of this id already")
+        return AlreadyExists("the session already has an entry of this id")
     for kinds, meaning, text in _MEANINGS:
         if isinstance(error, kinds):
             return meaning(text.format(shown=shown, error=_first_line(error)))
     if isinstance(error, UnicodeError):
-        return StoreDamaged(f"{shown} is damaged: a text in it is none; run `turnstate verify` on it")
+        return StoreDamaged(
+            f"{shown} is damaged: a text column is not valid UTF-8; run `turnstate verify` on it"
+        )
     if isinstance(error, BROKEN):
         return StoreUnavailable(_broken(error, shown, unknown=unknown))
     return StoreError(f"{shown}: {type(error).__name__}: {_first_line(error)}")
 
 
 def unreachable(error: Exception, shown: str) -> StoreUnavailable:
-    """Give the error of a server to which there is no way."""
+    """Return the error of a server that cannot be reached."""
     why = "no answer in time" if isinstance(error, TimeoutError) else _first_line(error)
     return StoreUnavailable(f"{shown} cannot be reached ({why}); check that it runs, and the URL")
 
@@ -122,7 +124,7 @@ def _broken(error: Exception, shown: str, *, unknown: bool) -> str:
     if not unknown:
         return f"{shown}: {why}; try again"
     return (
-        f"{shown}: {why} before the answer came, so nobody knows whether this was written; "
+        f"{shown}: {why} before the answer arrived, so it is unknown whether this was written; "
         "read what is there, or send the same request again under its key"
     )
 

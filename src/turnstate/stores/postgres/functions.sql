@@ -21,7 +21,7 @@ BEGIN
 END;
 $$;
 
--- The sum of tokens at a place of a path, which may stand on an earlier branch; nothing where a branch is gone.
+-- The sum of tokens at a place of a path, which may be on an earlier branch; NULL if a branch is missing.
 CREATE OR REPLACE FUNCTION turnstate.total_at(of_session bigint, of_branch bigint, at_seq bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -49,15 +49,15 @@ BEGIN
 END;
 $$;
 
--- Entries behind a place. What the client summed up of each is mixed with where it stands.
+-- Append entries after a position, which is mixed into the checksum that the client computed of each.
 CREATE OR REPLACE FUNCTION turnstate.add_entries(
-    of_session bigint, on_branch bigint, behind bigint, total_before bigint, own_marks text,
+    of_session bigint, on_branch bigint, after_seq bigint, total_before bigint, own_marks text,
     ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[], words text[]
 ) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO turnstate.entry (session, branch, seq, id, kind, body, tokens, total, checksum, words)
-    SELECT of_session, on_branch, behind + r.n, r.id, r.kind, r.body, r.tokens, total_before + r.total,
-           r.sum # ((of_session * 1000003 + on_branch * 10007 + behind + r.n) & 4294967295),
+    SELECT of_session, on_branch, after_seq + r.n, r.id, r.kind, r.body, r.tokens, total_before + r.total,
+           r.sum # ((of_session * 1000003 + on_branch * 10007 + after_seq + r.n) & 4294967295),
            (r.words || ' ' || own_marks)::tsvector
     FROM ROWS FROM (
              pg_catalog.unnest(ids), pg_catalog.unnest(kinds), pg_catalog.unnest(bodies), pg_catalog.unnest(tokens),

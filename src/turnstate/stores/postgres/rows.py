@@ -1,4 +1,4 @@
-"""Rows of tables as values, and back."""
+"""Conversion between rows of tables and values."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ __all__ = [
     "vector",
 ]
 
-# Words as PostgreSQL keeps them: quoted lexemes of a ``tsvector``, and a ``tsquery`` that wants them all.
+# Words as PostgreSQL stores them: quoted lexemes of a ``tsvector``, and a ``tsquery`` for all of them.
 
 
 LONGEST = 500
 """Characters of a word: at most 2,000 bytes, where PostgreSQL takes 2,046."""
 
 MOST_BYTES = 1_000_000
-"""Of all words of an entry, quoted: PostgreSQL takes 1,048,575. By what is more it is not found."""
+"""Of all words of an entry, quoted: PostgreSQL accepts 1,048,575. Words beyond that are not indexed."""
 
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]").search
 
 
 def vector(words: Sequence[str]) -> str | None:
-    """Give the words of an entry as the text of a ``tsvector``; nothing where there are none."""
+    """Return the words of an entry as the text of a ``tsvector``, or None if there are none."""
     text = quoted(word for word in words if _usable(word))
     return (text if len(text.encode()) <= MOST_BYTES else quoted(kept(words))) or None
 
 
 def query_of(words: Sequence[str], *, tenant: str, user: str | None) -> str | None:
-    """Give the text of a ``tsquery`` for entries with all these words; nothing where none can have them."""
+    """Return the text of a ``tsquery`` for entries with all these words; None if no entry can have them."""
     if not words or not all(_usable(word) for word in words):
         return None
     return " & ".join(_quoted(word) for word in dict.fromkeys([*marks(tenant, user), *words]))
 
 
 def marks(tenant: str, user: str | None) -> list[str]:
-    """Give the marks of a session's entries."""
+    """Return the lexemes that mark the tenant and the user of a session's entries."""
     return [_mark("t", tenant)] + ([] if user is None else [_mark("u", user)])
 
 
 def kept(words: Sequence[str]) -> Iterator[str]:
-    """Give the words that can be kept."""
+    """Yield the words that fit into the index."""
     size = 0
     for word in filter(_usable, words):
         size += len(_quoted(word).encode()) + 1
@@ -71,7 +71,7 @@ def kept(words: Sequence[str]) -> Iterator[str]:
 
 
 def quoted(words: Iterator[str] | Sequence[str]) -> str:
-    """Give words as the text of a ``tsvector``."""
+    """Return words as the text of a ``tsvector``."""
     return " ".join(_quoted(word) for word in words)
 
 
@@ -89,7 +89,7 @@ def _quoted(word: str) -> str:
 
 
 def session_row(columns: Any) -> SessionRow:
-    """Give a session as a value."""
+    """Convert columns to a session."""
     fields = dict(columns)
     try:
         meta = msgspec.json.decode(fields["meta"], type=dict[str, Any])
@@ -100,13 +100,13 @@ def session_row(columns: Any) -> SessionRow:
 
 
 def session_columns(row: SessionRow) -> dict[str, Any]:
-    """Give the columns of a new session."""
+    """Return the columns of a new session."""
     columns = msgspec.structs.asdict(row)
     return columns | {"meta": encoded(row.meta), "marks": quoted(marks(row.tenant, row.user))}
 
 
 def encoded(meta: dict[str, Any]) -> bytes:
-    """Give what is noted of a session as JSON."""
+    """Return the meta of a session as JSON."""
     try:
         return msgspec.json.encode(meta)
     except UnicodeEncodeError:
@@ -114,7 +114,7 @@ def encoded(meta: dict[str, Any]) -> bytes:
 
 
 def entry_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
-    """Give records as a list a column; totals count from the first of them on."""
+    """Return records as one list per column; totals count from the first record."""
     return {
         "ids": [record.id for record in records],
         "kinds": [record.kind for record in records],
@@ -127,7 +127,7 @@ def entry_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
 
 
 def entry_row(columns: Sequence[Any]) -> Row:
-    """Give an entry as a value, marked where its bytes do not match its checksum."""
+    """Convert columns to an entry, which is damaged if its bytes do not match its checksum."""
     session, branch, seq, id, kind, body, tokens, total, known = columns
     return Row(
         branch=branch,
@@ -142,23 +142,23 @@ def entry_row(columns: Sequence[Any]) -> Row:
 
 
 def content_sum(tokens: int, kind: str, id: str, body: bytes) -> int:
-    """Sum up what an entry says, so that a changed byte is noticed.
+    """Return the checksum of what an entry contains.
 
-    The running total is not in it: that can be worked out again, and then the entry is whole.
+    The running total is left out, since it can be computed again.
     """
     return zlib.crc32(body, zlib.crc32(f"{tokens}\0{kind}\0{id}".encode(errors="surrogatepass")))
 
 
 def checksum(session: int, branch: int, seq: int, content: int) -> int:
-    """Mix into a sum where its entry stands, which only the server knows when it is written.
+    """Mix the position of an entry into its checksum; only the server knows it when it writes.
 
-    The server does the same arithmetic; a place that differs in one bit gives another number.
+    The server does the same arithmetic. Positions that differ in one bit have different checksums.
     """
     return content ^ ((session * 1_000_003 + branch * 10_007 + seq) & 0xFFFFFFFF)
 
 
 def branch_row(columns: Sequence[Any]) -> Branch:
-    """Give a branch as a value; one that does not come from an earlier one would lead in a circle."""
+    """Convert columns to a branch; raise `StoreDamaged` unless its parent is an earlier one (no cycles)."""
     id, parent, fork_seq, created, name, operation, former = columns
     if parent is not None and not 0 < parent < id:
         raise StoreDamaged(f"branch {id} is damaged: it forks from branch {parent}; run `turnstate verify`")
@@ -174,5 +174,5 @@ def branch_row(columns: Sequence[Any]) -> Branch:
 
 
 def parcel_row(columns: Any) -> Parcel:
-    """Give a parcel as a value."""
+    """Convert columns to a parcel."""
     return Parcel(**dict(columns))

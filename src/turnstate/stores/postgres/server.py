@@ -1,8 +1,8 @@
-"""The server as each connection finds it: what it must be, and what its acknowledgements are worth.
+"""The server as each connection finds it: its requirements, and how durable its commits are.
 
-An acknowledged commit is on the disk only if the server waits for it (`synchronous_commit`), asks the
-disk for it (`fsync`) and can mend pages that a power cut tore (`full_page_writes`). These are read, never
-set: whoever runs the server decides, and the store says what that comes to.
+An acknowledged commit is on the disk only if the server waits for it (`synchronous_commit`), calls `fsync`
+and can repair pages that a power cut tore (`full_page_writes`). These settings are read, never changed: the
+operator of the server decides, and the store reports the resulting durability.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from msgspec import Struct
 from ...errors import InputError, StoreUnavailable
 from ..values import Durability
 
-__all__ = ["LEAST_SERVER", "SCHEMA", "Server", "Target", "target"]
+__all__ = ["LEAST_SERVER", "SCHEMA", "PostgresSettings", "PostgresTarget", "target"]
 
 LEAST_SERVER = 130_000
-"""PostgreSQL 13: older ones are no longer kept up."""
+"""PostgreSQL 13: older versions are no longer maintained."""
 
 
-class Server(Struct, frozen=True, kw_only=True):
+class PostgresSettings(Struct, frozen=True, kw_only=True):
     """Version and settings, as one connection sees them."""
 
     version: str
@@ -36,12 +36,12 @@ class Server(Struct, frozen=True, kw_only=True):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement means."""
+        """What an acknowledged write means."""
         waits = self.synchronous_commit != "off"  # all other values wait for the server's own disk, at least
         return "fsync" if waits and self.fsync == self.full_page_writes == "on" else "best_effort"
 
     def check(self, shown: str, *, asked: Durability | None = None) -> None:
-        """Refuse a server on which sessions cannot be kept, or not as safely as was asked for."""
+        """Raise `StoreUnavailable` if the server cannot keep sessions, or not as durably as requested."""
         if self.is_replica or self.read_only == "on":
             what = "a replica" if self.is_replica else "set read-only (default_transaction_read_only)"
             raise StoreUnavailable(f"{shown} is {what}; give the URL of a server that takes writes")
@@ -51,17 +51,15 @@ class Server(Struct, frozen=True, kw_only=True):
             )
         if self.encoding != "UTF8":
             raise StoreUnavailable(
-                f"{shown} has the encoding {self.encoding}; make a database with ENCODING 'UTF8'"
+                f"{shown} has the encoding {self.encoding}; create a database with ENCODING 'UTF8'"
             )
         if asked == "fsync" and self.durability != "fsync":
             named = ("synchronous_commit", "fsync", "full_page_writes")
             weak = [f"{name} is {value}" for name in named if (value := getattr(self, name)) == "off"]
             raise StoreUnavailable(
-                f"{shown} cannot promise durability=fsync: {', '.join(weak)}; set it on, or ask for less"
+                f"{shown} cannot promise durability=fsync: {', '.join(weak)}; "
+                "turn it on, or leave durability out of the URL"
             )
-
-
-# Where a store is: the URL as the driver takes it, the schema, and a name that can be shown.
 
 
 SCHEMA = "turnstate"
@@ -69,8 +67,8 @@ SCHEMA = "turnstate"
 _NAME = re.compile("(?!pg_)[a-z_][a-z0-9_]{0,62}").fullmatch
 
 
-class Target(NamedTuple):
-    """What a URL says."""
+class PostgresTarget(NamedTuple):
+    """A parsed URL: for the driver, the schema, and a name that can be shown."""
 
     dsn: str
     schema: str
@@ -78,8 +76,8 @@ class Target(NamedTuple):
     durability: Durability | None = None
 
 
-def target(url: str) -> Target:
-    """Read a URL, or say what is wrong with it."""
+def target(url: str) -> PostgresTarget:
+    """Parse a URL, or raise `InputError`."""
     try:
         parts = urlsplit(url)
         settings = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
@@ -95,13 +93,13 @@ def target(url: str) -> Target:
         )
     durability = settings.pop("durability", None)
     if durability not in (None, "fsync", "best_effort"):
-        raise InputError(f"durability={durability!r:.40} cannot be asked for; fsync and best_effort can")
+        raise InputError(f"durability={durability!r:.40} is not supported; write fsync or best_effort")
     whose, at, where = parts.netloc.rpartition("@")
     netloc = whose.replace("@", "%40") + at + where
     dsn = urlunsplit((parts.scheme, netloc, parts.path, urlencode(settings, quote_via=quote), ""))
     place = where or settings.get("host", "")
     shown = f"PostgreSQL at {place or 'the default host'}{unquote(parts.path)}"
-    return Target(dsn, schema, shown, "fsync" if durability == "fsync" else None)
+    return PostgresTarget(dsn, schema, shown, "fsync" if durability == "fsync" else None)
 
 
 _UNREADABLE = (

@@ -1,4 +1,4 @@
-"""Sessions on a Redis or Valkey server, or on a Cluster of them: as durable as the server is set to be."""
+"""Sessions on a Redis or Valkey server, or on a Cluster: as durable as the server is configured."""
 
 from .store import RedisStore, connect
 

@@ -1,7 +1,7 @@
-"""What the errors of the client library mean to a user of the store.
+"""Translation of errors of the client library.
 
-Three sorts matter to whoever asks: the server refused before it did anything, and may take it a moment
-later; the answer was lost, and nobody knows whether it was done; everything else is an answer.
+Three kinds matter to the caller: the server refused before it did anything, and may accept it a moment later;
+the answer was lost, and it is unknown whether the change was applied; everything else is an answer.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ __all__ = [
     "never_sent",
 ]
 
-# The client library, or a word on how to get it.
-
-
 try:
     from redis import exceptions
     from redis.asyncio import Redis, RedisCluster
@@ -38,7 +35,7 @@ except ModuleNotFoundError as missing:
 
 
 ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
-"""All that the library raises."""
+"""All errors that the library raises."""
 
 NOT_TAKEN = (
     exceptions.TryAgainError,
@@ -47,13 +44,13 @@ NOT_TAKEN = (
     exceptions.BusyLoadingError,
     exceptions.MaxConnectionsError,
 )
-"""Nothing was done, and a moment later it may be: keys are moving, a master is being replaced."""
+"""Nothing was done, but a retry may succeed: keys are moving, or a master is being replaced."""
 
 REFUSED = (exceptions.AuthenticationError, exceptions.AuthorizationError)
-"""Whom the server does not let in: asking again does not help."""
+"""The server rejects the user: a retry does not help."""
 
 LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
-"""The connection is gone, and what was asked may have been done."""
+"""The connection is lost, and the request may have been executed."""
 
 _KINDS: list[tuple[type[Exception], str]] = [
     (exceptions.BusyLoadingError, "{name} is still loading its data; try again in a while"),
@@ -72,47 +69,55 @@ _KINDS: list[tuple[type[Exception], str]] = [
         "the memory of {name} is full (maxmemory); nothing was written: raise maxmemory or remove sessions",
     ),
     (exceptions.ClusterError, "the Cluster at {name} is down or misses slots; nothing was done, try again"),
-    (exceptions.MaxConnectionsError, "{name} is used by too many at once; nothing was done, try again"),
+    (exceptions.MaxConnectionsError, "{name} has too many connections; nothing was done, try again"),
     (exceptions.TryAgainError, "keys of {name} are being moved to another node; nothing was done, try again"),
     (exceptions.MovedError, "{name} is a node of a Cluster; write redis+cluster:// in the URL"),
 ]
 
 _TEXTS: list[tuple[str, type[StoreError], str]] = [
-    ("noauth", StoreUnavailable, "{name} wants a password; put it into the URL: redis://user:password@host"),
+    (
+        "noauth",
+        StoreUnavailable,
+        "{name} requires a password; put it into the URL: redis://user:password@host",
+    ),
     ("wrongpass", StoreUnavailable, "{name} refuses the user or the password; check both in the URL"),
     ("username-password", StoreUnavailable, "{name} refuses the user or the password; check both in the URL"),
     (
         "authentication",
         StoreUnavailable,
-        "{name} wants a password; put it into the URL: redis://user:password@host",
+        "{name} requires a password; put it into the URL: redis://user:password@host",
     ),
-    ("cluster mode is not", StoreUnavailable, "{name} is no Cluster; write redis:// for a single server"),
+    ("cluster mode is not", StoreUnavailable, "{name} is not a Cluster; write redis:// for a single server"),
     (
         "cannot be connected",
         StoreUnavailable,
         "{name} cannot be reached ({error}); check address and network",
     ),
-    ("db index", StoreUnavailable, "{name} has no such database; take a lower number in the URL"),
+    ("db index", StoreUnavailable, "{name} has no such database; use a lower number in the URL"),
     ("misconf", StoreUnavailable, "{name} cannot save to its disk and takes no writes ({error})"),
     ("noreplicas", StoreUnavailable, "{name} has too few replicas to take writes ({error})"),
-    ("busy", StoreUnavailable, "{name} is held up by a script for too long; nothing was done, try again"),
+    (
+        "busy",
+        StoreUnavailable,
+        "{name} has been busy with a script for too long; nothing was done, try again",
+    ),
     ("non local key", StoreUnavailable, "keys of {name} are being moved; nothing was done, try again"),
-    ("wrongtype", StoreDamaged, "a key of the store on {name} is another program's ({error})"),
+    ("wrongtype", StoreDamaged, "a key of the store on {name} belongs to another program ({error})"),
     ("crossslot", StoreUnavailable, "{name} is a Cluster behind a proxy; name a node as redis+cluster://"),
     (
         "unknown command",
         StoreUnavailable,
-        "{name} is no Redis 7 or Valkey, or commands are disabled ({error})",
+        "{name} is not Redis 7 or Valkey, or commands are disabled ({error})",
     ),
 ]
 
 
 class AnswerLost(StoreUnavailable):
-    """The answer was lost, so nobody knows whether the change was taken."""
+    """The answer was lost, so it is unknown whether the change was applied."""
 
 
 def fault(error: Exception, name: str, *, asked: bool = True) -> StoreError:
-    """Give the error that a user sees; ``asked`` says that something was asked that changes the store."""
+    """Return the error that a user sees; ``asked`` means that the request may have changed the store."""
     for kind, words in _KINDS:
         if isinstance(error, kind):
             return StoreUnavailable(words.format(name=name, error=error))
@@ -126,7 +131,7 @@ def fault(error: Exception, name: str, *, asked: bool = True) -> StoreError:
 
 
 def never_sent(error: Exception) -> bool:
-    """Tell whether there was no connection to begin with."""
+    """Return True if there was no connection to begin with."""
     return "connecting to" in str(error)
 
 
@@ -135,6 +140,6 @@ def _lost(error: Exception, name: str, *, asked: bool) -> StoreUnavailable:
     if not asked or never_sent(error):
         return StoreUnavailable(f"{name} cannot be reached ({why}); check address and network")
     return AnswerLost(
-        f"the answer of {name} was lost ({why}), so nobody knows whether the change was taken: "
-        "ask again under the same key, or read what is there"
+        f"the answer of {name} was lost ({why}), so it is unknown whether the change was applied: "
+        "repeat it under the same key, or read what is there"
     )

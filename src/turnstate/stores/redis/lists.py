@@ -26,7 +26,7 @@ class Member(NamedTuple):
     bucket: int
 
 
-class _Part:
+class _BucketPart:
     """The part of a list that one bucket has, as far as it was fetched."""
 
     __slots__ = ("bucket", "fetched", "is_complete", "last")
@@ -65,7 +65,7 @@ class MergedList:
         start = begin if after is None else name + after
         self._server, self._newest = server, newest
         self._name, self._rank = len(name), slice(len(name), len(name) + DIGITS if by_time else None)
-        self._parts = [_Part(bucket, start) for bucket in range(BUCKETS)]
+        self._parts = [_BucketPart(bucket, start) for bucket in range(BUCKETS)]
         self._heads: list[tuple[bytes, int]] | None = None
         self._count = FIRST_FETCH
 
@@ -88,11 +88,11 @@ class MergedList:
                 heappop(heads)
         return found
 
-    def _head(self, part: _Part) -> tuple[bytes, int]:
+    def _head(self, part: _BucketPart) -> tuple[bytes, int]:
         rank = part.fetched[0][self._rank]
         return (_Reversed(rank), -part.bucket) if self._newest else (rank, part.bucket)
 
-    async def _fill(self, parts: Sequence[_Part]) -> None:
+    async def _fill(self, parts: Sequence[_BucketPart]) -> None:
         """Fetch the next members of some buckets."""
         by_bucket = {part.bucket: part for part in parts}
         groups = self._server.grouped(by_bucket)

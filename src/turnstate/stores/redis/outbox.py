@@ -13,7 +13,7 @@ from .lists import Member, MergedList
 from .rows import parcel
 from .server import Server, script
 
-__all__ = ["Outbox"]
+__all__ = ["RedisOutbox"]
 
 MAX_REMEMBERED = 10_000
 """Parcels whose bucket is known without asking: more than any worker has claimed at a time."""
@@ -22,7 +22,7 @@ MAX_ROUNDS = 4
 """How often parcels are looked up again if other workers claimed them first."""
 
 
-class Outbox:
+class RedisOutbox:
     """The parcels of a store, and in which bucket those are that it claimed lately."""
 
     def __init__(self, server: Server) -> None:

@@ -1,7 +1,7 @@
-"""Values as the server keeps them, and back.
+"""Conversion between values and what the server stores.
 
-A session is a hash of its fields. An entry is a line that describes it (place, tokens, total, checksum,
-length, stamp, kind and id) and, apart from it, its bytes. Numbers are decimal, texts UTF-8.
+A session is a hash of its fields. An entry is a line that describes it (position, tokens, total, checksum,
+length, stamp, kind and id) and, in another hash, its body. Numbers are decimal, texts UTF-8.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _NUMBERS = ("created", "active", "idle", "epoch", "branch", "seq", "total", "ver
 _SIGNED = ("total", "version")  # a session that is still being imported may begin below zero
 _LINE = re.compile(rb"(\d+) (\d+) (-?\d+) (-?\d+) (\d+) (\d+) (\d+) (\d+) (.*)", re.DOTALL)
 _BRANCH = re.compile(rb"(\d*)\|(\d+)\|(\d+)\|(\d*)\|(\d+):(.*)", re.DOTALL)
-_STANDING = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
+_STATE = re.compile(rb"(\d+) (\d+) ([01]) (.*)", re.DOTALL)
 
 
 def session_fields(row: SessionRow) -> list[bytes]:
-    """Give the fields of a session, each name with its value; what is none has no field."""
+    """Return the fields of a session, names and values in turn; None has no field."""
     texts = {name: text(getattr(row, name)) for name in _TEXTS}
     numbers = {name: b"%d" % natural(getattr(row, name)) for name in _NUMBERS if name not in _SIGNED}
     lists = {"tags": msgspec.json.encode(row.tags), "meta": msgspec.json.encode(row.meta)}
@@ -58,7 +58,7 @@ def session_fields(row: SessionRow) -> list[bytes]:
 
 
 def session(at: Address, flat: Sequence[bytes]) -> SessionRow:
-    """Give a session as a value."""
+    """Convert a hash to a session, or raise `StoreDamaged`."""
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
     try:
         texts = {name: kept[name.encode()].decode() for name in _TEXTS}
@@ -76,22 +76,22 @@ def session(at: Address, flat: Sequence[bytes]) -> SessionRow:
 
 
 def born(flat: Sequence[bytes]) -> int:
-    """Tell when a session was made, by a number that tells it from an earlier one under its name."""
-    told = dict(zip(flat[::2], flat[1::2], strict=True)).get(b"born", b"")
-    return int(told) if told.isdigit() else 0
+    """Return the number that distinguishes a session from an earlier one of the same id."""
+    number = dict(zip(flat[::2], flat[1::2], strict=True)).get(b"born", b"")
+    return int(number) if number.isdigit() else 0
 
 
 def checksum(at: Address, id: bytes, kind: bytes, tokens: bytes, body: bytes) -> int:
-    """Sum up what an entry says and whose it is, so that a changed byte is noticed.
+    """Return the checksum of what an entry contains and of its session.
 
-    Its place is not in it, since only the server knows that when it writes; the line says it twice.
+    The position is left out, since only the server knows it when it writes; the line has it twice.
     """
     whose = b"\0".join((named(at.tenant), text(at.session), tokens, kind, id))
     return zlib.crc32(body, zlib.crc32(whose))
 
 
 def record_arguments(at: Address, records: Sequence[Record]) -> list[bytes]:
-    """Give records as scripts take them."""
+    """Return records as arguments of scripts."""
     arguments = list[bytes]()
     for record in records:
         id, kind, tokens = text(record.id), text(record.kind), b"%d" % integer(record.tokens)
@@ -102,7 +102,7 @@ def record_arguments(at: Address, records: Sequence[Record]) -> list[bytes]:
 
 
 class Description(Struct, frozen=True):
-    """What the line of an entry says."""
+    """The parsed line of an entry."""
 
     branch: int
     seq: int
@@ -116,18 +116,18 @@ class Description(Struct, frozen=True):
 
     @property
     def place(self) -> bytes:
-        """Where it stands."""
+        """The position as a field of the hashes."""
         return b"%d:%d" % (self.branch, self.seq)
 
     @property
     def line(self) -> bytes:
-        """The line itself."""
+        """The line as it is stored."""
         numbers = (self.branch, self.seq, self.tokens, self.total, self.checksum, self.length, self.stamp)
         return b"%s %d %s" % (b" ".join(b"%d" % one for one in numbers), len(self.kind), self.kind + self.id)
 
 
 def described(line: bytes) -> Description | None:
-    """Read the line of an entry, if it can be read."""
+    """Parse the line of an entry; return None if it is damaged."""
     if not (found := _LINE.fullmatch(line)):
         return None
     branch, seq, tokens, total, sum, length, stamp, cut = map(int, found.groups()[:-1])
@@ -136,36 +136,36 @@ def described(line: bytes) -> Description | None:
 
 
 def entry(at: Address, place: bytes, line: bytes | None, body: bytes | None) -> Row:
-    """Give an entry as a value, marked where it is not what was written, with what is left of it."""
+    """Convert line and body to an entry; a damaged one has what is left of it."""
     branch, seq = (int(number) for number in place.split(b":"))
-    told = described(line or b"")
-    if told is None:
+    known = described(line or b"")
+    if known is None:
         id = f"unreadable-{branch}-{seq}"
         return Row(
             branch=branch, seq=seq, id=id, kind=MESSAGE, body=body or b"", tokens=0, total=0, damaged=True
         )
-    sum = checksum(at, told.id, told.kind, b"%d" % told.tokens, body or b"")
+    sum = checksum(at, known.id, known.kind, b"%d" % known.tokens, body or b"")
     return Row(
         branch=branch,
         seq=seq,
-        id=told.id.decode(errors="replace"),
-        kind=told.kind.decode(errors="replace"),
+        id=known.id.decode(errors="replace"),
+        kind=known.kind.decode(errors="replace"),
         body=body or b"",
-        tokens=told.tokens,
-        total=told.total,
-        damaged=body is None or told.place != place or sum != told.checksum,
+        tokens=known.tokens,
+        total=known.total,
+        damaged=body is None or known.place != place or sum != known.checksum,
     )
 
 
 def branch_rows(flat: Sequence[bytes]) -> list[Branch]:
-    """Give branches in the order of their making; the tips that stand beside them are left out."""
+    """Convert a hash to branches in the order of their creation; their ends are left out."""
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
     ids = sorted(int(name) for name in kept if not name.startswith(b"t"))
     return [branch(id, kept[b"%d" % id]) for id in ids]
 
 
 def branch(id: int, kept: bytes) -> Branch:
-    """Give a branch as a value; one that does not come from an earlier one would lead in a circle."""
+    """Parse a branch; raise `StoreDamaged` unless its parent is an earlier one (no cycles)."""
     found = _BRANCH.fullmatch(kept)
     try:
         parent, fork_seq, created, former, length, rest = found.groups() if found else ()
@@ -188,28 +188,28 @@ def branch(id: int, kept: bytes) -> Branch:
 
 
 def receipt(numbers: Sequence[bytes], *, repeated: bool = False) -> Receipt:
-    """Give a receipt as a value."""
+    """Convert numbers to a receipt."""
     epoch, version, at_branch, first, last = map(int, numbers)
     return Receipt(epoch=epoch, version=version, branch=at_branch, first=first, last=last, repeated=repeated)
 
 
 def known_key(kept: bytes) -> KnownKey:
-    """Give what a key was used for as a value."""
+    """Parse what a key was used for."""
     created, *numbers, digest = kept.split(b" ", 6)
     return KnownKey(digest, receipt(numbers), int(created))
 
 
 def packed_parcel(one: Parcel) -> bytes:
-    """Give what stays the same of a parcel in one piece."""
+    """Return the immutable part of a parcel as bytes."""
     return named(one.tenant) + named(one.session) + named(one.kind) + one.body
 
 
-def parcel(id: bytes, packed: bytes, standing: bytes) -> Parcel:
-    """Give a parcel as a value."""
+def parcel(id: bytes, packed: bytes, state: bytes) -> Parcel:
+    """Convert the immutable part of a parcel and its state to a parcel."""
     tenant, rest = _first_name(packed)
     of_session, rest = _first_name(rest)
     kind, body = _first_name(rest)
-    found = _STANDING.fullmatch(standing)
+    found = _STATE.fullmatch(state)
     if found is None:
         raise StoreDamaged(f"the parcel {id!r:.80} is damaged; run `turnstate verify`")
     due, tries, parked, error = found.groups()

@@ -1,8 +1,8 @@
-"""The server: scripts run on it, on one server or on the nodes of a Cluster, and nothing takes for ever.
+"""The server: runs scripts on one server or on the nodes of a Cluster, each within a time limit.
 
-The client library would repeat a command whose answer was lost, and so might do a change twice; that is
-switched off. What the server refused without doing anything is asked again until the time is over. What
-may be done twice without harm is asked again after a lost connection; anything else is told to the caller.
+The client library would repeat a command whose answer was lost, and so might apply a change twice; that is
+turned off. What the server refused without doing anything is retried until the time is up. What is
+idempotent (``twice``) is retried after a lost connection; any other lost answer is raised to the caller.
 """
 
 from __future__ import annotations
@@ -29,18 +29,15 @@ from .faults import (
     fault,
     never_sent,
 )
-from .target import Target
+from .target import RedisTarget
 
 __all__ = ["Call", "Script", "Server", "script"]
-
-# The scripts of the store, by name: a file of Lua, with the files that it includes.
-
 
 _INCLUDE = re.compile(r"^-- include (\w+)\n", re.MULTILINE)
 
 
 class Script(NamedTuple):
-    """What is sent once, and by which name the server knows it from then on."""
+    """A script: its source is sent once, then the server knows it by its digest."""
 
     name: str
     source: bytes
@@ -49,14 +46,14 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """Give a script by its name."""
+    """Return a script by its name: a file of Lua, with the files that it includes."""
     source = _resolved(name, set()).encode()
     digest = hashlib.sha1(source, usedforsecurity=False).hexdigest()
     return Script(name, source, digest.encode())
 
 
 def _resolved(name: str, included: set[str]) -> str:
-    """Put in what a file includes, each file once."""
+    """Insert the files that a file includes, each once."""
 
     def include(found: re.Match[str]) -> str:
         if found[1] in included:
@@ -73,13 +70,13 @@ Call = tuple[Sequence[bytes], Sequence[bytes]]
 """Keys and arguments of a script."""
 
 CONNECTIONS = 32
-"""To each server: more tasks than that wait for one another."""
+"""To each server; more tasks than that have to wait."""
 
 PAUSE = 0.05
-"""Seconds before something is asked again."""
+"""Seconds before a retry."""
 
 RETRIES = 2
-"""How often a question is asked again on a new connection."""
+"""How often a request is repeated on a new connection."""
 
 
 class _Client(Protocol):
@@ -91,9 +88,9 @@ class _Client(Protocol):
 
 
 class Server:
-    """Runs scripts and asks questions."""
+    """Runs scripts and commands."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: RedisTarget) -> None:
         self.name, self.is_cluster = target.shown, target.cluster
         self._timeout = target.timeout
         self._client: _Client = _connected(target)
@@ -102,7 +99,7 @@ class Server:
 
     @property
     def deadline(self) -> float:
-        """When something that is asked now has to be done, on the clock of the loop."""
+        """When a request that is made now times out, on the clock of the loop."""
         return asyncio.get_running_loop().time() + self._timeout
 
     async def run(
@@ -114,7 +111,7 @@ class Server:
         twice: bool = False,
         until: float | None = None,
     ) -> Any:
-        """Run a script; ``twice`` says that running it a second time does no harm."""
+        """Run a script; ``twice`` means that running it again does no harm."""
         given = (len(keys), *keys, *arguments)
 
         async def attempt() -> Any:
@@ -126,7 +123,7 @@ class Server:
         return await self._patiently(attempt, twice=twice, until=until)
 
     async def run_all(self, script: Script, calls: Sequence[Call], *, twice: bool = False) -> list[Any]:
-        """Run a script with different keys, in one go and with the answers in that order."""
+        """Run a script with different keys in one pipeline, and return the answers in order."""
         if len(calls) < 2:
             return [await self.run(script, *call, twice=twice) for call in calls]
 
@@ -138,25 +135,25 @@ class Server:
                 again = await self._piped([("EVAL", script.source, *given[n]) for n in unknown])
                 for n, answer in zip(unknown, again, strict=True):
                     answers[n] = answer
-            return _told(answers)
+            return _without_errors(answers)
 
         return await self._patiently(attempt, twice=twice)
 
     async def ask(self, *command: bytes | str | int, node: Any = None) -> Any:
-        """Ask something that may be asked twice without harm; of one node, if that is given."""
+        """Run an idempotent command, on one node if given."""
         to = self._client if node is None else node
         return await self._patiently(lambda: to.execute_command(*command), twice=True)
 
     async def ask_all(self, commands: Sequence[tuple[bytes | str, ...]]) -> list[Any]:
-        """Ask many things in one go that may be asked twice without harm."""
+        """Run idempotent commands in one pipeline."""
 
         async def attempt() -> list[Any]:
-            return _told(await self._piped(commands))
+            return _without_errors(await self._piped(commands))
 
         return await self._patiently(attempt, twice=True) if commands else []
 
     async def nodes(self) -> list[Any]:
-        """Give what can be asked one by one: all masters of a Cluster, or the one server."""
+        """Return all masters of a Cluster, or [None] for a single server."""
         if not isinstance(self._client, RedisCluster):
             return [None]
         client = self._client
@@ -164,13 +161,13 @@ class Server:
         return list(client.get_primaries())
 
     def grouped(self, buckets: Iterable[int]) -> list[list[int]]:
-        """Put those buckets together that one script may look into: all, but on a Cluster each alone."""
+        """Group the buckets that one script may read: all together, but on a Cluster each alone."""
         if self.is_cluster:
             return [[bucket] for bucket in buckets]
         return [together] if (together := list(buckets)) else []
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._closed = True
         await self._client.aclose()
 
@@ -187,7 +184,7 @@ class Server:
         if self._closed:
             raise StoreError(f"{self.name} is closed; open it again")
         losses = 0
-        refusal: Exception | None = exceptions.MaxConnectionsError()  # until it is one's turn
+        refusal: Exception | None = exceptions.MaxConnectionsError()  # until a connection is free
         try:
             async with asyncio.timeout_at(until or self.deadline), self._turns:
                 while True:
@@ -203,22 +200,22 @@ class Server:
                             raise
                     await asyncio.sleep(PAUSE)
         except TimeoutError:
-            silent = TimeoutError(f"nothing came back for {self._timeout:g} s")
+            silent = TimeoutError(f"no answer within {self._timeout:g} s")
             raise fault(refusal or silent, self.name, asked=not twice) from None
         except ERRORS as error:
             raise fault(error, self.name, asked=not twice) from error
 
 
-def _told(answers: list[Any]) -> list[Any]:
-    """Raise the first error among answers."""
+def _without_errors(answers: list[Any]) -> list[Any]:
+    """Return answers, or raise the first error among them."""
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
     return answers
 
 
-def _connected(target: Target) -> _Client:
-    # One time limit covers a whole operation, so the sockets need none of their own.
+def _connected(target: RedisTarget) -> _Client:
+    # One time limit covers a whole operation, so the sockets need no timeouts.
     how: dict[str, Any] = {
         "username": target.user,
         "password": target.password,
@@ -231,7 +228,7 @@ def _connected(target: Target) -> _Client:
     if target.tls:
         how["ssl"] = True
     if target.cluster:
-        # It would close the connections of others at every fifth key that moved.
+        # Otherwise it would close all connections after every fifth key that moved.
         how |= {"reinitialize_steps": 0, "require_full_coverage": False}
         how["max_connections"] = 2 * CONNECTIONS
         cluster: _Client = RedisCluster(host=target.host, port=target.port, **how)

@@ -1,9 +1,9 @@
-"""What the servers are set to, and what that is worth.
+"""The settings of the servers, and how durable that makes them.
 
-An acknowledgement is worth as much as the weakest master makes it. Only a server that syncs its log of
-writes before it answers (`appendonly yes`, `appendfsync always`) and that no replica may replace keeps what
-it acknowledged when the power fails: replicas hear of a write after the answer, so a failover can lose it.
-A server that throws keys away when its memory is full is no place for sessions.
+A store is as durable as its weakest master. Only a server that syncs its append-only file before it answers
+(`appendonly yes`, `appendfsync always`) and that no replica can replace keeps acknowledged writes in a power
+cut: replicas get a write after the answer, so a failover can lose it. A server that evicts keys when its
+memory is full is refused.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ..values import Durability
 from .layout import VERSION, VERSION_KEY
 from .server import Server
-from .target import Target
+from .target import RedisTarget
 
-__all__ = ["Settings", "claim_layout", "settings"]
+__all__ = ["RedisSettings", "claim_layout", "settings"]
 
 LEAST_VERSION = (7, 0)
-"""Older ones cannot be told what a script will do, and might break one off in the middle."""
+"""Older versions know no script flags, and might abort a script halfway."""
 
 _WANTED = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "maxmemory-policy")
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """What one server is set to; what it would not say is empty."""
+class RedisSettings(Struct, frozen=True, kw_only=True):
+    """The settings of one server; one that it does not reveal is empty."""
 
     program: str
     version: str
     role: str
+    in_cluster: bool
     replicas: int
     appendonly: str
     appendfsync: str
@@ -43,7 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def shortcomings(self) -> list[str]:
-        """Say why an acknowledgement is no promise."""
+        """The reasons why an acknowledged write may be lost."""
         found = list[str]()
         if self.appendonly != "yes":
             found.append(f"appendonly is {self.appendonly or 'unknown'}")
@@ -57,13 +58,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement means."""
+        """What an acknowledged write means."""
         return "best_effort" if self.shortcomings else "fsync"
 
 
-async def settings(server: Server, target: Target) -> list[Settings]:
-    """Ask all masters, and refuse those that cannot be used."""
-    if target.db:  # some versions of the library pass over a database that is not there, and use the first
+async def settings(server: Server, target: RedisTarget) -> list[RedisSettings]:
+    """Return the settings of all masters; raise `StoreUnavailable` if one cannot be used."""
+    if target.db:  # some versions of the library use the first database if another one does not exist
         await server.ask("SELECT", target.db)
     found = [await _asked(server, node) for node in await server.nodes()]
     for one in found:
@@ -72,20 +73,20 @@ async def settings(server: Server, target: Target) -> list[Settings]:
     if target.durability == "fsync" and weak:
         raise StoreUnavailable(
             f"{server.name} cannot promise durability=fsync: {', '.join(weak)}; "
-            "set appendonly yes and appendfsync always, or ask for less"
+            "set appendonly yes and appendfsync always, or leave durability out of the URL"
         )
     return found
 
 
 async def claim_layout(server: Server) -> None:
-    """Mark the database as one of ours, and refuse one that a newer Turnstate has marked."""
+    """Mark the database as ours; raise `NewerFormat` if a newer Turnstate has marked it."""
     kept = await server.ask("GET", VERSION_KEY)
     if kept is None:
         await server.ask("SET", VERSION_KEY, VERSION, "NX")
         kept = await server.ask("GET", VERSION_KEY)
     if not kept or not kept.isdigit():
         raise StoreDamaged(
-            f"{server.name} has a key {VERSION_KEY.decode()} that is not ours; take another database"
+            f"{server.name} has a key {VERSION_KEY.decode()} that is not ours; use another database"
         )
     if int(kept) > VERSION:
         raise NewerFormat(
@@ -93,22 +94,23 @@ async def claim_layout(server: Server) -> None:
         )
 
 
-async def _asked(server: Server, node: Any) -> Settings:
+async def _asked(server: Server, node: Any) -> RedisSettings:
     info = _mapping(await server.ask("INFO", node=node))
-    told = await _configuration(server, node)
+    configured = await _configuration(server, node)
     name = "valkey" if "valkey_version" in info else "redis"
     logged = {"0": "no", "1": "yes"}.get(info.get("aof_enabled", ""), "")
-    return Settings(
+    return RedisSettings(
         program=name,
         version=info.get(f"{name}_version", ""),
         role=info.get("role", ""),
+        in_cluster=info.get("cluster_enabled") == "1",
         replicas=int(info.get("connected_slaves", "0")),
-        appendonly=told.get("appendonly", logged),
-        appendfsync=told.get("appendfsync", ""),
-        no_appendfsync_on_rewrite=told.get("no-appendfsync-on-rewrite", ""),
-        save=told.get("save", ""),
+        appendonly=configured.get("appendonly", logged),
+        appendfsync=configured.get("appendfsync", ""),
+        no_appendfsync_on_rewrite=configured.get("no-appendfsync-on-rewrite", ""),
+        save=configured.get("save", ""),
         maxmemory=info.get("maxmemory", ""),
-        maxmemory_policy=told.get("maxmemory-policy", info.get("maxmemory_policy", "")),
+        maxmemory_policy=configured.get("maxmemory-policy", info.get("maxmemory_policy", "")),
         used_memory=info.get("used_memory_human", ""),
     )
 
@@ -116,29 +118,31 @@ async def _asked(server: Server, node: Any) -> Settings:
 async def _configuration(server: Server, node: Any) -> dict[str, str]:
     try:
         return _mapping(await server.ask("CONFIG GET", *_WANTED, node=node))
-    except StoreError:  # rented servers often do not tell
+    except StoreError:  # hosted servers often refuse this
         return {}
 
 
-def _check(one: Settings, target: Target) -> None:
+def _check(one: RedisSettings, target: RedisTarget) -> None:
     numbers = [int(number) for number in one.version.split(".")[:2] if number.isdigit()]
     if tuple(numbers) < LEAST_VERSION:
         raise StoreUnavailable(
             f"{target.shown} is {one.program} {one.version}; Turnstate needs Redis 7 or Valkey"
         )
+    if one.in_cluster and not target.cluster:  # a node serves the keys of its own slots only
+        raise StoreUnavailable(f"{target.shown} is a node of a Cluster; write redis+cluster:// in the URL")
     if one.role != "master":
         raise StoreUnavailable(
             f"{target.shown} is a replica and takes no writes; give the address of its master"
         )
     if one.maxmemory_policy.startswith("allkeys") and not target.allow_eviction:
         raise StoreUnavailable(
-            f"{target.shown} throws data away when its memory is full (maxmemory-policy "
+            f"{target.shown} evicts keys when its memory is full (maxmemory-policy "
             f"{one.maxmemory_policy}): set noeviction, or write allow_eviction=1 into the URL"
         )
 
 
 def _mapping(answer: Any) -> dict[str, str]:
-    """Give an answer of names and values as texts, however the client library hands it out."""
+    """Return names and values as texts, whatever form the client library returns."""
     if isinstance(answer, bytes):
         lines = (line.partition(":") for line in answer.decode(errors="replace").splitlines())
         return {name: value for name, colon, value in lines if colon}

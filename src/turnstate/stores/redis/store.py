@@ -51,12 +51,12 @@ from .layout import (
 from .lists import MergedList
 from .log import refusal
 from .losses import MAX_SESSIONS, LossDetector, compare_with_server
-from .outbox import Outbox
+from .outbox import RedisOutbox
 from .rows import born, record_arguments, session, session_fields
 from .search import MAX_SCANNED, search
 from .server import Server, script
-from .settings import Settings, claim_layout, settings
-from .target import Target, parsed
+from .settings import RedisSettings, claim_layout, settings
+from .target import RedisTarget, parsed
 from .verify import verified
 
 __all__ = ["RedisStore", "connect"]
@@ -68,9 +68,9 @@ PAGE = 100
 class RedisStore:
     """Sessions on a server, or on a Cluster."""
 
-    def __init__(self, server: Server, target: Target, found: Sequence[Settings]) -> None:
+    def __init__(self, server: Server, target: RedisTarget, found: Sequence[RedisSettings]) -> None:
         self._server, self._target, self._settings = server, target, found
-        self._outbox = Outbox(server)
+        self._outbox = RedisOutbox(server)
         # A server that cannot lose what it acknowledged needs no detection.
         self._losses = LossDetector(0 if self.durability == "fsync" else MAX_SESSIONS)
 

@@ -1,11 +1,11 @@
-"""The URL of a server: where it is, how to be let in, and what is asked of it.
+"""The URL of a server: its address, credentials and options.
 
     redis://user:password@host:6379/0        one server; rediss:// with TLS
     redis+unix:///run/valkey.sock?db=0       one server on this machine
     redis+cluster://host:7000                a Cluster, by any of its nodes; rediss+cluster:// with TLS
 
-Options: ``timeout`` in seconds, ``durability=fsync`` to refuse a server that is set to less, and
-``allow_eviction=1`` for a server that throws data away when its memory is full.
+Options: ``timeout`` in seconds, ``durability=fsync`` to refuse a server that promises less, and
+``allow_eviction=1`` to accept a server that evicts keys when its memory is full.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from msgspec import Struct
 from ...errors import InputError
 from ..values import Durability
 
-__all__ = ["Target", "parsed"]
+__all__ = ["RedisTarget", "parsed"]
 
 TIMEOUT = 3.0
-"""Seconds until a server that does not answer counts as not there: an error within five."""
+"""Seconds to wait for an answer, so that an error comes within five."""
 
 _PORT = 6379
 
 
-class Target(Struct, frozen=True, kw_only=True):
-    """A server, and what is asked of it."""
+class RedisTarget(Struct, frozen=True, kw_only=True):
+    """A parsed URL."""
 
-    shown: str  # to people: without user and password
+    shown: str  # for people, without user and password
     host: str = ""
     port: int = _PORT
     path: str = ""
@@ -44,7 +44,7 @@ class Target(Struct, frozen=True, kw_only=True):
     allow_eviction: bool = False
 
     def __repr__(self) -> str:
-        return f"Target({self.shown})"
+        return f"RedisTarget({self.shown})"
 
 
 class _Options(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,8 +54,8 @@ class _Options(Struct, frozen=True, forbid_unknown_fields=True):
     db: int | None = None
 
 
-def parsed(url: str) -> Target:
-    """Read a URL; what is wrong with it is told without its password."""
+def parsed(url: str) -> RedisTarget:
+    """Parse a URL, or raise `InputError` without repeating its password."""
     try:
         parts = urlsplit(url)
         scheme, _, kind = parts.scheme.partition("+")
@@ -77,7 +77,7 @@ def parsed(url: str) -> Target:
         shown = f"{parts.scheme}://{parts.hostname or 'localhost'}:{port}"
     if db and kind == "cluster":
         raise InputError(f"{shown} is a Cluster, which has only database 0")
-    return Target(
+    return RedisTarget(
         shown=f"{shown} (database {db})" if db else shown,
         host=parts.hostname or "localhost",
         port=port,
@@ -99,9 +99,11 @@ def _options(query: str) -> _Options:
         options = msgspec.convert(given, _Options, strict=False)
     except msgspec.ValidationError as error:
         names = ", ".join(_Options.__struct_fields__)
-        raise InputError(f"an option of the Redis URL cannot be used ({error}); there are {names}") from None
+        raise InputError(
+            f"an option of the Redis URL cannot be used ({error}); the options are {names}"
+        ) from None
     if not 0 < options.timeout <= 3600:
-        raise InputError(f"timeout={options.timeout} is no number of seconds to wait")
+        raise InputError(f"timeout={options.timeout} must be a number of seconds up to 3600")
     return options
 
 
@@ -110,5 +112,5 @@ def _database(path: str, option: int | None) -> int:
     if not name:
         return option or 0
     if not name.isascii() or not name.isdigit() or option is not None:
-        raise InputError(f"{name!r:.40} is no number of a database; write redis://host:port/0")
+        raise InputError(f"{name!r:.40} is not a database number; write redis://host:port/0")
     return int(name)

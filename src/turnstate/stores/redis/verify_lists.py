@@ -44,9 +44,9 @@ async def inspect_bucket(case: BucketInspection, bucket: int) -> AsyncIterator[F
 
 
 async def _inspect_index(case: BucketInspection, bucket: int) -> AsyncIterator[Finding]:
-    behind = b"-"
-    while members := await case.server.ask("ZRANGEBYLEX", index_key(bucket), behind, "+", "LIMIT", 0, PAGE):
-        behind = b"(" + members[-1]
+    start = b"-"
+    while members := await case.server.ask("ZRANGEBYLEX", index_key(bucket), start, "+", "LIMIT", 0, PAGE):
+        start = b"(" + members[-1]
         stale = await _stale(case, bucket, members)
         for member in await _stale(case, bucket, stale):
             place = _place(bucket, member)
@@ -115,8 +115,8 @@ def _of_words(member: bytes) -> _Place:
     at, when = Address(tenant, id.decode()), int(stamp)
 
     def holds(line: bytes | None) -> bool:
-        told = described(line or b"")
-        return line is not None and (told is None or told.stamp == when)
+        known = described(line or b"")
+        return line is not None and (known is None or known.stamp == when)
 
     return _Place(at, ("HGET", session_key(at, b"entry"), branch + b":" + seq), holds)
 

@@ -1,4 +1,4 @@
-"""The embedded default: sessions in one SQLite file, durable at every acknowledgement."""
+"""The default store: sessions in one SQLite file; every acknowledged write is durable."""
 
 from .store import SqliteStore, connect
 from .verify import rescue

@@ -1,9 +1,8 @@
-"""Connections: how a file is opened, what is set on it, and how its schema comes up to date.
+"""Connections: opening a file, its pragmas, the migration of its schema, and a pool of readers.
 
-A new file, an old schema and eight processes that open it at once are the normal case: whoever gets
-the lock migrates, the others find it done. A migration is one transaction, so a process that is
-killed in it leaves the schema as it was. Before anything is written the file is looked at: what is
-not ours, and what a newer version wrote, is left untouched.
+Many processes may open a new file or an old schema at once: the one that gets the lock migrates, the others
+find it done. A migration is one transaction, so a process that is killed in it leaves the schema unchanged.
+Before anything is written the file is checked: one of another program, or of a newer version, is not touched.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ __all__ = [
 ]
 
 APPLICATION = 0x5475726E
-"""What SQLite's header says of whose file it is: "Hold"."""
+"""The application id in SQLite's header: "Turn"."""
 
 LEAST_SQLITE = (3, 51, 3)
-"""Older ones can damage a database in WAL mode when two connections write at the wrong moment."""
+"""Older versions can damage a database in WAL mode if two connections write at the wrong moment."""
 
 PATIENCE = 30.0
 """Seconds to wait for another process before giving up."""
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Foreign objects that an error names."""
 
 _MADE = re.compile(r"\bCREATE (VIRTUAL )?(TABLE|INDEX) (\w+)")
@@ -60,7 +59,7 @@ _MARKS = """
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 FROM pragma_application_id, pragma_user_version
 """
-"""Asked in one statement, so that all is of one moment: another process may be migrating."""
+"""One statement, and so one snapshot: another process may be migrating."""
 
 
 def check_sqlite_version() -> None:
@@ -89,7 +88,7 @@ def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None
 
 
 def migrate(path: str, mode: int = FILE_MODE) -> None:
-    """Make the file and its schema, or bring it up to date, or refuse it untouched."""
+    """Create the file and its schema, or bring it up to date, or refuse it untouched."""
     _create(path, mode)
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -97,25 +96,25 @@ def migrate(path: str, mode: int = FILE_MODE) -> None:
             _migrate(path)
             return
         except (apsw.BusyError, apsw.LockedError, apsw.SchemaChangeError):
-            # The switch to WAL does not ask the busy handler.
+            # The switch to WAL does not call the busy handler.
             if time.monotonic() > deadline:
                 raise
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
 
 
 def _create(path: str, mode: int) -> None:
-    """Make an empty file with a mode of its own, unless there is one: SQLite would make it for everybody.
+    """Create an empty private file unless it exists; SQLite would let all users read it.
 
-    SQLite gives its mode to the files beside it. It is made without being opened: to close a file ends all
-    locks that this process has on it.
+    SQLite copies its mode to the files beside it. The file is created without being opened, since closing a
+    file releases all locks that this process has on it.
     """
-    path = os.path.realpath(path)  # a link may lead to a file that is to be made
-    with suppress(OSError):  # it is there, or SQLite says why it cannot be opened
+    path = os.path.realpath(path)  # a link may lead to a file that does not exist yet
+    with suppress(OSError):  # it exists, or SQLite says why it cannot be opened
         try:
             os.mknod(path, stat.S_IFREG | mode)
-        except PermissionError:  # not everywhere may everybody do that
+        except PermissionError:  # some systems allow mknod only to root
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
-        os.chmod(path, mode)  # whatever was masked
+        os.chmod(path, mode)  # whatever the umask is
 
 
 def _migrate(path: str) -> None:
@@ -124,7 +123,7 @@ def _migrate(path: str) -> None:
     db = apsw.Connection(path, flags=flags)
     try:
         _distrust_schema(db)
-        if log:  # whose file it is, is not known yet: closing must not move the log of writes into it
+        if log:  # the file may not be ours: closing must not checkpoint its WAL
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.set_busy_handler(_patient())
         version = _version(db, path)
@@ -140,35 +139,35 @@ def _migrate(path: str) -> None:
 
 
 def check_readable(db: apsw.Connection, path: str) -> None:
-    """Raise an error if a file cannot be read as it is, since nothing can be written to it."""
+    """Raise an error if a read-only file would have to be migrated, or has foreign objects."""
     version = _version(db, path)
     if version < len(MIGRATIONS):
         raise StoreUnavailable(
             f"{path} has schema {version} and cannot be brought up to date, since it cannot be written; "
-            "open it once where it can be, or copy it"
+            "open it once with write access, or open a copy"
         )
     _refuse_foreign(db, path)
 
 
 def _distrust_schema(db: apsw.Connection) -> None:
-    """Let no trigger or view run, whoever put it into the file: we make none."""
+    """Disable triggers and views: we have none, so another program added them."""
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
 
 
 def _refuse_foreign(db: apsw.Connection, path: str) -> None:
-    """Raise `StoreDamaged` if the schema has something that we did not make."""
+    """Raise `StoreDamaged` if the schema has objects of another program."""
     if found := foreign_objects(db):
         raise StoreDamaged(
-            f"{path} has {', '.join(found[:MOST_NAMED])}, which Turnstate did not make and which could read "
-            "or change what is written; find out who did, then drop it, or run `turnstate verify --repair` "
-            "for a copy without it"
+            f"{path} has {', '.join(found[:MAX_NAMED])}, which Turnstate did not make and which could read "
+            "or change what is written; find out who added it, then drop it, or run "
+            "`turnstate verify --repair` for a copy without it"
         )
 
 
 def foreign_objects(db: apsw.Connection) -> list[str]:
-    """Name triggers, views, tables and indexes that are not of our schema."""
+    """Return the triggers, views, tables and indexes that do not belong to our schema."""
     known = _own_objects(MIGRATIONS)
     return [
         f"the {kind} `{name}`"
@@ -179,14 +178,14 @@ def foreign_objects(db: apsw.Connection) -> list[str]:
 
 @cache
 def _own_objects(steps: tuple[str, ...]) -> frozenset[tuple[str, str]]:
-    """Return kind and name of everything that migrations make; SQLite's own have names of their own."""
+    """Return kind and name of everything that migrations create; SQLite's own objects are left out."""
     made = {(kind.lower(), name) for step in steps for _, kind, name in _MADE.findall(step)}
     indexes = [name for step in steps for virtual, _, name in _MADE.findall(step) if virtual]
     return frozenset(made | {("table", f"{name}_{part}") for name in indexes for part in _PARTS_OF_INDEX})
 
 
 def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:
-    """Do something in a transaction that has the write lock from its start."""
+    """Run work in a transaction that has the write lock from its start."""
     db.execute("BEGIN IMMEDIATE")
     try:
         work()
@@ -206,12 +205,12 @@ def _step_up(db: apsw.Connection, path: str) -> None:
 
 
 def _version(db: apsw.Connection, path: str) -> int:
-    """Give the schema's version, and refuse a file that is somebody else's or newer."""
+    """Return the schema's version; refuse a file of another program or of a newer version."""
     ((application, version, tables),) = db.execute(_MARKS)
     if application != APPLICATION and (version or tables):
         raise StoreDamaged(f"{path} is a database of another program; give the path of another file")
     if application == APPLICATION and version < 1:
-        raise StoreDamaged(f"{path} is damaged: its schema has the number {version}; put a copy in its place")
+        raise StoreDamaged(f"{path} is damaged: its schema has the number {version}; restore a copy")
     if version > len(MIGRATIONS):
         raise NewerFormat(
             f"{path} has schema {version}, newer than {len(MIGRATIONS)}; update Turnstate to open it"
@@ -230,7 +229,7 @@ def _prepare_writer(db: apsw.Connection) -> None:
 
 
 def _patient() -> Callable[[int], bool]:
-    """Wait in short, uneven steps: whoever holds the lock has it for a few milliseconds."""
+    """Wait in short random steps: a lock is held for a few milliseconds."""
     waiting_since = 0.0
 
     def wait(calls: int) -> bool:
@@ -245,16 +244,13 @@ def _patient() -> Callable[[int], bool]:
     return wait
 
 
-# Readers: connections of their own, so that reading never waits for writing.
-
-
 T = TypeVar("T")
 
 THREADS = 4
 
 
 class Readers:
-    """Runs queries beside the writer, each on a snapshot of its own."""
+    """Runs queries in a few threads, each on a snapshot, so that reading never waits for writing."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -264,7 +260,7 @@ class Readers:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="turnstate-reader")
 
     async def run(self, job: Callable[[apsw.Connection], T]) -> T:
-        """Run a query; all that it reads is of one moment."""
+        """Run a query in one snapshot."""
         if self._closed:
             raise StoreError(f"{self._path} is closed; open it again")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, job)
@@ -277,7 +273,7 @@ class Readers:
             db.close(True)
 
     def abandon(self) -> None:
-        """Break off what was begun, and close the connections."""
+        """Interrupt what was begun, and close the connections."""
         for db in self._open:
             db.interrupt()
         self.close()
@@ -288,7 +284,7 @@ class Readers:
             db.execute("BEGIN")
             try:
                 return job(db)
-            finally:  # not by a commit: in a damaged file that may fail, though nothing was written
+            finally:  # a commit may fail in a damaged file, though nothing was written
                 if db.in_transaction:
                     db.execute("ROLLBACK")
 

@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a user of the store."""
+"""Translation of SQLite's errors to errors of the store."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable
 __all__ = ["UNREADABLE", "UNUSABLE", "fault", "translated", "unusable"]
 
 UNUSABLE = (UnicodeEncodeError, OverflowError)
-"""What Python says of values that SQLite cannot hold, before SQLite has seen them."""
+"""Errors of Python for values that SQLite cannot store."""
 
 UNREADABLE = (apsw.CorruptError, apsw.TooBigError, apsw.NoMemError, MemoryError, UnicodeDecodeError)
-"""What reading a damaged row comes to: a broken tree, an absurd length, or text that is none.
+"""Errors of reading a damaged row: a broken tree, an absurd length, or text that is not UTF-8.
 
-An error of the disk is not among them: the disk may come back.
+An I/O error is not among them, since the disk may work again later.
 """
 
 
@@ -25,13 +25,13 @@ _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
     (
         apsw.NotADBError,
         StoreDamaged,
-        "{path} is no database, or its beginning is damaged; give another path, or put a copy in its place",
+        "{path} is not a database, or its header is damaged; give another path, or restore a copy",
     ),
     (apsw.CorruptError, StoreDamaged, "{path} is damaged ({error}); run `turnstate verify` on it"),
     (
         apsw.SQLError,
         StoreDamaged,
-        "{path} has not the tables that Turnstate made ({error}); run `turnstate verify` on it",
+        "{path} does not have the tables of Turnstate ({error}); run `turnstate verify` on it",
     ),
     (apsw.FullError, StoreUnavailable, "the disk of {path} is full; free some space and try again"),
     (
@@ -44,23 +44,29 @@ _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
         StoreUnavailable,
         "{path} cannot be opened; check that its folder exists and is writable",
     ),
-    (apsw.PermissionsError, StoreUnavailable, "{path} may not be opened; check its permissions"),
-    (apsw.BusyError, StoreUnavailable, "{path} is held by another process for too long; try again"),
-    (apsw.LockedError, StoreUnavailable, "{path} is held by another process for too long; try again"),
+    (
+        apsw.PermissionsError,
+        StoreUnavailable,
+        "{path} must not be opened by this user; check its permissions",
+    ),
+    (apsw.BusyError, StoreUnavailable, "{path} is locked by another process for too long; try again"),
+    (apsw.LockedError, StoreUnavailable, "{path} is locked by another process for too long; try again"),
     (apsw.IOError, StoreUnavailable, "{path} cannot be read or written ({error}); nothing was acknowledged"),
 ]
 
 
 def fault(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
-    """Return the error that a user sees, with what SQLite said as its cause."""
-    meant = _meant(error, path)
-    meant.__cause__ = error
-    return meant
+    """Return the error that a user sees, with SQLite's error as its cause."""
+    translation = _translation(error, path)
+    translation.__cause__ = error
+    return translation
 
 
-def _meant(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
+def _translation(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     if isinstance(error, UnicodeDecodeError):
-        return StoreDamaged(f"{path} is damaged: a text in it is none; run `turnstate verify` on it")
+        return StoreDamaged(
+            f"{path} is damaged: a text column is not valid UTF-8; run `turnstate verify` on it"
+        )
     for kind, meaning, text in _MEANINGS:
         if isinstance(error, kind):
             return meaning(text.format(path=path, error=error))
@@ -68,7 +74,7 @@ def _meant(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
 
 
 def unusable(error: Exception) -> InputError:
-    """Give the error of a value that cannot be stored."""
+    """Return the error of a value that cannot be stored."""
     return InputError(f"a lone surrogate or a number beyond 64 bits cannot be stored: {error}")
 
 

@@ -35,7 +35,7 @@ from ..values import (
 from .faults import UNREADABLE
 from .queries import SQL
 from .rows import (
-    Place,
+    SessionPlace,
     advance_columns,
     branch_row,
     entry_columns,
@@ -159,7 +159,7 @@ def _total(db: apsw.Connection, key: int, row: SessionRow, at: Position) -> int:
         if at.seq > fork:
             for (total,) in db.execute(SQL["total"], {"key": key, "branch": branch, "seq": at.seq}):
                 return int(total)
-            for found in rows_around(db, Place(key, *row.head), Span(branch, at.seq, at.seq)):
+            for found in rows_around(db, SessionPlace(key, *row.head), Span(branch, at.seq, at.seq)):
                 if not found.damaged:
                     return found.total
             raise StoreDamaged(f"entry {at.seq} of branch {branch} cannot be read; run `turnstate verify`")
@@ -192,7 +192,7 @@ def read(db: apsw.Connection, at: Address, span: Span, limit: int | None, *, new
 
 
 def _read_span(
-    db: apsw.Connection, place: Place, span: Span, *, limit: int | None, newest: bool
+    db: apsw.Connection, place: SessionPlace, span: Span, *, limit: int | None, newest: bool
 ) -> list[Row]:
     which = {"key": place.key, **span._asdict(), "limit": -1 if limit is None else limit}
     sql = SQL["read_newest" if newest else "read"]
@@ -206,7 +206,13 @@ def _read_span(
 
 
 def _is_incomplete(
-    db: apsw.Connection, place: Place, span: Span, limit: int | None, rows: Sequence[Row], *, newest: bool
+    db: apsw.Connection,
+    place: SessionPlace,
+    span: Span,
+    limit: int | None,
+    rows: Sequence[Row],
+    *,
+    newest: bool,
 ) -> bool:
     """Return True if entries are missing that the session promises, or some are damaged."""
     seqs = [row.seq for row in rows]
@@ -270,7 +276,9 @@ def newest(db: apsw.Connection, at: Address, spans: Sequence[Span], kinds: Seque
     return found
 
 
-def _newest_by_index(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: str) -> Row | None:
+def _newest_by_index(
+    db: apsw.Connection, place: SessionPlace, spans: Sequence[Span], kind: str
+) -> Row | None:
     which = {"key": place.key, "kind": kind}
     found = (db.execute(SQL["newest"], which | span._asdict()) for span in spans)
     try:
@@ -285,7 +293,9 @@ def _newest_by_index(db: apsw.Connection, place: Place, spans: Sequence[Span], k
     return _newest_by_reading(db, place, spans, kind)
 
 
-def _newest_by_reading(db: apsw.Connection, place: Place, spans: Sequence[Span], kind: str) -> Row | None:
+def _newest_by_reading(
+    db: apsw.Connection, place: SessionPlace, spans: Sequence[Span], kind: str
+) -> Row | None:
     """Read a path back from its head until an entry of the kind is found."""
     for span in spans:
         last = span.last

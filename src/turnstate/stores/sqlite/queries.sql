@@ -1,5 +1,5 @@
 -- name: session
--- A damaged index must not lead to somebody else's session: the row itself says whose it is.
+-- A damaged index must not lead to another session: the columns of the row itself are compared, too.
 SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
        version, fence, lease_until, holder, ended, reason
 FROM session NOT INDEXED

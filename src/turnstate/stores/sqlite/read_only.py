@@ -1,14 +1,14 @@
-"""A store that can be read and not written: on a read-only disk, or in a folder that somebody else owns.
+"""A store that cannot be written: on a read-only disk, or in a folder of another user.
 
-SQLite keeps a log of writes (``-wal``) and memory that processes share (``-shm``) beside a file, and cannot
-create them here. So what there is decides how the file is read:
+SQLite keeps a WAL (``-wal``) and shared memory (``-shm``) beside a file, and cannot create them here. How the
+file is read depends on which of them exist:
 
-- with the shared memory: as usual. Somebody may be writing, through another mount of the same disk.
-- with a log and no shared memory: somebody crashed, or the files are a copy. The log is read, without locks.
-- with neither: nobody has the file open, and it is read as it is.
+- shared memory: as usual. Another process may be writing, through another mount of the same disk.
+- a WAL without shared memory: a process crashed, or the files are a copy. The WAL is read without locks.
+- neither: no process has the file open, and it is read as it is.
 
-In the last two cases somebody may still begin to write, so the files are looked at before and after each
-read. If they changed, the connection is opened anew and the read done again. Nothing is written.
+In the last two cases another process may still begin to write, so the files are compared before and after
+each read. If they changed, the connection is opened again and the read repeated. Nothing is written.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .writer import Writer
 __all__ = ["FrozenReaders", "NoWriter", "is_read_only", "readers_of"]
 
 T = TypeVar("T")
-Stamp = tuple[tuple[int, int] | None, ...]
+FileStamp = tuple[tuple[int, int] | None, ...]
 
-TRIES = 10
-"""Reads of a file that somebody changes meanwhile, before it is given up."""
+MAX_TRIES = 10
+"""How often a read is repeated because the file changed."""
 
 
 def is_read_only(path: str) -> bool:
-    """Return whether a file is there that cannot be written, or whose side files cannot be created."""
+    """Return True if a file exists that cannot be written, or whose side files cannot be created."""
     if not os.path.exists(path):
         return False
     if not os.access(path, os.W_OK):
@@ -45,7 +45,7 @@ def is_read_only(path: str) -> bool:
 
 
 def readers_of(path: str) -> Readers:
-    """Return readers that suit how a file can be read."""
+    """Return readers for a file, whether it can be written or not."""
     return FrozenReaders(path) if is_read_only(path) else Readers(path)
 
 
@@ -58,13 +58,13 @@ class NoWriter(Writer):
     async def run(self, job: Callable[[apsw.Connection], T]) -> T:
         """Raise `StoreUnavailable`."""
         raise StoreUnavailable(
-            f"{self._path} cannot be written: its disk is read-only, or file and folder belong to others"
+            f"{self._path} cannot be written: its disk is read-only, or it belongs to another user"
         )
 
     run_alone = run
 
     def close(self) -> None:
-        """Do nothing: nothing was begun."""
+        """Do nothing."""
 
 
 class FrozenReaders(Readers):
@@ -80,7 +80,7 @@ class FrozenReaders(Readers):
                 db.close()
 
     def _read(self, job: Callable[[apsw.Connection], T]) -> T:
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             before = _stamp(self._path)
             if getattr(self._local, "stamp", before) != before:
                 self._open.remove(self._local.db)
@@ -94,9 +94,9 @@ class FrozenReaders(Readers):
                 continue
             if self._is_unchanged(before):
                 return result
-        raise StoreUnavailable(f"{self._path} is being written by somebody else all the time; try again")
+        raise StoreUnavailable(f"{self._path} is being written by another process all the time; try again")
 
-    def _is_unchanged(self, before: Stamp) -> bool:
+    def _is_unchanged(self, before: FileStamp) -> bool:
         return getattr(self._local, "stamp", None) is None or _stamp(self._path) == before
 
     def _connection(self) -> apsw.Connection:
@@ -110,18 +110,18 @@ class FrozenReaders(Readers):
 
 
 def _connect(path: str) -> tuple[apsw.Connection, bool]:
-    """Open a connection, and return whether it sees by itself what others write."""
+    """Open a connection; return it with True if it sees what others write."""
     if os.path.exists(f"{path}-shm"):
         return connect(path, write=False), True
     if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
         db = connect(path, write=False, vfs="unix-none")
-        db.pragma("locking_mode", "EXCLUSIVE")  # so the index of the log is kept in memory of our own
+        db.pragma("locking_mode", "EXCLUSIVE")  # so that the WAL index is in private memory
         return db, False
     return connect(f"file:{quote(os.path.abspath(path))}?immutable=1", write=False, uri=True), False
 
 
-def _stamp(path: str) -> Stamp:
-    """Return what changes when somebody writes to a file."""
+def _stamp(path: str) -> FileStamp:
+    """Return sizes and times of the files, which change with every write."""
     found = list[tuple[int, int] | None]()
     for name in (path, f"{path}-wal", f"{path}-shm"):
         try:

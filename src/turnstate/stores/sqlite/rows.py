@@ -1,4 +1,4 @@
-"""Rows of tables as values, and back."""
+"""Conversion between rows of tables and values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .queries import SQL
 from .soundness import ids_are_indexed
 
 __all__ = [
-    "Place",
+    "SessionPlace",
     "advance_columns",
     "branch_row",
     "checksum",
@@ -36,11 +36,11 @@ _SESSION_FIELDS = (
     *("tenant", "id", "user", "title", "tags", "counter", "meta", "created", "active", "idle", "epoch"),
     *("branch", "seq", "total", "version", "fence", "lease_until", "holder", "ended", "reason"),
 )
-"""The columns of a session in the order of the queries that read it, behind its key."""
+"""The columns of a session after its key, in the order of the queries that read it."""
 
 
-class Place(NamedTuple):
-    """A session by its number, and its head: the entries that it promises to have."""
+class SessionPlace(NamedTuple):
+    """A session by its number, and its head, up to which it promises to have entries."""
 
     key: int
     branch: int
@@ -56,20 +56,20 @@ def session_row(db: apsw.Connection, at: Address) -> tuple[int, SessionRow]:
     raise NotFound(f"there is no session {at.session}")
 
 
-def session_place(db: apsw.Connection, at: Address) -> Place:
+def session_place(db: apsw.Connection, at: Address) -> SessionPlace:
     """Return the integer key of a session and its head, or raise `NotFound`."""
     for found in db.execute(SQL["session_place"], at._asdict()):
-        return Place(*found)
+        return SessionPlace(*found)
     for found in db.execute(SQL["place_at"], {"key": _scanned(db, at)}):
-        return Place(*found)
+        return SessionPlace(*found)
     raise NotFound(f"there is no session {at.session}")
 
 
 def _scanned(db: apsw.Connection, at: Address) -> int | None:
-    """Look for a session that the index of ids does not lead to, and return its key.
+    """Return the key of a session that the index of ids does not lead to, or None.
 
-    The table is scanned only if that index is known to be damaged. A session that the index knows and
-    the table does not is lost, which is not the same as one that never was.
+    The table is scanned only if that index is known to be damaged. A session that is in the index but not in
+    the table is lost, which differs from one that never existed: raise `StoreDamaged`.
     """
     known = list(db.execute(SQL["indexed_key"], at._asdict()))
     if not known and ids_are_indexed(db):
@@ -82,12 +82,12 @@ def _scanned(db: apsw.Connection, at: Address) -> int | None:
 
 
 def sessions(found: apsw.Cursor) -> list[SessionRow]:
-    """Give sessions as values."""
+    """Convert rows to sessions."""
     return [_session(columns) for columns in found]
 
 
 def session_columns(row: SessionRow) -> dict[str, Any]:
-    """Give the columns of a session."""
+    """Return the columns of a session."""
     columns = msgspec.structs.asdict(row)
     lists = {"tags": msgspec.json.encode(row.tags), "meta": msgspec.json.encode(row.meta)}
     return {**columns, **lists, "expires": row.expires}
@@ -119,11 +119,11 @@ def advance_columns(key: int, row: SessionRow, marks: int) -> dict[str, Any]:
 
 
 def entry_row(columns: Sequence[Any]) -> Row:
-    """Give an entry as a value, marked where its bytes do not match its checksum."""
+    """Convert columns to an entry, which is damaged if its bytes do not match its checksum."""
     session, branch, seq, id, kind, body, tokens, total, known = columns
     try:
         sound = checksum(session, branch, seq, id, kind, tokens, body) == known and type(total) is int
-    except TypeError:  # a damaged header of a row gives its bytes another type
+    except TypeError:  # in a damaged row a column may have another type
         sound = False
     if not sound:
         return _remains(branch, seq, id, kind, body, tokens, total)
@@ -131,13 +131,13 @@ def entry_row(columns: Sequence[Any]) -> Row:
 
 
 def unreadable_row(branch: int, seq: int) -> Row:
-    """Stand for an entry of which nothing can be read but that it was there."""
+    """Return the placeholder of an entry that cannot be read."""
     id = f"unreadable-{branch}-{seq}"
     return Row(branch=branch, seq=seq, id=id, kind=MESSAGE, body=b"", tokens=0, total=0, damaged=True)
 
 
 def _remains(*columns: Any) -> Row:
-    """Give what is left of a damaged entry, each field of its own type."""
+    """Return what is left of a damaged entry, with defaults for fields of a wrong type."""
     branch, seq, id, kind, body, tokens, total = columns
     blank = unreadable_row(_as(int, branch, 0), _as(int, seq, 0))
     return Row(
@@ -157,16 +157,16 @@ def _as(kind: type[T], value: Any, otherwise: T) -> T:
 
 
 def checksum(session: int, branch: int, seq: int, id: str, kind: str, tokens: int, body: bytes) -> int:
-    """Sum up what an entry says and where it stands, so that a changed byte is noticed.
+    """Return the checksum of what an entry contains and of its position.
 
-    The running total is not in it: that can be worked out again, and then the entry is whole.
+    The running total is left out, since it can be computed again.
     """
     place = f"{session}\0{branch}\0{seq}\0{tokens}\0{kind}\0{id}"
     return zlib.crc32(body, zlib.crc32(place.encode()))
 
 
 def branch_row(columns: Sequence[Any]) -> Branch:
-    """Give a branch as a value; one that does not come from an earlier one would lead in a circle."""
+    """Convert columns to a branch; raise `StoreDamaged` unless its parent is an earlier one (no cycles)."""
     id, parent, fork_seq, created, name, operation, former = columns
     fields = {"id": id, "parent": parent, "fork_seq": fork_seq, "created": created}
     try:
@@ -179,7 +179,7 @@ def branch_row(columns: Sequence[Any]) -> Branch:
 
 
 def entry_columns(key: int, branch: int, seq: int, total: int, record: Record) -> dict[str, Any]:
-    """Give the columns of an entry."""
+    """Return the columns of an entry."""
     return {
         "key": key,
         "branch": branch,
@@ -194,7 +194,7 @@ def entry_columns(key: int, branch: int, seq: int, total: int, record: Record) -
 
 
 def parcel(columns: tuple[Any, ...]) -> Parcel:
-    """Give a parcel as a value."""
+    """Convert columns to a parcel."""
     id, tenant, session, kind, body, due, tries, error, parked = columns
     return Parcel(
         id=id,

@@ -1,10 +1,11 @@
-"""Salvage: everything that can still be read is copied into a new file, beside the damaged one.
+"""Salvage: copies everything that can still be read of a damaged file into a new file beside it.
 
-Rows are read by ranges of keys; a range that cannot be read is halved until what is lost is alone.
-An entry whose bytes do not match their checksum is set aside. Only rows that the trees lead to are
-taken: pages that hang loose may hold what was erased. A session whose row is lost is known to an
-index still. The damaged file is neither written to nor replaced: whoever runs it decides that, with
-everything that uses it stopped.
+Rows are read by ranges of keys; a range that cannot be read is halved until only the lost rows are left. An
+entry whose bytes do not match their checksum is set aside. Only rows that the trees lead to are copied, since
+unreferenced pages may contain what was erased. A session whose row is lost may still be in an index. The
+damaged file is neither written nor replaced: its owner does that, with all processes that use it stopped.
+
+`rows_around` reads around damage in the same way while a store is in use: row by row, and by a table scan.
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ from ..verify.descriptions import DEFAULT_COUNTER
 from .connection import connect, migrate, with_lock
 from .faults import UNREADABLE
 from .queries import SQL
-from .rows import Place, checksum, entry_row, unreadable_row
+from .rows import SessionPlace, checksum, entry_row, unreadable_row
 
 __all__ = ["Salvaged", "promised", "publish", "rows_around", "salvage", "salvage_path"]
 
-MOST_FAILURES = 100_000
-"""Ranges of one table that may fail before the rest of it is given up: seconds, not hours."""
+MAX_FAILURES = 100_000
+"""Ranges of one table that may fail before the rest of it is skipped: seconds, not hours."""
 
 _FAILURES = (*UNREADABLE, apsw.IOError)
-_NO_TABLE = apsw.SQLError  # what its own definition is damaged of
+_NO_TABLE = apsw.SQLError  # the definition of the table is damaged
 _UNKNOWN_END = 2**40
-_BEFORE_ALL, _BEHIND_ALL = "", b""  # SQLite sorts every blob behind every text
+_FIRST, _LAST = "", b""  # SQLite sorts every blob after every text
 
 _TABLES = {"damaged": 1, "session": 1, "entry": 1, "branch": 0, "tag": 0, "key": 0}
-"""The tables that are read by ranges of a number, and how far the next row's number is from one's own:
-those that have the number of their session may have it again.
+"""The tables that are read by ranges of a number, and the distance to the next row: 0 if rows may share a
+number, as those that have the number of their session.
 """
 
 
 class Salvaged(Struct, frozen=True):
-    """A new file, not yet under its own name, and how much came into it."""
+    """A new file under its temporary name, and how much it contains."""
 
     part: str
     sessions: int
@@ -52,18 +53,18 @@ class Salvaged(Struct, frozen=True):
 
 
 def salvage_path(path: str) -> str:
-    """Name the file that a damaged one is salvaged into."""
+    """Return the name of the file that a damaged one is salvaged into."""
     return f"{path}.salvaged"
 
 
 def salvage(path: str) -> Salvaged:
-    """Copy what can be read into a new file; `publish` gives it its name."""
+    """Copy what can be read into a new file; `publish` renames it."""
     part = f"{salvage_path(path)}.part"
     _remove(part)
     try:
         migrate(part, _mode(path))
         with closing(connect(path, write=False)) as source, closing(connect(part, write=True)) as target:
-            source.pragma("writable_schema", "ON")  # opens what was cut off, and leaves a broken table out
+            source.pragma("writable_schema", "ON")  # opens a truncated file, and ignores a broken table
             source.execute("BEGIN")
             with_lock(target, lambda: _copy(source, target))
             ((sessions, entries),) = target.execute(SQL["salvaged"])
@@ -74,13 +75,13 @@ def salvage(path: str) -> Salvaged:
 
 
 def _mode(path: str) -> int:
-    """Return the mode of a copy: that of the damaged file, or a private one if that was open to everybody."""
+    """Return the mode of a copy: that of the damaged file, but never readable by all users."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     return FILE_MODE if mode & stat.S_IRWXO else FILE_MODE | mode & 0o060
 
 
 def publish(path: str, part: str) -> None:
-    """Give a salvaged file its name, for good."""
+    """Rename a salvaged file durably."""
     with open(part, "rb") as file:
         os.fsync(file.fileno())
     os.rename(part, salvage_path(path))
@@ -95,7 +96,9 @@ def _remove(part: str) -> None:
 
 def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
     if not {name for _, name, *_ in source.execute(SQL["schema"])} & set(_TABLES):
-        raise StoreDamaged(f"{source.filename} has no table of Turnstate's; there is nothing to salvage")
+        raise StoreDamaged(
+            f"{source.filename} has none of the tables of Turnstate; there is nothing to salvage"
+        )
     for table in _TABLES:
         with suppress(_NO_TABLE):
             for columns in _readable(source, table):
@@ -111,14 +114,14 @@ def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
 
 
 def _add(target: apsw.Connection, table: str, columns: tuple[Any, ...]) -> None:
-    with suppress(apsw.ConstraintError):  # a column of another type: the row is no more than its bytes
+    with suppress(apsw.ConstraintError):  # a column has a wrong type: the row is damaged
         target.execute(SQL[f"restore_{table}"], columns)
 
 
 def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
-    """Give the rows that can be read; where a session has several, some of them twice."""
+    """Yield the rows that can be read; if a session has several, some of them twice."""
     waiting, failures = [_ends(source, table)], 0
-    while waiting and failures < MOST_FAILURES:
+    while waiting and failures < MAX_FAILURES:
         low, high = waiting.pop()
         try:
             for columns in source.execute(SQL[f"salvage_{table}"], (low, high)):
@@ -127,11 +130,11 @@ def _readable(source: apsw.Connection, table: str) -> Iterator[tuple[Any, ...]]:
         except _FAILURES:
             failures += 1
             middle = (low + high) // 2
-            waiting += [(middle + 1, high), (low, middle)] if low < high else []  # the lower ones first
+            waiting += [(middle + 1, high), (low, middle)] if low < high else []  # the lower half first
 
 
 def _ends(source: apsw.Connection, table: str) -> tuple[int, int]:
-    """Give the lowest and the highest number of a table, as far as they can be read."""
+    """Return the lowest and the highest number of a table, with defaults if they cannot be read."""
     first, last = 1, _UNKNOWN_END
     with suppress(*_FAILURES):
         ((found,),) = source.execute(SQL[f"first_of_{table}"])
@@ -151,16 +154,16 @@ def _is_sound(_: Any, *columns: Any) -> bool:
 
 
 def _parcels(source: apsw.Connection) -> Iterator[tuple[Any, ...]]:
-    """Give parcels from either end, as far as that goes."""
-    for name, start in (("next_parcel", _BEFORE_ALL), ("parcel_before", _BEHIND_ALL)):
+    """Yield parcels from both ends until one cannot be read."""
+    for name, start in (("next_parcel", _FIRST), ("parcel_before", _LAST)):
         found: list[Any] = [(start,)]
         with suppress(*_FAILURES):
-            while found := list(source.execute(SQL[name], {"behind": found[0][0]})):
+            while found := list(source.execute(SQL[name], {"after": found[0][0]})):
                 yield found[0]
 
 
 def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
-    """Make the sessions anew that only an index knows; a check of the new file finds their heads."""
+    """Create the sessions that only an index knows; the check of the new file restores their heads."""
     known = list[tuple[Any, ...]]()
     for name in ("indexed_sessions", "indexed_sessions_from_the_end"):
         with suppress(*_FAILURES, _NO_TABLE):
@@ -172,11 +175,11 @@ def _remake_sessions(source: apsw.Connection, target: apsw.Connection) -> None:
 # Reading around damage: what can still be read is returned, and the rest marked as damaged.
 
 
-MOST_LOST = 100_000
-"""Entries of a span that may be missing: a number above is a damaged number."""
+MAX_LOST = 100_000
+"""Entries of a span that may be missing; a higher number is a damaged number."""
 
 
-def promised(db: apsw.Connection, place: Place, span: Span) -> Span:
+def promised(db: apsw.Connection, place: SessionPlace, span: Span) -> Span:
     """Return the part of a span that must have entries, by what the rows of session and branch say."""
     found = list(db.execute(SQL["branch"], {"key": place.key, "branch": span.branch}))
     if not found and span.branch != place.branch:
@@ -188,7 +191,7 @@ def promised(db: apsw.Connection, place: Place, span: Span) -> Span:
 
 
 def rows_around(
-    db: apsw.Connection, place: Place, span: Span, *, limit: int | None = None, newest: bool = False
+    db: apsw.Connection, place: SessionPlace, span: Span, *, limit: int | None = None, newest: bool = False
 ) -> list[Row]:
     """Return the entries that a span promises, in order; those that cannot be read are marked as damaged."""
     span = _limited(promised(db, place, span), limit, newest=newest)
@@ -198,10 +201,10 @@ def rows_around(
         found |= {
             seq: structs.replace(row, recovered=True) for seq, row in scanned.items() if seq not in found
         }
-    if span.last - span.first + 1 - len(found) > MOST_LOST:
+    if span.last - span.first + 1 - len(found) > MAX_LOST:
         raise StoreDamaged(
-            f"a session says that it has {span.last:,} entries on branch {span.branch}, "
-            f"and {len(found):,} can be read; run `turnstate verify`"
+            f"a session claims to have {span.last:,} entries on branch {span.branch}, "
+            f"but {len(found):,} can be read; run `turnstate verify`"
         )
     return [found.get(seq) or unreadable_row(span.branch, seq) for seq in range(span.first, span.last + 1)]
 
@@ -215,14 +218,14 @@ def _limited(span: Span, limit: int | None, *, newest: bool) -> Span:
 
 
 def _rows_by_index(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
-    """Return the entries that the index of places leads to, but for those that it confuses with others."""
+    """Return the entries that the index of positions leads to, except those that it confuses with others."""
     which = {"key": key, **span._asdict(), "limit": -1}
     found = dict[int, Row]()
     try:
         for columns in db.execute(SQL["read"], which):
             _take(db, key, entry_row(columns), found)
     except UNREADABLE:
-        for seq in range(span.first, min(span.last, span.first + MOST_LOST) + 1):
+        for seq in range(span.first, min(span.last, span.first + MAX_LOST) + 1):
             with suppress(*UNREADABLE):
                 for columns in db.execute(SQL["read"], {**which, "first": seq, "last": seq}):
                     _take(db, key, entry_row(columns), found)
@@ -230,14 +233,14 @@ def _rows_by_index(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
 
 
 def _take(db: apsw.Connection, key: int, row: Row, found: dict[int, Row]) -> None:
-    """Keep an entry, if it is sound or at least its own row says that it stands at its place."""
+    """Keep an entry if it is sound, or at least its own row has that position."""
     here = {"key": key, "branch": row.branch, "seq": row.seq}
     if not row.damaged or list(db.execute(SQL["own_place"], here)) == [(key, row.branch, row.seq)]:
         found[row.seq] = row
 
 
 def _rows_of_table(db: apsw.Connection, key: int, span: Span) -> dict[int, Row]:
-    """Scan the table from its beginning, and if that breaks also from its end."""
+    """Scan the table from its beginning and, if that fails, also from its end."""
     which: dict[str, Any] = {"key": key, **span._asdict()}
     found = dict[int, Row]()
     for name in ("scan", "scan_backwards"):

@@ -1,9 +1,9 @@
-"""Whether indexes lead to everything: asked once of each connection, before an answer of "none" is believed.
+"""Checks that indexes lead to every row, once per connection, before "not found" is believed.
 
-An empty page of an index is sound to SQLite, which then finds less and says nothing. What a session's own
-rows promise is compared with every read (see `careful`). Which sessions there are, which parcels wait and
-where words stand is promised nowhere, so an index is compared with its table when it is first relied on.
-The larger the table, the less of it is compared: to count is cheap, to look up each row is not.
+An empty page of an index is valid to SQLite, which then finds fewer rows without an error. What the row of a
+session promises is compared with every read (see `salvage`). But nothing promises which sessions exist, which
+parcels wait and which entries contain a word, so these indexes are compared with their tables when they are
+first used. In a large table rows are only counted, since looking up each of them would take too long.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = [
     "words_are_indexed",
 ]
 
-MOST_COMPARED = 10_000
-"""Sessions up to which each is looked up in each index: 11 ms; beyond that they are counted."""
+MAX_COMPARED = 10_000
+"""Up to so many sessions each is looked up in each index (11 ms); more are only counted."""
 
 _INDEXES = ("sqlite_autoindex_session_1", "session_by_creation", "session_by_user")
 _OF_AN_INDEX = re.compile(
@@ -53,22 +53,22 @@ def _once(check: Check) -> Check:
 
 @_once
 def ids_are_indexed(db: apsw.Connection) -> bool:
-    """Return whether the index of ids has as many sessions as their table."""
+    """Return True if the index of ids has as many sessions as their table."""
     ((table, by_id, _, _),) = db.execute(SQL["session_counts"])
     return bool(table == by_id)
 
 
 @_once
 def list_is_indexed(db: apsw.Connection) -> bool:
-    """Return whether sessions can be listed by their indexes; raise `StoreDamaged` if not even by a scan.
+    """Return True if the indexes of sessions are complete, False if only a scan of the table is.
 
-    An index with fewer rows than the table lost some, and the table is right. Where as many rows differ,
-    either may be.
+    An index with fewer rows than the table lost some, and the table is right. If both have as many rows but
+    different ones, either may be wrong: raise `StoreDamaged`.
     """
     ((table, *indexes),) = db.execute(SQL["session_counts"])
     short = {index for index, count in zip(_INDEXES, indexes, strict=True) if count < table}
     unclear = table < max(indexes)
-    if table <= MOST_COMPARED:
+    if table <= MAX_COMPARED:
         lines = [
             line for (line,) in db.execute("PRAGMA integrity_check('session')") if _concerns_a_list(line)
         ]
@@ -85,14 +85,14 @@ def _concerns_a_list(line: str) -> bool:
 
 @_once
 def expiry_is_indexed(db: apsw.Connection) -> bool:
-    """Return whether the index of times has all sessions that end by themselves."""
+    """Return True if the index of expiry times has all sessions that expire."""
     ((table, indexed),) = db.execute(SQL["expiry_counts"])
     return bool(table == indexed)
 
 
 @_once
 def parcels_are_indexed(db: apsw.Connection) -> bool:
-    """Return whether the indexes of the outbox have as many parcels as it has."""
+    """Return True if the indexes of the outbox have as many parcels as its table."""
     ((table, by_due, by_session),) = db.execute(SQL["outbox_counts"])
     if table < max(by_due, by_session):
         raise StoreDamaged("parcels are missing from the outbox; run `turnstate verify`")
@@ -101,7 +101,7 @@ def parcels_are_indexed(db: apsw.Connection) -> bool:
 
 @_once
 def words_are_indexed(db: apsw.Connection) -> bool:
-    """Return whether every page of the index for search can be found by its first word."""
+    """Return True if every page of the search index can be found by its first word."""
     known = set(db.execute(SQL["pages_of_words"]))
     for (structure,) in db.execute(SQL["structure_of_words"]):
         try:
@@ -116,9 +116,9 @@ def words_are_indexed(db: apsw.Connection) -> bool:
 
 
 def _begins_a_word(db: apsw.Connection, segment: int, page: int) -> bool:
-    """Return whether a page of the index for search is more than the continuation of a long list.
+    """Return True if a page of the search index does more than continue a long list.
 
-    Its third and fourth byte are the length of the lists; the places of words stand behind them.
+    Its third and fourth byte are the length of the lists; the offsets of words follow them.
     """
     for (block,) in db.execute(SQL["page_of_words"], {"id": (segment << 37) + page}):
         return int.from_bytes(block[2:4], "big") < len(block)
@@ -126,15 +126,15 @@ def _begins_a_word(db: apsw.Connection, segment: int, page: int) -> bool:
 
 
 def _segments(structure: bytes) -> list[tuple[int, int, int]]:
-    """Return the segments of the index for search: number, first and last page of each.
+    """Return the segments of the search index: number, first and last page of each.
 
-    A structure begins with a number of four bytes and, if rows can be deleted, a mark of four more. All
-    else are numbers: of levels, segments and writes; for each level, of merges and segments; for each
-    segment its number, its pages, and five that only deleting needs.
+    A structure record of FTS5 begins with a number of four bytes and, if rows can be deleted, a marker of
+    four more. Then come variable-length integers: the numbers of levels, segments and writes; for each level
+    the numbers of merges and segments; for each segment its number, its pages, and five for deletion.
     """
     numbers, found = _numbers(structure[8:]), list[tuple[int, int, int]]()
     if structure[4:8] != _ROWS_CAN_BE_DELETED:
-        raise StoreDamaged("the index for search has another structure; run `turnstate verify --repair`")
+        raise StoreDamaged("the search index has an unknown structure; run `turnstate verify --repair`")
     place, levels = 3, numbers[0]
     for _ in range(levels):
         end = place + 2 + 8 * numbers[place + 1]
@@ -144,7 +144,7 @@ def _segments(structure: bytes) -> list[tuple[int, int, int]]:
 
 
 def _numbers(data: bytes) -> list[int]:
-    """Decode SQLite's numbers of variable length: seven bits a byte, and eight in a ninth."""
+    """Decode SQLite's variable-length integers: seven bits a byte, and eight in a ninth."""
     found, value, size = list[int](), 0, 0
     for byte in data:
         size += 1

@@ -1,4 +1,4 @@
--- Entries as they stand in their table, whatever indexes say; from its end, where its beginning is broken.
+-- Entries in their table without any index; backwards if the beginning of the table is damaged.
 -- name: scan
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum
 FROM entry NOT INDEXED
@@ -409,14 +409,14 @@ VALUES (coalesce(CAST(? AS INTEGER), 0), coalesce(CAST(? AS INTEGER), 0), coales
 -- name: next_parcel
 SELECT id, tenant, session, kind, body, due, tries, error, parked
 FROM outbox NOT INDEXED
-WHERE id > :behind
+WHERE id > :after
 ORDER BY id
 LIMIT 1;
 
 -- name: parcel_before
 SELECT id, tenant, session, kind, body, due, tries, error, parked
 FROM outbox NOT INDEXED
-WHERE id < :behind
+WHERE id < :after
 ORDER BY id DESC
 LIMIT 1;
 

@@ -27,7 +27,7 @@ from .connection import Readers, foreign_objects
 from .faults import UNREADABLE, translated
 from .queries import MIGRATIONS, SQL
 from .read_only import readers_of
-from .rows import Place, checksum
+from .rows import SessionPlace, checksum
 from .salvage import Salvaged, publish, rows_around, salvage, salvage_path
 from .verify_index import (
     address_of,
@@ -38,7 +38,7 @@ from .verify_index import (
 )
 from .writer import Writer
 
-__all__ = ["FileCheck", "Structure", "findings", "inspect_structure", "rescue", "session_keys"]
+__all__ = ["FileCheck", "FileStructure", "findings", "inspect_structure", "rescue", "session_keys"]
 
 MAX_FAULTS = 20
 """Faults of the file that are reported."""
@@ -48,7 +48,7 @@ _NOT_FAULTS = ("ok", "*** in database main ***")
 _OF_THE_INDEX = ("malformed inverted index", "unable to validate the inverted index")
 
 
-class Structure(Struct, frozen=True):
+class FileStructure(Struct, frozen=True):
     """What is wrong with the file, and whether the search index is damaged."""
 
     faults: tuple[str, ...]
@@ -60,11 +60,11 @@ class Structure(Struct, frozen=True):
         return not self.faults
 
 
-def inspect_structure(db: apsw.Connection) -> Structure:
+def inspect_structure(db: apsw.Connection) -> FileStructure:
     """Let SQLite check all its pages, and compare the schema with the expected one."""
     lines = [*_integrity_faults(db), *_schema_faults(db)]
     about_index = [line for line in lines if line.startswith(_OF_THE_INDEX)]
-    return Structure(tuple(line for line in lines if line not in about_index), bool(about_index))
+    return FileStructure(tuple(line for line in lines if line not in about_index), bool(about_index))
 
 
 def _integrity_faults(db: apsw.Connection) -> list[str]:
@@ -316,7 +316,7 @@ def _unreadable_in(db: apsw.Connection, session: int) -> list[Finding]:
     ((head, last, *_),) = db.execute(SQL["head"], {"key": session})
     for branch in branches:
         try:
-            rows = rows_around(db, Place(session, head, last), Span(branch, 1, _END))
+            rows = rows_around(db, SessionPlace(session, head, last), Span(branch, 1, _END))
         except StoreDamaged as error:
             found.append(Finding(tenant=at.tenant, session=at.session, branch=branch, fault=str(error)))
             continue

@@ -1,14 +1,14 @@
-"""The log of writes, as a process left it: whether SQLite took all of it.
+"""Detects acknowledged commits that a damaged WAL lost.
 
-After a crash SQLite takes the log up to the first frame whose checksum fails, and tells nobody. That is
-right for what a power cut tore, which was never acknowledged: it is the last commit and no other, since
-each is on the disk before the next begins. Where two or more commits stand behind a frame that fails,
-the log was damaged, and acknowledged commits are lost. That is noted, and a check of the store tells.
+After a crash SQLite applies the WAL up to the first frame whose checksum fails, and reports nothing. That is
+right for a write that a power cut tore, which was never acknowledged: it is the last commit and no other,
+since each is on the disk before the next begins. If two or more commits follow a frame that fails, the WAL
+was damaged and acknowledged commits are lost. That is recorded in the store, and `verify` reports it.
 
     header: magic, version, page size, number, salts (2), checksum (2)
     frame:  page, size of the file after a commit or 0, salts (2), checksum (2); then the page itself
 
-Only the log is read here by other means than SQLite: closing the file itself would undo SQLite's locks.
+Only the WAL is read without SQLite: closing the database file itself would release SQLite's locks.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from msgspec import Struct
 
 from .queries import SQL
 
-__all__ = ["Log", "lost_commits", "note_lost_commits", "read_log"]
+__all__ = ["Wal", "lost_commits", "note_lost_commits", "read_log"]
 
-CERTAIN = 2
-"""Commits behind a broken frame that no power cut explains."""
+MIN_LOST = 2
+"""Commits after a broken frame that a power cut does not explain."""
 
 _HEADER, _FRAME = Layout(">8I"), Layout(">6I")
 _SUMMED = 8  # bytes of a frame's own header that its checksum covers
-_MAGIC = 0x377F0682  # or one more, where words are summed as big-endian ones
+_MAGIC = 0x377F0682  # or one more if the checksum is computed over big-endian words
 _PAGES = {1 << bits for bits in range(9, 17)}
 _USUAL_PAGE = 4096
 _WORD = 0xFFFFFFFF
 
 
-class Log(Struct, frozen=True):
-    """A log of writes: its header, and of every frame the header."""
+class Wal(Struct, frozen=True):
+    """A WAL: its header and the header of every frame."""
 
     head: bytes
     frames: tuple[tuple[int, ...], ...]
 
     @property
     def page(self) -> int:
-        """How long a page is."""
-        told: int = _HEADER.unpack(self.head)[2]
-        return told if told in _PAGES else _USUAL_PAGE
+        """The size of a page."""
+        size: int = _HEADER.unpack(self.head)[2]
+        return size if size in _PAGES else _USUAL_PAGE
 
     @property
     def is_whole(self) -> bool:
-        """Whether the header is as it was written: its last words sum up the others."""
+        """True if the checksum of the header matches."""
         numbers = _HEADER.unpack(self.head)
         return numbers[0] in (_MAGIC, _MAGIC + 1) and self.summed(self.head[:24], (0, 0)) == numbers[6:]
 
     @property
     def salts(self) -> tuple[int, ...]:
-        """What tells this log from the one before, whose frames may stand behind its own."""
+        """The salts of this WAL; older frames after its own have other salts."""
         return _HEADER.unpack(self.head)[4:6] if self.is_whole else self.frames[0][2:4]
 
     @property
@@ -66,7 +66,7 @@ class Log(Struct, frozen=True):
         return [number for number, frame in enumerate(self.frames, 1) if frame[1] and frame[2:4] == salts]
 
     def summed(self, data: bytes, before: tuple[int, int]) -> tuple[int, int]:
-        """Sum bytes up as SQLite does."""
+        """Return the checksum of bytes as SQLite computes it."""
         order = ">" if _HEADER.unpack(self.head)[0] & 1 else "<"
         words = Layout(f"{order}{len(data) // 4}I").unpack(data)
         first, second = before
@@ -76,45 +76,45 @@ class Log(Struct, frozen=True):
         return first, second
 
 
-def read_log(path: str) -> Log | None:
-    """Read the headers of the log beside a file, if there is one with anything in it."""
+def read_log(path: str) -> Wal | None:
+    """Read the headers of the WAL beside a file, or return None if it is missing or empty."""
     with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
-        log = Log(file.read(_HEADER.size), ())
+        log = Wal(file.read(_HEADER.size), ())
         if len(log.head) < _HEADER.size:
             return None
         size = _FRAME.size + log.page
         places = range(_HEADER.size, os.fstat(file.fileno()).st_size - size + 1, size)
         frames = [os.pread(file.fileno(), _FRAME.size, place) for place in places]
-        return Log(log.head, tuple(_FRAME.unpack(frame) for frame in frames if len(frame) == _FRAME.size))
+        return Wal(log.head, tuple(_FRAME.unpack(frame) for frame in frames if len(frame) == _FRAME.size))
     return None
 
 
-def lost_commits(db: apsw.Connection, path: str, log: Log | None) -> int:
-    """Count the commits of a log, read before, that SQLite did not take and no power cut explains."""
+def lost_commits(db: apsw.Connection, path: str, log: Wal | None) -> int:
+    """Count the commits of a WAL that SQLite did not apply and that a power cut does not explain."""
     if log is None or not log.frames:
         return 0
     ((_, taken, _),) = db.execute("PRAGMA wal_checkpoint(NOOP)")
     lost = [number for number in log.commits if number > taken]
-    broken = len(lost) >= CERTAIN and (not log.is_whole or _is_broken(path, log, taken, lost[0]))
+    broken = len(lost) >= MIN_LOST and (not log.is_whole or _is_broken(path, log, taken, lost[0]))
     return len(lost) if broken else 0
 
 
-def note_lost_commits(db: apsw.Connection, log: Log, lost: int) -> None:
-    """Note once that a log was damaged."""
-    fault = f"the log of writes was damaged, and the last {lost} commits in it are lost"
+def note_lost_commits(db: apsw.Connection, log: Wal, lost: int) -> None:
+    """Record once that a WAL was damaged."""
+    fault = f"the WAL was damaged, and the last {lost} commits in it are lost"
     with suppress(apsw.ReadOnlyError):
         db.execute(SQL["note_lost_commits"], {"id": log.head.hex(), "fault": fault})
 
 
-def _is_broken(path: str, log: Log, taken: int, last: int) -> bool:
-    """Tell a frame that fails from a log that is just being written, or begun anew."""
+def _is_broken(path: str, log: Wal, taken: int, last: int) -> bool:
+    """Return True if a frame fails its checksum, and not because the WAL is just being written."""
     sums = log.frames[taken - 1][4:6] if taken else _HEADER.unpack(log.head)[6:]
     size = _FRAME.size + log.page
     with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as file:
         for number in range(taken + 1, last + 1):
             frame = os.pread(file.fileno(), size, _HEADER.size + (number - 1) * size)
             if len(frame) < size or _FRAME.unpack(frame[: _FRAME.size]) != log.frames[number - 1]:
-                return False  # somebody writes
+                return False  # another process writes
             sums = log.summed(frame[:_SUMMED] + frame[_FRAME.size :], (sums[0], sums[1]))
             if log.frames[number - 1][2:6] != (*log.salts, *sums):
                 return True

@@ -1,15 +1,15 @@
 """The writer: one thread with one connection, and one transaction for all that waits.
 
     append ─┐
-    append ─┼─► queue ─► BEGIN IMMEDIATE · job · job · job · COMMIT ─► everybody hears of it
+    append ─┼─► queue ─► BEGIN IMMEDIATE · job · job · job · COMMIT ─► all are answered
     append ─┘                            (one fsync)
 
-A job is a function of the connection. What the tasks of an event loop ask for in one turn of it is
-handed over at the end of the turn: two threads that take the interpreter from each other job by job
-are slower than one. A job that is refused takes nothing with it: nearly all are before they have written
-anything; where one had, the batch is undone and run again, each job in a savepoint of its own. Nobody is
-answered before the commit has returned: acknowledged means durable. After an error of the disk the
-connection is opened anew, since what it has in memory is in doubt.
+A job is a function of the connection. Jobs that the tasks of an event loop submit in one iteration are
+handed over together at its end, since two threads that alternate job by job are slower than one. A job that
+is refused affects no other: nearly all are refused before they have written anything; if one has written,
+the batch is rolled back and run again with a savepoint for each job. No job is answered before the commit
+has returned: acknowledged means durable. After an I/O error the connection is opened again, since its cache
+may be wrong.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ T = TypeVar("T")
 Job = Callable[[apsw.Connection], Any]
 
 BATCH = 64
-"""Jobs in one transaction: enough to make the fsync cheap, few enough that nobody waits long."""
+"""Jobs in one transaction: enough to make the fsync cheap, few enough that none waits long."""
 
 
 class _Waiting:
-    """A job, whoever waits for it, and what came of it."""
+    """A job, the future of its caller, and its outcome."""
 
     __slots__ = ("alone", "error", "future", "job", "loop", "result")
 
@@ -75,7 +75,7 @@ class Writer:
         return await self._submit(job, alone=True)
 
     def close(self) -> None:
-        """Finish what waits, and end the thread."""
+        """Finish the queued jobs, and end the thread."""
         with self._gate:
             if not self._closing:
                 self._closing = True
@@ -93,9 +93,9 @@ class Writer:
         return result
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the thread what the tasks of a loop asked for in its last turn."""
+        """Queue the jobs that the tasks of a loop submitted in its last iteration."""
         gathered = self._gathered.pop(loop)
-        with self._gate:  # nothing comes into the queue behind its end
+        with self._gate:  # nothing is queued after the end marker
             if not self._closing:
                 for waiting in gathered:
                     self._queue.put(waiting)
@@ -114,7 +114,7 @@ class Writer:
         self._disconnect()
 
     def _next_batch(self) -> tuple[list[_Waiting], bool]:
-        """Wait for a job, and take all that wait behind it; the end of the queue ends the thread."""
+        """Wait for a job, and take all that are queued after it; the end marker ends the thread."""
         batch = list[_Waiting]()
         item = self._queue.get()
         while item is not None:
@@ -137,7 +137,7 @@ class Writer:
     def _guarded(
         self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
     ) -> None:
-        """Do the work of a batch; where that breaks, nobody in it is told that it was done."""
+        """Do the work of a batch; if it fails, every job in it gets the error."""
         try:
             work(self._connected(), batch)
         except Exception as error:
@@ -145,14 +145,14 @@ class Writer:
             if isinstance(error, UNREADABLE) and len(batch) > 1:
                 self._one_by_one(work, batch)
                 return
-            shown = _shown(error, self._path)
+            translated = _translated(error, self._path)
             for waiting in batch:
-                waiting.error = waiting.error or shown
+                waiting.error = waiting.error or translated
 
     def _one_by_one(
         self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
     ) -> None:
-        """Do the work of a batch again, each job alone: a damaged page is the affair of one session."""
+        """Do the work of a batch again, each job alone, since a damaged page concerns one session."""
         for waiting in batch:
             waiting.result = waiting.error = None
             self._guarded(work, [waiting])
@@ -169,7 +169,7 @@ class Writer:
 
 
 def _transact(db: apsw.Connection, batch: list[_Waiting]) -> None:
-    """Run a batch; savepoints come second, since at each the index writes out the words it has gathered."""
+    """Run a batch; savepoints are the second choice, since FTS5 flushes its pending words at each."""
     db.execute("BEGIN IMMEDIATE")
     if not all(_attempt(db, waiting) for waiting in batch):
         db.execute("ROLLBACK")
@@ -180,7 +180,7 @@ def _transact(db: apsw.Connection, batch: list[_Waiting]) -> None:
 
 
 def _attempt(db: apsw.Connection, waiting: _Waiting) -> bool:
-    """Run one job; tell False where it was refused and left something. One that breaks ends the batch."""
+    """Run one job; return False if it was refused after it had written. Other errors end the batch."""
     before = db.total_changes()
     waiting.result = waiting.error = None
     try:
@@ -198,8 +198,8 @@ def _attempt_in_savepoint(db: apsw.Connection, waiting: _Waiting) -> None:
     db.execute("RELEASE job")
 
 
-def _shown(error: Exception, path: str) -> Exception:
-    """Give the error that a user sees."""
+def _translated(error: Exception, path: str) -> Exception:
+    """Return the error that a user sees."""
     return fault(error, path) if isinstance(error, apsw.Error | UnicodeDecodeError) else error
 
 
@@ -209,14 +209,14 @@ def _run_alone(db: apsw.Connection, batch: list[_Waiting]) -> None:
 
 
 def _answer(batch: list[_Waiting]) -> None:
-    """Wake everybody, each loop once."""
+    """Answer all jobs, waking each loop once."""
     loops = dict[asyncio.AbstractEventLoop, list[_Waiting]]()
     for waiting in batch:
         loops.setdefault(waiting.loop, []).append(waiting)
     for loop, those in loops.items():
         try:
             loop.call_soon_threadsafe(_settle, those)
-        except RuntimeError:  # the loop was closed: nobody waits any more
+        except RuntimeError:  # the loop was closed: no one waits any more
             continue
 
 

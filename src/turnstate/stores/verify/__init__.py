@@ -1,3 +1,7 @@
-"""The rules by which stores are checked and mended, each written once; a store reads and writes for them."""
+"""The rules by which stores are verified and repaired, shared by SQLite, PostgreSQL and Redis.
+
+A rule is a generator that asks for rows by the name of a statement (`inspection`); a store runs the
+statements. `lineage` has the rules for branches and head, `entries` for the log, `descriptions` for the rest.
+"""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every store promises, as tests that come with the library: prove your own store with them.
+"""The promises of every store, as tests that are part of the library: run them on your own store.
 
     class TestMyStore(StoreContract):
         async def connect(self) -> Store:
@@ -8,9 +8,9 @@
         def fresh(self, tmp_path):
             self.url = f"mine:{tmp_path}"
 
-``connect`` opens an empty store, and when a test calls it again, the same one: that is how tests
-restart a store, and how two workers share one. The tests are plain methods that need no plugin. A
-part of the promises can be tested alone, by the contract of its name.
+``connect`` opens an empty store and, if a test calls it again, the same one: so tests restart a store, and
+two workers share one. The tests are plain methods that need no plugin. Parts of the contract can be tested
+alone, by the class of that part.
 """
 
 from __future__ import annotations
@@ -40,4 +40,4 @@ class StoreContract(
     RaceContract,
     HealthContract,
 ):
-    """All promises of a store; a subclass says how one is opened."""
+    """All promises of a store; a subclass opens it."""

@@ -64,7 +64,7 @@ async def staged(store: Store) -> dict[str, Any]:
 
 
 def asked(**fields: Any) -> Any:
-    """Give a change with these fields."""
+    """Return a change with these fields."""
     return structs.replace(change(), **fields)
 
 
@@ -100,15 +100,15 @@ class AdmissionContract(Scene):
         for wrong in ({"expected_version": 0}, {"expected_head": Position(2, 2)}):
             with refused(Conflict) as errors:
                 await store.commit(asked(**{**right, **wrong}))
-            told = [(error.version, tuple(error.head)) for error in errors if isinstance(error, Conflict)]
-            equal(told, [(2, (1, 2))], f"what the conflict over {wrong} tells")
+            found = [(error.version, tuple(error.head)) for error in errors if isinstance(error, Conflict)]
+            equal(found, [(2, (1, 2))], f"version and head in the conflict over {wrong}")
 
     @scenario
     async def test_a_repeated_key_gives_the_first_receipt_whatever_happened_since(self, store: Store) -> None:
         await store.create(session())
         first = await store.commit(change(message("a"), message("b"), key=Key("k", USED)))
         await store.commit(change(message("c"), fork=Fork(parent=1, seq=1, operation="fork")))
-        await store.acquire(HERE, holder="somebody", until=NOW + 1_000, now=NOW)
+        await store.acquire(HERE, holder="another", until=NOW + 1_000, now=NOW)
         wanted = structs.replace(first, repeated=True)
         repeats: list[dict[str, Any]] = [
             {"records": (message("a"), message("b"))},
@@ -146,9 +146,9 @@ class AdmissionContract(Scene):
         with refused(KeyReused, claim="a clock that was set back"):
             await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW - KEY_LIFE))
         later = await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW + KEY_LIFE))
-        equal((later.repeated, later.last), (False, 2), "the key taken anew")
+        equal((later.repeated, later.last), (False, 2), "the key used again")
         again = await store.commit(change(message("b"), key=Key("k", OTHER), now=NOW + KEY_LIFE + 1))
-        equal(again, structs.replace(later, repeated=True), "the key repeated anew")
+        equal(again, structs.replace(later, repeated=True), "the key repeated again")
 
     @scenario
     async def test_a_key_is_remembered_only_when_its_change_was_taken(self, store: Store) -> None:

@@ -31,7 +31,7 @@ __all__ = ["DirectoryContract"]
 
 
 async def listed(store: Store, which: Filter, *, limit: int = 100) -> list[str]:
-    """Give the ids of all sessions that match, page by page."""
+    """Return the ids of all sessions that match, page by page."""
     found, after = list[str](), None
     while page := await store.page(HERE.tenant, which, after=after, limit=limit):
         holds(len(page) <= limit, "a page is no longer than asked for")
@@ -155,7 +155,7 @@ class DirectoryContract(Scene):
         equal(await listed(store, Filter(tag="z")), [HERE.session], "a tag that was given")
 
     @scenario
-    async def test_due_are_the_idle_that_nobody_holds_the_longest_idle_first(self, store: Store) -> None:
+    async def test_due_are_idle_sessions_without_a_lease_the_longest_idle_first(self, store: Store) -> None:
         def at(id: str) -> Address:
             return Address(HERE.tenant, id)
 
@@ -232,7 +232,7 @@ class DirectoryContract(Scene):
         equal(await dump(store, other.address), before, "the other session")
 
     @scenario
-    async def test_an_id_that_was_removed_begins_anew(self, store: Store) -> None:
+    async def test_an_id_that_was_removed_can_be_used_again(self, store: Store) -> None:
         await store.create(session(tags=("x",)), [message("a", words=["old"])])
         await store.commit(change(message("b", words=["old"]), key=Key("k", b"1"), parcels=(parcel("p"),)))
         await store.acquire(HERE, holder="w", until=NOW + 99, now=NOW)

@@ -38,13 +38,13 @@ __all__ = ["HealthContract", "TenantContract"]
 
 
 def said(id: str, text: str = "x") -> Record:
-    """Give a message as sessions write it: a check of a store may read bodies."""
+    """Return a message as sessions write it, which verification can decode."""
     real = Message.user(text, id=id, timestamp=UNKNOWN_TIME)
     return message(id, body=encode(real), words=words_of(real))
 
 
 async def lived(store: Store) -> None:
-    """Give a store a little of everything."""
+    """Fill a store with a little of everything."""
     noted = Record(id="c", kind="note", body=encode(Note("x")))
     await store.create(session(user="u", tags=("x",), meta={"k": [1]}), [said("a", "w")])
     await store.commit(change(said("b"), noted, key=Key("k", b"1"), parcels=(parcel("p"),)))
@@ -61,12 +61,12 @@ class HealthContract(Scene):
 
     @scenario
     async def test_its_own_time_is_that_of_a_clock_or_none(self, store: Store) -> None:
-        told = await store.time()
+        found = await store.time()
         now = time.time_ns() // 1_000_000
-        holds(told is None or abs(told - now) < 3_600_000, f"milliseconds since 1970: {told}, not {now}")
+        holds(found is None or abs(found - now) < 3_600_000, f"milliseconds since 1970: {found}, not {now}")
 
     @scenario
-    async def test_it_tells_facts_in_words(self, store: Store) -> None:
+    async def test_facts_are_texts(self, store: Store) -> None:
         await lived(store)
         facts = await store.facts()
         holds(facts, "there is something to tell")
@@ -103,7 +103,7 @@ class HealthContract(Scene):
         first, total = rows[0].tokens, (await store.get(HERE)).total
         equal([row.tokens for row in rows[1:2]], [50], "the count")
         equal(rows[1].total, first + 50, "the running total there")
-        equal(rows[-1].total - rows[-1].tokens, rows[1].total, "the running total on the branch behind it")
+        equal(rows[-1].total - rows[-1].tokens, rows[1].total, "the running total on the branch after it")
         equal(total, rows[-1].total, "the total of the session")
 
     @scenario
@@ -154,7 +154,7 @@ class HealthContract(Scene):
 THEIRS = Address("other", HERE.session)
 
 
-async def told(store: Store, at: Address, text: str) -> None:
+async def fill(store: Store, at: Address, text: str) -> None:
     """Make a session that has a little of everything, all of it under the same names."""
     row = session(at.session, tenant=at.tenant, title=text, user="u", tags=("x",), idle=5)
     await store.create(row, [message("a", body=text.encode(), words=["word"])])
@@ -168,7 +168,7 @@ class TenantContract(Scene):
 
     @scenario
     async def test_another_tenants_session_is_not_found_by_any_operation(self, store: Store) -> None:
-        await told(store, HERE, "mine")
+        await fill(store, HERE, "mine")
         lease = Lease(fence=0, until=NOW)
         attempts: list[Callable[[], Coroutine[Any, Any, Any]]] = [
             lambda: store.get(THEIRS),
@@ -191,7 +191,7 @@ class TenantContract(Scene):
 
     @scenario
     async def test_another_tenants_sessions_are_in_no_list(self, store: Store) -> None:
-        await told(store, HERE, "mine")
+        await fill(store, HERE, "mine")
         equal(await store.page(THEIRS.tenant, Filter()), [], "a page")
         equal(await store.page(THEIRS.tenant, Filter(user="u", tag="x")), [], "a page of user and tag")
         equal(await store.due(THEIRS.tenant, NOW + 10**9), [], "what is due")
@@ -202,8 +202,8 @@ class TenantContract(Scene):
 
     @scenario
     async def test_sessions_of_the_same_id_live_side_by_side(self, store: Store) -> None:
-        await told(store, HERE, "mine")
-        await told(store, THEIRS, "theirs")
+        await fill(store, HERE, "mine")
+        await fill(store, THEIRS, "theirs")
         for at, text in ((HERE, "mine"), (THEIRS, "theirs")):
             row, branches, rows, parcels = await dump(store, at)
             equal((row.tenant, row.title, row.seq), (at.tenant, text, 2), "the session")
@@ -217,8 +217,8 @@ class TenantContract(Scene):
 
     @scenario
     async def test_what_happens_to_one_leaves_the_other_alone(self, store: Store) -> None:
-        await told(store, HERE, "mine")
-        await told(store, THEIRS, "theirs")
+        await fill(store, HERE, "mine")
+        await fill(store, THEIRS, "theirs")
         async with unchanged(store):
             lease = await store.acquire(THEIRS, holder="w", until=NOW + 9, now=NOW)
             await store.commit(change(message("d"), at=THEIRS, fence=lease.fence, select=1))

@@ -41,7 +41,7 @@ class LeaseContract(Scene):
         equal(found, (lease.fence, NOW + 100, "worker 1", NOW + 100), "the lease in the session")
 
     @scenario
-    async def test_while_a_lease_is_live_nobody_gets_another(self, store: Store) -> None:
+    async def test_while_a_lease_is_live_no_one_gets_another(self, store: Store) -> None:
         await store.create(session())
         await store.acquire(HERE, holder="one", until=NOW + 100, now=NOW)
         for holder, now in [("two", NOW), ("two", NOW + 99), ("one", NOW + 1)]:
@@ -70,7 +70,7 @@ class LeaseContract(Scene):
         holds(second.fence > first.fence, "a fence is never given twice")
 
     @scenario
-    async def test_a_lease_is_renewed_until_somebody_took_over(self, store: Store) -> None:
+    async def test_a_lease_is_renewed_until_another_worker_takes_over(self, store: Store) -> None:
         await store.create(session())
         first = await store.acquire(HERE, holder="one", until=NOW + 10, now=NOW)
         renewed = await store.renew(HERE, first, until=NOW + 50)
@@ -114,7 +114,7 @@ class LeaseContract(Scene):
         first = await store.acquire(HERE, holder="one", until=NOW + 10, now=NOW)
         second = await store.acquire(HERE, holder="two", until=NOW + 20, now=NOW + 10)
         await store.release(HERE, second, now=NOW)
-        with refused(Fenced, claim="an old fence when nobody holds the lease"):
+        with refused(Fenced, claim="an old fence while no one holds the lease"):
             await store.commit(change(message("x"), fence=first.fence, now=NOW + 30))
 
     @scenario
@@ -142,13 +142,13 @@ class LeaseContract(Scene):
 
 
 async def filled(store: Store, *dues: int) -> None:
-    """Put parcels p0, p1 … into the outbox of one session."""
+    """Add parcels p0, p1 … to the outbox of one session."""
     await store.create(session())
     await store.commit(change(parcels=tuple(parcel(f"p{n}", due=due) for n, due in enumerate(dues))))
 
 
 async def taken(store: Store, now: int, *, until: int = NOW + 10**6, limit: int = 100) -> list[str]:
-    """Give the ids of what can be taken now."""
+    """Return the ids of the parcels that can be claimed now."""
     return [one.id for one in await store.take(now, until=until, limit=limit)]
 
 
@@ -180,7 +180,7 @@ class OutboxContract(Scene):
         equal([(one.due, one.tries) for one in await store.parcels()], [(NOW + 60, 1)], "the parcel")
 
     @scenario
-    async def test_what_is_taken_is_nobody_elses_until_that_moment(self, store: Store) -> None:
+    async def test_a_claimed_parcel_is_claimed_by_no_one_else_until_then(self, store: Store) -> None:
         await filled(store, NOW)
         (first,) = await store.take(NOW, until=NOW + 60, limit=10)
         equal(first, structs.replace(parcel("p0"), due=NOW + 60, tries=1), "what was taken")

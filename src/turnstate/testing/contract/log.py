@@ -9,8 +9,10 @@ from ...errors import AlreadyExists, InputError, NotFound
 from ...stores.port import Store
 from ...stores.values import MESSAGE, Address, Branch, Fork, Position, Receipt, Record, Span
 from .scenes import (
+    BODY,
     END,
     HERE,
+    NOTE,
     NOW,
     Scene,
     change,
@@ -40,7 +42,7 @@ class BranchContract(Scene):
         fork = Fork(parent=1, seq=3, name="aside", operation="tangent")
         receipt = await store.commit(change(message("x", tokens=1), fork=fork, now=NOW + 1))
         equal(receipt, Receipt(epoch=1, version=2, branch=2, first=4, last=4), "the receipt of a fork")
-        equal((await store.get(HERE)).total, 31, "the total behind a fork")
+        equal((await store.get(HERE)).total, 31, "the total after a fork")
         made = Branch(
             id=2, parent=1, fork_seq=3, created=NOW + 1, name="aside", operation="tangent", former=1
         )
@@ -78,8 +80,8 @@ class BranchContract(Scene):
         for seq, total in [(5, 32), (3, 12), (2, 2), (1, 1), (0, 0)]:
             fork = Fork(parent=2, seq=seq, operation="x")
             receipt = await store.commit(change(message(f"c{seq}", tokens=100), fork=fork))
-            equal((await store.get(HERE)).total, total + 100, f"the total of a fork behind {seq}")
-            equal(receipt.first, seq + 1, f"the first entry of a fork behind {seq}")
+            equal((await store.get(HERE)).total, total + 100, f"the total of a fork after {seq}")
+            equal(receipt.first, seq + 1, f"the first entry of a fork after {seq}")
             rows = await path(store, receipt.head)
             equal([row.seq for row in rows], list(range(1, seq + 2)), "numbers on the path")
             equal(rows[-1].total, sum(row.tokens for row in rows), "a running sum over forks")
@@ -154,8 +156,8 @@ class LogContract(Scene):
             [(row.branch, row.seq, row.id, row.kind, row.body, row.tokens, row.total) for row in rows],
             [
                 (1, 1, "a", MESSAGE, b'{"n":1}', 5, 5),
-                (1, 2, "b", "note", b'{"note":1}', 2, 7),
-                (1, 3, "c", MESSAGE, b"{}", 7, 14),
+                (1, 2, "b", "note", NOTE, 2, 7),
+                (1, 3, "c", MESSAGE, BODY, 7, 14),
             ],
             "entries as written",
         )
@@ -164,7 +166,7 @@ class LogContract(Scene):
         equal((row.head, row.total, row.version), (Position(1, 3), 14, 2), "the session after two changes")
 
     @scenario
-    async def test_a_change_without_records_stands_behind_the_head(self, store: Store) -> None:
+    async def test_a_change_without_records_returns_the_head(self, store: Store) -> None:
         await store.create(session(), [message("a")])
         receipt = await store.commit(change())
         equal((receipt.first, receipt.last, receipt.version), (2, 1, 0), "an empty change")

@@ -1,4 +1,4 @@
-"""The promises under concurrency: nobody's entry is lost, one racer wins, and a cancelled one harms nobody.
+"""The promises under concurrency: no entry is lost, one racer wins, and a canceled one harms no other.
 
 Two handles are opened on the one store, as two workers would.
 """
@@ -48,7 +48,7 @@ async def sound(store: Store, at: Address = HERE) -> list[str]:
 
 
 def won(outcomes: list[Receipt | BaseException]) -> list[Receipt]:
-    """Give the receipts, and claim that all others lost by a conflict."""
+    """Return the receipts, and assert that all others failed with a conflict."""
     lost = [one for one in outcomes if not isinstance(one, Receipt)]
     holds(all(isinstance(one, Conflict) for one in lost), f"only conflicts: {lost!r:.500}")
     return [one for one in outcomes if isinstance(one, Receipt)]
@@ -154,7 +154,7 @@ class RaceContract(Scene):
                             word = Message.user("and then")
                             await session.append(word)
                             said.setdefault(session.row.epoch, []).append(word.id)
-                            await asyncio.sleep(0)  # a store in memory makes nobody wait
+                            await asyncio.sleep(0)  # a store in memory never waits
 
         async def reset(manager: SessionManager) -> int:
             while True:
@@ -209,7 +209,7 @@ class RaceContract(Scene):
         equal([one.id for one in await store.branches(HERE)], list(range(1, 22)), "branches of the session")
 
     @scenario
-    async def test_who_is_refused_takes_nobody_along(self, store: Store) -> None:
+    async def test_a_refused_change_affects_no_other(self, store: Store) -> None:
         await store.create(session(), [message("a")])
         bad = [
             change(message("a")),
@@ -225,7 +225,7 @@ class RaceContract(Scene):
         holds({f"m{n}" for n in range(0, 40, 2)} <= set(await sound(store)), "all of them are there")
 
     @scenario
-    async def test_a_cancelled_append_is_there_or_not_and_harms_nobody(self, store: Store) -> None:
+    async def test_a_canceled_append_is_there_or_not_and_harms_no_other(self, store: Store) -> None:
         await store.create(session())
         for n in range(30):
             mine = asyncio.create_task(store.commit(change(message(f"{n} a"), message(f"{n} b"))))
@@ -277,5 +277,5 @@ class RaceContract(Scene):
             else:
                 raise AssertionError("the session was removed")
         equal(
-            await store.search(HERE.tenant, ["w"], user=None, before=None, limit=9), [], "words left behind"
+            await store.search(HERE.tenant, ["w"], user=None, before=None, limit=9), [], "words that are left"
         )

@@ -1,8 +1,8 @@
-"""What the tests of the contract share: a store for each, small values to try on it, and claims.
+"""What the tests of the contract share: a store for each test, small values, and assertions.
 
-A test is a coroutine that is given an empty store; `scenario` makes it a plain method, so that pytest
-and unittest run it without a plugin. Claims say what was expected in words of their own, since nobody
-rewrites the assertions of an installed package.
+A test is a coroutine that gets an empty store; `scenario` makes it a plain method, so that pytest and
+unittest run it without a plugin. Assertions have a message of their own, since pytest does not rewrite the
+assertions of an installed package.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+from ...codec import encode
+from ...entry import Note
+from ...ids import UNKNOWN_TIME
+from ...message import Message
 from ...stores.port import Store
 from ...stores.values import MESSAGE, Address, Change, Parcel, Position, Record, Row, SessionRow, Span
 
 __all__ = [
+    "BODY",
     "END",
     "HERE",
+    "NOTE",
     "NOW",
     "Scene",
     "change",
@@ -37,13 +43,19 @@ __all__ = [
 NOW = 1_750_000_000_000
 HERE = Address("acme", "s1")
 END = 2**31 - 1
-"""Behind the last entry of any branch that a test makes."""
+"""After the last entry of any branch that a test creates."""
+
+BODY = encode(Message.user("x", id="x", timestamp=UNKNOWN_TIME))
+"""The body of a message, which verification can decode."""
+
+NOTE = encode(Note("x"))
+"""The body of a note."""
 
 S = TypeVar("S", bound="Scene")
 
 
 class Scene:
-    """Where tests get their store from; a subclass says how one is opened."""
+    """Provides the stores of the tests; a subclass opens them."""
 
     async def connect(self) -> Store:
         """Open an empty store; called again in the same test, open the same one once more."""
@@ -51,9 +63,9 @@ class Scene:
 
 
 def scenario(body: Callable[[S, Store], Coroutine[Any, Any, None]]) -> Callable[[S], None]:
-    """Make a test that runs a coroutine on an empty store and closes it."""
+    """Return a test that runs a coroutine on an empty store and closes it."""
 
-    async def played(scene: S) -> None:
+    async def run(scene: S) -> None:
         store = await scene.connect()
         try:
             await body(scene, store)
@@ -61,7 +73,7 @@ def scenario(body: Callable[[S, Store], Coroutine[Any, Any, None]]) -> Callable[
             await store.close()
 
     def test(self: S) -> None:
-        asyncio.run(played(self))
+        asyncio.run(run(self))
 
     # Not functools.wraps: pytest would look through it and take the store for a fixture.
     test.__name__, test.__qualname__ = body.__name__, body.__qualname__
@@ -70,7 +82,7 @@ def scenario(body: Callable[[S, Store], Coroutine[Any, Any, None]]) -> Callable[
 
 
 def session(id: str = HERE.session, **fields: Any) -> SessionRow:
-    """Give a new session."""
+    """Return a new session."""
     given: dict[str, Any] = {
         "tenant": HERE.tenant,
         "user": None,
@@ -82,28 +94,28 @@ def session(id: str = HERE.session, **fields: Any) -> SessionRow:
     return SessionRow(**{**given, "created": NOW, "active": NOW, **fields, "id": id})
 
 
-def message(id: str, *, tokens: int = 1, words: Sequence[str] = (), body: bytes = b"{}") -> Record:
-    """Give an entry that is a message."""
+def message(id: str, *, tokens: int = 1, words: Sequence[str] = (), body: bytes = BODY) -> Record:
+    """Return an entry that is a message."""
     return Record(id=id, kind=MESSAGE, body=body, tokens=tokens, words=tuple(words))
 
 
 def note(id: str, *, kind: str = "note", tokens: int = 0) -> Record:
-    """Give an entry that is not a message."""
-    return Record(id=id, kind=kind, body=b'{"note":1}', tokens=tokens)
+    """Return an entry that is not a message."""
+    return Record(id=id, kind=kind, body=NOTE, tokens=tokens)
 
 
 def change(*records: Record, at: Address = HERE, now: int = NOW, **asked: Any) -> Change:
-    """Give a change that appends records."""
+    """Return a change that appends records."""
     return Change(at=at, now=now, records=records, **asked)
 
 
 def parcel(id: str, *, at: Address = HERE, due: int = NOW, body: bytes = b"{}") -> Parcel:
-    """Give a parcel of a session."""
+    """Return a parcel of a session."""
     return Parcel(id=id, tenant=at.tenant, session=at.session, kind="ingest", body=body, due=due)
 
 
 async def dump(store: Store, at: Address = HERE) -> list[Any]:
-    """Give everything that a store shows of a session."""
+    """Return everything that a store returns for a session."""
     branches = await store.branches(at)
     rows = [await store.read(at, Span(branch.id, 1, END)) for branch in branches]
     waiting = await store.parcels(tenant=at.tenant, limit=END)
@@ -111,7 +123,7 @@ async def dump(store: Store, at: Address = HERE) -> list[Any]:
 
 
 async def path(store: Store, head: Position, at: Address = HERE) -> list[Row]:
-    """Give the entries from the root to a head, over all forks."""
+    """Return the entries from the root to a head, over all forks."""
     branches = {branch.id: branch for branch in await store.branches(at)}
     rows, (at_branch, last) = list[Row](), head
     while True:

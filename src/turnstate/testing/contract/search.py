@@ -21,7 +21,7 @@ __all__ = ["SearchContract"]
 async def hits(
     store: Store, words: Sequence[str], *, tenant: str = HERE.tenant, user: str | None = None, limit: int = 99
 ) -> list[str]:
-    """Give the ids of what is found."""
+    """Return the ids of the hits."""
     found = await store.search(tenant, words, user=user, before=None, limit=limit)
     return [hit.row.id for hit in found]
 
@@ -66,7 +66,7 @@ class SearchContract(Scene):
         equal(await hits(store, ["w"]), wanted, "newest first")
 
     @scenario
-    async def test_a_search_goes_on_behind_its_mark(self, store: Store) -> None:
+    async def test_a_search_continues_after_its_mark(self, store: Store) -> None:
         await store.create(session())
         for n in range(10):
             await store.commit(change(*(message(f"{n} {m}", words=["w"]) for m in range(3))))
@@ -96,7 +96,7 @@ class SearchContract(Scene):
         equal(found, [f"kept {n}" for n in (4, 3, 2, 1, 0)], "what was there all the time, once")
 
     @scenario
-    async def test_nobody_finds_what_is_another_tenants_or_users(self, store: Store) -> None:
+    async def test_entries_of_other_tenants_and_users_are_not_found(self, store: Store) -> None:
         for tenant, id, user in [
             ("acme", "s1", "u1"),
             ("acme", "s2", "u2"),
@@ -119,7 +119,7 @@ class SearchContract(Scene):
             session("s2", user="you"), [message(f"yours {n}", words=["w"]) for n in range(300)]
         )
         await store.create(session(tenant="other"), [message(f"theirs {n}", words=["w"]) for n in range(300)])
-        equal(await hits(store, ["w"], user="me", limit=1), ["mine"], "behind what others said")
+        equal(await hits(store, ["w"], user="me", limit=1), ["mine"], "after messages of others")
 
     @scenario
     async def test_what_was_refused_is_not_found(self, store: Store) -> None:

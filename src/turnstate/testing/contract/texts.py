@@ -60,7 +60,7 @@ NUL = "a\x00b"
 
 
 class TextContract(Scene):
-    """Names of all kinds."""
+    """Texts of all kinds in names, ids and bodies."""
 
     @scenario
     async def test_sessions_with_hostile_ids_stay_apart(self, store: Store) -> None:
@@ -156,7 +156,7 @@ class TextContract(Scene):
             await store.get(Address(NUL, HERE.session))
 
     @scenario
-    async def test_what_has_no_utf_8_form_harms_nobody_else(self, store: Store) -> None:
+    async def test_text_that_is_not_utf_8_harms_no_other_session(self, store: Store) -> None:
         await store.create(session(), [message("start")])
         lone = "\ud800"
         attempts: list[Callable[[], Coroutine[Any, Any, Any]]] = [

@@ -21,7 +21,7 @@ local function taken(at, count)
   end
 end
 
--- The total behind the records; nothing where it would no longer be exact.
+-- The total after the records; nil if it would no longer be exact.
 local function summed(at, count, total)
   for i = at, at + (count - 1) * RECORD, RECORD do
     total = total + tonumber(ARGV[i + 2])
@@ -41,7 +41,7 @@ local function index_words(tenant, user, id, spot, stamp, words)
   end
 end
 
--- Write records behind a place.
+-- Write records after a position.
 local function append(at, count, tenant, user, session, branch, seq, total)
   local stamp = 0
   for i = at, at + (count - 1) * RECORD, RECORD do

@@ -11,7 +11,7 @@ for _, member in ipairs(call('ZRANGEBYLEX', INDEX, '[' .. list, over, 'LIMIT', 0
   local state = standing(PARCELS, id)
   if state then
     local due = state.due
-    restand(INDEX, PARCELS, id, state, {due = until_, tries = state.tries + 1})
+    set_state(INDEX, PARCELS, id, state, {due = until_, tries = state.tries + 1})
     claimed[#claimed + 1] = {due, id, state.packed, int(state.tries), state.error}
   end
 end

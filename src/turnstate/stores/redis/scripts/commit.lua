@@ -32,7 +32,7 @@ end
 local witnessed = ask.known and ask.known[1] == head.born
 local gone = witnessed and call('HGET', IDS, ask.known[2]) ~= ask.known[3] and '1' or '0'
 
--- What was refused, and on what grounds, is told by the caller, who runs the same checks on this row.
+-- What was refused, and on what grounds, is found out by the caller, who runs the same checks on this row.
 local function refused(known)
   return {'refused', call('HGETALL', ROW), known or ''}
 end
@@ -73,7 +73,7 @@ if ask.head and (ask.head[1] ~= tonumber(head.branch) or ask.head[2] ~= head.seq
   return refused()
 end
 
--- Where the records go: behind the head, behind the tip of another branch, or onto a new one.
+-- Where the records go: after the head, after the end of another branch, or onto a new one.
 local function total_at(branch, seq)
   while branch ~= '' and seq > 0 do
     local parent, fork = origin(branch)

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Which of these entries hold all the words. What a list says of a session that was removed, and whose name
--- another one has now, is told by the stamp.
+-- another one has now, has another stamp.
 local count = tonumber(ARGV[1])
 local function holds_all(text)
   for i = 2, count + 1 do

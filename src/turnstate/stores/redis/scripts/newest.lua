@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- The newest entry of each kind on a path: messages stand everywhere and are looked for from the end, all
+-- The newest entry of each kind on a path: messages are everywhere and are looked for from the end, all
 -- other kinds have an index.
 -- include collecting
 local CHUNK = 100

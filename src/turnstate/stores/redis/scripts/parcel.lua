@@ -1,5 +1,5 @@
 -- include basics
--- A parcel is two fields: what it is, which stays, and how it stands, which changes.
+-- A parcel is two fields: its immutable part, and its state.
 local function whose(packed)
   local length, from = string.match(packed, '^(%d+):()')
   local rest = from + length
@@ -28,7 +28,7 @@ local function lists(id, state)
   return 'o' .. rest, 'p' .. tenant .. rest
 end
 
-local function restand(index, parcels, id, state, change)
+local function set_state(index, parcels, id, state, change)
   call('ZREM', index, lists(id, state))
   for name, value in pairs(change) do
     state[name] = value

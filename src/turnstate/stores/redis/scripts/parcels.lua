@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Parcels of some buckets, with how they stand.
+-- Parcels of some buckets, with their states.
 local found = {}
 for i = 1, #ARGV, 2 do
   local id = ARGV[i + 1]

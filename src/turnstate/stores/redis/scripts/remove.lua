@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Take a session out of everything. Its words stand in lists of the bucket, as many as it has entries: they
--- find nothing any more, and are swept out in steps, so that nobody else has to wait.
+-- Take a session out of everything. Its words are in lists of the bucket, as many as it has entries: they
+-- find nothing any more, and are swept out in steps, so that others do not have to wait.
 -- include session
 -- include parcel
 local tenant, id = ARGV[1], ARGV[2]

@@ -7,7 +7,7 @@ local function place(branch, seq)
   return branch .. ':' .. int(seq)
 end
 
--- The parent of a branch ('' for a root) and the number behind which it forks; nothing if there is none.
+-- The parent of a branch ('' for a root) and the number after which it forks; nil if it does not exist.
 local function origin(branch)
   local kept = call('HGET', BRANCHES, branch)
   if kept then

@@ -11,11 +11,11 @@ if deed == 'delivered' then
   discard(INDEX, PARCELS, id, state.packed)
 elseif deed == 'failed' then
   local later = due ~= '' and due or state.due
-  restand(INDEX, PARCELS, id, state, {due = later, parked = due == '', error = error})
+  set_state(INDEX, PARCELS, id, state, {due = later, parked = due == '', error = error})
 else
   if not state.parked then
     return 0
   end
-  restand(INDEX, PARCELS, id, state, {due = due, parked = false, tries = 0})
+  set_state(INDEX, PARCELS, id, state, {due = due, parked = false, tries = 0})
 end
 return 1

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- The next members of a list in several buckets, each from behind its own place on.
+-- The next members of a list in several buckets, each after its own member.
 local order, limit, far = ARGV[1], ARGV[2], ARGV[3]
 local command = order == 'newest' and 'ZREVRANGEBYLEX' or 'ZRANGEBYLEX'
 local found = {}

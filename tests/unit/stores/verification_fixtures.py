@@ -54,7 +54,7 @@ def session(at: Address, **fields: Any) -> SessionRow:
 
 
 async def furnish(store: SqliteStore) -> None:
-    """Session `long`: branch 1 of six entries, branch 2 behind the fourth, branch 3 behind the fifth of 2."""
+    """Session `long`: branch 1 of six entries, branch 2 after the fourth, branch 3 after the fifth of 2."""
     await store.create(session(LONG, idle=5_000), [said("a1", "alpha one"), noted("n2")])
     await store.commit(
         Change(at=LONG, now=NOW, key=Key("k", b"d"), records=(said("a3", "disk full"), said("a4", "four", 5)))
@@ -71,7 +71,7 @@ async def furnish(store: SqliteStore) -> None:
 
 
 async def furnish_more(store: SqliteStore) -> None:
-    """A session of many pages behind the small ones: the table of entries has pages above its leaves."""
+    """Add a session of many pages, so that the table of entries has inner pages."""
     await furnish(store)
     await store.create(session(MANY))
     for number in range(40):
@@ -80,16 +80,16 @@ async def furnish_more(store: SqliteStore) -> None:
 
 
 def run(path: Path, scene: Callable[[SqliteStore], Coroutine[Any, Any, T]]) -> T:
-    """Open the store, do something with it, and close it."""
+    """Open the store, run a coroutine on it, and close it."""
 
-    async def played() -> T:
+    async def opened() -> T:
         store = SqliteStore(str(path))
         try:
             return await scene(store)
         finally:
             await store.close()
 
-    return asyncio.run(played())
+    return asyncio.run(opened())
 
 
 def furnished(path: Path) -> Path:
@@ -105,7 +105,7 @@ def verified(path: Path, *, repair: bool = False, recount: Recount | None = None
 
 
 def tamper(path: Path, *statements: str, **values: Any) -> None:
-    """Change the file behind the store's back."""
+    """Change the file without the store."""
     db = apsw.Connection(str(path))
     try:
         for statement in statements:
@@ -115,7 +115,7 @@ def tamper(path: Path, *statements: str, **values: Any) -> None:
 
 
 def tables(path: Path) -> dict[str, list[Any]]:
-    """Give everything in the file, as hex: what is damaged may be no text."""
+    """Return everything in the file as hex, since damaged texts may be invalid UTF-8."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
 
     def shown(table: str) -> list[Any]:
@@ -131,7 +131,7 @@ def tables(path: Path) -> dict[str, list[Any]]:
 
 
 def rows(path: Path, at: Address = LONG) -> dict[int, list[Row]]:
-    """Give all entries of a session as the store gives them, by branch."""
+    """Return all entries of a session as the store returns them, by branch."""
 
     async def read(store: SqliteStore) -> dict[int, list[Row]]:
         branches = await store.branches(at)
@@ -141,7 +141,7 @@ def rows(path: Path, at: Address = LONG) -> dict[int, list[Row]]:
 
 
 async def everything(store: SqliteStore) -> dict[tuple[Address, int, int], Row]:
-    """Give all entries that the store gives, by place."""
+    """Return all entries that the store returns, by position."""
     found = dict[tuple[Address, int, int], Row]()
     for tenant in ("acme", "other"):
         for one in await store.page(tenant, Filter()):
@@ -152,7 +152,7 @@ async def everything(store: SqliteStore) -> dict[tuple[Address, int, int], Row]:
 
 
 def left_open(path: Path, scene: Callable[[SqliteStore], Coroutine[Any, Any, None]]) -> None:
-    """Make a store that was never closed: its newest entries stand in the log of writes only."""
+    """Make a store that was never closed: its newest entries are only in the WAL."""
     origin = path.with_name("origin.db")
 
     async def copy(store: SqliteStore) -> None:
@@ -165,7 +165,7 @@ def left_open(path: Path, scene: Callable[[SqliteStore], Coroutine[Any, Any, Non
 
 
 def rewrite(path: Path, id: str, **columns: Any) -> None:
-    """Give an entry other columns, and the checksum that goes with them."""
+    """Change columns of an entry, with a checksum that matches."""
     db = apsw.Connection(str(path))
     try:
         names = ("session", "branch", "seq", "id", "kind", "tokens", "body")
