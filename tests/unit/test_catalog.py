@@ -3,13 +3,14 @@ from __future__ import annotations
 import logging
 
 import pytest
+from cases import each
 
 from turnstate import catalog, tokens
 
 pytestmark = pytest.mark.req("M1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "id"),
     [
         ("gpt-4o", "gpt-4o"),
@@ -50,7 +51,7 @@ def test_a_model_is_found_by_the_names_it_goes_by(name: str, id: str) -> None:
     assert (found.id, found.known) == (id, True)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     ["gpt-4.7", "claude-opus-4-6", "claude-opus-4-6-20300101", "gemini-9.5-pro", "o1x", "gpt", "eliza", ""],
 )
@@ -90,7 +91,7 @@ def test_a_known_model_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("model", catalog.models(), ids=lambda model: model.id)
+@each("model", catalog.models())
 def test_every_entry_makes_sense(model: catalog.ModelInfo) -> None:
     assert model.known
     assert model.counter in tokens.counter_names()
@@ -107,7 +108,7 @@ def test_ids_and_aliases_are_given_once() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "window", "output"),
     [
         ("gpt-4o", 128_000, 16_384),

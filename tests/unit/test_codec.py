@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import (
     FilePart,
@@ -134,8 +135,8 @@ def test_a_message_taken_from_plain_values_does_not_change_with_them() -> None:
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize("name", ["extra", "x", "", "a b", "Content", "__class__", "self", "名", "\0", "id "])
-@pytest.mark.parametrize("value", [None, 0, "", {"extra": {"extra": []}}, [float(1)]])
+@each("name", ["extra", "x", "", "a b", "Content", "__class__", "self", "名", "\0", "id "])
+@each("value", [None, 0, "", {"extra": {"extra": []}}, [float(1)]])
 def test_an_unknown_field_is_kept_at_every_level_whatever_it_is_called(name: str, value: Any) -> None:
     more = {name: value}
     native = {"format": "f", "edits": [{"at": [1], "to": {"extra": 1}, **more}], **more}
@@ -164,16 +165,15 @@ def test_an_unknown_field_is_kept_at_every_level_whatever_it_is_called(name: str
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         Message.user("x"),
         Message.assistant(tool_calls=[ToolCallRequest(name="n", args={})]),
         Message.tool([ToolCallResult(tool_call_id=CallId("c"), result=1)]),
     ],
-    ids=["user", "assistant", "tool"],
 )
-@pytest.mark.parametrize("name", ["type", "tag", "args", "text"])
+@each("name", ["type", "tag", "args", "text"])
 def test_a_field_that_another_value_knows_is_still_unknown_here(message: Message, name: str) -> None:
     data = codec.encode(message)[:-1] + f',"{name}":"x"}}'.encode()
     assert codec.decode(data).extra == {name: "x"}
@@ -181,7 +181,7 @@ def test_a_field_that_another_value_knows_is_still_unknown_here(message: Message
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize("name", ["id", "role", "content", "native"])
+@each("name", ["id", "role", "content", "native"])
 def test_an_extra_field_cannot_take_the_place_of_a_known_one(name: str) -> None:
     with pytest.raises(InvalidMessage, match=f"{name} is no extra field of Message"):
         codec.from_builtins(a_message()).replace(extra={name: "other"})
@@ -227,7 +227,7 @@ def test_every_older_version_has_a_way_up() -> None:
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize(
+@each(
     "document",
     [
         '{"version":2,"messages":[]}',
@@ -251,7 +251,7 @@ def test_newer_bytes_are_refused_too() -> None:
             call()
 
 
-@pytest.mark.parametrize("version", ["-1", "true", '"1"', "1.0", "null", "[]"])
+@each("version", ["-1", "true", '"1"', "1.0", "null", "[]"])
 def test_a_version_is_a_whole_number(version: str) -> None:
     with pytest.raises(InvalidPayload) as caught:
         codec.load(f'{{"version":{version},"messages":[]}}')
@@ -263,16 +263,14 @@ def test_a_version_is_a_whole_number(version: str) -> None:
 # What is refused
 
 
-@pytest.mark.parametrize(
-    "document", ["{}", "5", "null", '"x"', '{"version":1}', '{"version":1,"messages":{}}']
-)
+@each("document", ["{}", "5", "null", '"x"', '{"version":1}', '{"version":1,"messages":{}}'])
 def test_a_document_of_another_shape_is_refused(document: str) -> None:
     with pytest.raises(InvalidPayload):
         codec.load(document)
 
 
 @pytest.mark.req("A3", "A6")
-@pytest.mark.parametrize(
+@each(
     ("message", "kind", "path"),
     [
         ('{%s,"role":"user","role":"user","content":"x"}', ForbiddenJSON, ""),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from uuid import RFC_4122, UUID
 
 import pytest
+from cases import each
 
 from turnstate import ids
 
@@ -22,7 +23,7 @@ def uuid_of(id: str) -> UUID:
 
 
 @pytest.mark.req("A4")
-@pytest.mark.parametrize("mint", [ids.message_id, ids.call_id])
+@each("mint", [ids.message_id, ids.call_id])
 def test_a_minted_id_is_a_uuid_of_version_7_with_the_present_moment(mint: Callable[[], str]) -> None:
     id = uuid_of(mint())
     assert (id.version, id.variant) == (7, RFC_4122)
@@ -127,7 +128,7 @@ def test_now_is_a_timestamp_in_utc_with_milliseconds() -> None:
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "2024-02-29T23:59:59Z",
@@ -142,7 +143,7 @@ def test_a_moment_in_utc_is_a_timestamp(text: str) -> None:
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -173,7 +174,6 @@ def test_a_moment_in_utc_is_a_timestamp(text: str) -> None:
         "٢٠٢٤-٠١-٠١T00:00:00Z",
         "1704067200000",
     ],
-    ids=ascii,
 )
 def test_anything_else_is_none(text: str) -> None:
     assert not ids.is_timestamp(text)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cases import each
 
 from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult
 from turnstate.conversation import ConversationState
@@ -80,9 +81,7 @@ def test_a_message_that_nobody_can_change_is_its_own_copy() -> None:
         assert message.owned() is message
 
 
-@pytest.mark.parametrize(
-    "spoiled", [math.nan, math.inf, "\ud800", {1: 2}, object(), b"bytes", {"a": {math.nan}}]
-)
+@each("spoiled", [math.nan, math.inf, "\ud800", {1: 2}, object(), b"bytes", {"a": {math.nan}}])
 def test_what_was_put_in_since_is_checked(spoiled: Any) -> None:
     message = calling()
     message.tool_calls[0].args["spoiled"] = spoiled
@@ -131,7 +130,7 @@ def test_a_message_that_changes_while_it_is_written_is_written_as_it_was() -> No
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("grown", [False, True])
+@each("grown", [False, True])
 def test_a_tally_keeps_what_it_was_given(grown: bool) -> None:
     manager, messages = StateManager(), conversation()
     tally = manager.tally([] if grown else messages, BUDGET)

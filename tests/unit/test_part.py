@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cases import each
 
 from turnstate import FilePart, ImagePart, Message, OpaquePart, ReasoningPart, TextPart, codec
 from turnstate.errors import ForbiddenJSON, InputError, InvalidMessage
@@ -29,7 +30,7 @@ PARTS: list[Part] = [
 
 
 @pytest.mark.req("A2")
-@pytest.mark.parametrize("part", PARTS)
+@each("part", PARTS)
 def test_every_part_survives_a_round_trip(part: Part) -> None:
     message = Message.user([part])
     assert codec.decode(codec.encode(message)) == message
@@ -59,8 +60,8 @@ def test_parts_look_like_this_on_the_wire() -> None:
 
 
 @pytest.mark.req("A2")
-@pytest.mark.parametrize("kind", [ImagePart, FilePart])
-@pytest.mark.parametrize(
+@each("kind", [ImagePart, FilePart])
+@each(
     "sources",
     [
         {},
@@ -76,7 +77,7 @@ def test_media_have_exactly_one_source(kind: type[Any], sources: dict[str, Any])
 
 
 @pytest.mark.req("A2", "A6")
-@pytest.mark.parametrize(
+@each(
     ("kind", "fields", "path"),
     [
         (TextPart, {"text": "\ud800"}, "text"),
@@ -112,7 +113,7 @@ def test_a_wrong_field_is_refused_by_its_name(kind: type[Any], fields: dict[str,
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize("part", PARTS)
+@each("part", PARTS)
 def test_parts_cannot_be_changed(part: Part) -> None:
     for field in part.__struct_fields__:
         with pytest.raises(AttributeError):
@@ -128,7 +129,7 @@ def test_a_part_does_not_change_with_what_it_was_made_from() -> None:
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize("part", PARTS)
+@each("part", PARTS)
 def test_unknown_fields_stay_with_the_part(part: Part) -> None:
     known = msgspec.to_builtins(part)
     extended = {**known, "extra": {"extra": 1}, "cache_control": None, "": "odd"}
@@ -138,7 +139,7 @@ def test_unknown_fields_stay_with_the_part(part: Part) -> None:
 
 
 @pytest.mark.req("A7")
-@pytest.mark.parametrize(
+@each(
     ("extra", "reason"),
     [
         (5, "expected a JSON object"),

@@ -8,6 +8,7 @@ import sys
 import unicodedata
 
 import pytest
+from cases import each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def finds(question: str, text: str) -> bool:
     return set(query(question)) <= set(words(text))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "question"),
     [
         ("see src/turnstate/words.py line 12", "turnstate"),
@@ -76,7 +77,7 @@ def test_a_text_is_found_by(text: str, question: str) -> None:
     assert finds(question, text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "question"),
     [
         ("the users have a name", "user"),
@@ -111,7 +112,7 @@ def test_a_question_about_a_name_asks_for_the_whole_name() -> None:
     assert query("getUserName of user_name") == ["getusername", "of", "user_name"]
 
 
-@pytest.mark.parametrize("question", ["", "  \n", "?!… “”", "___", "🎉", "\x00", "\u200d"])
+@each("question", ["", "  \n", "?!… “”", "___", "🎉", "\x00", "\u200d"])
 def test_a_question_without_a_word_is_refused(question: str) -> None:
     with pytest.raises(InputError, match="at least one letter or digit"):
         query(question)
@@ -194,7 +195,7 @@ def test_the_same_text_gives_the_same_tokens_in_every_process() -> None:
         assert done.stdout.strip() == ascii(words(text))
 
 
-@pytest.mark.parametrize(
+@each(
     ("needle", "question"),
     [
         ("Straße", "STRASSE"),
@@ -206,9 +207,7 @@ def test_the_same_text_gives_the_same_tokens_in_every_process() -> None:
         ("snake_case", "case"),
     ],
 )
-@pytest.mark.parametrize(
-    "filler", ["plain words ", "ﬁne ½ Ｗｉｄｅ ", "日本語の文。", "x\u00ad\u200b\n\r\x1b\t"]
-)
+@each("filler", ["plain words ", "ﬁne ½ Ｗｉｄｅ ", "日本語の文。", "x\u00ad\u200b\n\r\x1b\t"])
 def test_a_snippet_shows_the_match_in_the_text_as_written(needle: str, question: str, filler: str) -> None:
     shown = snippet(f"{filler * 40} {needle} {filler * 40}", query(question))
     assert needle in shown

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import pytest
+from cases import each
 
 from turnstate import strict_json
 from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.req("A6")
 
 
 def table(*rows: tuple[Any, ...]) -> list[Any]:
-    """Number the rows: what they hold is no name for a test."""
-    return [pytest.param(*row, id=str(number)) for number, row in enumerate(rows)]
+    """Return rows as cases of a test."""
+    return list(rows)
 
 
 def nested(levels: int, inner: Any = None) -> Any:
@@ -37,7 +38,7 @@ def refusal(data: bytes | str, **limits: int) -> InputError:
     return caught.value
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "path", "reason"),
     table(
         ('{"a":1,"a":2}', "$", "the key 'a' occurs twice"),
@@ -81,7 +82,7 @@ def test_a_fault_is_refused_with_the_path_to_it(text: str, path: str, reason: st
     str(error).encode()  # printable, whatever the document held
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -106,7 +107,6 @@ def test_a_fault_is_refused_with_the_path_to_it(text: str, path: str, reason: st
         "\ufeff\ufeff1",
         "[-NaN]",
     ],
-    ids=ascii,
 )
 def test_what_is_not_json_is_malformed_and_says_where(text: str) -> None:
     error = refusal(text)
@@ -115,7 +115,7 @@ def test_what_is_not_json_is_malformed_and_says_where(text: str) -> None:
     assert "column" in error.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "byte"),
     [(b"\xff", "byte 0 is 0xff"), (b'"\xed\xa0\x80"', "byte 1 is 0xed"), (b'{"a":"\xc3"}', "byte 6 is 0xc3")],
 )
@@ -137,7 +137,7 @@ def test_what_is_neither_bytes_nor_text_is_refused_by_a_typed_error(given: Any) 
         strict_json.read(given)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "null",
@@ -162,7 +162,6 @@ def test_what_is_neither_bytes_nor_text_is_refused_by_a_typed_error(given: Any) 
         "9" * 4300,
         "-" + "9" * 4300,
     ],
-    ids=lambda text: ascii(text)[:40],
 )
 def test_sound_json_reads_as_everybody_reads_it(text: str) -> None:
     value = strict_json.read(text)
@@ -210,8 +209,8 @@ def test_brackets_inside_strings_are_no_nesting() -> None:
     assert type(refusal('["' + "[" * 5000)) is MalformedJSON  # cut off in a string, not too deep
 
 
-@pytest.mark.parametrize("depth", [500, 10_000, 100_000])
-@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+@each("depth", [500, 10_000, 100_000])
+@each(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
 def test_hostile_nesting_is_too_large_and_never_a_crash(depth: int, opening: str, closing: str) -> None:
     assert type(refusal(opening * depth + "1" + closing * depth)) is TooLarge
     assert isinstance(refusal(opening * depth), MalformedJSON | TooLarge)
@@ -289,7 +288,7 @@ class Rude:
     __repr__ = __str__
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "path", "reason"),
     table(
         (math.nan, "$", "nan is not JSON"),
@@ -362,7 +361,7 @@ def test_plain_gives_a_copy_that_nobody_else_holds() -> None:
     assert copy == {"a": [1, {"b": 2}]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "plain"),
     table(
         ((1, (2,)), [1, [2]]),
@@ -398,7 +397,7 @@ def test_check_text_refuses_what_has_no_utf8_form() -> None:
         assert caught.value.path == "content"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "cleaned"),
     table(
         ("as it was\0", "as it was\0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import ToolSpec
 from turnstate.errors import InputError
@@ -34,7 +35,7 @@ def test_a_tool_does_not_change_with_what_it_was_made_from() -> None:
     assert tool.input_schema["required"] == ["a"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "reason"),
     [
         ({"name": ""}, "a tool needs a name"),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart, wire_text
 from turnstate.part import Part
@@ -14,7 +15,7 @@ PNG = "iVBORw=="
 
 
 @pytest.mark.req("A6")
-@pytest.mark.parametrize(
+@each(
     ("result", "text"),
     [
         ("as it stands\n", "as it stands\n"),
@@ -69,14 +70,12 @@ def test_what_an_mcp_server_answers_with_is_understood_as_parts() -> None:
     assert PNG not in wire_text.result_text(result)
 
 
-@pytest.mark.parametrize(
-    "result", [None, "text", 5, {}, [], {"type": "text", "text": "x"}, [1], [[]], [None]]
-)
+@each("result", [None, "text", 5, {}, [], {"type": "text", "text": "x"}, [1], [[]], [None]])
 def test_any_other_result_is_no_list_of_parts(result: Any) -> None:
     assert wire_text.result_parts(result) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "text"),
     [
         (TextPart("words"), "words"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import Message, TextPart
 from turnstate.context import Budget, Policy, StateManager
@@ -40,7 +41,7 @@ def test_what_a_summary_carried_is_not_nested() -> None:
     assert found == "9 earlier messages left out. 4 earlier messages left out."
 
 
-@pytest.mark.parametrize(
+@each(
     "messages",
     [
         [Message.user(SUMMARY)],
@@ -50,7 +51,6 @@ def test_what_a_summary_carried_is_not_nested() -> None:
         [Message.system("Be brief."), HELLO],
         [],
     ],
-    ids=["from the user", "later on", "inside the prompt", "nothing", "a prompt", "no messages"],
 )
 def test_nothing_else_is_taken_for_a_summary(messages: list[Message]) -> None:
     assert parted(messages, TEMPLATE) == (messages, "")
@@ -77,7 +77,7 @@ def test_without_a_summary_or_a_message_nothing_is_recorded() -> None:
     assert recorded("They spoke of ships.", none, manager.policy, 1_000) == ()
 
 
-@pytest.mark.parametrize("language", ["en", "ja", "zh"])
+@each("language", ["en", "ja", "zh"])
 def test_a_summary_in_any_language_of_ours_is_found_under_any_other(language: Any) -> None:
     written = Policy(language=language).summary_template.replace("{summary}", "They spoke of ships.")
     for other in ("en", "ja", "zh"):

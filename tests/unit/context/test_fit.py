@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import formats
 from turnstate.context import Budget, Policy, StateManager
@@ -17,7 +18,7 @@ from turnstate.testing import conversations
 pytestmark = pytest.mark.req("P4")
 
 MANAGER = StateManager(policy=Policy(low_water=1.0))
-FORMATS = [pytest.param(formats.get(name), id=name) for name in formats.names()]
+FORMATS = [formats.get(name) for name in formats.names()]
 CHAT = formats.get("openai-chat")
 LABEL = "[Memory Summary]"
 OUTPUT = "\n".join(f"line {n}: nothing of note in sector {n * 7}" for n in range(14))
@@ -72,7 +73,7 @@ def fit(payload: Any, format: Format = CHAT, budget: int = 1_000) -> Fitted:
     return result
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@each("format", FORMATS)
 def test_a_document_of_any_provider_fits_and_keeps_its_fields(format: Format) -> None:
     document = as_object(talk_in(format, 12), format, id="a", model="m", note={"kept": [1.0, None]})
     result = fit(document, format)
@@ -85,7 +86,7 @@ def test_a_document_of_any_provider_fits_and_keeps_its_fields(format: Format) ->
     assert json.dumps(result.payload).count(LABEL) == 1
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@each("format", FORMATS)
 def test_a_bare_list_stays_one_even_where_the_summary_has_no_place_in_it(format: Format) -> None:
     document = listed(talk_in(format, 12, system=""), format)
     result = fit(document, format)
@@ -93,7 +94,7 @@ def test_a_bare_list_stays_one_even_where_the_summary_has_no_place_in_it(format:
     assert LABEL in json.dumps(result.payload[0])
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@each("format", FORMATS)
 def test_what_is_valid_and_fits_is_given_back_as_it_is(format: Format) -> None:
     document = as_object(talk_in(format, 3), format, temperature=1.0)
     limit = cost(document, format)
@@ -114,8 +115,8 @@ def test_a_long_output_is_left_alone_where_the_document_fits() -> None:
     assert result.reduced == ()
 
 
-@pytest.mark.parametrize("kind", [conversations.valid, conversations.broken], ids=["valid", "broken"])
-@pytest.mark.parametrize("format", FORMATS)
+@each("kind", [conversations.valid, conversations.broken])
+@each("format", FORMATS)
 def test_generated_conversations_fit_or_overflow(format: Format, kind: Any) -> None:
     done = 0
     for seed in range(8):
@@ -173,7 +174,7 @@ def test_definitions_that_the_provider_wants_and_the_document_lacks_are_counted_
         fit(document, bedrock, budget)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@each("format", FORMATS)
 def test_what_could_be_sent_before_can_be_sent_after(format: Format) -> None:
     document = talk_in(format, 12)
     question = formats.convert([{"role": "user", "content": "And now?"}], CHAT, format).payload
@@ -183,7 +184,7 @@ def test_what_could_be_sent_before_can_be_sent_after(format: Format) -> None:
     assert format.validate(fit(document, format).payload, request=True) == []
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@each("format", FORMATS)
 def test_fitting_again_folds_the_summary_and_does_not_add_another(format: Format) -> None:
     document = as_object(talk_in(format, 8), format)
     document = fit(document, format, 1_500).payload

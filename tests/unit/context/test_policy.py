@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate.catalog import model
 from turnstate.context import Budget, Head, Policy, Reduction, StateManager
@@ -96,7 +97,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "fields"), BAD)
+@each(("kind", "name", "fields"), BAD)
 def test_a_setting_that_makes_no_sense_is_refused_and_named(
     kind: Callable[..., Any], name: str, fields: dict[str, Any]
 ) -> None:
@@ -117,7 +118,7 @@ def test_an_error_repeats_the_value() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         Budget(1),
@@ -140,7 +141,7 @@ def test_settings_at_their_borders_make_windows(settings: Budget | Policy | Stra
         assert budget.limit < 100
 
 
-@pytest.mark.parametrize("name", ["gpt-4o", "GPT-4o", "o200k", "", "estimate:nobody"])
+@each("name", ["gpt-4o", "GPT-4o", "o200k", "", "estimate:nobody"])
 def test_an_unknown_counter_is_refused_when_the_manager_is_made(name: str) -> None:
     with pytest.raises(UnknownName) as refused:
         StateManager(counter=name)
@@ -153,7 +154,7 @@ def test_the_name_of_a_model_is_told_from_that_of_a_counter() -> None:
         StateManager(counter="gpt-4o")
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [{"counter": None}, {"counter": 5}, {"counter": ["o200k_base"]}, {"policy": {}}, {"policy": 1}],
 )
@@ -162,7 +163,7 @@ def test_a_manager_refuses_what_is_no_counter_and_no_policy(settings: dict[str, 
         StateManager(**settings)
 
 
-@pytest.mark.parametrize("budget", [None, 4_000, "4000", {"window": 4_000}])
+@each("budget", [None, 4_000, "4000", {"window": 4_000}])
 def test_a_budget_that_is_none_is_refused(budget: Any) -> None:
     with pytest.raises(InvalidSetting, match="budget"):
         StateManager().window([Message.user("hello")], budget)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from cases import each
 from scripts import Letters, talk
 
 from turnstate import Message
@@ -40,7 +41,7 @@ def test_a_snapshot_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.req("H1")
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         {"version": "2.0"},
@@ -58,7 +59,7 @@ def test_what_is_not_a_snapshot_is_refused_with_its_path(change: dict[str, objec
     assert caught.value.path.startswith(f"$.{next(iter(change))}")
 
 
-@pytest.mark.parametrize("text", ["[]", "5", "{", '{"version": "1.0"}'])
+@each("text", ["[]", "5", "{", '{"version": "1.0"}'])
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         ContextSnapshot.from_json(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 from scripts import Letters, shown, talk
 
 from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
@@ -44,7 +45,7 @@ def test_other_tools_reuse_nothing() -> None:
 
 
 @pytest.mark.req("C8")
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         ToolSpec(name="cp", input_schema={"a": 1, "b": 2}),

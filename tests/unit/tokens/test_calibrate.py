@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -60,13 +61,13 @@ def test_the_factor_stays_within_reason_whatever_is_reported() -> None:
     assert taught(*[(1, 10**9)] * 50).factor == 4.0
 
 
-@pytest.mark.parametrize(("counted", "reported"), [(0, 5), (5, 0), (-1, 5), (5, -1)])
+@each(("counted", "reported"), [(0, 5), (5, 0), (-1, 5), (5, -1)])
 def test_a_report_of_nothing_is_refused(counted: int, reported: int) -> None:
     with pytest.raises(InputError, match="both must be above 0"):
         Calibrated().observe(counted, reported)
 
 
-@pytest.mark.parametrize(("factor", "samples"), [(0.0, 1), (-1.0, 1), (5.0, 1), (float("nan"), 1), (1.0, -1)])
+@each(("factor", "samples"), [(0.0, 1), (-1.0, 1), (5.0, 1), (float("nan"), 1), (1.0, -1)])
 def test_a_calibration_that_cannot_be_is_refused(factor: float, samples: int) -> None:
     with pytest.raises(InputError):
         Calibrated(factor, samples)

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 from turnstate import (
     FilePart,
@@ -54,7 +55,7 @@ def answer(result: Any, **fields: Any) -> Message:
     return Message.tool([ToolCallResult(tool_call_id=call().id, result=result, **fields)])
 
 
-@pytest.mark.parametrize(
+@each(
     "message", [Message.user("hello world"), Message.system("hello world"), Message.assistant("hello world")]
 )
 def test_text_costs_its_tokens_and_the_frame(message: Message) -> None:
@@ -78,7 +79,7 @@ def test_every_call_has_its_own_frame() -> None:
     assert two - one == one - MESSAGE_FRAME > CALL_FRAME
 
 
-@pytest.mark.parametrize(
+@each(
     ("result", "sent"),
     [
         ("plain text", "plain text"),
@@ -120,7 +121,7 @@ def test_the_rule_for_images_can_be_given() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("file", "tokens"),
     [
         (FilePart(data=b"x" * 4_000, media_type="text/csv"), 1_000),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from cases import each
 
 from turnstate.tokens import Count, Quality
 from turnstate.tokens.counter import total, weaker
@@ -13,7 +14,7 @@ def test_counts_add_up() -> None:
     assert Count(3) + Count(4) == Count(7, "exact")
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "sum_is"),
     [
         ("exact", "exact", "exact"),

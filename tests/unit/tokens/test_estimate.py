@@ -13,8 +13,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from cases import each
 
+from turnstate.errors import UnknownName
 from turnstate.tokens import Count, Estimator, ExactCounter
+from turnstate.tokens.estimate import FACTORS, LONGEST, _table, estimator, pieces_of
 
 TEXTS = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "texts").glob("*.txt"))}
 PROMISED = 0.15
@@ -33,7 +36,7 @@ def kind(name: str) -> str:
     return name.partition("-")[0]
 
 
-@pytest.mark.parametrize("name", [name for name in TEXTS if "-" in name])
+@each("name", [name for name in TEXTS if "-" in name])
 def test_english_japanese_chinese_code_and_json_are_within_fifteen_percent(name: str) -> None:
     assert abs(error(TEXTS[name])) <= PROMISED
 
@@ -43,12 +46,12 @@ def test_there_are_several_samples_of_each() -> None:
     assert all(kinds.count(one) >= 3 for one in ("english", "japanese", "chinese", "code", "json"))
 
 
-@pytest.mark.parametrize("name", [name for name in TEXTS if "-" not in name])
+@each("name", [name for name in TEXTS if "-" not in name])
 def test_other_scripts_are_within_a_quarter(name: str) -> None:
     assert abs(error(TEXTS[name])) <= ELSEWHERE
 
 
-@pytest.mark.parametrize("module", [inspect, json, os, json.decoder], ids=lambda module: module.__name__)
+@each("module", [inspect, json, os, json.decoder])
 def test_the_source_of_the_standard_library_is_within_fifteen_percent(module: ModuleType) -> None:
     source = inspect.getsource(module)
     assert abs(error(source)) <= PROMISED
@@ -62,7 +65,7 @@ def test_a_bad_estimator_would_be_caught() -> None:
     assert any(abs(off) > PROMISED for name, off in by_four.items() if kind(name) == "japanese")
 
 
-@pytest.mark.parametrize("data", ["tau-airline-dev.jsonl"])
+@each("data", ["tau-airline-dev.jsonl"])
 def test_real_conversations_are_within_fifteen_percent(data: str) -> None:
     folder = os.environ.get("TURNSTATE_DATA")
     if not folder:
@@ -88,7 +91,7 @@ def test_more_text_is_never_fewer_tokens() -> None:
     assert counts == sorted(counts)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "least", "most"),
     [
         (" " * 100_000, 500, 2_000),
@@ -102,3 +105,54 @@ def test_more_text_is_never_fewer_tokens() -> None:
 )
 def test_strange_texts_grow_with_their_length(text: str, least: int, most: int) -> None:
     assert least <= Estimator().count(text).tokens <= most
+
+
+def test_claude_counts_a_quarter_more_until_calibrated() -> None:
+    assert estimator("claude") == Estimator("estimate:claude", 1.25)
+
+
+def test_no_factor_is_out_of_this_world() -> None:
+    assert all(1.0 <= factor <= 1.5 for factor in FACTORS.values())
+
+
+def test_an_unknown_family_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UnknownName, match="'eliza'; there are claude, "):
+        estimator("eliza")
+
+
+@each(
+    ("text", "shapes"),
+    [
+        ("Hello world", {"Aaaaa": 1, " aaaaa": 1}),
+        ("a, b, c", {"a": 1, ".": 2, " a": 2}),
+        ("self.name", {"aaaa": 1, ".aaaa": 1}),
+        ("XMLParser", {"AAA": 1, "Aaaaaa": 1}),
+        ("1234567", {"000": 2, "0": 1}),
+        ("x = 42", {"a": 1, " -": 1, " ": 1, "00": 1}),
+        ("if x:\n    y", {"aa": 1, " a": 2, ".\n": 1, "   ": 1}),
+        ("-----\n", {"-----\n": 1}),
+        ("東京タワー", {"T": 1, "H": 1, "kkk": 1}),
+        ("café", {"aaal": 1}),
+        ("привет мир", {"cccccc": 1, " ccc": 1}),
+        ("한국어", {"KKK": 1}),
+        ("ok。", {"aa": 1, ",": 1}),
+        ("\x00", {"x": 1}),
+    ],
+)
+def test_a_text_is_cut_as_a_tokenizer_cuts_it(text: str, shapes: dict[str, int]) -> None:
+    assert dict(pieces_of(text)) == shapes
+
+
+def test_no_character_falls_between_the_pieces() -> None:
+    text = "".join(map(chr, range(0x3000))) + "😀𝔘" + "".join(map(chr, range(0x11FFF, 0x3000, -7)))
+    covered = sum(len(piece) * times for piece, times in pieces_of(text).items())
+    assert covered == len(text)
+
+
+def test_a_run_of_letters_is_cut_where_no_word_is_as_long() -> None:
+    assert dict(pieces_of("a" * 40)) == {"a" * LONGEST: 2, "a" * 8: 1}
+
+
+def test_every_character_of_the_basic_plane_has_a_kind() -> None:
+    assert len(_table()) == 0x10000
+    assert _table().isascii()

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from turnstate.errors import TurnstateError, UnknownName
 from turnstate.tokens import Count, ExactCounter, count_off_loop, exact
@@ -42,7 +43,7 @@ def peer(name: str, text: str) -> int:
     return int(PEERS[name].count(text))
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "tokens"),
     [
         ("o200k_base", "", 0),
@@ -57,8 +58,8 @@ def test_known_texts_have_their_known_counts(name: str, text: str, tokens: int) 
     assert ExactCounter(name).count(text) == Count(tokens, "exact")
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("special", SPECIALS)
+@each("name", NAMES)
+@each("special", SPECIALS)
 def test_the_name_of_a_special_token_is_ordinary_text(name: str, special: str) -> None:
     for text in (special, f"say {special}{special} twice", f"{special}\n", special[:-1], f"<{special}>"):
         count = ExactCounter(name).count(text)
@@ -66,7 +67,7 @@ def test_the_name_of_a_special_token_is_ordinary_text(name: str, special: str) -
         assert count.tokens > 1, "a special token would be one"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_odd_characters_count_as_the_peer_counts_them(name: str) -> None:
     for text in (
         "\x00",
@@ -87,7 +88,7 @@ def test_a_lone_surrogate_is_counted_and_not_refused() -> None:
     assert ExactCounter("o200k_base").count("a\ud800b") == ExactCounter("o200k_base").count("a\ufffdb")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_text_of_many_pieces_counts_exactly(name: str) -> None:
     paragraph = (
         "Every ferry leaves at 6:10, rain or shine.\n\n\tif x == 'y':  return \"don't\"  # 東京、大阪。\n"
@@ -97,7 +98,7 @@ def test_a_text_of_many_pieces_counts_exactly(name: str) -> None:
     assert ExactCounter(name).count(text) == Count(peer(name, text), "exact")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_base64_of_many_pieces_counts_exactly(name: str) -> None:
     text = base64.b64encode(random.Random(7).randbytes(300_000)).decode()
     assert ExactCounter(name).count(text) == Count(peer(name, text), "exact")
@@ -191,7 +192,7 @@ def test_every_vocabulary_has_all_single_bytes() -> None:
         assert {bytes([byte]) for byte in range(256)} <= table.keys()
 
 
-@pytest.mark.parametrize("damage", [b"", b"not an xz file", packed(b"a", b"b")[:-9], packed(b"a")])
+@each("damage", [b"", b"not an xz file", packed(b"a", b"b")[:-9], packed(b"a")])
 def test_a_damaged_file_is_named_as_such(damage: bytes) -> None:
     with pytest.raises(TurnstateError, match="reinstall Turnstate"):
         exact.unpacked(damage, size=2)

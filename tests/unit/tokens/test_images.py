@@ -3,9 +3,13 @@ from __future__ import annotations
 import struct
 
 import pytest
+from cases import each
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnstate import ImagePart
 from turnstate.tokens import images
+from turnstate.tokens.images import Size, size_of
 
 pytestmark = pytest.mark.req("B3")
 
@@ -18,7 +22,7 @@ def image(width: int, height: int, detail: str | None = None) -> ImagePart:
 ELSEWHERE = ImagePart(url="https://example.org/cat.png")
 
 
-@pytest.mark.parametrize(
+@each(
     ("width", "height", "tokens"),
     [
         (1024, 1024, 765),  # both examples that OpenAI works through
@@ -38,7 +42,7 @@ def test_low_detail_has_one_price() -> None:
     assert images.openai(image(4096, 8192, detail="low")) == 85
 
 
-@pytest.mark.parametrize(
+@each(
     ("width", "height", "tokens"),
     [
         (200, 200, 54),
@@ -53,9 +57,7 @@ def test_claude_charges_for_pixels(width: int, height: int, tokens: int) -> None
     assert images.anthropic(image(width, height)) == tokens
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "tokens"), [(384, 384, 258), (385, 384, 258), (768, 769, 516), (1920, 1080, 1548)]
-)
+@each(("width", "height", "tokens"), [(384, 384, 258), (385, 384, 258), (768, 769, 516), (1920, 1080, 1548)])
 def test_gemini_charges_for_tiles(width: int, height: int, tokens: int) -> None:
     assert images.gemini(image(width, height)) == tokens
 
@@ -80,3 +82,102 @@ def test_the_rule_is_that_of_the_provider_whose_tokens_are_counted() -> None:
 def test_where_no_rule_is_known_the_dearest_is_taken() -> None:
     assert images.cautious(image(200, 200)) == images.gemini(image(200, 200)) == 258
     assert images.cautious(image(1024, 1024)) == images.anthropic(image(1024, 1024)) == 1399
+
+
+MAGIC = [
+    b"\x89PNG\r\n\x1a\n",
+    b"GIF89a",
+    b"\xff\xd8",
+    b"\xff\xd8\xff",
+    b"RIFF\x00\x00\x00\x00WEBPVP8X",
+    b"RIFF____WEBPVP8L",
+]
+
+
+def png(width: int, height: int) -> bytes:
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I4sIIBBBBB", 13, b"IHDR", width, height, 8, 6, 0, 0, 0)
+        + b"\x00" * 4
+    )
+
+
+def gif(width: int, height: int, version: bytes = b"GIF89a") -> bytes:
+    return version + struct.pack("<HHBBB", width, height, 0x80, 0, 0)
+
+
+def jpeg(width: int, height: int, *, frame: int = 0xC0, before: bytes = b"") -> bytes:
+    start = struct.pack(">BBHBHHB", 0xFF, frame, 17, 8, height, width, 3) + b"\x00" * 9
+    return b"\xff\xd8" + segment(0xE0, b"JFIF\x00" + b"\x00" * 9) + before + start
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+
+def webp(kind: bytes, body: bytes) -> bytes:
+    chunk = kind + struct.pack("<I", len(body)) + body
+    return b"RIFF" + struct.pack("<I", len(chunk) + 4) + b"WEBP" + chunk
+
+
+def lossy(width: int, height: int) -> bytes:
+    return webp(
+        b"VP8 ", b"\x30\x01\x00\x9d\x01\x2a" + struct.pack("<HH", width, height | 0x4000) + b"\x00" * 8
+    )
+
+
+def lossless(width: int, height: int) -> bytes:
+    return webp(
+        b"VP8L", b"\x2f" + struct.pack("<I", (width - 1) | (height - 1) << 14 | 1 << 28) + b"\x00" * 8
+    )
+
+
+def extended(width: int, height: int) -> bytes:
+    sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return webp(b"VP8X", b"\x10\x00\x00\x00" + sides)
+
+
+FILES = {
+    "png": png(640, 480),
+    "gif 87": gif(640, 480, b"GIF87a"),
+    "gif 89": gif(640, 480),
+    "jpeg": jpeg(640, 480),
+    "progressive jpeg": jpeg(640, 480, frame=0xC2),
+    "jpeg with a preview inside": jpeg(640, 480, before=segment(0xE1, b"Exif\x00\x00" + jpeg(160, 120))),
+    "jpeg with tables first": jpeg(640, 480, before=segment(0xC4, b"\x00" * 30) + b"\xff" * 3),
+    "jpeg with a restart marker": jpeg(640, 480, before=b"\xff\xd0\xff\x01"),
+    "webp lossy": lossy(640, 480),
+    "webp lossless": lossless(640, 480),
+    "webp extended": extended(640, 480),
+}
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in FILES.items()])
+def test_the_size_is_read_from_the_header(data: bytes) -> None:
+    assert size_of(data) == Size(640, 480)
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in FILES.items()])
+def test_a_file_that_is_cut_off_has_a_size_or_none(data: bytes) -> None:
+    for end in range(len(data)):
+        assert size_of(data[:end]) in (None, Size(640, 480))
+
+
+@each("data", [png(0, 480), gif(640, 0), jpeg(0, 0), lossy(0, 1)])
+def test_an_image_without_area_has_no_size(data: bytes) -> None:
+    assert size_of(data) is None
+
+
+@each("data", [b"", b"\x00", b"<svg width='3'/>", b"BM" + b"\x00" * 50, b"\xff\xd8\xff\xd9", b"%PDF-1.7"])
+def test_what_is_no_such_image_has_no_size(data: bytes) -> None:
+    assert size_of(data) is None
+
+
+@given(st.builds(lambda start, rest: start + rest, st.sampled_from([b"", *MAGIC]), st.binary(max_size=120)))
+def test_garbage_never_raises(data: bytes) -> None:
+    size = size_of(data)
+    assert size is None or (size.width > 0 and size.height > 0)
+
+
+def test_a_jpeg_of_nothing_but_segments_comes_to_an_end() -> None:
+    assert size_of(b"\xff\xd8" + b"\xff\xe0\x00\x00" * 10_000) is None

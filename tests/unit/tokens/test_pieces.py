@@ -5,6 +5,7 @@ import unicodedata
 from itertools import pairwise
 
 import pytest
+from cases import each
 
 from turnstate.tokens import pieces as module
 from turnstate.tokens.pieces import LIMIT, Piece, pieces
@@ -35,7 +36,7 @@ def test_the_last_seam_within_reach_is_taken() -> None:
     assert cut("a b c d e f", 6) == ["a b c", " d e f"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "pieces_are"),
     [
         ("これは長い、文です", ["これは長い", "、文です"]),
@@ -49,9 +50,7 @@ def test_seams_are_found_in_other_texts_too(text: str, pieces_are: list[str]) ->
     assert cut(text, 6)[: len(pieces_are)] == pieces_are
 
 
-@pytest.mark.parametrize(
-    "text", ["don't don't", "x/y//////z", "a\u0301\u0301\u0301\u0301\u0301", "\n/\n/\n/\n/"]
-)
+@each("text", ["don't don't", "x/y//////z", "a\u0301\u0301\u0301\u0301\u0301", "\n/\n/\n/\n/"])
 def test_what_a_tokenizer_may_join_is_no_seam(text: str) -> None:
     cuts = list(pieces(text, limit=4))
     for piece, after in pairwise(cuts):

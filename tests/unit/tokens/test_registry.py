@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 
 from turnstate import tokens
 from turnstate.errors import UnknownName
@@ -9,7 +10,7 @@ from turnstate.tokens import Estimator, ExactCounter
 pytestmark = pytest.mark.req("B2")
 
 
-@pytest.mark.parametrize("name", tokens.counter_names())
+@each("name", tokens.counter_names())
 def test_every_listed_counter_is_found_by_its_own_name(name: str) -> None:
     found = tokens.counter(name)
     assert found.name == name
@@ -22,15 +23,13 @@ def test_open_vocabularies_are_exact_and_the_rest_is_estimated() -> None:
     assert isinstance(tokens.counter("estimate:gemini"), Estimator)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "gpt2", "estimate:", "estimate:eliza", "o200k", "O200K_BASE", "exact:claude"]
-)
+@each("name", ["", "gpt2", "estimate:", "estimate:eliza", "o200k", "O200K_BASE", "exact:claude"])
 def test_an_unknown_counter_is_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(UnknownName, match="there are cl100k_base, o200k_base, estimate, estimate:claude"):
         tokens.counter(name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "counter"),
     [
         ("gpt-4o", "o200k_base"),

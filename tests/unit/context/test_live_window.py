@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 from scripts import talk
 
 from turnstate.context.live_window import check, check_fit
 from turnstate.errors import InvalidConversation
 
 
-@pytest.mark.parametrize(
-    "script", ["", "S", "U", "S U A", "S S U A[x] T[x] A", "U A[x,y] T[y] T[x]", "U A[x] T[x] A[y] T[y] U"]
-)
+@each("script", ["", "S", "U", "S U A", "S S U A[x] T[x] A", "U A[x,y] T[y] T[x]", "U A[x] T[x] A[y] T[y] U"])
 def test_what_every_provider_takes_passes(script: str) -> None:
     check(talk(script))
 
 
 @pytest.mark.req("C3", "C6")
-@pytest.mark.parametrize(
+@each(
     ("script", "says"),
     [
         ("A", "first message"),
