@@ -96,6 +96,9 @@ async def claim_layout(server: Server) -> None:
 
 async def _asked(server: Server, node: Any) -> RedisSettings:
     info = _mapping(await server.ask("INFO", node=node))
+    if info.get("cluster_enabled") == "1" and not server.is_cluster:
+        # Found only by a redirection otherwise, which a key on this node does not cause.
+        raise StoreUnavailable(f"{server.name} is a node of a Cluster; write redis+cluster:// in the URL")
     configured = await _configuration(server, node)
     name = "valkey" if "valkey_version" in info else "redis"
     logged = {"0": "no", "1": "yes"}.get(info.get("aof_enabled", ""), "")
