@@ -35,7 +35,7 @@ bench: $(STAMP) ## measure, beside peers and raw limits in the same run
 
 faults: $(STAMP) ## every fault at length, and the properties over many times the examples
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults
-	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/unit/stores $(addprefix tests/properties/, test_windows.py test_sessions.py test_session_paths.py test_archives.py)
+	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/unit/stores tests/properties
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

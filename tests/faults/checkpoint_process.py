@@ -1,7 +1,7 @@
-"""The process that is killed while it moves files and conversation together.
+"""The process that tests kill while it restores files and conversation together.
 
-It opens a session and its checkpoints, says `ready`, waits for a line, does what it was started for, and
-says `done`. Its planted bugs are named on the command line.
+It opens a session and its checkpoints, prints `ready`, waits for a line, runs the operation that its
+arguments name, and prints `done`. The arguments also name a planted bug.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def no_intent() -> None:
 
 
 def forgets_too_early() -> None:
-    """Take an intent for carried out as soon as the files are there."""
+    """Treat an intent as carried out as soon as the files are in place."""
     really = transaction.write
 
     def write(one: transaction.Intent, folder: Path) -> None:
@@ -46,7 +46,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-async def main(act: str, folder: Path, session: str, plant: str) -> None:
+async def main(operation: str, folder: Path, session: str, plant: str) -> None:
     if plant:
         PLANTED[plant]()
     loop = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ async def main(act: str, folder: Path, session: str, plant: str) -> None:
         state = await opened.conversation()
         home = Home(folder / "home")
         settings: dict[str, Any] = {"session": opened, "home": home}
-        if act == "open":
+        if operation == "open":
             say("ready")
             await asyncio.to_thread(sys.stdin.readline)
             await CheckpointManager.open(state, folder / "tree", **settings)
@@ -64,11 +64,11 @@ async def main(act: str, folder: Path, session: str, plant: str) -> None:
             checkpoints = await CheckpointManager.open(state, folder / "tree", **settings)
             say("ready")
             await asyncio.to_thread(sys.stdin.readline)
-            await ACTS[act](checkpoints)
+            await OPERATIONS[operation](checkpoints)
     say("done")
 
 
-ACTS: dict[str, Callable[[CheckpointManager], Any]] = {
+OPERATIONS: dict[str, Callable[[CheckpointManager], Any]] = {
     "restore": lambda checkpoints: checkpoints.restore("1", hard=True),
     "undo": lambda checkpoints: checkpoints.undo_restore(),
     "leave": lambda checkpoints: checkpoints.leave_tangent(),

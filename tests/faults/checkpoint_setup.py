@@ -1,4 +1,4 @@
-"""A conversation that changed files, right before it goes back; as often as it is needed."""
+"""A session whose turns changed files, right before a restore; each kill starts from a copy of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from checkpoint_process import ACTS
+from checkpoint_process import OPERATIONS
 from restore_setup import Worker
 from restore_setup import state as files_of
 
@@ -26,45 +26,45 @@ WORKER = Path(__file__).with_name("checkpoint_process.py")
 
 
 class Moment(NamedTuple):
-    """What a user sees: the files, and the conversation."""
+    """What a user sees: files and conversation."""
 
     files: dict[str, tuple[int, bytes]]
     conversation: bytes
 
 
 class CheckpointSetup:
-    """The moment before an act; the store lies among the files, and no restore of them may touch it."""
+    """The state before an operation. The store is inside the work tree, and no restore may touch it."""
 
-    def __init__(self, folder: Path, act: str) -> None:
-        self.folder, self.act = folder, act
+    def __init__(self, folder: Path, operation: str) -> None:
+        self.folder, self.operation = folder, operation
         self.run, self.template, self.tree = folder / "run", folder / "template", folder / "run" / "tree"
         self.tree.mkdir(parents=True)
         self.session = asyncio.run(self._prepare())
         self._keep()
         self.before = self.moment()
         self.begin()
-        asyncio.run(self._perform(act))
+        asyncio.run(self._perform(operation))
         self.target = self.moment()
         self.begin()
 
     def begin(self) -> None:
-        """Put everything back as it was before the act."""
+        """Reset everything to the state before the operation."""
         shutil.rmtree(self.run, ignore_errors=True)
         shutil.copytree(self.template, self.run, symlinks=True)
 
     def cut_off(self) -> None:
-        """Let everything begin where it stands now, with an act that was cut off."""
-        self.act = "open"
+        """Make the current state, with an interrupted operation, the one that `begin` resets to."""
+        self.operation = "open"
         self._keep()
 
     def moment(self) -> Moment:
-        """See files and conversation as the next process finds them, which settles what was cut off."""
+        """Return files and conversation as the next process sees them, after it has recovered."""
         return asyncio.run(self._moment())
 
     @contextmanager
     def worker(self, plant: str = "") -> Iterator[Worker]:
-        """Start a process for the act, warm and waiting."""
-        command = [sys.executable, str(WORKER), self.act, str(self.run), self.session, plant]
+        """Start a process that waits right before the operation."""
+        command = [sys.executable, str(WORKER), self.operation, str(self.run), self.session, plant]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, start_new_session=True, **pipes) as process:
             worker = Worker(process)
@@ -76,7 +76,7 @@ class CheckpointSetup:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Session, CheckpointManager]]:
-        """Open everything as a new process does."""
+        """Open session and checkpoints as a new process does."""
         async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
             session = await sessions.open(self.session)
             state = await session.conversation()
@@ -84,16 +84,16 @@ class CheckpointSetup:
             yield session, await CheckpointManager.open(state, self.tree, session=session, home=home)
 
     def undone(self) -> Moment:
-        """Take a restore back."""
+        """Undo a restore, and return what a user sees then."""
         asyncio.run(self._perform("undo"))
         return self.moment()
 
     def labels_left(self) -> list[str]:
-        """List the checkpoints of the tangent that was left, as they are seen when it is taken up again."""
+        """Return the labels of the tangent that was left, as they are when it is reopened."""
         return asyncio.run(self._labels_left())
 
     def append(self, text: str) -> None:
-        """Let somebody go on with the conversation who knows nothing of checkpoints."""
+        """Append to the conversation as a process that does not use checkpoints."""
 
         async def said() -> None:
             async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
@@ -103,7 +103,7 @@ class CheckpointSetup:
 
     @property
     def intent(self) -> Path | None:
-        """The intent that stands there, if one does."""
+        """The file of the intent, if there is one."""
         return next(iter((self.run / "home" / "checkpoints").glob("*/intent.json")), None)
 
     async def _moment(self) -> Moment:
@@ -120,9 +120,9 @@ class CheckpointSetup:
             checkpoints.state.reopen_tangent(kept.name)
             return [turn.label for turn in checkpoints.turns()]
 
-    async def _perform(self, act: str) -> None:
+    async def _perform(self, operation: str) -> None:
         async with self.opened() as (_, checkpoints):
-            await ACTS[act](checkpoints)
+            await OPERATIONS[operation](checkpoints)
 
     async def _prepare(self) -> str:
         async with await SessionManager.open(f"sqlite:///{self.tree}/agent.db") as sessions:
@@ -131,14 +131,14 @@ class CheckpointSetup:
         self._write(a="one", b="one", mine="the user's", secret="not ignored yet")
         async with self.opened() as (session, checkpoints):
             await self._turn(checkpoints, a="two", new="1")
-            if self.act == "leave":
+            if self.operation == "leave":
                 await checkpoints.enter_tangent()
             await self._turn(checkpoints, a="three", newer="2")
             (self.tree / "b").unlink()
             await self._turn(checkpoints, **{"a": "four", ".gitignore": "secret\n"})
             self._write(secret="ignored since")
             await session.commit(checkpoints.state)
-            if self.act == "undo":
+            if self.operation == "undo":
                 await checkpoints.restore("1")
                 await self._turn(checkpoints, a="another way")
         self._write(mine="changed since, and in no snapshot")

@@ -1,4 +1,4 @@
-"""The fork_server that all fault tests of a process share, and what is skipped where a tool is missing."""
+"""Fixtures of the fault tests: the shared fork server, folders and stores, and skips for missing tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMORY = Path("/dev/shm")
 def fork_server() -> Iterator[ForkServer]:
     if not hasattr(os, "pidfd_open"):
         pytest.skip("fault tests need Linux")
-    mounts.missing()  # enters the private namespace first, so that workers see what is mounted later
+    mounts.missing()  # enters the private namespace, so that workers see later mounts
     fork_server = ForkServer()
     yield fork_server
     fork_server.close()
@@ -29,7 +29,7 @@ def fork_server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder for files: in memory in the quick version, where a sync costs nothing, else on the disk."""
+    """A folder: in memory in the quick version, where a sync costs nothing, else on the disk."""
     if LONG or not MEMORY.is_dir():
         yield tmp_path
         return
@@ -39,14 +39,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=KINDS)
 def store_url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
-    """The URL of an empty store, of each kind that processes share."""
+    """The URL of an empty store, for each kind that processes can share."""
     with empty_store(request.param, folder) as url:
         yield url
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder to mount things in."""
+    """A folder to mount file systems in."""
     if reason := mounts.missing():
         pytest.skip(reason)
     return tmp_path
@@ -54,6 +54,6 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def traced() -> None:
-    """Ask for strace."""
+    """Skip the test if strace does not work."""
     if reason := system_calls.missing():
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Ways to damage the files of a closed or broken-off store; each changes them and says what it did."""
+"""Ways to damage the files of a store; each changes a file and returns a description."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def cut_off_the_end(path: Path, random: Random) -> str:
 
 
 def replace_with_something_else(path: Path, random: Random) -> str:
-    """Put another file in its place: empty, text, noise, or somebody's database."""
+    """Replace the file with another: empty, text, noise, or a foreign database."""
     path.unlink()
     kind = random.choice(["empty", "text", "noise", "database"])
     if kind == "database":

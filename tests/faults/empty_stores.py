@@ -1,7 +1,7 @@
-"""Every store that processes share, empty: what is promised of all of them is tried on each.
+"""Empty stores of every kind that processes can share, on real servers.
 
-The servers are real ones. At length they sync every commit, as a careful operator sets them; in the quick
-version they do not wait for the disk, which no race and no stopped process can tell.
+In the long version the servers sync every commit. In the quick version they do not wait for the disk: a
+race or a stopped process cannot tell the difference.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from thoroughness import LONG
 from valkey_server import Valkey, fresh_cluster, fresh_server
 
 KINDS = ("sqlite", "postgres", "valkey", "cluster")
+IMPORT_KINDS = KINDS if LONG else KINDS[:-1]  # a Cluster runs the scripts of a single server
+PLANTED_KINDS = KINDS if LONG else ("sqlite", "valkey")  # for bugs that are planted above the store
 SYNCED = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @contextmanager
 def empty_store(kind: str, folder: Path) -> Iterator[str]:
-    """Give the URL of a store in which nothing is; a file is made in the folder."""
+    """Yield the URL of an empty store; a file is created in the folder."""
     match kind:
         case "sqlite":
             yield f"sqlite:///{folder}/agent.db"
@@ -48,7 +50,7 @@ def _server() -> Valkey:
 
 
 def named(url: str) -> str:
-    """Name the kind of a store, for the summary of a run."""
+    """Return the name of the kind of a store, for the summary."""
     scheme = url.partition(":")[0]
     if "cluster" in scheme:
         return "a Cluster"

@@ -1,4 +1,4 @@
-"""The moment before a fault: a store with a little history, copied each time so that all begin alike.
+"""The state before a fault: a store with a short history, copied for each fault.
 
 An operation is the command that the fault falls into: an append with statements prepared and threads born, an
 append that also carries a full log over to the database, the making of a new file, the end of a session.
@@ -21,7 +21,7 @@ FILE = "agent.db"
 
 @dataclass(frozen=True)
 class Operation:
-    """What is about to happen when the fault comes."""
+    """The command that the fault interrupts."""
 
     do: str
     details: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ RESET = Operation("reset")
 
 @dataclass
 class Setup:
-    """What every fault begins with."""
+    """The store that every fault starts from."""
 
     fork_server: ForkServer
     template: Path
@@ -53,7 +53,7 @@ class Setup:
     before: int  # appends that warm the worker, or crowd the log
 
     def begin(self, copy: Path) -> tuple[Worker, Promises, str]:
-        """Start a worker on a fresh copy and bring it to the moment before the operation."""
+        """Start a worker on a fresh copy, ready for the operation."""
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.template, copy)
         sync(copy)
@@ -69,7 +69,7 @@ class Setup:
         return worker, promises, url
 
     def perform(self, worker: Worker, promises: Promises) -> None:
-        """Ask for the operation; `resting` is the answer to wait for."""
+        """Send the operation; `resting` is the answer to wait for."""
         for name in self.operation.asks:
             promises.ask(name, SIZE)
         worker.tell(self.operation.do, **self.operation.details)
@@ -77,13 +77,13 @@ class Setup:
 
 
 def append(worker: Worker, promises: Promises, name: str) -> None:
-    """Append with success, and return when nothing is left to do, whatever was acknowledged."""
+    """Append successfully, and return when the worker has nothing left to do."""
     promises.hear([worker.must("append", name=promises.ask(name, SIZE), size=SIZE)])
     worker.must("rest")
 
 
 def sync(folder: Path) -> None:
-    """Bring a folder and its files to the disk, so that they stand before the fault."""
+    """Sync a folder and its files, so that the fault cannot affect them."""
     for path in (*folder.iterdir(), folder, folder.parent):
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
@@ -91,7 +91,7 @@ def sync(folder: Path) -> None:
 
 
 def prepare(fork_server: ForkServer, folder: Path, operation: Operation = APPEND, plant: str = "") -> Setup:
-    """Make the store that the faults begin with."""
+    """Create the store that every fault starts from."""
     template, session = folder / "template", ""
     template.mkdir()
     if not operation.new:
@@ -107,7 +107,7 @@ def prepare(fork_server: ForkServer, folder: Path, operation: Operation = APPEND
 
 
 def _appends_until_carried(setup: Setup, copy: Path) -> int:
-    """Count the appends before the first one that changes the database and not only the log."""
+    """Count the appends before the first one that makes SQLite write the log back to the database."""
     worker, promises, _ = setup.begin(copy)
     with worker:
         unchanged, count = (copy / FILE).stat().st_mtime_ns, setup.before

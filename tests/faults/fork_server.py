@@ -1,4 +1,4 @@
-"""Worker processes that start in milliseconds: one interpreter has imported everything and forks itself.
+"""Worker processes that start in milliseconds: an interpreter that has imported everything forks itself.
 
 A fault test needs hundreds of processes, and importing takes longer than the fault. A worker obeys
 commands, one JSON object a line over a socket, and answers each; its answers are the acknowledgements,
@@ -21,14 +21,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-PATIENCE = 60.0  # seconds until silence counts as a hang; nothing here takes a tenth of it
+PATIENCE = 60.0  # seconds until silence counts as a hang
 PR_SET_PDEATHSIG = 1
 
 Reply = dict[str, Any]
 
 
 class Hung(AssertionError):
-    """A worker neither answered nor died."""
+    """A worker neither answered nor ended."""
 
 
 class Died(Exception):
@@ -36,7 +36,7 @@ class Died(Exception):
 
 
 class Worker:
-    """One process that keeps a store open and does what it is told."""
+    """One process that keeps a store open and runs the commands that it is sent."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
         self.pid = pid
@@ -46,7 +46,7 @@ class Worker:
         self._unread = b""
 
     def tell(self, do: str, **details: object) -> None:
-        """Send a command and do not wait for its answer; a dead worker hears nothing."""
+        """Send a command without waiting for the answer; a dead worker is ignored."""
         try:
             self._channel.sendall(json.dumps({"do": do, **details}).encode() + b"\n")
         except (BrokenPipeError, ConnectionResetError):
@@ -69,7 +69,7 @@ class Worker:
         return reply
 
     def has_answered(self, patience: float) -> bool:
-        """Tell whether an answer comes within some seconds."""
+        """Return True if an answer arrives within some seconds."""
         return b"\n" in self._unread or bool(select.select([self._channel], [], [], patience)[0])
 
     def ask(self, do: str, **details: object) -> Reply:
@@ -84,13 +84,13 @@ class Worker:
         return reply
 
     def enter(self, session: str = "") -> str:
-        """Open the store and a session, a new one unless it is named."""
+        """Open the store and a session, and return its id; without one, create a session."""
         self.must("open")
         reply = self.must("resume", session=session) if session else self.must("create")
         return str(reply["session"])
 
     def heard_already(self) -> list[Reply]:
-        """Give the answers that have arrived by now, without waiting."""
+        """Return the answers that have arrived, without waiting."""
         self._channel.setblocking(False)
         try:
             while received := self._channel.recv(65_536):
@@ -102,7 +102,7 @@ class Worker:
         return [json.loads(line) for line in lines]
 
     def last_words(self) -> Iterator[Reply]:
-        """Give what a worker still said before it died."""
+        """Yield the answers that a worker sent before it died."""
         while True:
             try:
                 yield self.hear()
@@ -110,14 +110,14 @@ class Worker:
                 return
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; a worker that is gone does not mind."""
+        """Send a signal; a worker that has ended is ignored."""
         try:
             signal.pidfd_send_signal(self._handle, number)
         except ProcessLookupError:
             return
 
     def wait_until_stopped(self) -> None:
-        """Return when every thread stands still."""
+        """Return when every thread is stopped."""
         deadline = time.monotonic() + PATIENCE
         while any(state != "T" for state in self._states()):
             assert time.monotonic() < deadline, f"worker {self.pid} does not stop"
@@ -128,18 +128,18 @@ class Worker:
         return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
 
     def gone(self, patience: float = PATIENCE) -> bool:
-        """Tell whether the process ends within some seconds, its files closed and its locks released."""
+        """Return True if the process ends within some seconds; its locks are released then."""
         return bool(select.select([self._handle], [], [], patience)[0])
 
     def kill(self) -> list[Reply]:
-        """Kill the worker, wait until it is gone, and give the answers that nobody has read yet."""
+        """Kill the worker, wait until it has ended, and return the unread answers."""
         self.signal(signal.SIGKILL)
         if not self.gone():
             raise Hung(f"worker {self.pid} cannot be killed")
         return list(self.last_words())
 
     def close(self) -> None:
-        """Let the worker end by itself, and kill it where it does not."""
+        """Ask the worker to end, and kill it if it does not."""
         self.tell("end")
         if not self.gone():
             self.kill()
@@ -173,18 +173,18 @@ class ForkServer:
         return Worker(int(self._control.recv(64)), ours)
 
     def close(self) -> None:
-        """End the interpreter and every worker of it."""
+        """End the interpreter with all its workers."""
         self._control.close()
         self._process.wait()
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork a worker for every order that comes; it waits for its first command before it does anything."""
+    """Fork a worker for every request; it does nothing before its first command."""
     import planted_bugs
     import worker_commands
 
     worker_commands.prepare()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers: let the kernel bury them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for workers: the kernel reaps them
     while True:
         order, descriptors, _, _ = socket.recv_fds(control, 65_536, 1)
         if not order:

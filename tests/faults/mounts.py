@@ -1,7 +1,7 @@
-"""File systems of our own: one whose power can be cut, one that is soon full.
+"""File systems for tests: one whose power can be cut, and one that is soon full.
 
-They are mounted in a private mount namespace of the test process: whatever ends it, the mounts and
-their loop devices go with it. It takes root; `missing()` says what else is not there.
+They are mounted in a private mount namespace of the test process, so the mounts and their loop devices
+end with it. Mounting needs root; `missing()` returns what else is not available.
 """
 
 from __future__ import annotations
@@ -19,28 +19,34 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
+from thoroughness import LONG
+
 EXT4_IOC_SHUTDOWN = 0x8004587D
 CLONE_NEWNS = 0x00020000
-LATE = 600  # seconds between commits of the journal: nothing reaches the disk unless somebody asks
+LATE = 600  # seconds between commits of the journal: nothing reaches the disk without a sync
 
 
 class Cut(IntEnum):
-    """How the power goes."""
+    """What is written before the power is cut."""
 
     FLUSH_ALL = 0  # everything is written first: the mildest
     KEEP_JOURNAL = 1  # the journal is written, the data is not: files of the right length without content
     DROP_JOURNAL = 2  # nothing that was not synced is written
 
 
+CUTS = tuple(Cut) if LONG else (Cut.KEEP_JOURNAL, Cut.DROP_JOURNAL)
+"""What the tests try: the mildest cut only in the long version."""
+
+
 def _run(*command: str) -> str:
-    """Run a program of the system and say what went wrong, or nothing."""
+    """Run a program of the system; return what went wrong, or an empty text."""
     done = subprocess.run(command, capture_output=True, text=True)
     return f"{command[0]}: {done.stderr.strip()}" if done.returncode else ""
 
 
 @cache
 def missing() -> str:
-    """Say why nothing can be mounted here, or nothing; enter the private namespace if all is well."""
+    """Enter the private namespace; return why nothing can be mounted here, or an empty text."""
     if os.geteuid() != 0:
         return "mounting needs root"
     for program in ("mount", "umount", "mkfs.ext4"):
@@ -52,7 +58,7 @@ def missing() -> str:
 
 
 def _probe() -> str:
-    """Mount and cut once; say what does not work."""
+    """Mount a disk and cut its power once; return what does not work."""
     with TemporaryDirectory() as home:
         try:
             with Disk(Path(home), size=8 << 20) as disk:
@@ -102,19 +108,19 @@ class SmallDisk(Mount):
         self._ballast = point / "ballast"
 
     def fill(self, *, leave: int = 0) -> None:
-        """Take all the room but some bytes."""
+        """Use up the space except for some bytes."""
         room = os.statvfs(self.path)
         with self._ballast.open("wb") as file:
             if (size := room.f_bavail * room.f_frsize - leave) > 0:
                 os.posix_fallocate(file.fileno(), 0, size)
 
     def free(self) -> None:
-        """Give the room back."""
+        """Free the space."""
         self._ballast.unlink()
 
 
 class ReadOnlyView(Mount):
-    """A folder that is mounted again at another place, where nothing can be written."""
+    """A folder that is mounted a second time, read-only."""
 
     def __init__(self, point: Path, folder: Path) -> None:
         super().__init__(point, "--bind", str(folder))
@@ -126,7 +132,7 @@ class ReadOnlyView(Mount):
 
 
 class Disk(Mount):
-    """An ext4 file system in a file, written late, whose power can be cut."""
+    """An ext4 file system in a file, with late writes, whose power can be cut."""
 
     def __init__(self, home: Path, *, size: int = 48 << 20) -> None:
         self._image = home / "disk.img"
@@ -146,6 +152,6 @@ class Disk(Mount):
             os.close(descriptor)
 
     def restart(self) -> None:
-        """Mount what the disk holds, as after the next boot; nobody may have files open."""
+        """Mount the disk again, as after a reboot; no process may have files open."""
         self.unmount()
         self.mount()

@@ -1,6 +1,6 @@
-"""Bugs on purpose: each harness has to catch the one that it is there for, or it proves nothing.
+"""Planted bugs: a harness that does not catch its own proves nothing.
 
-They live in workers only: commands that behave badly, or the store changed inside that one process.
+They exist in workers only, as commands that behave badly or as a store that is changed in that process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AppendsInTwo(Commands):
 
 
 class ChecksFirst(Commands):
-    """Compares the version, then writes: two may pass between the two."""
+    """Compares the version, then writes: two writers may both pass the check."""
 
     async def commit(self, name: str, size: int, expected: int | None) -> Any:
         version = await self.version()
@@ -61,7 +61,7 @@ class ChecksFirst(Commands):
 
 
 class ForgetsOne(Commands):
-    """Acknowledges one append that it does not make."""
+    """Acknowledges one append without writing it."""
 
     async def commit(self, name: str, size: int, expected: int | None) -> Any:
         if name.endswith("-7"):
@@ -70,7 +70,7 @@ class ForgetsOne(Commands):
 
 
 class HidesErrors(Commands):
-    """Acknowledges appends that failed, as long as it has patience."""
+    """Acknowledges the first appends that fail."""
 
     patience = 3
 
@@ -108,13 +108,13 @@ def keep_keys_later() -> None:
 
 
 def trust_bytes() -> None:
-    """Take every body for what was written."""
+    """Read every body without comparing its checksum."""
     read = LOG.entry_row
     LOG.entry_row = lambda columns: structs.replace(read(columns), damaged=False)
 
 
 def take_any_fence() -> None:
-    """Let a writer write whose lease was taken over, wherever the store checks that."""
+    """Accept writes of a writer whose lease was taken over, in every store."""
     ADMISSION._check_fence = lambda *_: None
     functions, script = MIGRATION.functions, REDIS_LOG.script
 
@@ -137,7 +137,7 @@ def _without(check: str, program: str) -> str:
 
 
 def mark_nothing() -> None:
-    """Let an import begin a session as if it were whole already."""
+    """Create imported sessions without the mark of an unfinished import."""
     RESTORING.IMPORTER = ""
 
 

@@ -1,4 +1,4 @@
-"""Where faults happen to PostgreSQL: a schema of its own on a server of ours, and a way to it that breaks."""
+"""Schemas, proxies and sessions for faults of PostgreSQL, and the check after a fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END = 2**60
 
 @asynccontextmanager
 async def schema() -> AsyncIterator[str]:
-    """Name a schema, and drop it afterwards."""
+    """Yield the name of a new schema, and drop it afterwards."""
     name = f"faults_{secrets.token_hex(4)}"
     try:
         yield name
@@ -31,27 +31,27 @@ async def schema() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def proxied() -> AsyncIterator[Proxy]:
-    """Give a way to the server that can be broken."""
+    """Yield a proxy to the server."""
     with TemporaryDirectory(prefix="turnstate-") as folder:
         async with Proxy(Path(folder), local_server().folder) as proxy:
             yield proxy
 
 
 def children(server: PostgresServer) -> list[int]:
-    """Give the processes that a server has begun."""
+    """Return the child processes of a server."""
     assert server.process is not None
     pid = server.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def create_sessions(url: str, count: int) -> list[str]:
-    """Make some sessions, and give their ids."""
+    """Create sessions, and return their ids."""
     async with await SessionManager.open(url) as sessions:
         return [(await sessions.create(user=USER)).id for _ in range(count)]
 
 
 async def broken(url: str, ids: Sequence[str], promises: Promises) -> list[str]:
-    """Open the store anew, and name everything that is wrong with its sessions."""
+    """Open the store again, and return everything that is wrong with its sessions."""
     stored, wrong = list[str](), list[str]()
     async with await SessionManager.open(url) as sessions:
         for id in ids:

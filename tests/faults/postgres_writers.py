@@ -1,10 +1,10 @@
-"""Writers that insist: tasks that append under a key, again and again, until each append is acknowledged.
+"""Writers that retry: tasks that repeat each append under its key until it is acknowledged.
 
-That is what a careful caller does when a store says that nobody knows whether something was written. Only
-`StoreUnavailable` is expected of a server in trouble: any other error ends a writers, and so does silence.
-The other manners are bugs on purpose, which a judge of promises has to catch.
+That is what a careful caller does when a store cannot say whether an append was written. The only error
+that a failing server may cause is `StoreUnavailable`: any other error ends the writers, and so does a hang.
+The other modes are planted bugs that the checks have to catch.
 
-    python postgres_writers.py URL MANNER NAME SESSION...     tells each append as it is asked for and kept
+    python postgres_writers.py URL MODE NAME SESSION...     prints each append when it is sent and kept
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from turnstate.session.session import Session
 
 USER = "u1"
 SIZE = 2  # messages in an append: a part of one would show
-PAUSE = 0.05  # seconds until an append is asked for again
+PAUSE = 0.05  # seconds until an append is repeated
 HANG = 120.0  # seconds without an answer or an error: more than all the patience of the store
 
 T = TypeVar("T")
 
 
 class Mode(StrEnum):
-    """How a writers asks."""
+    """How the writers repeat an append."""
 
     CAREFUL = "careful"
-    KEYLESS = "keyless"  # asks again without a key
-    HASTY = "hasty"  # acknowledges first, and does not ask again
+    KEYLESS = "keyless"  # repeats without a key
+    HASTY = "hasty"  # acknowledges first, and does not repeat
 
 
 class Writers:
-    """Tasks that append, and what they were told."""
+    """Tasks that append, and the answers they got."""
 
     def __init__(self, promises: Promises, mode: Mode = Mode.CAREFUL) -> None:
         self.promises, self.mode = promises, mode
@@ -63,7 +63,7 @@ class Writers:
             self.promises.hear([{"ack": name}])
 
     async def read(self, session: Session, is_over: Callable[[], bool]) -> None:
-        """Read the end of a session, again and again, until it is over."""
+        """Read the end of a session repeatedly until the test is over."""
         while not is_over():
             self.reads += await self._answer(session.messages(last=1)) is not None
             await asyncio.sleep(PAUSE)
@@ -76,7 +76,7 @@ class Writers:
                 await asyncio.sleep(0.001)
 
     async def _is_kept(self, session: Session, name: str) -> bool:
-        """Ask once for an append, and tell whether it was acknowledged."""
+        """Try an append once; return True if it was acknowledged."""
         key = None if self.mode == Mode.KEYLESS else name
         receipt = await self._answer(session.append(*map(Message.user, texts(name, SIZE)), key=key))
         if receipt is None:
@@ -86,7 +86,7 @@ class Writers:
         return True
 
     async def _answer(self, asked: Coroutine[Any, Any, T]) -> T | None:
-        """Give what the store answers, or nothing where it says that it is out of reach."""
+        """Return the answer of the store, or None if it is unavailable."""
         started = time.monotonic()
         try:
             async with asyncio.timeout(HANG):
@@ -99,7 +99,7 @@ class Writers:
 
 
 def numbered(prefix: str, is_over: Callable[[], bool]) -> Iterator[str]:
-    """Name appends until it is over."""
+    """Yield names of appends until the test is over."""
     number = 0
     while not is_over():
         yield f"{prefix}-{number}"
@@ -107,21 +107,21 @@ def numbered(prefix: str, is_over: Callable[[], bool]) -> Iterator[str]:
 
 
 class PrintedPromises(Promises):
-    """Promises of a process that are kept elsewhere."""
+    """Promises that are printed for the process that started this one."""
 
     def ask(self, name: str, size: int = 1) -> str:
-        """Tell that an append is about to be tried."""
+        """Print that an append is about to be tried."""
         print(json.dumps({"ask": name}), flush=True)
         return name
 
     def hear(self, replies: Iterable[Reply]) -> None:
-        """Tell what was acknowledged."""
+        """Print what was acknowledged."""
         for reply in replies:
             print(json.dumps(reply), flush=True)
 
 
 async def _live(url: str, mode: str, name: str, *ids: str) -> None:
-    """Append to sessions, a task each, until nobody holds the other end of the input."""
+    """Append to sessions, with a task for each, until the input is closed."""
     writers, over = Writers(PrintedPromises(), Mode(mode)), threading.Event()
     threading.Thread(target=lambda: os.read(0, 1) or over.set(), daemon=True).start()
     async with await SessionManager.open(url) as sessions:

@@ -1,8 +1,8 @@
-"""What was promised and what is there: the one judge of every fault test.
+"""What was promised compared with what is stored: the check that all fault tests share.
 
 An append is *asked* for, then perhaps *acknowledged*. Afterwards the log may hold what was asked and must
-hold what was acknowledged; all of one append or nothing of it; nothing twice; one writer's appends in order.
-A message is known by its text, `<append>/<number>`, so that the parts of one append can be told.
+hold what was acknowledged: each append completely or not at all, nothing twice, its messages in order.
+The text of a message, `<append>/<number>`, identifies its append.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fork_server import Reply
 
 
 def texts(name: str, size: int) -> list[str]:
-    """Name the messages of one append."""
+    """Return the texts of the messages of one append."""
     return [f"{name}/{number}" for number in range(size)]
 
 
@@ -27,16 +27,16 @@ class Promises:
     acked: list[str] = field(default_factory=list)
 
     def ask(self, name: str, size: int = 1) -> str:
-        """Note that an append is about to be tried."""
+        """Record that an append is about to be tried."""
         self.asked[name] = size
         return name
 
     def hear(self, replies: Iterable[Reply]) -> None:
-        """Note what workers acknowledged."""
+        """Record what workers acknowledged."""
         self.acked += [reply["ack"] for reply in replies if "ack" in reply]
 
     def broken_by(self, stored: Sequence[str]) -> list[str]:
-        """Compare with the texts of a stored log, and name every promise that it breaks."""
+        """Compare with the texts of a stored log, and return every promise that it breaks."""
         counts = Counter(stored)
         there = Counter(text.rpartition("/")[0] for text in counts)
         return [
@@ -49,7 +49,7 @@ class Promises:
 
 
 def _shuffled(stored: Sequence[str]) -> list[str]:
-    """Name the appends whose messages do not stand together in order."""
+    """Return the appends whose messages are not consecutive and in order."""
     last: dict[str, int] = {}
     found = list[str]()
     for position, text in enumerate(stored):

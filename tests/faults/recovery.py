@@ -1,7 +1,8 @@
-"""After the fault: a fresh process opens the store, finds what was promised, and goes on.
+"""After the fault: a new process opens the store, finds what was promised, and appends again.
 
-What a store says through its face is compared with the promises; then its file is read directly, since a
-row without its key, or words without their entry, would not show. A store on a server checks itself there.
+First the messages are compared with the promises. Then the tables of a file are compared with each other,
+since a row without its key or an index entry without its row would not show otherwise. A store on a server
+runs its own check instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FILE = "sqlite:///"
 
 
 def examine(fork_server: ForkServer, url: str, session: str, promises: Promises) -> list[str]:
-    """Name everything that is wrong with a session after a fault; end with one more append."""
+    """Return everything that is wrong with a session after a fault; append once more at the end."""
     with fork_server.worker(url) as worker:
         try:
             enter = ("resume", {"session": session}) if session else ("create", {})
@@ -39,7 +40,7 @@ def examine(fork_server: ForkServer, url: str, session: str, promises: Promises)
 
 
 FAULTS = {
-    "a branch has a gap, or does not begin behind its fork": """
+    "a branch has a gap, or does not start after its fork": """
         SELECT branch.session, branch.id, count(*), min(entry.seq), max(entry.seq)
         FROM branch JOIN entry ON entry.session = branch.session AND entry.branch = branch.id
         GROUP BY branch.session, branch.id
@@ -54,14 +55,14 @@ FAULTS = {
             SELECT *, lag(total) OVER (PARTITION BY session, branch ORDER BY seq) AS former FROM entry
         ) WHERE former IS NOT NULL AND total <> former + tokens
     """,
-    "a session does not stand at the tip of its branch": """
+    "a session is not at the tip of its branch": """
         SELECT session.key, session.branch, session.seq, session.total, entry.seq, entry.total
         FROM session JOIN entry ON entry.session = session.key AND entry.branch = session.branch
         WHERE entry.seq = (SELECT max(seq) FROM entry
                            WHERE entry.session = session.key AND entry.branch = session.branch)
           AND (entry.seq, entry.total) <> (session.seq, session.total)
     """,
-    "a session has no entries, but a place": """
+    "a session has no entries, but a position": """
         SELECT key, seq, version FROM session
         WHERE seq > 0 AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.session = session.key)
     """,
@@ -101,7 +102,7 @@ FAULTS = {
 
 
 def disagreements(path: Path) -> list[str]:
-    """Name every disagreement between the tables of a file that nobody writes to at the moment."""
+    """Return every inconsistency between the tables of a file that no process writes to."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         found = [f"integrity: {said}" for (said,) in db.execute("PRAGMA integrity_check") if said != "ok"]

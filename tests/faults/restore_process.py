@@ -1,7 +1,7 @@
-"""The process that faults happen to while it restores files or takes snapshots.
+"""The process that tests interrupt while it restores files or takes snapshots.
 
-It says `ready` when everything is imported, waits for a line, does what it was started for, and says
-what became of it. Its planted bugs are named on the command line.
+It prints `ready` when everything is imported, waits for a line, runs the operation that its arguments
+name, and prints the result. The arguments also name a planted bug.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    act, folder, tree, plant = sys.argv[1:]
+    operation, folder, tree, plant = sys.argv[1:]
     if plant:
         PLANTED[plant]()
     git.find_git(git._safe_path())
     say("ready")
     sys.stdin.readline()
     kept = ShadowRepository.open(folder, tree)
-    if act == "restore":
+    if operation == "restore":
         kept.restore("0", hard=True)
-    if act == "snapshot":
+    if operation == "snapshot":
         kept.snapshot("2")
-    if act in ("open", "restore", "snapshot"):
+    if operation in ("open", "restore", "snapshot"):
         say("done")
         return
     number = len(kept.snapshots())

@@ -1,4 +1,4 @@
-"""A work tree in which a restore has every kind of step to do, and a process that is about to do them."""
+"""A work tree whose restore needs every kind of step, and a process that is about to run it."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ State = dict[str, tuple[int, bytes]]
 
 
 class Worker:
-    """A process that is about to work on checkpoints."""
+    """A process that waits before an operation on checkpoints."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.pid = process.pid
 
     def begin(self) -> None:
-        """Let it go on."""
+        """Let the process continue."""
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
 
     def hear(self) -> str:
-        """Wait for its next word; nothing if it died."""
+        """Return its next line, or an empty text if it died."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
     def finishes(self) -> bool:
-        """Let it go on; tell whether it lived to say that it is done."""
+        """Let the process continue; return True if it finished."""
         self.begin()
         return self.hear() == "done"
 
     def kill(self) -> list[str]:
-        """Kill it and the git that it may have started; give its last words."""
+        """Kill the process and the git that it may have started; return its last lines."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -56,9 +56,9 @@ class Worker:
 
 
 @contextmanager
-def worker(act: str, shadow: Path, tree: Path, plant: str = "") -> Iterator[Worker]:
-    """Start a process for an act, warm and waiting."""
-    command = [sys.executable, str(WORKER), act, str(shadow), str(tree), plant]
+def worker(operation: str, shadow: Path, tree: Path, plant: str = "") -> Iterator[Worker]:
+    """Start a process that waits right before the operation."""
+    command = [sys.executable, str(WORKER), operation, str(shadow), str(tree), plant]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd="/"
     ) as process:
@@ -89,7 +89,7 @@ def state(tree: Path) -> State:
 
 
 class RestoreSetup:
-    """The moment before a restore, as often as it is needed."""
+    """The state before a restore; each run starts from a copy of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.run, self.template = folder, folder / "run", folder / "template"
@@ -127,26 +127,26 @@ class RestoreSetup:
         shutil.copytree(self.run, self.template, symlinks=True)
 
     def begin(self) -> tuple[Path, Path]:
-        """Put the setup back as it was, at the path that the checkpoints name."""
+        """Reset everything, at the path that the checkpoints name."""
         shutil.rmtree(self.run, ignore_errors=True)
         shutil.copytree(self.template, self.run, symlinks=True)
         return self.shadow, self.tree
 
     def target(self) -> State:
-        """Tell what a restore without a fault leads to."""
+        """Return the files after a restore without a fault."""
         shadow, tree = self.begin()
         ShadowRepository.open(shadow, tree).restore("0", hard=True)
         return state(tree)
 
 
 def leaked(shadow: Path) -> bool:
-    """Tell whether any object of a shadow repository holds what the user ignores."""
+    """Return True if an object of the shadow repository holds a file that the user ignores."""
     command = ["git", "--git-dir", str(shadow / "repository"), "cat-file", "--batch-all-objects", "--batch"]
     return SECRET.encode() in subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def torn(before: State, now: State, target: State) -> Iterator[str]:
-    """Name files that are neither what they were nor what they will be."""
+    """Yield files that have neither their old nor their new content."""
     for path, thing in now.items():
         name = path.rpartition("/")[2]
         if name.startswith(".turnstate-restoring-") or thing[0] & 0o170000 == 0o040000:

@@ -1,7 +1,7 @@
-"""Every view of a store, compared with what the same store showed before it was damaged.
+"""Every view of a damaged store, compared with what the store showed before.
 
-A view is right, or somebody is told: by a notice, a mark on a damaged entry, or an error of ours. A view
-that differs from the truth without a word is a fault of the store, whatever was done to its file.
+A view is right, or reports the damage: by a notice, a mark on a damaged entry, or a typed error. A view
+that differs silently is a fault of the store, whatever was done to its file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ BUDGET = Budget(60_000)
 LONG_TEXT = "lorem ipsum dolor sit amet " * 12
 
 
-async def furnish(url: str) -> None:
-    """Write three sessions: a plain one, one of several branches, and one that begins with a summary."""
+async def fill(url: str) -> None:
+    """Write three sessions: a plain one, one with branches, and one that starts with a summary."""
     async with await SessionManager.open(url) as sessions:
         plain = await sessions.create(id=PLAIN, user="anna", system="You are plain.", tags=["red"])
         await _talk(plain, "plain", 60)
@@ -59,7 +59,7 @@ async def _talk(session: Session, word: str, turns: int) -> None:
 
 
 class Seen(NamedTuple):
-    """What a view showed, and whether it said that something is wrong."""
+    """What a view showed, and whether it reported damage."""
 
     shown: Any
     told: bool
@@ -100,7 +100,7 @@ async def _branches(session: Session) -> Any:
 
 
 async def _undone(session: Session) -> Any:
-    """Go back to the branch before: this one writes."""
+    """Undo a branch; the only view that writes."""
     await session.undo()
     return await _messages(session)
 
@@ -181,12 +181,12 @@ class Truth:
     def __init__(self, template: Path) -> None:
         self.template = template
         template.mkdir()
-        asyncio.run(furnish(f"sqlite:///{template}/{FILE}"))
+        asyncio.run(fill(f"sqlite:///{template}/{FILE}"))
         self.known = self._look(template.with_name("truth"), [])
         assert all(isinstance(seen, Seen) and not seen.told for seen in self.known.values()), self.known
 
     def _look(self, copy: Path, edits: list[tuple[int, bytes]]) -> dict[str, Seen | Exception]:
-        """Look at a changed copy through every view; those that write come last."""
+        """Return what every view shows of a changed copy; the views that write come last."""
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.template, copy)
         with (copy / FILE).open("r+b") as file:
@@ -196,7 +196,7 @@ class Truth:
         return {name: asyncio.run(_seen(view, copy)) for name, view in VIEWS.items()}
 
     def silently_wrong(self, copy: Path, edits: list[tuple[int, bytes]]) -> list[str]:
-        """Damage a copy, and name the views that differ from the truth without a word."""
+        """Damage a copy, and return the views that differ without a report."""
         seen, wrong = self._look(copy, edits), list[str]()
         for name, known in self.known.items():
             now = seen[name]
@@ -207,7 +207,7 @@ class Truth:
         return wrong
 
     def pages(self) -> list[tuple[str, int, str]]:
-        """Give the pages of all trees: the name of the tree, the number of the page, its kind."""
+        """Return the pages of all trees: name of the tree, number of the page, kind."""
         db = apsw.Connection(str(self.template / FILE), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             found = db.execute("SELECT name, pageno, pagetype FROM dbstat ORDER BY pageno")
@@ -216,7 +216,7 @@ class Truth:
             db.close()
 
     def emptied(self, page: int) -> list[tuple[int, bytes]]:
-        """Return the edit that leaves a page of a tree without cells, which is sound to SQLite."""
+        """Return the edit that leaves a page of a tree without cells, which SQLite accepts."""
         place = (page - 1) * PAGE
         with (self.template / FILE).open("rb") as file:
             file.seek(place)

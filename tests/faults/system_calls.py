@@ -1,7 +1,7 @@
 """Faults at a chosen system call: `strace` counts, fails or kills at the Nth call of one thread.
 
-It attaches to a warm worker, so that counting starts with the command that comes next. Counts are per
-thread and per call, so a point is (thread, call, N); a dry run lists every point there is.
+It attaches to a running worker, so counting starts with the next command. Counts are per thread and per
+call, so a point is (thread, call, N); a dry run lists all points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from fork_server import Worker
 
-CHANGES = (  # calls that change a file, or tell somebody; between two of them the disk stays as it is
+CHANGES = (  # calls that change a file or send data; the disk does not change between two of them
     *("write", "pwrite64", "writev", "pwritev", "sendto", "sendmsg"),
     *("ftruncate", "fallocate", "openat", "rename", "renameat2", "unlink", "unlinkat", "fsync", "fdatasync"),
 )
@@ -27,7 +27,7 @@ LINE = re.compile(r"^(?P<tid>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
 
 
 class Point(NamedTuple):
-    """The Nth call of that name in one thread, counted from the moment of attaching."""
+    """The Nth call of that name in one thread, counted since strace attached."""
 
     thread: int
     call: str
@@ -44,7 +44,7 @@ class Call(NamedTuple):
 
 @cache
 def missing() -> str:
-    """Say why calls cannot be traced here, or nothing."""
+    """Return why calls cannot be traced here, or an empty text."""
     if not shutil.which("strace"):
         return "strace is not installed"
     probe = subprocess.run(["strace", "-e", "trace=none", "true"], capture_output=True, text=True)
@@ -52,13 +52,13 @@ def missing() -> str:
 
 
 def threads(worker: Worker) -> list[int]:
-    """List the threads of a worker, the main one first, then in the order of their birth."""
+    """Return the threads of a worker in the order of their start, the main thread first."""
     return sorted(int(task.name) for task in Path(f"/proc/{worker.pid}/task").iterdir())
 
 
 @contextmanager
 def _attached(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run strace on a process, ready when it has attached, gone when the block ends."""
+    """Run strace on a process for as long as the block runs."""
     tracer = subprocess.Popen(["strace", *arguments], stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
     try:
@@ -73,13 +73,13 @@ def _attached(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def watching(worker: Worker, log: Path, calls: Iterable[str] = CHANGES) -> Iterator[list[Call]]:
-    """List the calls that a worker makes in the block; the list is complete after it."""
+    """Yield a list of the calls that a worker makes in the block; it is complete afterwards."""
     before, seen = threads(worker), list[Call]()
     wanted = f"trace={','.join(f'?{call}' for call in calls)}"
     with _attached("-f", "-o", str(log), "-e", wanted, "-p", str(worker.pid)):
         yield seen
     for match in filter(None, map(LINE.match, log.read_text().splitlines())):
-        if (tid := int(match["tid"])) in before:  # what is born meanwhile cannot be aimed at: warm the worker
+        if (tid := int(match["tid"])) in before:  # a thread that started meanwhile cannot be chosen
             seen.append(Call(before.index(tid), match["call"], match["arguments"]))
 
 
@@ -92,7 +92,7 @@ def killing(worker: Worker, point: Point) -> Iterator[None]:
 
 @contextmanager
 def failing(worker: Worker, call: str, when: str, error: str = "EIO") -> Iterator[None]:
-    """Let calls of any thread fail: the Nth (`3`), from the Nth on (`3+`), or every second (`1+2`)."""
+    """Make calls of any thread fail: the Nth (`3`), from the Nth on (`3+`), or every second (`1+2`)."""
     inject = f"inject=?{call}:error={error}:when={when}"
     with _attached("-f", "-o", "/dev/null", "-e", f"trace=?{call}", "-e", inject, "-p", str(worker.pid)):
         yield
@@ -106,7 +106,7 @@ def _injecting(worker: Worker, thread: int, fault: str) -> Iterator[None]:
 
 
 def points(calls: Iterable[Call]) -> list[Point]:
-    """List every point that a dry run passed, in its order."""
+    """Return every point of a dry run, in order."""
     counts, found = Counter[tuple[int, str]](), list[Point]()
     for call in calls:
         counts[call.thread, call.name] += 1

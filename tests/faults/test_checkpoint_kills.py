@@ -1,4 +1,4 @@
-"""Killed at any step of going back, files and conversation agree at the next start, and nothing is lost."""
+"""After a kill at any step of a restore, files and conversation agree at the next start."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ import pytest
 from checkpoint_setup import CheckpointSetup, Moment
 from system_calls import Point, killing, points, watching
 from test_restore_kills import CHANGES
-from thoroughness import LONG, rng, tell
+from thoroughness import LONG, report, rng
 
 from turnstate.checkpoints.transaction import Recovered, RestoreTransaction
 from turnstate.errors import TurnstateError
 
-QUICK = {"restore": 3, "undo": 2, "leave": 3, "open": 2}  # points that the quick version takes at random
+QUICK = {"restore": 2, "undo": 1, "leave": 1, "open": 1}  # points that the quick version takes at random
 LEFT = ["0", "1", "tangent", "2", "3", "4"]  # what is in the tangent, with the files that it leaves behind
 
 pytestmark = [pytest.mark.req("O3"), pytest.mark.usefixtures("traced")]
 
 
 class Setups:
-    """The setups that the tests share: each is made once, and everything on it begins anew for every kill."""
+    """The setups that the tests share: each is made once and reset before every kill."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._setups, self._points = dict[str, CheckpointSetup](), dict[str, list[Point]]()
 
-    def of(self, act: str) -> CheckpointSetup:
-        """Give the setup of an act, as it is before it."""
-        if act not in self._setups:
-            self._setups[act] = cut_off(self) if act == "open" else CheckpointSetup(self._folder / act, act)
-        self._setups[act].begin()
-        return self._setups[act]
+    def of(self, operation: str) -> CheckpointSetup:
+        """Return the setup of an operation, reset to the state before it."""
+        if operation not in self._setups:
+            self._setups[operation] = (
+                cut_off(self) if operation == "open" else CheckpointSetup(self._folder / operation, operation)
+            )
+        self._setups[operation].begin()
+        return self._setups[operation]
 
-    def points(self, act: str) -> list[Point]:
-        """List the points where an act can be killed."""
-        if act not in self._points:
-            self._points[act] = all_points(self.of(act))
-        return self._points[act]
+    def points(self, operation: str) -> list[Point]:
+        """Return the points at which an operation can be killed."""
+        if operation not in self._points:
+            self._points[operation] = all_points(self.of(operation))
+        return self._points[operation]
 
-    def another(self, act: str) -> CheckpointSetup:
+    def another(self, operation: str) -> CheckpointSetup:
         """Make one more setup, which is not shared."""
-        return CheckpointSetup(self._folder / f"another {act}", act)
+        return CheckpointSetup(self._folder / f"another {operation}", operation)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ def setups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setups]:
 
 
 def all_points(setup: CheckpointSetup, plant: str = "") -> list[Point]:
-    """List the changing calls of the act without a fault; opening changes something where it creates."""
+    """Return the calls of an operation that change something; opening a file does if it creates it."""
     setup.begin()
     with setup.worker(plant) as worker:
         with watching(worker, setup.folder / "calls", CHANGES) as calls:
@@ -70,23 +72,23 @@ def all_points(setup: CheckpointSetup, plant: str = "") -> list[Point]:
 
 
 def killed_at(point: Point, setup: CheckpointSetup, plant: str = "") -> bool:
-    """Kill the act at a point; tell whether it was reached."""
+    """Kill the operation at a point; return True if it was reached."""
     setup.begin()
     with setup.worker(plant) as worker, killing(worker, point):
         return not worker.finishes()
 
 
-def aftermath(setup: CheckpointSetup, act: str) -> tuple[str, list[str]]:
-    """Start again; tell how the act ended, and what was broken."""
+def after_restart(setup: CheckpointSetup, operation: str) -> tuple[str, list[str]]:
+    """Start again; return how the operation ended, and what was broken."""
     after = setup.moment()
     broken = [] if setup.intent is None else ["the intent is still there"]
     if after == setup.before:
         return "as before", broken
     if after != setup.target:
         return "mixed", [*broken, *disagreement(setup, after)]
-    if act == "leave" and (labels := setup.labels_left()) != LEFT:
+    if operation == "leave" and (labels := setup.labels_left()) != LEFT:
         broken.append(f"the tangent was left with {labels}")
-    if act == "restore":
+    if operation == "restore":
         try:
             if setup.undone() != setup.before:
                 broken.append("the undo leads elsewhere")
@@ -103,34 +105,38 @@ def disagreement(setup: CheckpointSetup, after: Moment) -> list[str]:
     return [f"files and conversation disagree: {sides}"]
 
 
-def some(found: list[Point], act: str) -> list[Point]:
-    return found if LONG else rng(f"checkpoint kills {act}").sample(found, min(QUICK[act], len(found)))
+def some(found: list[Point], operation: str) -> list[Point]:
+    return (
+        found
+        if LONG
+        else rng(f"checkpoint kills {operation}").sample(found, min(QUICK[operation], len(found)))
+    )
 
 
-@pytest.mark.parametrize("act", ["restore", "undo", "leave"])
-def test_killed_at_any_system_call_files_and_conversation_agree_at_the_next_start(
-    act: str, setups: Setups, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize("operation", ["restore", "undo", "leave"])
+def test_after_a_kill_at_any_system_call_files_and_conversation_agree_at_the_next_start(
+    operation: str, setups: Setups, record_property: Callable[[str, object], None]
 ) -> None:
-    setup = setups.of(act)
+    setup = setups.of(operation)
     assert setup.before.files != setup.target.files
     assert setup.before.conversation != setup.target.conversation
     ends, broken = Counter[str](), list[str]()
-    for point in some(setups.points(act), act):
+    for point in some(setups.points(operation), operation):
         if not killed_at(point, setup):
             ends["not met"] += 1
             continue
-        end, wrong = aftermath(setup, act)
+        end, wrong = after_restart(setup, operation)
         ends[end] += 1
         broken += [f"{point}: {what}" for what in wrong]
     counts = {end.replace(" ", "_"): count for end, count in ends.items()}
-    tell(record_property, f"killed in {act} of files and conversation", **counts)
+    report(record_property, f"killed in {operation} of files and conversation", **counts)
     assert broken == []
     assert ends["done"] > 0 or not LONG  # the quick version may have met the first calls only
     assert ends["done"] + ends["as before"] > 0
 
 
 def cut_off(setups: Setups) -> CheckpointSetup:
-    """Give a setup where a restore was killed when all files were in place, and nothing was in the log."""
+    """Return a setup in which a restore was killed after placing all files and before writing to the log."""
     setup, found = setups.another("restore"), setups.points("restore")
     assert killed_at(found[last_named(found) + 1], setup)
     assert setup.intent is not None
@@ -140,25 +146,25 @@ def cut_off(setups: Setups) -> CheckpointSetup:
 
 
 def last_named(found: list[Point]) -> int:
-    """Give the place where the last name is given: to the intent which says that the files are there."""
+    """Return the index of the last rename: that of the intent which says that the files are in place."""
     return max(place for place, point in enumerate(found) if point.call == "renameat")
 
 
-def test_a_second_kill_while_the_first_is_settled_changes_nothing(
+def test_a_second_kill_during_recovery_changes_nothing(
     setups: Setups, record_property: Callable[[str, object], None]
 ) -> None:
     setup, ends, broken = setups.of("open"), Counter[str](), list[str]()
     for point in some(setups.points("open"), "open"):
         if killed_at(point, setup):
-            end, wrong = aftermath(setup, "restore")
+            end, wrong = after_restart(setup, "restore")
             ends[end] += 1
             broken += [f"{point}: {what}" for what in wrong]
-    tell(record_property, "killed while a restore that was killed is settled", **ends)
+    report(record_property, "killed while a restore that was killed is settled", **ends)
     assert broken == []
     assert set(ends) == {"done"}
 
 
-def test_where_somebody_went_on_meanwhile_the_files_are_put_back(setups: Setups) -> None:
+def test_if_the_conversation_went_on_meanwhile_the_files_are_put_back(setups: Setups) -> None:
     setup = setups.of("open")
     setup.append("I am somebody else")
     after = setup.moment()
@@ -167,7 +173,7 @@ def test_where_somebody_went_on_meanwhile_the_files_are_put_back(setups: Setups)
     assert b"I am somebody else" in after.conversation
 
 
-def test_the_next_start_says_what_became_of_it(setups: Setups) -> None:
+def test_the_next_start_reports_the_recovery(setups: Setups) -> None:
     async def recovered() -> Recovered | None:
         async with setup.opened() as (_, checkpoints):
             return checkpoints.recovered
@@ -188,17 +194,22 @@ def test_a_planted_bug_is_caught(plant: str, setups: Setups) -> None:
         point for point in found[placed:] if point.call == "pwrite64"
     ]  # by the log, once files are there
     broken = (
-        what for point in written if killed_at(point, setup, plant) for what in aftermath(setup, "restore")[1]
+        what
+        for point in written
+        if killed_at(point, setup, plant)
+        for what in after_restart(setup, "restore")[1]
     )
     assert "files and conversation disagree" in next(broken)
 
 
-def test_an_undo_that_is_taken_again_is_caught(setups: Setups, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undo_that_is_recorded_twice_is_caught(setups: Setups, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> bool:
         return False
 
     setup, found = setups.of("restore"), setups.points("restore")
     late = [point for point in reversed(found[: last_named(found)]) if point.call == "unlink"]
     monkeypatch.setattr(RestoreTransaction, "_is_carried_out", never)
-    broken = (what for point in late if killed_at(point, setup) for what in aftermath(setup, "restore")[1])
+    broken = (
+        what for point in late if killed_at(point, setup) for what in after_restart(setup, "restore")[1]
+    )
     assert next(broken) == "the undo leads elsewhere"

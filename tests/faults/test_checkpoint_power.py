@@ -1,4 +1,4 @@
-"""The power goes: a snapshot that was acknowledged is there, and a restore is finished or undone."""
+"""After a power cut an acknowledged snapshot is there, and a restore is finished or undone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from mounts import Cut, Disk
+from mounts import CUTS, Cut, Disk
 from restore_setup import RestoreSetup, worker
-from test_restore_kills import aftermath
-from thoroughness import rng, runs, tell
+from test_restore_kills import after_restart
+from thoroughness import report, rng, runs
 
 from turnstate.checkpoints import ShadowRepository
 from turnstate.errors import CheckpointError
@@ -24,7 +24,7 @@ RESTORE = 0.3  # seconds that a restore takes, or a little more
 
 
 def restart(disk: Disk) -> None:
-    """Start the disk again as soon as the git processes that were killed with their parent are gone."""
+    """Mount the disk again as soon as the killed git processes have ended."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -36,7 +36,7 @@ def restart(disk: Disk) -> None:
 
 
 def cut_while_snapshots_are_taken(disk: Disk, how: Cut, random: Random, plant: str) -> list[int]:
-    """Cut the power some time after some snapshots; give those that were acknowledged before."""
+    """Cut the power while snapshots are taken; return those that were acknowledged before."""
     tree = disk.path / "tree"
     (tree / "b").mkdir(parents=True, exist_ok=True)
     os.sync()
@@ -51,7 +51,7 @@ def cut_while_snapshots_are_taken(disk: Disk, how: Cut, random: Random, plant: s
 
 
 def lost(disk: Disk, acknowledged: list[int]) -> list[str]:
-    """Name the snapshots that are not there, or do not hold what was written."""
+    """Return the snapshots that are missing, or do not hold what was written."""
     tree, missing = disk.path / "tree", list[str]()
     try:
         kept = ShadowRepository.open(disk.path / "home" / "shadow", tree)
@@ -65,17 +65,17 @@ def lost(disk: Disk, acknowledged: list[int]) -> list[str]:
 
 
 @pytest.mark.req("O4")
-@pytest.mark.parametrize("how", list(Cut), ids=lambda how: how.name.lower())
+@pytest.mark.parametrize("how", CUTS, ids=lambda how: how.name.lower())
 def test_a_power_cut_loses_no_acknowledged_snapshot(
     how: Cut, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    random, cuts, acknowledged, broken = rng(f"snapshots {how.name}"), runs(3, long=40), 0, list[str]()
+    random, cuts, acknowledged, broken = rng(f"snapshots {how.name}"), runs(1, long=40), 0, list[str]()
     with Disk(home) as disk:
         for _ in range(cuts):
             numbers = cut_while_snapshots_are_taken(disk, how, random, plant="")
             acknowledged += len(numbers)
             broken += lost(disk, numbers)
-    tell(
+    report(
         record_property,
         "power cuts while snapshots are taken",
         cuts=cuts,
@@ -93,11 +93,11 @@ def test_snapshots_that_are_not_synced_are_caught(home: Path) -> None:
 
 
 @pytest.mark.req("O3")
-@pytest.mark.parametrize("how", list(Cut), ids=lambda how: how.name.lower())
+@pytest.mark.parametrize("how", CUTS, ids=lambda how: how.name.lower())
 def test_a_restore_that_loses_its_power_is_finished_or_undone_at_the_next_start(
     how: Cut, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    random, cuts, ends, broken = rng(f"restores {how.name}"), runs(3, long=40), Counter[str](), list[str]()
+    random, cuts, ends, broken = rng(f"restores {how.name}"), runs(1, long=40), Counter[str](), list[str]()
     with Disk(home) as disk:
         setup = RestoreSetup(disk.path)
         target = setup.target()
@@ -110,8 +110,8 @@ def test_a_restore_that_loses_its_power_is_finished_or_undone_at_the_next_start(
                 disk.cut(how)
                 process.kill()
             restart(disk)
-            end, wrong = aftermath(setup, target)
+            end, wrong = after_restart(setup, target)
             ends[end] += 1
             broken += wrong
-    tell(record_property, "power cuts in a restore", cuts=cuts, **ends)
+    report(record_property, "power cuts in a restore", cuts=cuts, **ends)
     assert broken == []

@@ -1,8 +1,8 @@
 """A master of a Cluster is killed under load, and its replica takes over.
 
-Replicas hear of a write after its writer, so the newest writes may be lost: the store says so (its class is
-`best_effort`) and names the sessions that went back. Nothing else goes wrong: writers get typed errors for a
-while and go on, and what they ask again under its key is never doubled.
+Replicas get a write after its writer was answered, so the newest writes may be lost: the store says so (its
+class is `best_effort`) and names the affected sessions. Nothing else goes wrong: writers get typed errors
+for a while, and an append that is repeated under its key is never stored twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from redis.crc import key_slot
-from thoroughness import rng, runs, tell
+from thoroughness import report, rng, runs
 from valkey_server import Cluster, Valkey
 from valkey_writers import USER, Judgement, Writers, judged, reported
 
@@ -25,7 +25,7 @@ NODE_TIMEOUT = 1_000  # milliseconds until a master that says nothing is replace
 LONGEST_WAIT = 0.05  # seconds from the acknowledgements that are waited for to the kill
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     one = Cluster(replicas=1, node_timeout=NODE_TIMEOUT)
     yield one
@@ -39,9 +39,9 @@ def master_of(cluster: Cluster, session: Session) -> Valkey:
 async def fail_over(
     cluster: Cluster, writers: Writers, session: Session, *, wait: float, severed: bool
 ) -> None:
-    """Kill the master of a session, see it written to again, and bring the old master back as a replica.
+    """Kill the master of a session, wait for new appends, and bring the old master back as a replica.
 
-    A severed replica hears nothing more before the kill, so that acknowledged writes are lost for certain.
+    A severed replica gets nothing more before the kill, so that acknowledged writes are certainly lost.
     """
     master = await asyncio.to_thread(master_of, cluster, session)
     (replica,) = await asyncio.to_thread(cluster.replicas_of, master)
@@ -59,7 +59,7 @@ async def fail_over(
 
 
 async def failovers(cluster: Cluster, count: int, *, severed: bool) -> tuple[Writers, Judgement]:
-    """Kill masters one after the other while sessions are written to; what was lost must be told."""
+    """Kill masters one after the other while sessions are written to; every loss must be reported."""
     random = rng(f"failover {severed}")
     async with await SessionManager.open(f"{cluster.url}?timeout=2") as sessions:
         assert sessions.store.durability == "best_effort"
@@ -87,22 +87,22 @@ def counts(count: int, writers: Writers, judgement: Judgement) -> dict[str, int]
 
 
 @pytest.mark.req("G3", "G5", "G6")
-def test_writers_go_on_after_a_failover_and_no_loss_goes_untold(
+def test_writers_continue_after_a_failover_and_every_loss_is_reported(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(1, long=30)
     writers, judgement = asyncio.run(failovers(cluster, count, severed=False))
-    tell(record_property, "failovers of a Cluster", **counts(count, writers, judgement))
+    report(record_property, "failovers of a Cluster", **counts(count, writers, judgement))
     assert writers.errors.total() > 0
     assert judgement.wrong == []
 
 
 @pytest.mark.req("G3", "G5", "G6")
-def test_what_a_failover_lost_that_was_not_replicated_is_told(
+def test_writes_that_a_failover_lost_before_replication_are_reported(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
     count = runs(1, long=10)
     writers, judgement = asyncio.run(failovers(cluster, count, severed=True))
-    tell(record_property, "failovers to a replica that heard nothing", **counts(count, writers, judgement))
+    report(record_property, "failovers to a replica that heard nothing", **counts(count, writers, judgement))
     assert judgement.lost > 0
     assert judgement.wrong == []

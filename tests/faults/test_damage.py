@@ -1,8 +1,7 @@
-"""Damage is contained: whatever is done to the files, a process opens them or refuses, and says which.
+"""Whatever is done to the files of a store, a process opens them or raises a typed error.
 
-It never hangs and never crashes, every error is ours, what it serves is what was written, and where
-something is missing from the database a check of the store tells. A log that SQLite has not carried
-over yet ends where it is damaged: what was written before that must be there, without a hole.
+It never hangs or crashes, returns only what was written, and if something is missing from the database a
+check of the store reports it. A WAL ends where it is damaged: everything before that must be readable.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ import pytest
 from damage import TO_DATABASE, TO_LOG, Damage, blank_a_page, flip_a_body, flip_a_byte, scramble_a_stretch
 from fork_server import Died, ForkServer, Reply, Worker
 from promises import texts
-from thoroughness import rng, runs, tell
+from thoroughness import report, rng, runs
 
 FILE = "agent.db"
-TOLD = 40  # appends in each of two sessions
+TOLD = 20  # appends in each of two sessions
 SIZE = 2
 COUNTER = "o200k_base"
-UNTOLD = "nobody was told:"
+UNTOLD = "not reported:"
 REFUSALS = ("StoreDamaged", "StoreUnavailable", "StoreError", "NotFound", "NewerFormat")
 
 
@@ -43,7 +42,7 @@ class Store:
 
 
 def make(fork_server: ForkServer, folder: Path, *, closed: bool, plant: str = "") -> Store:
-    """Write two sessions; a store that is not closed still has its log beside it."""
+    """Write two sessions; a store that is not closed still has its WAL."""
     template = folder / "template"
     template.mkdir()
     with fork_server.worker(f"sqlite:///{template}/{FILE}") as worker:
@@ -69,7 +68,7 @@ class Seen:
 
     @property
     def told_of_it(self) -> bool:
-        """Whether anybody was told that something is wrong."""
+        """True if an error or a finding reported damage."""
         return bool(self.errors or self.findings)
 
 
@@ -96,7 +95,7 @@ def look(worker: Worker, sessions: tuple[str, str]) -> Seen:
 def harm(
     store: Store, copy: Path, damage: Damage, random: Random, *, log: bool
 ) -> tuple[Seen | None, list[str]]:
-    """Damage a copy, look at it, and name what is wrong with how it was received."""
+    """Damage a copy, read it, and return what is wrong with the result."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(store.template, copy)
     done = damage(copy / (f"{FILE}-wal" if log else FILE), random)
@@ -119,7 +118,7 @@ def harm(
 def harms(
     store: Store, copy: Path, damages: list[Damage], count: int, *, log: bool
 ) -> tuple[dict[str, int], list[str]]:
-    """Damage copies in all ways, one after the other; count how each was received."""
+    """Damage copies in all ways, one after the other; count the results."""
     random, broken = rng(f"damage {log} {store.plant}"), list[str]()
     counts = {"refused": 0, "served": 0, "served_and_told": 0}
     for number in range(count):
@@ -132,13 +131,13 @@ def harms(
 
 
 @pytest.mark.parametrize("log", [False, True], ids=["database", "log"])
-def test_a_damaged_file_is_served_or_refused_and_nothing_false_is_served(
+def test_a_damaged_file_is_read_or_refused_and_nothing_false_is_read(
     log: bool, fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store = runs(42, long=3_000), make(fork_server, folder, closed=not log)
+    count, store = runs(14, long=3_000), make(fork_server, folder, closed=not log)
     counts, broken = harms(store, folder / "run", TO_LOG if log else TO_DATABASE, count, log=log)
     wrong = [what for what in broken if UNTOLD not in what]
-    tell(
+    report(
         record_property,
         f"damage to the {'log' if log else 'database'}",
         runs=count,
@@ -148,18 +147,18 @@ def test_a_damaged_file_is_served_or_refused_and_nothing_false_is_served(
     assert wrong == []
 
 
-def test_where_messages_are_gone_a_check_of_the_store_tells(
+def test_a_check_of_the_store_reports_missing_messages(
     fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store = runs(14, long=1_000), make(fork_server, folder, closed=True)
+    count, store = runs(6, long=1_000), make(fork_server, folder, closed=True)
     _, broken = harms(store, folder / "run", [flip_a_body, flip_a_byte], count, log=False)
     untold = [what for what in broken if UNTOLD in what]
-    tell(record_property, "messages gone by damage", runs=count, untold=len(untold))
+    report(record_property, "messages gone by damage", runs=count, untold=len(untold))
     assert untold == []
 
 
-def mend(store: Store, copy: Path, damage: Damage, random: Random) -> list[str]:
-    """Damage a copy, have it repaired, and name what is worse than before."""
+def repair(store: Store, copy: Path, damage: Damage, random: Random) -> list[str]:
+    """Damage a copy, repair it, and return what the repair made worse."""
     before, wrong = harm(store, copy, damage, random, log=False)
     wrong = [what for what in wrong if UNTOLD not in what]
     if before is None or not before.findings:
@@ -182,39 +181,39 @@ def mend(store: Store, copy: Path, damage: Damage, random: Random) -> list[str]:
     ]
 
 
-def test_a_repair_takes_nothing_that_could_still_be_read(
+def test_a_repair_removes_nothing_that_could_still_be_read(
     fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store, random = runs(14, long=1_000), make(fork_server, folder, closed=True), rng("repair")
+    count, store, random = runs(6, long=1_000), make(fork_server, folder, closed=True), rng("repair")
     damages = [flip_a_body, flip_a_byte, blank_a_page, scramble_a_stretch]
     broken = [
-        what for number in range(count) for what in mend(store, folder / "run", damages[number % 4], random)
+        what for number in range(count) for what in repair(store, folder / "run", damages[number % 4], random)
     ]
-    tell(record_property, "repairs of damaged files", runs=count, wrong=len(broken))
+    report(record_property, "repairs of damaged files", runs=count, wrong=len(broken))
     assert broken == []
 
 
 def flip_the_counters(path: Path, random: Random) -> str:
-    """Change one byte of the name of the counter, wherever it stands."""
+    """Change one byte of the name of the counter everywhere in the file."""
     name, place, mask = COUNTER.encode(), random.randrange(len(COUNTER)), random.randrange(1, 256)
     flipped = name[:place] + bytes([name[place] ^ mask]) + name[place + 1 :]
     path.write_bytes(path.read_bytes().replace(name, flipped))
     return f"{path.name}: the counter is called {flipped!r}"
 
 
-def test_a_counter_without_its_name_is_refused_and_told_and_a_repair_finds_it(
+def test_a_counter_without_its_name_is_refused_and_reported_and_repaired(
     fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    count, store, random = runs(5, long=100), make(fork_server, folder, closed=True), rng("counters")
+    count, store, random = runs(2, long=100), make(fork_server, folder, closed=True), rng("counters")
     copy, broken = folder / "run", list[str]()
     for _ in range(count):
-        broken += mend(store, copy, flip_the_counters, random)
+        broken += repair(store, copy, flip_the_counters, random)
         with store.fork_server.worker(f"sqlite:///{copy}/{FILE}") as worker:
             after = look(worker, store.sessions)
         told = [*store.told, *texts("after", 1)]
         if after.errors or after.findings or after.served != [told, told]:
             broken.append(f"not as it was: {after}")
-    tell(record_property, "counters without a name", runs=count, wrong=len(broken))
+    report(record_property, "counters without a name", runs=count, wrong=len(broken))
     assert broken == []
 
 

@@ -1,4 +1,4 @@
-"""A disk that fails: the append says so by a typed error, and nothing that was acknowledged goes with it."""
+"""A disk that fails causes a typed error, and nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mounts import Cut, Disk
 from promises import Promises, losses
 from recovery import examine
 from system_calls import failing
-from thoroughness import runs, tell
+from thoroughness import report, runs
 
 APPENDS = 6  # while the disk fails
 FAULTS = [("fdatasync", "EIO"), ("pwrite64", "EIO"), ("pwrite64", "ENOSPC"), ("pread64", "EIO")]
@@ -21,7 +21,7 @@ OPERATIONS = {"beside the log": APPEND, "as it is carried over": CHECKPOINT}
 
 
 def appends(worker: Worker, promises: Promises, *names: str) -> list[Reply]:
-    """Append one after the other, whatever becomes of each; give the errors."""
+    """Append one after the other, with or without success; return the errors."""
     replies = [worker.ask("append", name=promises.ask(name, SIZE), size=SIZE) for name in names]
     promises.hear(replies)
     return [reply for reply in replies if "error" in reply]
@@ -30,7 +30,7 @@ def appends(worker: Worker, promises: Promises, *names: str) -> list[Reply]:
 def fail_once(
     setup: Setup, copy: Path, call: str, when: str, error: str, disk: Disk | None
 ) -> tuple[int, list[str]]:
-    """Let a call fail, ask again for what failed, lose the process; count errors, name what was broken."""
+    """Make a call fail, repeat what failed, kill the process; count errors, and return what was broken."""
     worker, promises, url = setup.begin(copy)
     with worker:
         with failing(worker, call, when, error):
@@ -52,7 +52,7 @@ def fail_once(
 def failures(
     setup: Setup, copy: Path, call: str, error: str, *, until: int, disk: Disk | None = None
 ) -> tuple[int, list[str]]:
-    """Let the first call fail, the second, and so on, each once and each for good."""
+    """Make the first call fail, the second, and so on, each once and each permanently."""
     errors, broken = 0, list[str]()
     for nth in range(1, until + 1):
         for when in (f"{nth}", f"{nth}+"):
@@ -66,7 +66,7 @@ def failures(
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("where", OPERATIONS)
 @pytest.mark.parametrize(("call", "error"), FAULTS)
-def test_a_failing_disk_is_reported_and_takes_nothing_acknowledged(
+def test_a_failing_disk_is_reported_and_nothing_acknowledged_is_lost(
     where: str,
     call: str,
     error: str,
@@ -74,27 +74,27 @@ def test_a_failing_disk_is_reported_and_takes_nothing_acknowledged(
     folder: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    until = runs(2, long=24)
+    until = runs(1, long=24)
     errors, broken = failures(
         prepare(fork_server, folder, OPERATIONS[where]), folder / "run", call, error, until=until
     )
     title = f"{call} fails with {error} {where}"
-    tell(record_property, title, runs=2 * until, errors=errors, lost=losses(broken))
+    report(record_property, title, runs=2 * until, errors=errors, lost=losses(broken))
     assert broken == []
     assert errors
 
 
 @pytest.mark.req("G6")
 @pytest.mark.usefixtures("traced")
-def test_a_sync_that_failed_before_a_power_cut_takes_nothing_acknowledged(
+def test_after_a_failed_sync_and_a_power_cut_nothing_acknowledged_is_lost(
     fork_server: ForkServer, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    until = runs(2, long=APPENDS)
+    until = runs(1, long=APPENDS)
     with Disk(home / "image") as disk:
         setup = prepare(fork_server, home)
         errors, broken = failures(setup, disk.path / "run", "fdatasync", "EIO", until=until, disk=disk)
     title = "fdatasync fails, then the power"
-    tell(record_property, title, runs=2 * until, errors=errors, lost=losses(broken))
+    report(record_property, title, runs=2 * until, errors=errors, lost=losses(broken))
     assert broken == []
     assert errors
 

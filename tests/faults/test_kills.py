@@ -1,4 +1,4 @@
-"""An append is all or nothing: the process is killed at every system call of it, one after the other."""
+"""An append is all or nothing: the process is killed at each of its system calls in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fork_server import Died, ForkServer, Reply, Worker
 from promises import losses
 from recovery import examine
 from system_calls import Point, killing, points, watching
-from thoroughness import LONG, rng, tell
+from thoroughness import LONG, report, rng
 
 OPERATIONS = {
     "an append": APPEND,
@@ -23,11 +23,11 @@ OPERATIONS = {
     "a reset": RESET,
 }
 TELLING = ("sendto", "sendmsg")  # by the main thread to the test, by others only to wake the main one
-QUICK = 12  # points of an operation that the quick version takes at random; a plain append is always complete
+QUICK = 5  # points of an operation that the quick version takes at random; a plain append is always complete
 
 
 def until_rest(worker: Worker) -> tuple[list[Reply], bool]:
-    """Hear a worker out; tell whether it lives."""
+    """Return the answers of a worker until it rests, and whether it is alive."""
     replies = list[Reply]()
     try:
         while "resting" not in (reply := worker.hear()):
@@ -38,9 +38,9 @@ def until_rest(worker: Worker) -> tuple[list[Reply], bool]:
 
 
 def all_points(setup: Setup, folder: Path) -> list[Point]:
-    """List the points of an operation in a run without a fault: what the main thread and the writing ones do.
+    """Return the points of an operation without a fault, in the main thread and the threads that write.
 
-    Threads that only read change nothing, and which of them gets some work is not the same each time.
+    Threads that only read change nothing, and which of them gets work differs from run to run.
     """
     worker, promises, _ = setup.begin(folder / "dry")
     with worker, watching(worker, folder / "calls") as calls:
@@ -54,7 +54,7 @@ def all_points(setup: Setup, folder: Path) -> list[Point]:
 
 
 def kill_at(point: Point, setup: Setup, copy: Path) -> tuple[bool, list[str]]:
-    """Kill a worker at a point of an operation; tell whether it was reached, and what was broken."""
+    """Kill a worker at a point of an operation; return whether it was reached, and what was broken."""
     worker, promises, url = setup.begin(copy)
     with worker:
         with killing(worker, point):
@@ -70,7 +70,7 @@ def kill_at(point: Point, setup: Setup, copy: Path) -> tuple[bool, list[str]]:
 def sweep(
     setup: Setup, folder: Path, chosen: Callable[[list[Point]], list[Point]]
 ) -> tuple[int, list[Point], list[str]]:
-    """Kill at points of an operation; count the kills, and name the points that were not met again."""
+    """Kill at points of an operation; return the number of kills, the missed points, and what was broken."""
     kills, missed, broken = 0, list[Point](), list[str]()
     for point in chosen(all_points(setup, folder)):
         reached, wrong = kill_at(point, setup, folder / "run")
@@ -80,7 +80,7 @@ def sweep(
 
 
 def some(points: list[Point]) -> list[Point]:
-    """Take all points in the long version, some at random in the quick one."""
+    """Return all points in the long version, some at random in the quick one."""
     return points if LONG or len(points) <= QUICK else rng("kills").sample(points, QUICK)
 
 
@@ -94,7 +94,7 @@ def test_a_kill_at_any_system_call_leaves_all_of_an_append_or_nothing(
     kills, missed, broken = sweep(
         prepare(fork_server, folder, operation), folder, list if operation is APPEND else some
     )
-    tell(record_property, f"killed in {name}", kills=kills, not_met=len(missed), lost=losses(broken))
+    report(record_property, f"killed in {name}", kills=kills, not_met=len(missed), lost=losses(broken))
     assert broken == []
     assert missed == [] or operation.fills_log
 

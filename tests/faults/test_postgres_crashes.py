@@ -1,7 +1,7 @@
-"""Acknowledged means durable on PostgreSQL: the server dies at random moments under load, and comes back.
+"""What PostgreSQL acknowledged is durable: the server crashes at random moments under load, and restarts.
 
-It is stopped at once with all its processes, or one of them is killed, upon which it ends the others and
-recovers by itself. Several processes write all the while, and never open their stores again.
+It is stopped at once with all its processes, or one of them is killed, so that it ends the others and
+recovers by itself. Several processes write all the time, and never reopen their stores.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from postgres_faults import broken, children, create_sessions
 from postgres_server import PostgresServer, execute
 from postgres_writers import HANG, SIZE, Mode
 from promises import Promises, losses
-from thoroughness import rng, runs, tell
+from thoroughness import LONG, report, rng, runs
 
 MOST_BETWEEN = 60  # acknowledgements from one crash to the next
-PROCESSES, LANES = 3, 4
+PROCESSES, LANES = 3 if LONG else 2, 4
 LONGEST_WAIT = 0.02  # seconds from the last of them to the crash
 
 
 class WriterProcesses:
-    """Some processes, and what they said."""
+    """Processes that write, and the promises they print; any output on stderr is a fault."""
 
     def __init__(self, url: str, ids: Sequence[str], mode: Mode) -> None:
         self.promises = Promises()
@@ -47,7 +47,7 @@ class WriterProcesses:
         self._complaints = TemporaryFile()  # noqa: SIM115 - closed when the processes have ended
 
     async def hear_more(self, count: int) -> None:
-        """Wait until all write, and for some more acknowledgements."""
+        """Wait until all processes write, and for some more acknowledgements."""
         enough = len(self.promises.acked) + count
         async with asyncio.timeout(HANG):
             while self._ready < PROCESSES or len(self.promises.acked) < enough:
@@ -74,7 +74,7 @@ class WriterProcesses:
             assert kind or (self._complaint(), ends) == ("", [0] * PROCESSES)
 
     async def _hear(self, process: Process) -> None:
-        """Note what one of them says until it ends."""
+        """Record the lines of one process until it ends."""
         async for line in process.stdout:
             said = json.loads(line)
             if "ask" in said:
@@ -92,7 +92,7 @@ class WriterProcesses:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server that flushes nothing that nobody waits for."""
+    """A server that flushes only what a commit waits for."""
     if not sys.platform.startswith("linux"):
         pytest.skip("fault tests need Linux")
     made = PostgresServer(wal_writer_delay="10s", autovacuum="off")
@@ -101,7 +101,7 @@ def server() -> Iterator[PostgresServer]:
 
 
 def crash(server: PostgresServer, random: Random) -> None:
-    """Stop a server at once and start it again, or let it do that by itself."""
+    """Stop a server at once and start it, or kill one of its processes so that it recovers."""
     if random.random() < 0.5:
         server.stop(signal.SIGQUIT)
         server.start()
@@ -114,7 +114,7 @@ def crash(server: PostgresServer, random: Random) -> None:
 
 
 def answers(server: PostgresServer) -> bool:
-    """Tell whether a server has recovered."""
+    """Return True if a server has recovered."""
     try:
         execute("SELECT 1", url=server.url())
     except (asyncpg.PostgresError, OSError):
@@ -125,7 +125,7 @@ def answers(server: PostgresServer) -> bool:
 async def crashes(
     server: PostgresServer, count: int, mode: Mode = Mode.CAREFUL, **settings: str
 ) -> tuple[WriterProcesses, list[str]]:
-    """Crash a server many times under those who write; give what they said, and what was broken."""
+    """Crash a server many times under load; return the writers, and what was broken."""
     random, schema = rng(f"crashes {mode} {settings}"), f"crashes_{secrets.token_hex(4)}"
     ids = await create_sessions(server.url(schema=schema), 2)
     async with WriterProcesses(server.url(schema=schema, **settings), ids, mode) as processes:
@@ -138,12 +138,12 @@ async def crashes(
 
 
 @pytest.mark.req("G3", "G5", "G6")
-def test_a_server_that_crashes_under_load_loses_tears_and_doubles_nothing(
+def test_a_server_that_crashes_under_load_loses_splits_and_duplicates_nothing(
     server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
-    count = runs(3, long=100)
+    count = runs(2, long=100)
     processes, wrong = asyncio.run(crashes(server, count))
-    tell(
+    report(
         record_property,
         "crashes of PostgreSQL",
         crashes=count,

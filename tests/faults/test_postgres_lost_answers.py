@@ -1,7 +1,7 @@
-"""A retry is safe on PostgreSQL: answers are lost after the commit, and nothing is there twice.
+"""A retry is safe on PostgreSQL: answers are lost after the commit, and nothing is stored twice.
 
-A proxy breaks the connection that an answer was for, with a part of the answer delivered perhaps. Callers
-ask again under the key, and the server tells them that it was done already, as often as that is so.
+A proxy breaks the connection before an answer, or in the middle of it. Callers repeat the append under its
+key, and learn that it was done already.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from postgres_faults import broken, create_sessions, proxied, schema
 from postgres_server import local_server
 from postgres_writers import USER, Mode, Writers
 from promises import Promises, losses
-from thoroughness import rng, runs, tell
+from thoroughness import report, rng, runs
 
 from turnstate.session.manager import SessionManager
 
@@ -32,7 +32,7 @@ async def write(url: str, ids: list[str], writers: Writers, count: int) -> None:
 
 
 async def losing(count: int, mode: Mode = Mode.CAREFUL) -> tuple[Writers, int, list[str]]:
-    """Append while answers are lost; give the writers, the number of lost answers, and what was broken."""
+    """Append while answers are lost; return the writers, the number of lost answers, and what was broken."""
     writers = Writers(Promises(), mode)
     async with schema() as name, proxied() as way:
         ids = await create_sessions(local_server().url(schema=name), SESSIONS)
@@ -42,12 +42,12 @@ async def losing(count: int, mode: Mode = Mode.CAREFUL) -> tuple[Writers, int, l
 
 
 @pytest.mark.req("G5", "G6")
-def test_appends_whose_answers_are_lost_are_there_once(
+def test_appends_whose_answers_are_lost_are_stored_once(
     record_property: Callable[[str, object], None],
 ) -> None:
-    count = runs(300, long=10_000)
+    count = runs(150, long=10_000)
     writers, lost, wrong = asyncio.run(losing(count))
-    tell(
+    report(
         record_property,
         "answers of PostgreSQL lost after the commit",
         appends=count,
@@ -62,7 +62,7 @@ def test_appends_whose_answers_are_lost_are_there_once(
     assert writers.repeated == len(writers.doubted)
 
 
-def test_a_caller_that_asks_again_without_a_key_is_caught() -> None:
+def test_a_caller_that_repeats_without_a_key_is_caught() -> None:
     _, lost, wrong = asyncio.run(losing(60, Mode.KEYLESS))
     assert lost
     assert any("twice" in what for what in wrong)

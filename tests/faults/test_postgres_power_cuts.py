@@ -1,7 +1,7 @@
-"""Acknowledged means durable on PostgreSQL, too: the power goes under load, and the server starts again.
+"""What PostgreSQL acknowledged survives a power cut under load.
 
-Its files stand on a disk of their own that is written late, so that only what the server synced is there
-afterwards. Only what was heard before the cut counts, as for every power cut.
+Its files are on a disk that is written late, so that only what the server synced is there afterwards. Only
+acknowledgements from before the cut count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from postgres_faults import broken, create_sessions
 from postgres_server import PostgresServer
 from postgres_writers import USER, Writers, numbered
 from promises import Promises, losses
-from thoroughness import rng, runs, tell
+from thoroughness import report, rng, runs
 
 from turnstate.errors import TurnstateError
 from turnstate.session.manager import SessionManager
@@ -34,7 +34,7 @@ ROOM = 512 << 20
 
 @pytest.fixture
 def disk() -> Iterator[Disk]:
-    """A disk whose power can be cut, where the user of the server can get at it."""
+    """A disk whose power can be cut, and that the user of the server can access."""
     if reason := mounts.missing():
         pytest.skip(reason)
     with TemporaryDirectory(prefix="turnstate-") as home:
@@ -46,7 +46,7 @@ def disk() -> Iterator[Disk]:
 async def cut_once(
     server: PostgresServer, disk: Disk, ids: list[str], promises: Promises, random: Random
 ) -> None:
-    """Let a writers append, and cut the power after some acknowledgements."""
+    """Append, and cut the power after some acknowledgements."""
     writers, prefix, over = Writers(Promises()), f"cut{len(promises.asked)}", asyncio.Event()
     async with await SessionManager.open(server.url()) as sessions:
         handles = [await sessions.open(ids[lane % len(ids)], user=USER) for lane in range(LANES)]
@@ -64,7 +64,7 @@ async def cut_once(
 
 
 def found_after_start(server: PostgresServer, ids: list[str], promises: Promises) -> list[str]:
-    """Start a server again, and name what is broken: everything, where it does not come back."""
+    """Start a server again, and return what is broken: everything if it does not start."""
     try:
         server.start()
         return asyncio.run(broken(server.url(), ids, promises))
@@ -73,7 +73,7 @@ def found_after_start(server: PostgresServer, ids: list[str], promises: Promises
 
 
 def power_cuts(disk: Disk, count: int, **settings: str) -> tuple[int, list[str]]:
-    """Cut the power of a server many times; give the number of acknowledged appends, and what was broken."""
+    """Cut the power of a server many times; return the number of acknowledged appends, and the faults."""
     random, promises = rng(f"power of a server {settings}"), Promises()
     server = PostgresServer(home=disk.path, recovery_init_sync_method="syncfs", **settings)
     try:
@@ -95,7 +95,7 @@ def test_a_power_cut_under_a_server_loses_no_acknowledged_append_and_tears_none(
 ) -> None:
     cuts = runs(2, long=60)
     acked, wrong = power_cuts(disk, cuts)
-    tell(
+    report(
         record_property, "power cuts of PostgreSQL", cuts=cuts, acknowledged_appends=acked, lost=losses(wrong)
     )
     assert wrong == []

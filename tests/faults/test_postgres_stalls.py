@@ -1,7 +1,7 @@
-"""A server that stands still: all processes of PostgreSQL are stopped under load, and go on after a while.
+"""All processes of PostgreSQL are stopped under load, and continue after a while.
 
-What was asked for meanwhile is done later, or never; callers wait for as long as the store has patience,
-then they are told that nobody knows. What they ask for again is there once.
+Requests that were sent meanwhile are done later, or never; callers wait until the timeout of the store and
+get an error that says the outcome is unknown. An append that they repeat is stored once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from postgres_faults import broken, children, create_sessions
 from postgres_server import PostgresServer
 from postgres_writers import PAUSE, USER, Mode, Writers, numbered
 from promises import Promises, losses
-from thoroughness import LONG, rng, tell
+from thoroughness import LONG, report, rng
 
 from turnstate.session.manager import SessionManager
 from turnstate.stores.postgres.connections import PATIENCE, Connections
 
 LANES = 16  # more than there are connections: some wait for one
 SHORT = 0.5  # seconds of patience, so that a stop of some seconds outlasts it
-STOPS = [5.0, 30.0, 45.0] if LONG else [3.0]
+STOPS = [5.0, 30.0, 45.0] if LONG else [1.5]
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,12 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the store give up sooner than it does."""
+    """Give the store a shorter timeout."""
     monkeypatch.setitem(Connections._run.__kwdefaults__, "patience", SHORT)
 
 
 def stop(server: PostgresServer) -> list[int]:
-    """Stop all processes of a server, the one that begins the others first."""
+    """Stop all processes of a server, the one that starts the others first."""
     assert server.process is not None
     _stop(server.process.pid)
     stopped = children(server)
@@ -62,7 +62,7 @@ def _stop(pid: int) -> None:
 
 
 async def stalls(server: PostgresServer, stops: list[float], mode: Mode) -> tuple[Writers, list[str]]:
-    """Stop a server under load for some seconds each; give the writers, and what was broken."""
+    """Stop a server under load for some seconds each; return the writers, and what was broken."""
     random, writers, over = rng(f"stalls {mode}"), Writers(Promises(), mode), asyncio.Event()
     url = server.url(schema=f"stalls_{secrets.token_hex(4)}")
     ids = await create_sessions(url, 2)
@@ -89,7 +89,7 @@ async def stalls(server: PostgresServer, stops: list[float], mode: Mode) -> tupl
 def told(
     record_property: Callable[[str, object], None], title: str, writers: Writers, wrong: list[str]
 ) -> None:
-    tell(
+    report(
         record_property,
         title,
         acknowledged_appends=len(writers.promises.acked),
@@ -102,7 +102,7 @@ def told(
 
 
 @pytest.mark.req("G3", "G5", "G6")
-def test_a_server_that_stood_still_has_done_everything_once(
+def test_a_server_that_was_stopped_has_done_everything_once(
     server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
     writers, wrong = asyncio.run(stalls(server, STOPS, Mode.CAREFUL))
@@ -114,10 +114,10 @@ def test_a_server_that_stood_still_has_done_everything_once(
 
 @pytest.mark.req("G3", "G5", "G6")
 @pytest.mark.usefixtures("impatient")
-def test_who_gives_up_on_a_server_that_stands_still_finds_everything_there_once(
+def test_appends_that_timed_out_and_were_repeated_are_stored_once(
     server: PostgresServer, record_property: Callable[[str, object], None]
 ) -> None:
-    writers, wrong = asyncio.run(stalls(server, [2.0] * len(STOPS), Mode.CAREFUL))
+    writers, wrong = asyncio.run(stalls(server, [1.2] * len(STOPS), Mode.CAREFUL))
     told(record_property, "PostgreSQL stopped for longer than callers wait", writers, wrong)
     assert wrong == []
     assert len(writers.promises.acked) == len(writers.promises.asked)
@@ -125,6 +125,6 @@ def test_who_gives_up_on_a_server_that_stands_still_finds_everything_there_once(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_who_gives_up_and_asks_again_without_a_key_is_caught(server: PostgresServer) -> None:
-    _, wrong = asyncio.run(stalls(server, [2.0], Mode.KEYLESS))
+def test_a_caller_that_repeats_without_a_key_is_caught(server: PostgresServer) -> None:
+    _, wrong = asyncio.run(stalls(server, [1.2], Mode.KEYLESS))
     assert any("twice" in what for what in wrong)

@@ -1,7 +1,7 @@
-"""Acknowledged means durable: the power goes at a random moment, and every acknowledged append is there.
+"""Every acknowledged append survives a power cut at a random moment.
 
-Only what was heard before the cut counts. A machine without power acknowledges nothing, but here the
-process lives on for a moment, and a sync that is under way when ext4 is shut down can return success.
+Only acknowledgements from before the cut count. A machine without power acknowledges nothing, but here the
+process continues for a moment, and a sync that is running when ext4 is shut down can return success.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 from fork_server import ForkServer, Worker
-from mounts import Cut, Disk
+from mounts import CUTS, Cut, Disk
 from promises import Promises, losses
 from recovery import examine
-from thoroughness import rng, runs, tell
+from thoroughness import report, rng, runs
 
 LONGEST_WAIT = 0.004  # seconds from the last acknowledgement seen to the cut: a few commits
 MAKING = 0.02  # seconds that the making of a file takes, or a little more
@@ -42,7 +42,7 @@ def cut_once(worker: Worker, disk: Disk, how: Cut, promises: Promises, random: R
 def power_cuts(
     fork_server: ForkServer, home: Path, how: Cut, count: int, plant: str = ""
 ) -> tuple[int, list[str]]:
-    """Cut the power many times; give the number of acknowledged appends, and what was broken."""
+    """Cut the power many times; return the number of acknowledged appends, and what was broken."""
     random, acked, broken = rng(f"power {how.name} {plant}"), 0, list[str]()
     for first in range(0, count, DISK_LASTS):
         promises, session = Promises(), ""
@@ -60,21 +60,21 @@ def power_cuts(
 
 
 @pytest.mark.req("G6")
-@pytest.mark.parametrize("how", list(Cut), ids=lambda how: how.name.lower())
+@pytest.mark.parametrize("how", CUTS, ids=lambda how: how.name.lower())
 def test_a_power_cut_loses_no_acknowledged_append_and_tears_none(
     how: Cut, fork_server: ForkServer, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    cuts = runs(6, long=150)
+    cuts = runs(3, long=150)
     acked, broken = power_cuts(fork_server, home, how, cuts)
-    tell(record_property, "power cuts", cuts=cuts, acknowledged_appends=acked, lost=losses(broken))
+    report(record_property, "power cuts", cuts=cuts, acknowledged_appends=acked, lost=losses(broken))
     assert broken == []
 
 
 @pytest.mark.req("G6")
-def test_a_file_whose_making_was_cut_off_is_made_at_the_next_opening(
+def test_a_file_whose_creation_lost_power_is_created_at_the_next_opening(
     fork_server: ForkServer, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    cuts, random, broken = runs(6, long=90), rng("power at making"), list[str]()
+    cuts, random, broken = runs(3, long=90), rng("power at making"), list[str]()
     for number in range(cuts):
         with Disk(home / f"{number}") as disk:
             url = f"sqlite:///{disk.path}/agent.db"
@@ -85,7 +85,7 @@ def test_a_file_whose_making_was_cut_off_is_made_at_the_next_opening(
                 worker.kill()
             disk.restart()
             broken += examine(fork_server, url, "", Promises())
-    tell(record_property, "power cuts while a file is made", cuts=cuts, unusable=len(broken))
+    report(record_property, "power cuts while a file is made", cuts=cuts, unusable=len(broken))
     assert broken == []
 
 

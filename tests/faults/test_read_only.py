@@ -1,7 +1,7 @@
-"""A store on a read-only disk can be read, also while somebody writes to it elsewhere; nothing is written.
+"""A store on a read-only disk can be read, even while another process writes to it; nothing is written.
 
 The disk is a folder that is mounted a second time, read-only: so root cannot write to it either, and a
-live store can be seen through it.
+store that is in use can be read through it.
 """
 
 from __future__ import annotations
@@ -72,16 +72,14 @@ def count(number: int) -> list[str]:
     return [f"question {one}" for one in range(number)]
 
 
-def test_a_store_that_nobody_has_open_is_read(folder: Path, view: Path) -> None:
+def test_a_store_that_no_process_has_open_is_read(folder: Path, view: Path) -> None:
     asyncio.run(fill(folder))
     before = contents(folder)
     assert asyncio.run(seen(view)) == count(5)
     assert contents(folder) == before
 
 
-def test_a_store_that_a_process_left_with_its_log_is_read_with_it(
-    folder: Path, view: Path, home: Path
-) -> None:
+def test_a_store_that_was_left_with_its_wal_is_read_with_it(folder: Path, view: Path, home: Path) -> None:
     async def copy_while_open() -> None:
         async with await SessionManager.open(url(home)) as sessions:
             await talk(await sessions.create(id="talk", tags=["red"]), 0, 5)
@@ -96,7 +94,7 @@ def test_a_store_that_a_process_left_with_its_log_is_read_with_it(
     assert {one.name for one in folder.iterdir()} == {FILE, f"{FILE}-wal"}
 
 
-def test_a_live_store_is_seen_as_it_is_now(folder: Path, view: Path) -> None:
+def test_a_store_in_use_is_read_as_it_is_now(folder: Path, view: Path) -> None:
     async def both() -> None:
         async with await SessionManager.open(url(folder)) as sessions:
             session = await sessions.create(id="talk", tags=["red"])
@@ -111,7 +109,7 @@ def test_a_live_store_is_seen_as_it_is_now(folder: Path, view: Path) -> None:
     asyncio.run(both())
 
 
-def test_a_store_that_is_opened_by_a_writer_later_is_not_seen_as_it_was(folder: Path, view: Path) -> None:
+def test_a_reader_sees_what_a_writer_that_opens_later_appends(folder: Path, view: Path) -> None:
     async def both() -> None:
         await fill(folder)
         async with await SessionManager.open(url(view)) as watching:

@@ -1,4 +1,4 @@
-"""Killed at any changing system call, a restore is finished or undone at the next start."""
+"""A restore that is killed at any system call is finished or undone at the next start."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from restore_setup import RestoreSetup, State, leaked, state, torn, worker
 from system_calls import Point, killing, points, watching
-from thoroughness import LONG, rng, tell
+from thoroughness import LONG, report, rng
 
 from turnstate.checkpoints import ShadowRepository
 
-QUICK = 12  # points that the quick version takes at random
+QUICK = 4  # points that the quick version takes at random
 CHANGES = (
     *("write", "pwrite64", "openat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir"),
     *(
@@ -32,35 +32,35 @@ CHANGES = (
 )
 
 
-def all_points(setup: RestoreSetup, act: str = "restore", plant: str = "") -> list[Point]:
-    """List the changing calls of an act without a fault; opening changes something where it creates."""
+def all_points(setup: RestoreSetup, operation: str = "restore", plant: str = "") -> list[Point]:
+    """Return the calls of an operation that change something; opening a file does if it creates it."""
     shadow, tree = setup.begin()
-    with worker(act, shadow, tree, plant) as process:
+    with worker(operation, shadow, tree, plant) as process:
         with watching(process, setup.folder / "calls", CHANGES) as calls:
             assert process.finishes()
         counted = zip(points(calls), calls, strict=True)
     return [point for point, call in counted if point.call != "openat" or "O_CREAT" in call.arguments]
 
 
-def killed_at(point: Point, setup: RestoreSetup, act: str, plant: str = "") -> bool:
-    """Kill an act at a point; tell whether it was reached."""
+def killed_at(point: Point, setup: RestoreSetup, operation: str, plant: str = "") -> bool:
+    """Kill an operation at a point; return True if it was reached."""
     shadow, tree = setup.begin()
-    with worker(act, shadow, tree, plant) as process, killing(process, point):
+    with worker(operation, shadow, tree, plant) as process, killing(process, point):
         return not process.finishes()
 
 
 def kill_at(
-    point: Point, setup: RestoreSetup, target: State, act: str = "restore", plant: str = ""
+    point: Point, setup: RestoreSetup, target: State, operation: str = "restore", plant: str = ""
 ) -> tuple[str, list[str]]:
-    """Kill an act at a point; tell how the restore ended after the next start, and what was broken."""
-    if not killed_at(point, setup, act, plant):
+    """Kill an operation at a point; return how the restore ended at the next start, and what was broken."""
+    if not killed_at(point, setup, operation, plant):
         return "not met", []
-    end, broken = aftermath(setup, target)
+    end, broken = after_restart(setup, target)
     return end, [f"{point}: {what}" for what in broken]
 
 
-def aftermath(setup: RestoreSetup, target: State) -> tuple[str, list[str]]:
-    """Start again; tell how the restore ended, and what was broken."""
+def after_restart(setup: RestoreSetup, target: State) -> tuple[str, list[str]]:
+    """Start again; return how the restore ended, and what was broken."""
     shadow, tree = setup.shadow, setup.tree
     broken = list(torn(setup.before, state(tree), target))
     kept = ShadowRepository.open(shadow, tree)
@@ -87,22 +87,22 @@ def some(points: list[Point]) -> list[Point]:
 
 @pytest.mark.req("O3")
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("act", ["restore", "open"])
-def test_a_kill_at_any_system_call_is_finished_or_undone_at_the_next_start(
-    act: str, folder: Path, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize("operation", ["restore", "open"])
+def test_a_restore_killed_at_any_system_call_is_finished_or_undone_at_the_next_start(
+    operation: str, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     setup = RestoreSetup(folder)
     target = setup.target()
     assert target != setup.before
-    if act == "open":
+    if operation == "open":
         interrupt(setup)
     ends, broken = Counter[str](), list[str]()
-    for point in some(all_points(setup, act)):
-        end, wrong = kill_at(point, setup, target, act)
+    for point in some(all_points(setup, operation)):
+        end, wrong = kill_at(point, setup, target, operation)
         ends[end] += 1
         broken += wrong
-    told = "a restore" if act == "restore" else "the finishing of a restore that was killed"
-    tell(
+    told = "a restore" if operation == "restore" else "the finishing of a restore that was killed"
+    report(
         record_property, f"killed in {told}", **{end.replace(" ", "_"): count for end, count in ends.items()}
     )
     assert broken == []
@@ -111,7 +111,7 @@ def test_a_kill_at_any_system_call_is_finished_or_undone_at_the_next_start(
 
 @pytest.mark.req("O2")
 @pytest.mark.usefixtures("traced")
-def test_a_kill_at_any_system_call_of_a_snapshot_costs_that_snapshot_at_most(
+def test_a_kill_at_any_system_call_of_a_snapshot_loses_at_most_that_snapshot(
     folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
     setup, taken, broken = RestoreSetup(folder), Counter[str](), list[str]()
@@ -126,12 +126,12 @@ def test_a_kill_at_any_system_call_of_a_snapshot_costs_that_snapshot_at_most(
         if not kept.diff("0", "1").files or kept.diff("3").files or ("2" in tags and kept.diff("2").files):
             broken.append(f"{point}: a snapshot does not hold what it should")
     counts = {what.replace(" ", "_"): count for what, count in taken.items()}
-    tell(record_property, "killed in a snapshot", broken=len(broken), **counts)
+    report(record_property, "killed in a snapshot", broken=len(broken), **counts)
     assert broken == []
 
 
 def interrupt(setup: RestoreSetup) -> None:
-    """Let every copy of the setup begin with a restore that was killed half-way."""
+    """Make a half-finished restore the state that every run starts from."""
     placing = [point for point in all_points(setup) if point.call == "rename"]
     assert killed_at(placing[len(placing) // 2], setup, "restore")
     assert (setup.shadow / "restore.journal").exists()

@@ -1,8 +1,8 @@
-"""The power goes under Valkey: one that syncs before it answers loses nothing, one that syncs later does.
+"""A power cut under Valkey: a server that syncs before it answers loses nothing, one that syncs later does.
 
-The second is what the harness has to catch, and what users have to be told: its log is sound afterwards, only
-shorter than what was acknowledged. The store that heard the answers names the sessions that went back.
-A cut may also leave a log with a torn end, which the server refuses until its own tool has cut that off.
+The second is what the harness has to catch, and what users must be told: its log is sound afterwards, but
+shorter than what was acknowledged. The store that got the answers names the sessions that lost something.
+A cut may also leave a log with a torn end, which the server refuses until its own tool has removed it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 from mounts import Cut, Disk
-from thoroughness import rng, runs, tell
+from thoroughness import report, rng, runs
 from valkey_server import Valkey
 from valkey_writers import USER, Judgement, Writers, judged, reported
 
@@ -29,7 +29,7 @@ TIMEOUT = 2
 
 @dataclass
 class Round:
-    """What one power cut came to."""
+    """The result of one power cut."""
 
     acked: int
     judgement: Judgement
@@ -61,7 +61,7 @@ async def cut_once(server: Valkey, disk: Disk, how: Cut, random: Random) -> Roun
 
 
 def boot(server: Valkey) -> bool:
-    """Start the server, and tell whether its log had to be mended for that."""
+    """Start the server; return True if its log had to be repaired for that."""
     try:
         server.start()
     except RuntimeError as refusal:
@@ -88,7 +88,7 @@ def power_cuts(home: Path, sync: str, cuts: int) -> list[Round]:
 
 
 def told_of(rounds: list[Round], sync: str, record_property: Callable[[str, object], None]) -> None:
-    tell(
+    report(
         record_property,
         f"power cuts under Valkey, appendfsync {sync}",
         cuts=len(rounds),
@@ -104,17 +104,17 @@ def told_of(rounds: list[Round], sync: str, record_property: Callable[[str, obje
 def test_a_server_that_syncs_every_write_loses_nothing_acknowledged_in_a_power_cut(
     home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    rounds = power_cuts(home, "always", runs(4, long=100))
+    rounds = power_cuts(home, "always", runs(2, long=100))
     told_of(rounds, "always", record_property)
     assert [wrong for one in rounds for wrong in one.judgement.wrong] == []
     assert sum(one.judgement.lost for one in rounds) == 0
 
 
 @pytest.mark.req("G3", "G6")
-def test_what_a_server_that_syncs_every_second_lost_in_a_power_cut_is_told(
+def test_writes_that_a_server_lost_because_it_syncs_every_second_are_reported(
     home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    rounds = power_cuts(home, "everysec", runs(4, long=100))
+    rounds = power_cuts(home, "everysec", runs(2, long=100))
     told_of(rounds, "everysec", record_property)
     assert [wrong for one in rounds for wrong in one.judgement.wrong] == []
     assert sum(one.judgement.lost for one in rounds) > 0

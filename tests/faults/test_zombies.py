@@ -1,8 +1,8 @@
-"""A zombie writer is refused: stopped while it holds the lease, it wakes up after another took over.
+"""A writer that was stopped while it held the lease is refused when it continues after a takeover.
 
-What counts is the log: no append of the one may stand behind an append of the other. A process that is
-stopped inside a transaction keeps an SQLite file locked, so nobody can take over before it goes on; then
-it is woken first, and refused as soon as the lease is gone. Such rounds are counted as locked.
+No append of the old holder may follow an append of the new one. A process that is stopped inside a
+transaction keeps an SQLite file locked, so no other process can take over before it continues; then it is
+continued first, and refused as soon as it has lost the lease. Such rounds are counted as locked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from empty_stores import named
 from fork_server import ForkServer, Reply, Worker
 from promises import Promises
 from recovery import examine
-from thoroughness import rng, runs, tell
+from thoroughness import report, rng, runs
 
 LEASE = 0.03  # seconds
 PAUSE = 0.002
@@ -25,7 +25,7 @@ LOCKED = 0.3  # seconds without an answer until the file counts as locked by the
 
 
 def take_over(heir: Worker, zombie: Worker) -> bool:
-    """Take the lease as soon as it has run out; tell whether the zombie had to be woken for it."""
+    """Take the lease when it has expired; return True if the zombie had to continue for that."""
     woken = False
     while True:
         heir.tell("acquire", seconds=60)
@@ -41,7 +41,7 @@ def take_over(heir: Worker, zombie: Worker) -> bool:
 def one_round(
     zombie: Worker, heir: Worker, promises: Promises, wait: float, number: int
 ) -> tuple[bool, Reply]:
-    """Stop the holder, let another take over and write, let it go on; give the holder's last words."""
+    """Stop the holder, let another take over and write, continue it; return the holder's last answer."""
     for kind, count in (("zombie", MANY), ("heir", 3)):
         for one in range(count):
             promises.ask(f"{kind}{number}-{one}")
@@ -63,7 +63,7 @@ def one_round(
 
 
 def zombies(fork_server: ForkServer, url: str, rounds: int, plant: str = "") -> tuple[int, int, list[str]]:
-    """Play many rounds; count refusals and rounds that were locked, and name what was broken."""
+    """Run many rounds; return the numbers of refusals and of locked rounds, and what was broken."""
     promises, random = Promises(), rng(f"zombie {plant}")
     refused, locked, broken = 0, 0, list[str]()
     with fork_server.worker(url, plant=plant) as one, fork_server.worker(url, plant=plant) as other:
@@ -80,7 +80,7 @@ def zombies(fork_server: ForkServer, url: str, rounds: int, plant: str = "") -> 
 
 
 def interleaved(stored: list[str]) -> list[str]:
-    """Name the appends that stand behind those of a later holder."""
+    """Return the appends that follow those of a later holder."""
     heirs, found = set[str](), list[str]()
     for text in stored:
         holder = text.partition("-")[0]
@@ -96,10 +96,10 @@ def interleaved(stored: list[str]) -> list[str]:
 def test_a_writer_that_was_stopped_while_another_took_over_is_refused(
     fork_server: ForkServer, store_url: str, record_property: Callable[[str, object], None]
 ) -> None:
-    rounds = runs(10, long=100)
+    rounds = runs(4, long=100)
     refused, locked, broken = zombies(fork_server, store_url, rounds)
     title = f"zombie writers on {named(store_url)}"
-    tell(record_property, title, rounds=rounds, refused=refused, locked=locked, wrong=len(broken))
+    report(record_property, title, rounds=rounds, refused=refused, locked=locked, wrong=len(broken))
     assert broken == []
 
 

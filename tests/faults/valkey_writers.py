@@ -1,8 +1,8 @@
-"""A writers that writes to sessions on a server while the server suffers, and a judge for afterwards.
+"""Tasks that write to sessions while their server fails, and the check afterwards.
 
-The writers live in the test, since it is the server that fails. They use the public face, take typed errors
-as they come and ask again under the same key; anything else that is raised fails the test. What they were
-told is compared with what a store that is opened afterwards reads.
+The writers run in the test process, since it is the server that fails. They use the public API and repeat
+an append under its key after a typed error; any other error fails the test. The answers they got are
+compared with what a store that is opened afterwards reads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from turnstate.errors import StoreUnavailable
 from turnstate.session import Session, SessionManager
 from turnstate.stores.values import Span
 
-PAUSE = 0.02  # seconds before a writer asks again
-PATIENCE = 60.0  # seconds until a writers that gets nowhere has hung
+PAUSE = 0.02  # seconds before a writer repeats an append
+PATIENCE = 60.0  # seconds without progress until the writers count as hung
 END = 2**31 - 1
 USER = "u1"
 
 
 class Writers:
-    """Writers on some sessions, several on each."""
+    """Writers on some sessions, several for each."""
 
     def __init__(self, sessions: Sequence[Session], *, lanes: int = 3, keyed: bool = True) -> None:
         self.sessions, self._lanes, self._keyed = sessions, lanes, keyed
@@ -39,7 +39,7 @@ class Writers:
 
     @property
     def acked(self) -> int:
-        """How many appends were acknowledged."""
+        """The number of acknowledged appends."""
         return sum(len(one.acked) for one in self.promises.values())
 
     async def __aenter__(self) -> Self:
@@ -57,7 +57,7 @@ class Writers:
             raise wrong[0]
 
     async def more(self, count: int, *, of: Session | None = None) -> None:
-        """Return when so many more appends were acknowledged, in all or of one session."""
+        """Return when that many more appends were acknowledged, in total or for one session."""
         watched = [self.promises[of.id]] if of else list(self.promises.values())
         started, deadline = sum(len(one.acked) for one in watched), time.monotonic() + PATIENCE
         while sum(len(one.acked) for one in watched) < started + count:
@@ -72,7 +72,7 @@ class Writers:
             await self.insist(session, name)
 
     async def insist(self, session: Session, name: str) -> None:
-        """Append one message, asking again until it is acknowledged or nobody wants it any more."""
+        """Append one message, and repeat it until it is acknowledged or the writers are stopped."""
         promises = self.promises[session.id]
         promises.ask(name)
         while not self._enough:
@@ -89,7 +89,7 @@ class Writers:
                 self.longest = max(self.longest, time.monotonic() - started)
 
     async def append(self, session: Session, name: str) -> None:
-        """Append one message; planted bugs stand here."""
+        """Append one message; planted bugs override this."""
         (text,) = texts(name, 1)
         await session.append(Message.user(text), key=name if self._keyed else None)
 
@@ -101,7 +101,7 @@ class Writers:
 
 
 class HastyWriters(Writers):
-    """Takes for done what failed: the bug that a harness has to catch."""
+    """Treats failed appends as done: the bug that the harness has to catch."""
 
     async def append(self, session: Session, name: str) -> None:
         try:
@@ -111,7 +111,7 @@ class HastyWriters(Writers):
 
 
 class Judgement:
-    """What became of the sessions of a writers, as a store that knows nothing of before tells it."""
+    """What a store that is opened afterwards finds in the sessions."""
 
     def __init__(self) -> None:
         self.broken = dict[str, list[str]]()  # by session
@@ -119,12 +119,12 @@ class Judgement:
 
     @property
     def lost(self) -> int:
-        """How many acknowledged appends are not there."""
+        """The number of acknowledged appends that are missing."""
         return sum(losses(complaints) for complaints in self.broken.values())
 
     @property
     def doubled(self) -> int:
-        """How many appends are there twice or more often."""
+        """The number of appends that are stored twice or more."""
         return sum("twice: " in one for complaints in self.broken.values() for one in complaints)
 
     @property
@@ -134,14 +134,14 @@ class Judgement:
 
     @property
     def wrong(self) -> list[str]:
-        """Everything that should not be, losses left out."""
+        """All faults except losses."""
         return self.unsound + [
             one for complaints in self.broken.values() for one in complaints if not one.startswith("lost: ")
         ]
 
 
 async def judged(url: str, writers: Writers) -> Judgement:
-    """Open the store anew and compare its sessions with what the writers was told."""
+    """Open the store again, and compare its sessions with the answers the writers got."""
     judgement = Judgement()
     async with await SessionManager.open(url) as fresh:
         judgement.unsound = [f"verify: {one.fault}" async for one in fresh.store.verify(repair=False)]
@@ -157,5 +157,5 @@ async def judged(url: str, writers: Writers) -> Judgement:
 
 
 async def reported(sessions: SessionManager) -> dict[str, str]:
-    """Tell what a store that lived through it knows to be missing, by session."""
+    """Return what the store that was open all the time reports as missing, by session."""
     return {one.session: one.fault async for one in sessions.store.verify(repair=False)}

@@ -1,4 +1,4 @@
-"""The process that faults happen to: it keeps sessions through the public face and reports every outcome.
+"""The process that faults happen to: it uses sessions through the public API and reports every outcome.
 
 An answer with `ack` is a promise of the store. An answer with `error` names the type, and whether it is
 one of ours; a process that ends without an answer has crashed. Nothing is caught that a user's code
@@ -31,7 +31,7 @@ COMMANDS = ("export", "import_")
 
 
 class Commands:
-    """Does what commands ask for, on one store and one session at a time."""
+    """Runs the commands of a test, on one store and one session at a time."""
 
     def __init__(self, channel: socket.socket, url: str) -> None:
         self.url = url
@@ -41,7 +41,7 @@ class Commands:
         self._unread = b""
 
     async def say(self, **reply: object) -> None:
-        """Answer; from here on the test knows."""
+        """Send an answer to the test."""
         await asyncio.get_running_loop().sock_sendall(self._channel, json.dumps(reply).encode() + b"\n")
 
     async def _command(self) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ class Commands:
         return command
 
     async def serve(self) -> None:
-        """Obey until told to end, or until nobody is there to tell."""
+        """Run commands until the command to end, or until the test closes the socket."""
         while (command := await self._command()) is not None:
             do = command.pop("do")
             if do == "end":
@@ -85,12 +85,12 @@ class Commands:
         await self.say(session=self.session.id)
 
     async def append(self, name: str, size: int = 1, expected: int | None = None) -> None:
-        """Append some messages at once under a key, and acknowledge when the store has."""
+        """Append messages under a key, and acknowledge when the store has."""
         receipt = await self.commit(name, size, expected)
         await self.say(ack=name, version=receipt.version)
 
     async def commit(self, name: str, size: int, expected: int | None) -> Any:
-        """Append and give the outcome; planted bugs stand here."""
+        """Append, and return the receipt; planted bugs override this."""
         messages = [Message.user(text) for text in texts(name, size)]
         return await self.session.append(*messages, expected_version=expected, key=name)
 
@@ -127,15 +127,15 @@ class Commands:
         await self.say(done=True, conflicts=conflicts)
 
     async def version(self) -> int:
-        """Give the version that the session is at."""
+        """Return the current version of the session."""
         return (await self.sessions.open(self.session.id, user=USER)).version
 
     async def read(self) -> None:
-        """Tell the texts of the path in their order."""
+        """Send the texts of the path in order."""
         await self.say(texts=[message.content for message in await self.session.messages()])
 
     async def read_all(self) -> None:
-        """Tell the texts of all branches: what was reset or forked away is still there."""
+        """Send the texts of all branches, including those that were reset or forked away."""
         store, at = self.sessions.store, self.session.row.address
         rows = [
             row
@@ -158,7 +158,7 @@ class Commands:
         await self.say(jumped=True)
 
     async def expire(self) -> None:
-        """End what is idle by this process's clock."""
+        """End sessions that are idle by this process's clock."""
         await self.say(ended=list(await self.sessions.expire()))
 
     async def reset(self) -> None:
@@ -170,26 +170,26 @@ class Commands:
         await self.say(branch=branch.id)
 
     async def verify(self, repair: bool = False) -> None:
-        """Tell what a check of the whole store finds, and perhaps have it repaired."""
+        """Send what a check of the whole store finds, and repair it if asked."""
         found = [finding.fault async for finding in self.sessions.store.verify(repair=repair)]
         await self.say(findings=found)
 
     async def read_at_once(self) -> None:
-        """Read from many tasks, so that every thread that reads is born and has the file open."""
+        """Read from many tasks, so that all reader threads are started and have the file open."""
         await asyncio.gather(*(self.session.messages() for _ in range(16)))
         await self.say(read=True)
 
     async def warm(self) -> None:
-        """Have the loop's thread born, so that whoever counts its calls finds it."""
+        """Start the thread of the loop, so that its calls can be counted."""
         await asyncio.to_thread(lambda: None)
         await self.say(warm=True)
 
     async def rest(self) -> None:
-        """Answer when everything before is done, acknowledged or not."""
+        """Answer when all earlier commands are done, acknowledged or not."""
         await self.say(resting=True)
 
     async def run(self, arguments: list[str]) -> None:
-        """Run the program `turnstate` in this process, and tell its exit code and its remarks."""
+        """Run the program `turnstate` in this process, and send its exit code and its stderr."""
         with redirect_stderr(io.StringIO()) as remarks:
             code = await asyncio.to_thread(cli.run, arguments)
         await self.say(code=code, remarks=remarks.getvalue())
@@ -207,5 +207,5 @@ def prepare() -> None:
 
 
 def live(commands: Commands) -> None:
-    """Be a worker until the end."""
+    """Serve commands until the worker ends."""
     asyncio.run(commands.serve())

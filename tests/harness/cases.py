@@ -1,10 +1,24 @@
-"""One test over many cases, as one item of the suite: `each` instead of `pytest.mark.parametrize`."""
+"""Many cases in one test, as one item of the suite; the error of a failing case says which one it is.
+
+`each` replaces `pytest.mark.parametrize`. `case` is for a loop inside a test.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+
+@contextmanager
+def case(name: object) -> Iterator[None]:
+    """Add the name of the case to whatever the block raises."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in case {name}")
+        raise
 
 
 def each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
@@ -14,7 +28,7 @@ def each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable
     cases need a fresh fixture each is parametrized instead.
     """
     fields = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    rows = [case if len(fields) > 1 else (case,) for case in cases]
+    rows = [row if len(fields) > 1 else (row,) for row in cases]
     if not rows:
         raise ValueError(f"no case for {', '.join(fields)}: the test would prove nothing")
 
@@ -22,12 +36,9 @@ def each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable
         def run_all(**others: Any) -> None:
             for number, row in enumerate(rows):
                 given = dict(zip(fields, row, strict=True))
-                try:
+                shown = ", ".join(f"{name}={value!r:.300}" for name, value in given.items())
+                with case(f"{number}: {shown}"):
                     test(**others, **given)
-                except BaseException as error:
-                    shown = ", ".join(f"{name}={value!r:.300}" for name, value in given.items())
-                    error.add_note(f"in case {number}: {shown}")
-                    raise
 
         signature = inspect.signature(test)
         others = [one for name, one in signature.parameters.items() if name not in fields]

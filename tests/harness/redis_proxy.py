@@ -1,4 +1,4 @@
-"""A way to a server that can lose answers: the request arrives, is done, and nobody hears of it."""
+"""A proxy for Redis that loses answers: the request is done, and the caller does not learn of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Self
 
 
 class Proxy:
-    """Passes bytes on between a socket of its own and the server's."""
+    """Forwards bytes between its own socket and the socket of the server."""
 
     def __init__(
         self, folder: Path, server: str, *, port: int | None = None, tls: SSLContext | None = None
@@ -27,7 +27,7 @@ class Proxy:
         self._ends = set[asyncio.StreamWriter]()
 
     def url(self, **options: object) -> str:
-        """Name the server through the proxy."""
+        """Return the URL of the server through the proxy."""
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return f"redis+unix://{self._path}?{query}"
 

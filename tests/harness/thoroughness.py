@@ -1,7 +1,7 @@
-"""How often a fault is repeated: a little in `make test`, at length in `make faults`.
+"""How often a test repeats a fault or draws an example: little in `make test`, much in `make faults`.
 
-Random faults come from one seed a run, which is printed beside the counts: set `TURNSTATE_SEED` to see
-the same faults again. Moments still differ, as the machine does. `TURNSTATE_THOROUGH=10` and more is long.
+`TURNSTATE_THOROUGH=10` and more selects the long version. Random faults come from one seed per test run,
+which is printed with the counts: set `TURNSTATE_SEED` to repeat them. Timing still differs between runs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
+from hypothesis import HealthCheck, settings
+
 THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 LONG = THOROUGH >= 10
 
 
 def _seed() -> int:
-    """Give all processes of one test run the same seed."""
+    """Return one seed for all processes of a test run."""
     if given := os.environ.get("TURNSTATE_SEED"):
         return int(given)
     return zlib.crc32(os.environ.get("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(8)).encode())
@@ -27,17 +29,28 @@ SEED = _seed()
 
 
 def runs(quick: int, *, long: int) -> int:
-    """Choose how many times something is done: `long` is the number for `TURNSTATE_THOROUGH=10`."""
+    """Return the number of repetitions; `long` is the number for `TURNSTATE_THOROUGH=10`."""
     return long * THOROUGH // 10 if LONG else quick
 
 
+def examples(quick: int, *, long: int, steps: int = 50) -> settings:
+    """Return Hypothesis settings with that many examples; `steps` is the length of a stateful example."""
+    return settings(
+        max_examples=runs(quick, long=long),
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+
+
 def rng(name: str) -> Random:
-    """Give the random numbers of one test."""
+    """Return the random numbers of one test."""
     return Random(f"{SEED} {name}")
 
 
-def tell(record_property: Callable[[str, object], None], title: str, **counts: int) -> None:
-    """Hand counts to the summary at the end of the run, under a title that names the seed."""
+def report(record_property: Callable[[str, object], None], title: str, **counts: int) -> None:
+    """Add counts to the summary of the test run, under a title that names the seed."""
     named = {what.replace("_", " "): count for what, count in counts.items()}
     record_property("counted", (f"{title} (seed {SEED})", named))
     print(f"{title}: {named}, TURNSTATE_SEED={SEED}")

@@ -1,6 +1,6 @@
-"""Valkey servers for tests: real ones, started when a test first asks and ended with the process.
+"""Real Valkey servers for tests, started when a test first needs one and stopped with the process.
 
-They can be stopped, killed and started again on the same port, and their data may lie on another disk.
+They can be stopped, killed and started again on the same port, and their data may be on another disk.
 `TEST_REDIS_URL` and `TEST_REDIS_CLUSTER_URL` name others instead. Tests empty the databases that they use.
 """
 
@@ -84,13 +84,13 @@ class Valkey:
             return False
 
     def ask(self, *command: Any, **options: Any) -> Any:
-        """Ask the server past the store."""
+        """Send a command to the server directly."""
         plain = {"protocol": 2, "socket_timeout": PATIENCE, "retry": Retry(NoBackoff(), 0)}
         with Redis(unix_socket_path=self.socket, **plain, **options) as client:
             return client.execute_command(*command)
 
     def sync(self) -> None:
-        """Bring all that was written so far to the disk."""
+        """Sync everything that was written so far."""
         while self.ask("INFO", "persistence")["aof_buffer_length"]:
             time.sleep(0.01)
         logs = self.data / "appendonlydir"
@@ -100,25 +100,25 @@ class Valkey:
             os.close(descriptor)
 
     def mend(self) -> None:
-        """Cut what cannot be read off the log of writes, as whoever runs the server is told to do."""
+        """Remove the unreadable end of the log of writes, as the server tells its operator to do."""
         *_, newest = sorted((self.data / "appendonlydir").glob("*.incr.aof"))
         command = ["valkey-check-aof", "--fix", str(newest)]  # the server is that program, too, by its name
         done = subprocess.run(command, executable=_binary(), input=b"y\n", capture_output=True)
         assert done.returncode == 0, done.stdout
 
     def kill(self) -> None:
-        """End the process as a crash would."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
-        """End the process, and throw its folder away."""
+        """Kill the process, and remove its folder."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _end_with_parent() -> None:
-    """Let the server end, too, when the tests are killed."""
+    """Make the server end when the test process is killed."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -128,9 +128,9 @@ def _binary() -> str:
 
 
 def free_port() -> int:
-    """Find a port that nobody uses, nor is given while its server is down.
+    """Return a free port that stays free while its server is down.
 
-    Ports that the system hands out would not do: any connection may have one as its own meanwhile.
+    A port from the range of the system would not do: it may give it to any connection meanwhile.
     """
     while True:
         port = random.randrange(*QUIET_PORTS)
@@ -147,19 +147,19 @@ def free_port() -> int:
 
 @cache
 def shared_server() -> Valkey:
-    """Give the server that the tests of a process share, as the last one left it."""
+    """Return the server that the tests of a process share, as the last test left it."""
     return Valkey()
 
 
 def empty_server() -> Valkey:
-    """Give an empty server of our own, which the tests of a process share."""
+    """Return the shared server of this process, emptied."""
     server = shared_server()
     server.ask("FLUSHALL")
     return server
 
 
 def fresh_server() -> str:
-    """Give the URL of an empty server, of our own or the one that is named for tests."""
+    """Return the URL of an empty server: the shared one, or the one that the environment names."""
     if url := os.environ.get("TEST_REDIS_URL"):
         with Redis.from_url(url) as client:
             client.flushdb()
@@ -168,7 +168,7 @@ def fresh_server() -> str:
 
 
 class Cluster:
-    """Three masters, each with some replicas; they may tell clients of other ports than their own."""
+    """Three masters, each with some replicas; they may announce other ports than their own."""
 
     def __init__(
         self, announced: tuple[int, ...] = (0, 0, 0), *, replicas: int = 0, node_timeout: int = 5_000
@@ -199,22 +199,22 @@ class Cluster:
             node.stop()
 
     def masters(self) -> list[Valkey]:
-        """Give the nodes that take writes now."""
+        """Return the nodes that accept writes now."""
         return [node for node in self.nodes if node.answers() and node.ask("ROLE")[0] == b"master"]
 
     def replicas_of(self, master: Valkey) -> list[Valkey]:
-        """Give the nodes that hear of the writes of a master."""
+        """Return the replicas of a master."""
         others = [node for node in self.nodes if node is not master and node.answers()]
         return [node for node in others if node.ask("ROLE")[:3:2] == [b"slave", master.port]]
 
     def owner(self, slot: int) -> Valkey:
-        """Give the master that has the keys of a slot."""
+        """Return the master that has the keys of a slot."""
         return next(node for node in self.masters() if node.ask("CLUSTER", "COUNTKEYSINSLOT", slot))
 
     def move(self, slot: int, target: Valkey, *, forgetting: bytes = b"") -> int:
-        """Move a slot to another node, a key at a time, as resharding does; tell how many keys there were.
+        """Move a slot to another node, one key at a time, as resharding does; return the number of keys.
 
-        One that forgets keys of a kind is what a test of resharding has to catch.
+        A move that loses keys of a kind is the bug that a test of resharding has to catch.
         """
         source, count = self.owner(slot), 0
         from_id, to_id = source.ask("CLUSTER", "MYID"), target.ask("CLUSTER", "MYID")
@@ -246,7 +246,7 @@ class Cluster:
         self.wait(masters)
 
     def wait(self, masters: int = 3) -> None:
-        """Return when all nodes know each other, and all replicas have what their masters have."""
+        """Return when all nodes know each other, and all replicas are in sync."""
         deadline = time.monotonic() + PATIENCE
         while not all(self._is_ready(node, masters) for node in self.nodes):
             if time.monotonic() > deadline:
@@ -266,7 +266,7 @@ def _shared_cluster() -> Cluster:
 
 
 def fresh_cluster() -> str:
-    """Give the URL of an empty Cluster, of our own or the one that is named for tests."""
+    """Return the URL of an empty Cluster: the shared one, or the one that the environment names."""
     if url := os.environ.get("TEST_REDIS_CLUSTER_URL"):
         with RedisCluster.from_url(url.replace("redis+cluster", "redis")) as client:
             client.flushall(target_nodes=RedisCluster.PRIMARIES)

@@ -20,6 +20,7 @@ DATABASE, KEEPER, RIVAL = "contested", "keeper", "rival"
 PATHS = ('"$user", public', "public, pg_catalog")
 """The search path as servers have it, and one that puts the rival before the built-in names."""
 
+TABLES = ("session", "branch", "entry", "damaged", "key", "outbox")
 TYPES = ("text", "int8", "int4", "bool", "bytea", "tsvector", "tsquery", "oid", "name")
 """What our columns and arguments are made of."""
 
@@ -64,6 +65,11 @@ class Rival:
             "SELECT DISTINCT what, who FROM public.heard ORDER BY 1", url=self._server.url(DATABASE)
         )
         return [f"{what} as {who}" for what, who in rows if who != RIVAL]
+
+    def empty(self, schema: str) -> None:
+        """Delete all rows of a store in the contested database."""
+        names = ", ".join(f"{schema}.{name}" for name in TABLES)
+        execute(f"TRUNCATE {names} RESTART IDENTITY", url=self._server.url(DATABASE))
 
     def forget(self) -> None:
         """Clear what was noted."""

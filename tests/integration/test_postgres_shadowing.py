@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from cases import case
 from postgres_rival import PATHS, Rival, leave_temporaries
 from postgres_server import execute, fresh_url
 
@@ -39,6 +40,14 @@ def rival() -> Iterator[Rival]:
     planted.remove()
 
 
+@pytest.fixture(scope="module")
+def contested_url(rival: Rival) -> str:
+    """Make a store in the contested database, and return its URL."""
+    url = rival.url(search_path=PATHS[1], schema="contested")
+    asyncio.run(opened(url))
+    return url
+
+
 @pytest.mark.req("G3", "G5")
 class TestContestedStore(
     AdmissionContract,
@@ -50,11 +59,15 @@ class TestContestedStore(
     OutboxContract,
     SearchContract,
 ):
-    """Every operation of a store, in a database where a rival shadows all that our SQL calls."""
+    """Every operation of a store, in a database where a rival shadows all that our SQL calls.
+
+    The tests share a schema, which is emptied before each: making one takes longer than a test.
+    """
 
     @pytest.fixture(autouse=True)
-    def fresh(self, rival: Rival) -> Iterator[None]:
-        self.url = rival.url(search_path=PATHS[1], schema=f"kept_{next(_numbers)}")
+    def fresh(self, rival: Rival, contested_url: str) -> Iterator[None]:
+        self.url = contested_url
+        rival.empty("contested")
         yield
         assert rival.heard() == []
 
@@ -180,40 +193,47 @@ async def opened(url: str) -> None:
     await store.close()
 
 
+FOREIGN_OBJECTS: list[tuple[list[str], str]] = [
+    (["CREATE FUNCTION {0}.tap() RETURNS int LANGUAGE sql AS 'SELECT 1'"], "function tap"),
+    (["CREATE VIEW {0}.lens AS SELECT 1 AS one"], "relation lens"),
+    (["CREATE DOMAIN {0}.shape AS text"], "type shape"),
+    (["CREATE TYPE {0}.pair AS (a int, b int)"], "relation pair"),
+    (["ALTER TABLE {0}.damaged OWNER TO rival"], "relation damaged"),
+    (["CREATE RULE quiet AS ON DELETE TO {0}.key DO INSTEAD NOTHING"], "rule quiet"),
+    (["CREATE POLICY narrow ON {0}.session"], "policy narrow"),
+    (
+        [
+            "CREATE FUNCTION public.wake() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+            "CREATE TRIGGER wakes BEFORE INSERT ON {0}.entry EXECUTE FUNCTION public.wake()",
+        ],
+        "trigger wakes",
+    ),
+]
+
+
 @pytest.mark.req("G3", "P3")
-@pytest.mark.parametrize(
-    ("statements", "named"),
-    [
-        (["CREATE FUNCTION {0}.tap() RETURNS int LANGUAGE sql AS 'SELECT 1'"], "function tap"),
-        (["CREATE VIEW {0}.lens AS SELECT 1 AS one"], "relation lens"),
-        (["CREATE DOMAIN {0}.shape AS text"], "type shape"),
-        (["CREATE TYPE {0}.pair AS (a int, b int)"], "relation pair"),
-        (["ALTER TABLE {0}.damaged OWNER TO rival"], "relation damaged"),
-        (["CREATE RULE quiet AS ON DELETE TO {0}.key DO INSTEAD NOTHING"], "rule quiet"),
-        (["CREATE POLICY narrow ON {0}.session"], "policy narrow"),
-        (
-            [
-                "CREATE FUNCTION public.wake() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
-                "CREATE TRIGGER wakes BEFORE INSERT ON {0}.entry EXECUTE FUNCTION public.wake()",
-            ],
-            "trigger wakes",
-        ),
-    ],
-)
 @pytest.mark.usefixtures("rival")
-def test_doctor_warns_of_what_others_made_in_our_schema(statements: list[str], named: str) -> None:
+def test_doctor_warns_of_what_others_made_in_our_schema() -> None:
+    for statements, named in FOREIGN_OBJECTS:
+        with case(named), fresh_url() as url:
+            asyncio.run(opened(url))
+            try:
+                execute(*(statement.format(target(url).schema) for statement in statements))
+                result, text = foreign_objects(url)
+            finally:
+                execute("DROP FUNCTION IF EXISTS public.wake CASCADE")
+            assert (result, text.partition(":")[0]) == ("warning", named)
+
+
+def test_doctor_finds_nothing_foreign_in_a_schema_of_ours() -> None:
     with fresh_url() as url:
         asyncio.run(opened(url))
-        assert told(url) == ("ok", "none")
-        try:
-            execute(*(statement.format(target(url).schema) for statement in statements))
-            result, text = told(url)
-        finally:
-            execute("DROP FUNCTION IF EXISTS public.wake CASCADE")
-    assert (result, text.partition(":")[0]) == ("warning", named)
+        assert foreign_objects(url) == ("ok", "none")
 
 
-def told(url: str) -> tuple[str, str]:
+def foreign_objects(url: str) -> tuple[str, str]:
+    """Return what doctor says about objects that are not ours."""
+
     async def looked() -> tuple[str, str]:
         found = [check async for check in checks(url)]
         return next((check.result, check.text) for check in found if check.name == "store.foreign")

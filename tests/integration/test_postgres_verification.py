@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from cases import case
 from postgres_server import execute, fresh_url
 
 from turnstate.codec import encode
@@ -37,7 +38,7 @@ def session(at: Address) -> SessionRow:
     return SessionRow(**described, tenant=at.tenant, id=at.session, created=NOW, active=NOW)  # type: ignore[arg-type]
 
 
-async def furnish(store: PostgresStore) -> None:
+async def fill(store: PostgresStore) -> None:
     """Session `long`: branch 1 of six entries, branch 2 behind the fourth, branch 3 behind the fifth of 2."""
     await store.create(session(LONG), [said("a1", "alpha one"), noted("n2")])
     first = (said("a3", "disk full"), said("a4", "four", 5))
@@ -53,22 +54,27 @@ async def furnish(store: PostgresStore) -> None:
     await store.commit(Change(at=SHORT, now=NOW, records=(said("s2", "short two"),), parcels=(waiting,)))
 
 
-class Stage:
-    """A furnished store, and ways to look at it and to tamper with it."""
+class Fixture:
+    """A store with two sessions, and ways to look at it and to tamper with it."""
 
     def __init__(self, url: str) -> None:
         self.url, self.schema = url, target(url).schema
-        self.run(furnish)
+        self.run(fill)
 
-    def run(self, scene: Callable[[PostgresStore], Any]) -> Any:
-        async def played() -> Any:
+    def run(self, work: Callable[[PostgresStore], Any]) -> Any:
+        async def opened() -> Any:
             store = await connect(self.url)
             try:
-                return await scene(store)
+                return await work(store)
             finally:
                 await store.close()
 
-        return asyncio.run(played())
+        return asyncio.run(opened())
+
+    def refill(self) -> None:
+        """Remove everything, and write the same sessions again."""
+        self.tamper("TRUNCATE ~session, ~branch, ~entry, ~damaged, ~key, ~outbox")
+        self.run(fill)
 
     def tamper(self, *statements: str) -> None:
         execute(*(statement.replace("~", f"{self.schema}.") for statement in statements))
@@ -104,9 +110,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def fixture() -> Iterator[Fixture]:
     with fresh_url() as url:
-        yield Stage(url)
+        yield Fixture(url)
 
 
 OF_LONG = "session = (SELECT key FROM ~session WHERE id = 'long')"
@@ -144,103 +150,110 @@ DAMAGE: list[tuple[str, str, str]] = [
 ]
 
 
-def test_a_sound_store_is_found_sound(stage: Stage) -> None:
-    before = stage.tables()
-    assert stage.verified() == []
-    assert stage.verified(repair=True) == []
-    assert stage.tables() == before
+def test_a_sound_store_is_found_sound(fixture: Fixture) -> None:
+    before = fixture.tables()
+    assert fixture.verified() == []
+    assert fixture.verified(repair=True) == []
+    assert fixture.tables() == before
 
 
 @pytest.mark.req("G6")
-@pytest.mark.parametrize(("statement", "fault", "id"), DAMAGE, ids=[fault for _, fault, _ in DAMAGE])
-def test_what_was_changed_is_found_and_mended(stage: Stage, statement: str, fault: str, id: str) -> None:
-    stage.tamper(statement)
-    before = stage.tables()
-    found = stage.verified()
+def test_a_change_past_the_store_is_found_and_repaired(fixture: Fixture) -> None:
+    for statement, fault, id in DAMAGE:
+        with case(statement):
+            fixture.refill()
+            check_damage(fixture, statement, fault, id)
+
+
+def check_damage(fixture: Fixture, statement: str, fault: str, id: str) -> None:
+    """Change the tables, check the store, repair it, and check it again."""
+    fixture.tamper(statement)
+    before = fixture.tables()
+    found = fixture.verified()
     assert any(fault in finding.fault and finding.id == id for finding in found), found
     assert not any(finding.done for finding in found)
-    assert stage.tables() == before
-    mended = stage.verified(repair=True)
-    assert any(fault in finding.fault and finding.done for finding in mended), mended
-    assert stage.verified() == []
-    for rows in stage.rows().values():
+    assert fixture.tables() == before
+    repaired = fixture.verified(repair=True)
+    assert any(fault in finding.fault and finding.done for finding in repaired), repaired
+    assert fixture.verified() == []
+    for rows in fixture.rows().values():
         assert not any(row.damaged for row in rows)
 
 
 @pytest.mark.req("G6")
-def test_of_a_damaged_entry_the_bytes_are_kept_and_a_note_has_its_place_and_id(stage: Stage) -> None:
-    before = stage.rows()[1]
-    stage.tamper("UPDATE ~entry SET body = 'spoilt' WHERE id = 'a3'")
-    assert [row.damaged for row in stage.rows()[1]] == [False, False, True, False, False, False]
-    stage.verified(repair=True)
-    after = stage.rows()[1]
+def test_of_a_damaged_entry_the_bytes_are_kept_and_a_note_has_its_place_and_id(fixture: Fixture) -> None:
+    before = fixture.rows()[1]
+    fixture.tamper("UPDATE ~entry SET body = 'spoilt' WHERE id = 'a3'")
+    assert [row.damaged for row in fixture.rows()[1]] == [False, False, True, False, False, False]
+    fixture.verified(repair=True)
+    after = fixture.rows()[1]
     assert [(row.seq, row.id, row.total) for row in after] == [(row.seq, row.id, row.total) for row in before]
     assert (after[2].kind, after[2].damaged) == ("note", False)
-    kept = execute(f"SELECT id, body, fault FROM {stage.schema}.damaged")
+    kept = execute(f"SELECT id, body, fault FROM {fixture.schema}.damaged")
     assert [(row["id"], row["body"]) for row in kept] == [("a3", b"spoilt")]
 
 
 @pytest.mark.req("G6")
-def test_a_body_that_makes_no_sense_is_set_aside(stage: Stage) -> None:
-    stage.rewrite("a3", body="'{}'")
-    (finding,) = stage.verified(repair=True)
+def test_a_body_that_makes_no_sense_is_set_aside(fixture: Fixture) -> None:
+    fixture.rewrite("a3", body="'{}'")
+    (finding,) = fixture.verified(repair=True)
     assert (finding.id, finding.seq, finding.branch) == ("a3", 3, 1)
     assert "cannot be decoded" in finding.fault
-    assert stage.verified() == []
+    assert fixture.verified() == []
 
 
 @pytest.mark.req("G6")
-def test_an_entry_of_a_newer_kind_is_told_and_left(stage: Stage) -> None:
-    stage.rewrite("n2", kind="'prophecy'")
-    before = stage.tables()
-    (finding,) = stage.verified(repair=True)
+def test_an_entry_of_a_newer_kind_is_told_and_left(fixture: Fixture) -> None:
+    fixture.rewrite("n2", kind="'prophecy'")
+    before = fixture.tables()
+    (finding,) = fixture.verified(repair=True)
     assert ("newer" in finding.fault, finding.done) == (True, "")
-    assert stage.tables() == before
+    assert fixture.tables() == before
 
 
 @pytest.mark.req("G4", "G6")
-def test_damage_in_one_session_leaves_the_others_alone(stage: Stage) -> None:
-    before = stage.rows(SHORT)
-    stage.tamper(
+def test_damage_in_one_session_leaves_the_others_alone(fixture: Fixture) -> None:
+    before = fixture.rows(SHORT)
+    fixture.tamper(
         f"UPDATE ~entry SET body = 'x', total = 0 WHERE {OF_LONG}", f"DELETE FROM ~branch WHERE {OF_LONG}"
     )
-    stage.verified(repair=True)
-    assert stage.verified() == []
-    assert stage.rows(SHORT) == before
+    fixture.verified(repair=True)
+    assert fixture.verified() == []
+    assert fixture.rows(SHORT) == before
 
 
 @pytest.mark.req("G6")
-def test_a_mended_session_goes_on(stage: Stage) -> None:
-    stage.tamper(
+def test_a_mended_session_goes_on(fixture: Fixture) -> None:
+    fixture.tamper(
         "UPDATE ~session SET seq = 2, total = 1 WHERE id = 'long'", "DELETE FROM ~entry WHERE id = 'b5'"
     )
-    stage.verified(repair=True)
+    fixture.verified(repair=True)
 
     async def goes_on(store: PostgresStore) -> int:
         receipt = await store.commit(Change(at=LONG, now=NOW, records=(said("d8", "eight"),)))
         return receipt.last
 
-    assert stage.run(goes_on) == 8
-    assert stage.verified() == []
+    assert fixture.run(goes_on) == 8
+    assert fixture.verified() == []
 
 
 @pytest.mark.req("G6")
-def test_a_long_branch_is_walked_to_its_end(stage: Stage) -> None:
+def test_a_long_branch_is_walked_to_its_end(fixture: Fixture) -> None:
     async def grow(store: PostgresStore) -> None:
         for start in range(0, 1_200, 300):
             records = tuple(said(f"x{n}", f"word{n}") for n in range(start, start + 300))
             await store.commit(Change(at=SHORT, now=NOW, records=records))
 
-    stage.run(grow)
-    assert stage.verified() == []
-    stage.tamper("UPDATE ~entry SET body = 'x' WHERE id IN ('x10', 'x999', 'x1199')")
-    assert [finding.id for finding in stage.verified(repair=True)] == ["x10", "x999", "x1199"]
-    assert stage.verified() == []
+    fixture.run(grow)
+    assert fixture.verified() == []
+    fixture.tamper("UPDATE ~entry SET body = 'x' WHERE id IN ('x10', 'x999', 'x1199')")
+    assert [finding.id for finding in fixture.verified(repair=True)] == ["x10", "x999", "x1199"]
+    assert fixture.verified() == []
 
 
 @pytest.mark.req("G3")
-def test_a_check_beside_writers_finds_nothing(stage: Stage) -> None:
-    async def scene(store: PostgresStore) -> list[Finding]:
+def test_a_check_beside_writers_finds_nothing(fixture: Fixture) -> None:
+    async def check(store: PostgresStore) -> list[Finding]:
         async def write() -> None:
             for n in range(60):
                 fork = Fork(parent=1, seq=1, operation="fork") if n % 7 == 0 else None
@@ -256,4 +269,4 @@ def test_a_check_beside_writers_finds_nothing(stage: Stage) -> None:
         await writing
         return found
 
-    assert stage.run(scene) == []
+    assert fixture.run(check) == []

@@ -252,8 +252,7 @@ def test_a_newer_layout_is_refused_untouched(server: Server) -> None:
 
 def test_a_server_that_still_loads_is_waited_for_and_then_told(server: Server) -> None:
     one = server("--appendonly", "yes")
-    for n in range(3_000):
-        one.ask("SET", f"key {n}", "x")
+    one.ask("EVAL", "for n = 1, 3000 do redis.call('SET', 'key ' .. n, 'x') end", 0)
     one.kill()
     slow = Valkey("--appendonly", "yes", "--key-load-delay", "1000000", folder=one.folder, wait=False)
     try:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from postgres_server import fresh_url
+from thoroughness import examples
 from valkey_server import fresh_cluster, fresh_server
 
 from turnstate import Budget, errors
@@ -26,7 +26,6 @@ from turnstate.testing import FixedClock, conversations
 pytestmark = pytest.mark.req("P3", "G2", "G6")
 
 END = 2**31 - 1
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 
 STEPS = st.lists(
     st.tuples(
@@ -128,7 +127,7 @@ def empty_file() -> Iterator[str]:
     ids=["sqlite", "postgres", "valkey", "cluster"],
 )
 @given(st.lists(STEPS, min_size=1, max_size=3))
-@settings(max_examples=20 * THOROUGH)
+@examples(6, long=200)
 def test_sessions_of_any_past_move_to_another_store_as_they_are(
     empty_store: Callable[[], AbstractContextManager[str]], pasts: list[list[tuple[str, int]]]
 ) -> None:
@@ -137,7 +136,7 @@ def test_sessions_of_any_past_move_to_another_store_as_they_are(
 
 
 @given(st.lists(STEPS, min_size=1, max_size=2), st.data())
-@settings(max_examples=40)
+@examples(20, long=400)
 def test_a_damaged_archive_leaves_whole_sessions_or_none(
     pasts: list[list[tuple[str, int]]], data: st.DataObject
 ) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 from window_checks import as_bytes, check_replay, check_window
 
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec
@@ -21,8 +21,6 @@ from turnstate.errors import ContextOverflow
 from turnstate.ids import CallId
 
 MANAGER = StateManager()
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 TIME = "2026-01-01T00:00:00.000Z"
 IMAGE = {"type": "image", "data": "aGFyYm91cg==", "media_type": "image/png"}
 
@@ -236,7 +234,7 @@ def _bytes(log: list[Message], budget: Budget, head: Head) -> bytes | None:
 
 
 @pytest.mark.req("C5", "C7", "E2", "E3", "A8")
-@settings(QUICK, max_examples=60 * THOROUGH)
+@examples(20, long=600)
 @given(seed=seeds, size=sizes)
 def test_any_batch_fits_validates_and_has_the_same_bytes_in_any_order(seed: int, size: int) -> None:
     rng = Random(seed)
@@ -246,7 +244,7 @@ def test_any_batch_fits_validates_and_has_the_same_bytes_in_any_order(seed: int,
 
 
 @pytest.mark.req("C7", "C8")
-@settings(QUICK, max_examples=60 * THOROUGH)
+@examples(20, long=600)
 @given(seed=seeds, size=sizes)
 def test_windows_of_several_batches_can_be_replayed_and_grow_as_the_pure_ones(seed: int, size: int) -> None:
     rng, budget = Random(seed), Budget(size)

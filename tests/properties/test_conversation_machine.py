@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 from conversation_model import Conversation, Happening, Line
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -26,6 +25,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from thoroughness import examples
 from window_checks import as_bytes, check_window
 
 from turnstate import Budget, Message, Policy, ToolCallRequest, ToolCallResult
@@ -37,8 +37,7 @@ from turnstate.session import Session, SessionManager
 from turnstate.stores.memory import MemoryStore
 from turnstate.testing import FixedClock
 
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
-RUNS, STEPS = 100 * THOROUGH, 50
+EXAMPLES = {"memory": examples(25, long=1000), "sqlite": examples(8, long=1000)}
 POLICY = Policy(lock_turns=1, lock_turns_at_most=2, hard_lock=3, summary_tokens=60)
 BUDGETS = [Budget(450), Budget(700), Budget(20_000)]
 ID = "s"
@@ -351,11 +350,5 @@ def test_whatever_is_done_to_a_conversation(store: str, tmp_path: Path) -> None:
 
         run_state_machine_as_test(
             OnStore,
-            settings=settings(
-                max_examples=RUNS,
-                stateful_step_count=STEPS,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-                report_multiple_bugs=False,
-            ),
+            settings=EXAMPLES[store],
         )

@@ -10,8 +10,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from turnstate.tokens import Count, Counter, counter
 from turnstate.tokens.estimate import pieces_of
@@ -102,6 +103,7 @@ def test_real_conversations_count_as_the_peer_counts_them(name: str) -> None:
             assert ours.count(text) == Count(peer(name, text))
 
 
+@examples(40, long=1_000)
 @given(texts)
 @example("\u0301A")
 @example("x" * 200 + "\u2028")
@@ -110,7 +112,7 @@ def test_any_text_counts_as_the_peer_counts_it(text: str) -> None:
         assert counter(name).count(text) == Count(peer(name, text))
 
 
-@settings(max_examples=500)
+@examples(100, long=5_000)
 @given(st.one_of(texts, seamy), st.integers(1, 20))
 def test_pieces_with_exact_cuts_count_as_the_whole(text: str, limit: int) -> None:
     cut = list(pieces(text, limit=limit))
@@ -136,6 +138,7 @@ def test_a_planted_wrong_seam_is_caught() -> None:
     assert any(parts != whole for parts, whole in _exact_runs(counter("o200k_base"), halves))
 
 
+@examples(40, long=1_000)
 @given(texts)
 def test_an_estimate_exists_for_any_text_and_leaves_no_character_out(text: str) -> None:
     assert sum(len(piece) * times for piece, times in pieces_of(text).items()) == len(text)
@@ -144,6 +147,7 @@ def test_an_estimate_exists_for_any_text_and_leaves_no_character_out(text: str) 
     assert (estimate.tokens > 0) == bool(text)
 
 
+@examples(40, long=1_000)
 @given(texts, texts)
 def test_counting_a_text_never_depends_on_what_was_counted_before(one: str, other: str) -> None:
     for name in ("o200k_base", "estimate"):

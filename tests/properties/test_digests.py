@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from turnstate.context.digest import Digest, carrying, digest, text
 from turnstate.context.policy import Policy
@@ -19,7 +20,6 @@ from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.testing import conversations
 from turnstate.tokens.counter import Count
 
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 TEMPLATES = [
     Policy().summary_template,
     "Summary of previous context: {summary}",
@@ -89,7 +89,7 @@ makers = st.sampled_from([conversations.valid, conversations.broken])
 
 
 @pytest.mark.req("D2")
-@QUICK
+@examples(35, long=1_000)
 @given(histories, st.integers(-5, 1_500), counters, templates)
 def test_any_messages_are_told_within_any_cap(
     messages: list[Message], cap: int, counter: Any, template: str
@@ -108,7 +108,7 @@ def test_any_messages_are_told_within_any_cap(
 
 
 @pytest.mark.req("D3")
-@QUICK
+@examples(35, long=1_000)
 @given(st.lists(histories, min_size=1, max_size=5))
 def test_folding_is_bounded_and_counts_everything(cuts: list[list[Message]]) -> None:
     known = Digest()
@@ -124,7 +124,7 @@ def test_folding_is_bounded_and_counts_everything(cuts: list[list[Message]]) -> 
 
 
 @pytest.mark.req("D3")
-@QUICK
+@examples(35, long=1_000)
 @given(st.tuples(histories, histories, histories), st.booleans())
 def test_three_cuts_in_a_row_know_the_first(cuts: tuple[list[Message], ...], swapped: bool) -> None:
     known = None
@@ -138,7 +138,7 @@ def test_three_cuts_in_a_row_know_the_first(cuts: tuple[list[Message], ...], swa
     assert not swapped or "model text 2" in told
 
 
-@QUICK
+@examples(35, long=1_000)
 @given(makers, st.integers(0, 2**32 - 1), st.integers(20, 800))
 def test_generated_conversations_valid_or_broken_are_told(
     kind: Callable[[int], list[Message]], seed: int, cap: int
@@ -150,7 +150,7 @@ def test_generated_conversations_valid_or_broken_are_told(
 
 
 @pytest.mark.req("D4")
-@QUICK
+@examples(35, long=1_000)
 @given(histories, st.text(max_size=600), st.integers(1, 200), st.integers(0, 200), templates)
 def test_whatever_a_model_writes_is_refused_or_fits(
     messages: list[Message], written: str, cap: int, replaced: int, template: str
@@ -165,7 +165,7 @@ def test_whatever_a_model_writes_is_refused_or_fits(
 
 
 @pytest.mark.req("D2")
-@QUICK
+@examples(35, long=1_000)
 @given(histories, words)
 def test_no_record_holds_the_mark_that_ends_it(messages: list[Message], previous: str) -> None:
     asked = request(messages, previous, cap=100)

@@ -1,4 +1,7 @@
-"""Every prefix of real and of generated conversations, at small budgets: it fits, or nothing could."""
+"""Every prefix of real and of generated conversations fits a small budget, or nothing could.
+
+`make test` takes each real conversation at one budget, `make faults` takes all at every budget.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from thoroughness import LONG, runs
 from window_checks import check_window
 
 from turnstate import Message, ToolCallResult, formats
@@ -23,8 +27,8 @@ from turnstate.tokens import message_cost
 Record = Callable[[str, object], None]
 
 BUDGETS = (1_500, 2_000, 3_000, 4_000)
-CHUNKS = 8
-GENERATED = 500
+CHUNKS = 8 if LONG else 2  # so that several workers can share the work
+GENERATED = runs(40, long=500)
 MANAGER = StateManager()
 
 
@@ -42,7 +46,7 @@ def generated(chunk: int) -> list[list[Message]]:
 
 
 def least(messages: Sequence[Message], limit: int) -> int:
-    """Count, apart from the engine, the least that must be sent: prompt, question, last group."""
+    """Count the least that must be sent without the engine: prompt, question, last group."""
     counter = MANAGER.counter
     limits = Limits.of(Policy().reduction, limit)
 
@@ -60,17 +64,23 @@ def least(messages: Sequence[Message], limit: int) -> int:
 
 
 def still_open(group: Sequence[Message]) -> list[Message]:
-    """Give the line that stands for calls under way, since no provider takes a call without an answer."""
+    """Return the placeholder for calls without a result: no provider accepts a call without one."""
     answered = {result.tool_call_id for message in group for result in message.tool_results}
     calls = [call for message in group for call in message.tool_calls if call.id not in answered]
     results = [ToolCallResult(tool_call_id=call.id, result=PENDING, is_error=True) for call in calls]
     return [Message.tool(results)] if results else []
 
 
+def budgets(number: int) -> Sequence[int]:
+    """Return the budgets for a conversation: all of them, or one by turns in the quick version."""
+    return BUDGETS if LONG else [BUDGETS[number % len(BUDGETS)]]
+
+
 def windows_of(some: Iterable[list[Message]]) -> Counter[str]:
+    """Make the window of every prefix, and count the kinds of windows."""
     seen: Counter[str] = Counter()
-    for messages in some:
-        for limit in BUDGETS:
+    for number, messages in enumerate(some):
+        for limit in budgets(number):
             budget, decisions, previous = Budget(limit), [], None
             tally = MANAGER.tally([], budget)
             for end, message in enumerate(messages, start=1):

@@ -6,14 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from thoroughness import LONG, runs
 
 from turnstate import formats
 from turnstate.message import Message
 from turnstate.testing import conversations
 
-COUNT = 2_000
-BROKEN = 500
-CHUNKS = 8
+COUNT = runs(120, long=2_000)
+BROKEN = runs(60, long=500)
+CHUNKS = 8 if LONG else 1  # so that several workers can share the work
 
 CHAT = formats.get("openai-chat")
 FORMATS = [formats.get(name) for name in formats.names()]
@@ -56,7 +57,7 @@ def test_a_generated_conversation_survives_every_provider_and_the_way_back(chunk
 @pytest.mark.req("A8")
 @each_chunk
 def test_a_generated_conversation_reaches_every_provider_directly(chunk: int) -> None:
-    for seed in seeds(COUNT // 4, chunk):
+    for seed in seeds(COUNT // 2, chunk):
         messages = conversations.valid(seed)
         for provider in FORMATS:
             rendered = provider.render(messages)

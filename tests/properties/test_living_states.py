@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import pytest
 from conversation_model import Conversation, Happening, Line
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -26,6 +25,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from thoroughness import examples
 from window_checks import as_bytes, check_window
 
 from turnstate import Budget, Message, Policy, ToolCallRequest, ToolCallResult
@@ -37,8 +37,7 @@ from turnstate.session import Session, SessionManager
 from turnstate.stores.memory import MemoryStore
 from turnstate.testing import FixedClock
 
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
-RUNS, STEPS = 60 * THOROUGH, 50
+EXAMPLES = {"memory": examples(25, long=600), "sqlite": examples(8, long=600)}
 POLICY = Policy(lock_turns=1, lock_turns_at_most=2, hard_lock=3, summary_tokens=60)
 WIDE = Budget(20_000)
 BUDGETS = [Budget(450), Budget(900), WIDE]
@@ -329,11 +328,5 @@ def test_whatever_a_living_state_went_through(store: str, tmp_path: Path) -> Non
 
         run_state_machine_as_test(
             OnStore,
-            settings=settings(
-                max_examples=RUNS,
-                stateful_step_count=STEPS,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-                report_multiple_bugs=False,
-            ),
+            settings=EXAMPLES[store],
         )

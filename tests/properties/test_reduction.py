@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from turnstate import wire_text
 from turnstate.context import text as lines
@@ -85,7 +86,7 @@ def limit_exceeded(result: Any, counter: Counter, limits: Limits) -> int | None:
 
 @pytest.mark.req("E2", "E3")
 @given(texts | values | parts, counters, limits, handles)
-@settings(max_examples=200, deadline=None)
+@examples(50, long=2_000)
 def test_a_result_is_within_its_limit_or_as_short_as_it_can_be(
     result: Any, counter: Counter, limits: Limits, handle: Any
 ) -> None:
@@ -107,7 +108,7 @@ def test_a_result_is_within_its_limit_or_as_short_as_it_can_be(
 
 @pytest.mark.req("E2")
 @given(texts | values | parts, counters, limits, handles)
-@settings(max_examples=200, deadline=None)
+@examples(50, long=2_000)
 def test_reducing_twice_is_reducing_once(result: Any, counter: Counter, limits: Limits, handle: Any) -> None:
     once = reduced(tool(result), counter, limits, handle=handle)
     assert reduced(once, counter, limits, handle=handle) is once
@@ -115,7 +116,7 @@ def test_reducing_twice_is_reducing_once(result: Any, counter: Counter, limits: 
 
 @pytest.mark.req("E1", "E3")
 @given(texts, counters, limits)
-@settings(max_examples=200, deadline=None)
+@examples(50, long=2_000)
 def test_head_and_omitted_and_tail_are_the_whole(text: str, counter: Counter, limits: Limits) -> None:
     frame = reduced(tool(text), counter, limits).tool_results[0].result
     opening = FRAME.match(frame)
@@ -138,7 +139,7 @@ def test_head_and_omitted_and_tail_are_the_whole(text: str, counter: Counter, li
 
 @pytest.mark.req("E3")
 @given(texts)
-@settings(deadline=None)
+@examples(50, long=1_000)
 def test_lines_side_by_side_are_the_text(text: str) -> None:
     total = lines.count(text)
     assert "".join(full_range(text, n, n) for n in range(1, total + 1)) == text
@@ -148,7 +149,7 @@ def test_lines_side_by_side_are_the_text(text: str) -> None:
 
 @pytest.mark.req("E3")
 @given(texts | values | parts, counters, limits)
-@settings(deadline=None)
+@examples(50, long=1_000)
 def test_nothing_but_the_text_changes_and_always_in_the_same_way(
     result: Any, counter: Counter, limits: Limits
 ) -> None:

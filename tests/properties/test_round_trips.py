@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from conversation_strategies import conversations, json_values, mutations
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from turnstate import codec, formats
 from turnstate.errors import TurnstateError
@@ -20,11 +21,6 @@ from turnstate.testing import conversations as written
 FORMATS = [formats.get(name) for name in formats.names()]
 each_format = pytest.mark.parametrize("provider", FORMATS, ids=lambda provider: provider.name)
 any_format = st.sampled_from(FORMATS)
-
-
-def examples(count: int) -> settings:
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=count, deadline=None, suppress_health_check=slow)
 
 
 def as_request(document: Any, provider: formats.Format) -> Any:
@@ -41,7 +37,7 @@ def exact(value: Any) -> str:
 
 
 @pytest.mark.req("A6", "A8")
-@examples(120)
+@examples(30, long=1_200)
 @given(messages=conversations())
 def test_a_conversation_survives_every_provider(messages: list[Message]) -> None:
     for provider in FORMATS:
@@ -53,7 +49,7 @@ def test_a_conversation_survives_every_provider(messages: list[Message]) -> None
 
 
 @pytest.mark.req("A8")
-@examples(80)
+@examples(20, long=800)
 @given(messages=conversations(), provider=any_format)
 def test_a_conversation_survives_two_providers(messages: list[Message], provider: formats.Format) -> None:
     between = provider.parse(provider.render(messages))
@@ -64,7 +60,7 @@ def test_a_conversation_survives_two_providers(messages: list[Message], provider
 
 
 @pytest.mark.req("A8")
-@examples(60)
+@examples(15, long=600)
 @given(messages=conversations(), more=conversations(salt=b"more"), provider=any_format)
 def test_a_session_can_go_on_elsewhere_and_come_back(
     messages: list[Message], more: list[Message], provider: formats.Format
@@ -78,7 +74,7 @@ def test_a_session_can_go_on_elsewhere_and_come_back(
 
 
 @pytest.mark.req("A8")
-@examples(60)
+@examples(15, long=600)
 @given(messages=conversations(), provider=any_format)
 def test_the_same_messages_give_the_same_bytes(messages: list[Message], provider: formats.Format) -> None:
     again = [codec.decode(codec.encode(message)) for message in messages]
@@ -89,7 +85,7 @@ def test_the_same_messages_give_the_same_bytes(messages: list[Message], provider
 
 
 @pytest.mark.req("A8")
-@examples(60)
+@examples(15, long=600)
 @given(messages=conversations(), provider=any_format, data=st.data())
 def test_any_messages_in_any_order_can_be_rendered(
     messages: list[Message], provider: formats.Format, data: st.DataObject
@@ -103,7 +99,7 @@ def test_any_messages_in_any_order_can_be_rendered(
 
 
 @each_format
-@examples(40)
+@examples(10, long=400)
 @given(payload=json_values)
 def test_any_json_is_read_or_refused_and_always_judged(provider: formats.Format, payload: Any) -> None:
     assert provider.validate(payload, request=True)
@@ -120,7 +116,7 @@ def test_any_json_is_read_or_refused_and_always_judged(provider: formats.Format,
 
 @pytest.mark.req("A8")
 @each_format
-@examples(200)
+@examples(50, long=2_000)
 @given(data=st.data(), seed=st.integers(0, 200))
 def test_a_document_with_something_wrong_is_kept_as_it_is_or_refused(
     provider: formats.Format, data: st.DataObject, seed: int

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from conversation_strategies import conversations, mutations
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from turnstate import codec, formats
 from turnstate.context import Budget, StateManager
@@ -27,11 +28,6 @@ each_format = pytest.mark.parametrize("provider", FORMATS, ids=lambda provider: 
 IDS = ("", "x" * 60, "x" * 90, "not an id!", "通話", "a", "call_0")
 NAMES = ("", "n" * 65, "n" * 130, "look around!", "通話", "a.b")
 ID_KEYS = ("id", "tool_call_id", "call_id", "tool_use_id", "toolUseId")
-
-
-def examples(count: int) -> settings:
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    return settings(max_examples=count, deadline=None, suppress_health_check=slow)
 
 
 def exact(value: Any) -> str:
@@ -65,7 +61,7 @@ def assert_accepted(provider: formats.Format, messages: list[Message]) -> None:
 
 
 @each_format
-@examples(60)
+@examples(15, long=600)
 @given(data=st.data(), seed=st.integers(0, 500))
 def test_the_window_of_a_document_with_something_wrong_is_accepted(
     provider: formats.Format, data: st.DataObject, seed: int
@@ -81,7 +77,7 @@ def test_the_window_of_a_document_with_something_wrong_is_accepted(
 
 
 @each_format
-@examples(60)
+@examples(15, long=600)
 @given(seed=st.integers(0, 2_000), often=st.sampled_from([0.1, 0.5, 1.0]))
 def test_the_window_of_a_document_with_bad_ids_and_names_is_accepted(
     provider: formats.Format, seed: int, often: float
@@ -97,7 +93,7 @@ def test_the_window_of_a_document_with_bad_ids_and_names_is_accepted(
 
 
 @each_format
-@examples(40)
+@examples(10, long=400)
 @given(one=conversations(), other=conversations(salt=b"other"))
 def test_two_documents_in_one_conversation_are_accepted(
     provider: formats.Format, one: list[Message], other: list[Message]
@@ -107,7 +103,7 @@ def test_two_documents_in_one_conversation_are_accepted(
 
 
 @each_format
-@examples(40)
+@examples(10, long=400)
 @given(messages=conversations())
 def test_the_window_of_a_sound_document_is_rendered_as_it_was(
     provider: formats.Format, messages: list[Message]
@@ -120,7 +116,7 @@ def test_the_window_of_a_sound_document_is_rendered_as_it_was(
 
 
 @each_format
-@examples(30)
+@examples(8, long=300)
 @given(data=st.data(), seed=st.integers(0, 500))
 def test_a_window_that_grew_is_the_window_of_the_whole(
     provider: formats.Format, data: st.DataObject, seed: int

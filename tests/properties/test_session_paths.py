@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -19,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from session_runs import ID, Life, check_handles_agree, check_log, window
+from thoroughness import examples
 from window_checks import check_window
 
 from turnstate import Message
@@ -28,7 +28,6 @@ from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import Session
 from turnstate.session import branching as session_groups
 
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))
 T = TypeVar("T")
 NARROW = Budget(500)
 
@@ -228,17 +227,12 @@ class Paths(RuleBasedStateMachine):
         self.do(check_handles_agree(self.life, NARROW, *self.current(), self.do(self.life.opened())))
 
 
-STEPS = settings(
-    max_examples=40 * THOROUGH,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+EXAMPLES = examples(12, long=400, steps=40)
 
 
 @pytest.mark.req("A5", "A7", "C3", "C9", "G2", "G5", "G7")
 def test_the_messages_of_a_session_are_those_of_a_list() -> None:
-    run_state_machine_as_test(Paths, settings=STEPS)
+    run_state_machine_as_test(Paths, settings=EXAMPLES)
 
 
 def test_a_rewind_into_a_group_that_stays_there_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,8 +241,6 @@ def test_a_rewind_into_a_group_that_stays_there_is_caught(monkeypatch: pytest.Mo
         return session_groups.Position(row.branch, row.seq)
 
     monkeypatch.setattr("turnstate.session.session.end_of", raw)
-    hunt = settings(
-        STEPS, max_examples=300, database=None, phases=[Phase.generate], report_multiple_bugs=False
-    )
+    hunt = settings(EXAMPLES, max_examples=300, database=None, phases=[Phase.generate])
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Paths, settings=hunt)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from session_runs import (
     ID,
@@ -25,6 +24,7 @@ from session_runs import (
     long_log,
     window,
 )
+from thoroughness import examples, runs
 from window_checks import as_bytes, check_window
 
 from turnstate import Message
@@ -34,8 +34,6 @@ from turnstate.message import ToolCallRequest
 from turnstate.session import loaded as loading
 from turnstate.session import windows as session_windows
 
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))  # `make faults` asks for many times the examples
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 REPLY_START = 3
 
 seeds = st.integers(0, 2**32 - 1)
@@ -91,7 +89,7 @@ async def grow_and_reopen(life: Life, seed: int, size: int, *, parts: int, often
 
 
 @pytest.mark.req("A5", "B1", "C3", "C7", "C8", "C9", "G1", "G3")
-@settings(QUICK, max_examples=80 * THOROUGH)
+@examples(6, long=800)
 @given(seed=seeds, size=sizes, policy=policies)
 def test_a_handle_that_was_just_opened_makes_the_window_of_the_live_one_and_of_the_whole_list(
     seed: int, size: int, policy: Policy
@@ -100,7 +98,7 @@ def test_a_handle_that_was_just_opened_makes_the_window_of_the_live_one_and_of_t
 
 
 @pytest.mark.req("A5", "C8", "C9", "G1", "G3")
-@settings(QUICK, max_examples=12 * THOROUGH)
+@examples(3, long=120)
 @given(seed=seeds, size=sizes, policy=policies)
 def test_a_new_process_on_the_same_file_makes_the_same_windows(seed: int, size: int, policy: Policy) -> None:
     run(lambda life: grow_and_reopen(life, seed, size, parts=3, often=0.1), policy, on_disk=True)
@@ -129,7 +127,7 @@ async def grow_with_repeats(life: Life, seed: int, size: int) -> None:
 
 
 @pytest.mark.req("A4", "A5")
-@settings(QUICK, max_examples=30 * THOROUGH)
+@examples(4, long=300)
 @given(seed=seeds, size=sizes)
 def test_calls_that_share_an_id_break_no_window(seed: int, size: int) -> None:
     run(lambda life: grow_with_repeats(life, seed, size), Policy())
@@ -146,7 +144,7 @@ async def grow_under_changing_budgets(life: Life, seed: int) -> None:
 
 
 @pytest.mark.req("C1", "C8", "C9")
-@settings(QUICK, max_examples=30 * THOROUGH)
+@examples(4, long=300)
 @given(seed=seeds, policy=policies)
 def test_handles_agree_also_where_every_request_has_another_budget(seed: int, policy: Policy) -> None:
     run(lambda life: grow_under_changing_budgets(life, seed), policy)
@@ -182,14 +180,14 @@ async def two_handles(life: Life, seed: int, size: int, *, at_once: bool) -> Non
 
 
 @pytest.mark.req("A7", "G5", "C8")
-@settings(QUICK, max_examples=80 * THOROUGH)
+@examples(6, long=800)
 @given(seed=seeds, size=sizes, policy=policies)
 def test_two_handles_by_turns_lose_nothing_and_cut_once(seed: int, size: int, policy: Policy) -> None:
     run(lambda life: two_handles(life, seed, size, at_once=False), policy)
 
 
 @pytest.mark.req("A7", "G5", "C8")
-@settings(QUICK, max_examples=12 * THOROUGH)
+@examples(3, long=120)
 @given(seed=seeds, size=sizes)
 def test_two_processes_at_once_lose_nothing_and_cut_once(seed: int, size: int) -> None:
     run(lambda life: two_handles(life, seed, size, at_once=True), Policy(), on_disk=True)
@@ -239,7 +237,7 @@ async def reused_over_a_life(life: Life, seed: int, size: int) -> None:
 
 
 @pytest.mark.req("C8")
-@settings(QUICK, max_examples=50 * THOROUGH)
+@examples(6, long=500)
 @given(seed=seeds, size=sizes)
 def test_what_is_reported_as_reused_is_what_two_requests_share(seed: int, size: int) -> None:
     run(lambda life: reused_over_a_life(life, seed, size), Policy())
@@ -248,9 +246,9 @@ def test_what_is_reported_as_reused_is_what_two_requests_share(seed: int, size: 
 # Planted bugs: the checks above are worth something only if they catch these.
 
 
-def caught(check: Callable[[int], None]) -> bool:
-    """Tell whether a check fails for one of a few seeds."""
-    for seed in range(25):
+def caught(check: Callable[[int], None], *, seeds: int = 25) -> bool:
+    """Return True if a check fails for one of the first seeds."""
+    for seed in range(seeds):
         try:
             check(seed)
         except Exception:
@@ -271,7 +269,7 @@ def at_once(seed: int) -> None:
 
 
 def test_without_a_planted_bug_nothing_is_caught() -> None:
-    assert not caught(lambda seed: (agree, by_turns, at_once)[seed % 3](seed))
+    assert not caught(lambda seed: (agree, by_turns, at_once)[seed % 3](seed), seeds=runs(6, long=60))
 
 
 def test_a_loader_that_forgets_the_pinned_question_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

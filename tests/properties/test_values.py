@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from turnstate import (
     FilePart,
@@ -28,8 +29,8 @@ from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge,
 from turnstate.part import Edit, Native
 from turnstate.value import Value, wire_names
 
-often = settings(deadline=None, max_examples=150)
-seldom = settings(deadline=None, max_examples=40)  # whole messages take long to draw
+often = examples(40, long=1_500)
+seldom = examples(12, long=400)  # whole messages take long to draw
 
 texts = st.text(max_size=30)  # every code point but surrogates, NUL included
 some_text = st.text(min_size=1, max_size=12)
@@ -201,7 +202,7 @@ def as_everybody_reads_it(text: str) -> tuple[Any, bool]:
 
 
 @pytest.mark.req("A6")
-@settings(often, max_examples=300)
+@examples(80, long=3_000)
 @given(documents)
 @example('{"a":1,"\\u0061":2}')
 @example('"\\ud83d\ude00"')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from random import Random
@@ -10,8 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples, runs
 from window_checks import (
     as_bytes,
     check_against_input,
@@ -34,8 +34,6 @@ from turnstate.errors import ContextOverflow, TurnstateError
 from turnstate.testing import conversations
 
 MANAGER = StateManager()
-THOROUGH = int(os.environ.get("TURNSTATE_THOROUGH", "1"))  # `make faults` asks for many times the examples
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 seeds = st.integers(0, 2**32 - 1)
 budgets = st.integers(60, 6_000)
@@ -62,7 +60,7 @@ def one_window(kind: Callable[[int], list[Message]], seed: int, size: int) -> No
 
 
 @pytest.mark.req("C1", "C3", "C5", "C6", "C7", "C9", "D1")
-@settings(QUICK, max_examples=1_500 * THOROUGH)
+@examples(200, long=15_000)
 @given(kind=kinds, seed=seeds, size=budgets)
 def test_any_window_fits_validates_and_can_be_replayed(
     kind: Callable[[int], list[Message]], seed: int, size: int
@@ -112,7 +110,7 @@ def one_chain(seed: int, size: int, policy: Policy) -> int:
 
 
 @pytest.mark.req("C7", "C8", "D3", "B1")
-@settings(QUICK, max_examples=60 * THOROUGH)
+@examples(12, long=600)
 @given(
     seed=seeds, size=st.sampled_from([400, 700, 1_000, 1_500, 3_000]), low=st.sampled_from([0.4, 0.6, 0.9])
 )
@@ -164,7 +162,7 @@ HIDING = Policy(mask=0.5, mask_gain=0.03, lock_turns=2)
 
 
 @pytest.mark.req("C2", "B3")
-@settings(QUICK, max_examples=60 * THOROUGH)
+@examples(12, long=600)
 @given(seed=seeds, size=st.sampled_from([1_500, 4_000, 9_000]), policy=st.sampled_from([Policy(), HIDING]))
 def test_the_categories_of_any_window_are_not_negative_and_add_up_to_its_tokens(
     seed: int, size: int, policy: Policy
@@ -183,9 +181,9 @@ def test_the_chains_really_cut_five_times_and_more() -> None:
 # Planted bugs: the checks above are worth something only if they catch these.
 
 
-def caught() -> bool:
-    """Tell whether the checks fail on at least one of a few conversations."""
-    for seed in range(60):
+def caught(*, seeds: int = 60) -> bool:
+    """Return True if the checks fail for one of the first conversations."""
+    for seed in range(seeds):
         for size in (200, 500, 1_200):
             try:
                 one_window(conversations.valid, seed, size)
@@ -195,7 +193,7 @@ def caught() -> bool:
 
 
 def test_without_a_planted_bug_nothing_is_caught() -> None:
-    assert not caught()
+    assert not caught(seeds=runs(15, long=150))
 
 
 def test_a_cut_at_a_raw_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
