@@ -36,9 +36,12 @@ def each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable
         def run_all(**others: Any) -> None:
             for number, row in enumerate(rows):
                 given = dict(zip(fields, row, strict=True))
-                shown = ", ".join(f"{name}={value!r:.300}" for name, value in given.items())
-                with case(f"{number}: {shown}"):
+                try:
                     test(**others, **given)
+                except BaseException as error:
+                    shown = ", ".join(f"{name}={value!r:.300}" for name, value in given.items())
+                    error.add_note(f"in case {number}: {shown}")
+                    raise
 
         signature = inspect.signature(test)
         others = [one for name, one in signature.parameters.items() if name not in fields]

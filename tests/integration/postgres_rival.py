@@ -1,4 +1,4 @@
-"""A rival role that shadows what our SQL calls, and a table that tells which of it ran, and as whom.
+"""A rival role that shadows what our SQL calls, and a table that records what ran, and as which role.
 
 PostgreSQL looks functions, operators, types and relations up along the search path of the connection. A
 role that may create objects in a schema on that path can define ones that fit better than the built-in
@@ -38,7 +38,7 @@ _OPERATOR = re.compile(r"[-+*/<>=~!@#%^&|?]+")
 
 
 class Rival:
-    """Defines what shadows our SQL in a database of the local server, and tells what ran."""
+    """Defines objects that shadow our SQL in a database of the local server, and returns what ran."""
 
     def __init__(self) -> None:
         self._server = local_server()
@@ -56,11 +56,11 @@ class Rival:
         self.planted = self._plant()
 
     def url(self, **settings: str) -> str:
-        """Give the URL of a store in the contested database, for the role that keeps sessions there."""
+        """Return the URL of a store in the contested database, for the role that owns it."""
         return self._server.url(DATABASE, user=KEEPER, **settings)
 
     def heard(self) -> list[str]:
-        """Tell what of the rival's ran as somebody else."""
+        """Return which objects of the rival ran as another role."""
         rows = execute(
             "SELECT DISTINCT what, who FROM public.heard ORDER BY 1", url=self._server.url(DATABASE)
         )
@@ -72,7 +72,7 @@ class Rival:
         execute(f"TRUNCATE {names} RESTART IDENTITY", url=self._server.url(DATABASE))
 
     def forget(self) -> None:
-        """Clear what was noted."""
+        """Delete the records."""
         execute("TRUNCATE public.heard", url=self._server.url(DATABASE))
 
     def remove(self) -> None:
@@ -103,7 +103,7 @@ _TABLE = (
 
 
 def our_sql() -> str:
-    """Give all SQL of the store, without comments and texts."""
+    """Return all SQL of the store, without comments and string literals."""
     package = files("turnstate.stores.postgres")
     places = [*package.iterdir(), *package.joinpath("migrations").iterdir()]
     found = [place.read_text("utf-8") for place in places if place.name.endswith(".sql")]
@@ -139,7 +139,7 @@ def _function(signature: str, name: str, result: str, count: int, is_set: bool) 
 
 
 def _operators(url: str) -> list[str]:
-    """Define every operator that our SQL uses, for all types that it could stand between."""
+    """Define every operator that our SQL uses, for all types of its operands."""
     names = sorted({name for name in _OPERATOR.findall(our_sql()) if name != ":="})
     found = execute(
         "SELECT oprname::text, oprleft::regtype::text, oprright::regtype::text, oprresult::regtype::text "
@@ -193,7 +193,7 @@ def _spy(signature: str, returns: str, answer: str) -> str:
 
 
 def _concrete(arguments: list[str]) -> list[tuple[str, ...]]:
-    """Give the ways to write types for polymorphic ones; a type that is not ours is left out."""
+    """Return the concrete types for polymorphic ones; types that we do not use are left out."""
     if not len(arguments) <= MOST_ARGUMENTS:
         return []
     names = [_POLYMORPHIC.get(one.strip('"'), (one,)) for one in arguments]
@@ -208,7 +208,7 @@ _LONG_NAMES = {"bigint": "int8", "integer": "int4", "boolean": "bool"}
 
 
 def _result(result: str, given: tuple[str, ...]) -> str:
-    """Give the type of an answer, which may follow from what was given."""
+    """Return the type of a result, which may depend on the arguments."""
     if result in ("anyelement", "anycompatible"):
         return given[0].removesuffix("[]")
     return given[0] if result in ("anyarray", "anycompatiblearray") else result

@@ -1,4 +1,4 @@
-"""A process of its own that never comes to the end of a migration: python postgres_worker.py URL."""
+"""A process that never ends its migration: python postgres_worker.py URL."""
 
 from __future__ import annotations
 

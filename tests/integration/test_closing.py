@@ -1,4 +1,4 @@
-"""What is under way when a process closes cleanly comes back from the snapshot, if the store is gone."""
+"""A snapshot of a clean close restores an unfinished turn, even without the store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WIDE = Budget(100_000)
 
 
 class Places:
-    """A workspace for snapshots, a store, and a second, empty one for the day when the first is gone."""
+    """A store, a folder of snapshots, and processes with and without that store."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.url = url
@@ -38,7 +38,7 @@ class Places:
 
     @asynccontextmanager
     async def process(self, *, store: bool = True) -> AsyncIterator[SessionManager]:
-        """Run a process on the store, or without what the store held."""
+        """Open the store, or an empty one as if the store were lost."""
         url = self.url if store else "memory:"
         async with await SessionManager.open(url, snapshots=self.snapshots) as sessions:
             yield sessions

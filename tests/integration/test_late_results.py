@@ -37,7 +37,7 @@ WIDE, NARROW = Budget(100_000), Budget(900)
 
 
 class Stores:
-    """One store, and as many processes on it as a test wants."""
+    """One store, and as many managers on it as a test needs."""
 
     def __init__(self, url: str) -> None:
         self._url, self._memory = url, MemoryStore()
@@ -88,13 +88,13 @@ def plain(window: Window) -> bytes:
 
 
 def shown(window: Window) -> list[str]:
-    """Name each message by its role; a result that is shown as text is a note."""
+    """Return the role of each message; a result that is shown as text is a note."""
     note = "[Tool result that no open call awaits"
     return ["note" if message.text.startswith(note) else message.role for message in window.messages]
 
 
 async def checked(session: Session, stores: Stores, budget: Budget = WIDE) -> Window:
-    """Make a window that all providers accept and that a new process makes byte for byte."""
+    """Return a window that all providers accept and that a new process makes with the same bytes."""
     window = await session.window(budget)
     for name in formats.names():
         one = formats.get(name)

@@ -28,7 +28,7 @@ async def entries(store: PostgresStore) -> list[Row]:
 
 
 def play(scene: Scene, **settings: str) -> None:
-    """Run a scene on an empty store that has one session."""
+    """Run a scenario on a store with one session."""
 
     async def played(url: str) -> None:
         store = await connect(url)
@@ -87,7 +87,7 @@ def test_a_server_that_restarts_is_found_again() -> None:
 
 @asynccontextmanager
 async def behind_proxy() -> AsyncIterator[tuple[PostgresStore, Proxy]]:
-    """Give a store whose connections go through a proxy."""
+    """Yield a store whose connections go through a proxy."""
     server = local_server()
     with TemporaryDirectory(prefix="turnstate-") as folder:
         async with Proxy(Path(folder), server.folder) as proxy:
@@ -174,7 +174,7 @@ def test_what_the_server_rolled_back_is_tried_again(level: str) -> None:
 
 
 async def raced(store: PostgresStore) -> list[Row]:
-    """Let twenty append at once under one key, again and again, on connections that are open already."""
+    """Let twenty tasks append at once under one key, repeatedly, on open connections."""
     await asyncio.gather(*(store.get(HERE) for _ in range(60)))
     for n in range(15):
         key = Key(f"k{n}", b"same")
@@ -226,7 +226,7 @@ def test_those_that_send_the_same_parcels_in_any_order_do_not_block_each_other()
 
 @asynccontextmanager
 async def locked(store: PostgresStore) -> AsyncIterator[None]:
-    """Hold the lock of the session, as a stranger."""
+    """Hold the lock of the session from another connection."""
     where = store._connections.target
     connection = await asyncpg.connect(where.dsn)
     try:

@@ -1,4 +1,4 @@
-"""Opening a PostgreSQL store: what cannot be used is one clear error, soon, and nothing is half-made."""
+"""A PostgreSQL store that cannot be used is refused at opening with one clear error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SECRET = "s3cr3t-p4ss"
 
 
 def opened(url: str) -> str:
-    """Open a store and close it; give its durability."""
+    """Open a store and close it; return its durability."""
 
     async def once() -> str:
         store = await connect(url)
@@ -53,7 +53,7 @@ def schemas(url: str | None = None) -> set[str]:
 
 
 def chain(error: BaseException | None) -> Iterator[str]:
-    """Give all that a traceback would show of an error."""
+    """Return everything that a traceback would show of an error."""
     while error is not None:
         yield f"{error!r} {error}"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -192,7 +192,7 @@ def test_a_schema_that_is_there_and_empty_is_used() -> None:
 
 @contextmanager
 def changed(*statements: str) -> Iterator[tuple[str, list[Any]]]:
-    """Give a store whose schema was changed, and what it holds."""
+    """Yield a store whose schema was changed, and its contents."""
     with fresh_url() as url:
         opened(url)
         schema = target(url).schema

@@ -1,4 +1,4 @@
-"""A process that dies while it makes the schema of a PostgreSQL store leaves nothing of it."""
+"""A process that is killed while it creates the schema of a PostgreSQL store leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search in PostgreSQL: every word is found as it is, whatever is in it, and by the indexes made for it."""
+"""Search in PostgreSQL finds every word exactly, and uses its indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations on a PostgreSQL store, from the first message to the last byte that a query can find."""
+"""Conversations on a PostgreSQL store, from the first message to the erasure."""
 
 from __future__ import annotations
 

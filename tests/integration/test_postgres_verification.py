@@ -1,4 +1,4 @@
-"""A check of a PostgreSQL store finds what was changed behind its back, mends it, and destroys nothing."""
+"""A check of a PostgreSQL store finds what was changed past the store, repairs it, and destroys nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def session(at: Address) -> SessionRow:
 
 
 async def fill(store: PostgresStore) -> None:
-    """Session `long`: branch 1 of six entries, branch 2 behind the fourth, branch 3 behind the fifth of 2."""
+    """Write session `long`: branch 1 of six entries, branch 2 after the 4th, branch 3 after the 5th of 2."""
     await store.create(session(LONG), [said("a1", "alpha one"), noted("n2")])
     first = (said("a3", "disk full"), said("a4", "four", 5))
     await store.commit(Change(at=LONG, now=NOW, key=Key("k", b"d"), records=first))
@@ -98,7 +98,7 @@ class Fixture:
         return [execute(f"SELECT * FROM {self.schema}.{name} ORDER BY 1, 2") for name in names]
 
     def rewrite(self, id: str, **columns: str) -> None:
-        """Give an entry other columns, and the checksum that goes with them."""
+        """Change columns of an entry, and its checksum accordingly."""
         sets = ", ".join(f"{name} = {value}" for name, value in columns.items())
         self.tamper(f"UPDATE ~entry SET {sets} WHERE id = '{id}'")
         ((key, *place, tokens, kind, name, body),) = execute(
@@ -203,7 +203,7 @@ def test_a_body_that_makes_no_sense_is_set_aside(fixture: Fixture) -> None:
 
 
 @pytest.mark.req("G6")
-def test_an_entry_of_a_newer_kind_is_told_and_left(fixture: Fixture) -> None:
+def test_an_entry_of_a_newer_kind_is_reported_and_left(fixture: Fixture) -> None:
     fixture.rewrite("n2", kind="'prophecy'")
     before = fixture.tables()
     (finding,) = fixture.verified(repair=True)
@@ -223,7 +223,7 @@ def test_damage_in_one_session_leaves_the_others_alone(fixture: Fixture) -> None
 
 
 @pytest.mark.req("G6")
-def test_a_mended_session_goes_on(fixture: Fixture) -> None:
+def test_a_repaired_session_can_be_continued(fixture: Fixture) -> None:
     fixture.tamper(
         "UPDATE ~session SET seq = 2, total = 1 WHERE id = 'long'", "DELETE FROM ~entry WHERE id = 'b5'"
     )

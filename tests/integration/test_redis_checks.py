@@ -1,4 +1,4 @@
-"""A check of a Redis store finds what was damaged, mends it if asked to, and destroys nothing."""
+"""A check of a Redis store finds damage, repairs it if asked to, and destroys nothing."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def noted(id: str, *, tokens: int = 0) -> Record:
     return Record(id=id, kind="note", body=encode(Note(f"note {id}")), tokens=tokens)
 
 
-async def lived(store: RedisStore) -> None:
-    """Give a store two sessions that have a little of everything."""
+async def fill(store: RedisStore) -> None:
+    """Write two sessions that use every feature of a store."""
     for at in (HERE, OTHER):
         row = session(at.session, user="u", tags=("x",), meta={"k": 1}, idle=5)
         await store.create(row, [noted("start", tokens=2)])
@@ -180,7 +180,7 @@ def test_damage_is_found_and_repaired_and_the_rest_stays_as_it_was() -> None:
 async def check_damage(damage: Damage, fault: str, seq: int) -> None:
     """Damage a store, check it, repair it, and check it again."""
     store = await connect(empty_server().url)
-    await lived(store)
+    await fill(store)
     other = await everything(store, OTHER)
     damage()
     before = dump()
@@ -200,7 +200,7 @@ async def check_damage(damage: Damage, fault: str, seq: int) -> None:
 def test_a_sound_store_is_found_sound() -> None:
     async def sound() -> None:
         store = await connect(empty_server().url)
-        await lived(store)
+        await fill(store)
         before = dump()
         assert await checked(store, repair=False) == []
         assert await checked(store, repair=True) == []
@@ -222,10 +222,10 @@ def dump() -> dict[bytes, bytes]:
         return {name: client.dump(name) for name in sorted(client.keys("*"))}
 
 
-def test_a_damaged_entry_is_served_as_damaged_and_its_bytes_are_kept_when_it_is_mended() -> None:
+def test_a_damaged_entry_is_marked_and_its_bytes_are_kept_when_it_is_repaired() -> None:
     async def damaged() -> None:
         store = await connect(empty_server().url)
-        await lived(store)
+        await fill(store)
         flipped(b"1:3")
         broken = asked("HGET", key(b"body"), "1:3")
         rows = await path(store, (await store.get(HERE)).head)
@@ -256,7 +256,7 @@ def test_a_damaged_entry_is_served_as_damaged_and_its_bytes_are_kept_when_it_is_
 def test_a_branch_that_is_gone_is_made_again_from_its_entries() -> None:
     async def damaged() -> None:
         store = await connect(empty_server().url)
-        await lived(store)
+        await fill(store)
         asked("HDEL", key(b"branch"), "2")
         await checked(store, repair=True)
         (_, made) = await store.branches(HERE)
@@ -269,10 +269,10 @@ def test_a_branch_that_is_gone_is_made_again_from_its_entries() -> None:
     asyncio.run(damaged())
 
 
-def test_a_row_that_cannot_be_read_is_told_to_who_asks_and_others_are_served() -> None:
+def test_an_unreadable_row_raises_an_error_and_other_sessions_are_readable() -> None:
     async def damaged() -> None:
         store = await connect(empty_server().url)
-        await lived(store)
+        await fill(store)
         asked("HDEL", key(b"row"), "epoch")
         ask: list[Callable[[], Awaitable[object]]] = [
             lambda: store.get(HERE),
@@ -290,10 +290,10 @@ def test_a_row_that_cannot_be_read_is_told_to_who_asks_and_others_are_served() -
     asyncio.run(damaged())
 
 
-def test_a_removal_that_was_broken_off_finds_nothing_and_is_completed() -> None:
+def test_an_interrupted_removal_finds_nothing_and_is_completed() -> None:
     async def broken_off() -> None:
         store = await connect(empty_server().url)
-        await lived(store)
+        await fill(store)
         for _ in range(2):
             names = [named(HERE.tenant), HERE.session.encode()]
             await store._server.run(script("remove"), session_keys(HERE), names)
@@ -322,7 +322,7 @@ def test_a_removal_that_was_broken_off_finds_nothing_and_is_completed() -> None:
 def test_a_check_beside_writers_finds_nothing() -> None:
     async def busy() -> None:
         store = await connect(empty_server().url)
-        await lived(store)
+        await fill(store)
         stop = asyncio.Event()
 
         async def write(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A Cluster under a Redis store: slots move while sessions are written to, and a node goes and comes back."""
+"""A Redis store on a Cluster whose slots move during writes, and whose node stops and returns."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_sessions_are_written_to_while_their_slot_moves(cluster: Cluster) -> Non
 
 
 async def taken(ask: Callable[[], Awaitable[object]]) -> None:
-    """Ask until it was done; one whose answer was lost may be found done already."""
+    """Repeat until it was done; if an answer was lost, the retry may find it done already."""
     deadline = time.monotonic() + 60
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A server that came back without what it acknowledged: the store that heard it says what is missing."""
+"""A server returned without acknowledged writes: the store that got the answers reports what is missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def findings(store: RedisStore, *, repair: bool = False) -> list[Finding]:
 
 
 async def set_back(server: Valkey, store: RedisStore) -> None:
-    """Let a session have two entries, acknowledge two more, and lose those."""
+    """Write two entries, acknowledge two more, and lose those."""
     assert store.durability == "best_effort"
     await store.create(session())
     await store.commit(change(message("a"), message("b")))

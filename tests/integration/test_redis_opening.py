@@ -1,4 +1,4 @@
-"""Opening a Redis store: what is wrong is said at once, in words, and without the password."""
+"""A Redis server that cannot be used is refused at opening, with a clear error without the password."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Server = Callable[..., Valkey]
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Start servers that are set to something, and end them with the test."""
+    """Start servers with options, and stop them after the test."""
     started = list[Valkey]()
 
     def start(*options: str, **fields: int) -> Valkey:

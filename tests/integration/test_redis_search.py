@@ -1,4 +1,4 @@
-"""Search on Redis over many buckets: one order, no hit lost between pages, and a bound that is told."""
+"""Search on Redis over many buckets has one order, loses no hit between pages, and has a known bound."""
 
 from __future__ import annotations
 

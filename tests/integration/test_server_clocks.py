@@ -1,4 +1,4 @@
-"""Servers have clocks of their own: a worker whose clock differs ends no idle session."""
+"""A worker whose clock differs from that of the server ends no idle session."""
 
 from __future__ import annotations
 

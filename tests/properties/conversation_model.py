@@ -1,6 +1,6 @@
-"""A simple model of a conversation: every branch is a plain list of all that happened up to its tip.
+"""A simple model of a conversation: every branch is a plain list of the events up to its tip.
 
-It is slow and obvious on purpose. The session and its states are held against it after every step.
+It is slow and obvious on purpose. Sessions and states are compared with it after every step.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from turnstate.entry import CANCELLED, LEFT
 
 
 @dataclass
-class Happening:
-    """A message, or something that was done: ``undoes`` is the place of an earlier happening."""
+class Event:
+    """A message or an operation; ``undoes`` is the index of an earlier event."""
 
     what: str
     message: Message | None = None
@@ -23,28 +23,28 @@ class Happening:
 
 
 @dataclass
-class Line:
-    """A branch: what leads to its tip, where its own part begins, and where undoing it leads."""
+class BranchModel:
+    """A branch: the events up to its tip, where its own part starts, and where undoing it leads."""
 
-    happenings: list[Happening] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     operation: str = ""
-    former: Line | None = None
-    parent: Line | None = None
+    former: BranchModel | None = None
+    parent: BranchModel | None = None
 
     def __post_init__(self) -> None:
-        self.begun = len(self.happenings)
+        self.begun = len(self.events)
 
     @property
     def messages(self) -> list[Message]:
         """All messages on the path."""
-        return [one.message for one in self.happenings if one.message is not None]
+        return [one.message for one in self.events if one.message is not None]
 
     @property
     def cleared(self) -> int:
-        """How many messages there were at the last clearing that was not undone."""
+        """The number of messages at the last clear that was not undone."""
         clearings = dict[int, int]()
         said = 0
-        for place, one in enumerate(self.happenings):
+        for place, one in enumerate(self.events):
             said += one.message is not None
             if one.what == "clear":
                 clearings[place] = said
@@ -54,7 +54,7 @@ class Line:
 
     @property
     def exchanges(self) -> list[list[str]]:
-        """The exchanges since the last clearing, as lists of ids."""
+        """The exchanges since the last clear, as lists of ids."""
         found, waiting = list[list[str]](), list[str]()
         for message in self.messages[self.cleared :]:
             waiting.append(message.id)
@@ -65,13 +65,13 @@ class Line:
 
     @property
     def waiting(self) -> list[str]:
-        """What nobody has answered yet."""
+        """The messages without an answer."""
         shown = [message.id for message in self.messages[self.cleared :]]
         return shown[sum(map(len, self.exchanges)) :]
 
     @property
     def open_calls(self) -> list[str]:
-        """The calls of the last answer that nothing has come back for."""
+        """The calls of the last answer that have no result."""
         answered = set[str]()
         for message in reversed(self.messages[self.cleared :]):
             answered.update(result.tool_call_id for result in message.tool_results)
@@ -83,16 +83,16 @@ class Line:
 
     @property
     def given_up(self) -> list[str]:
-        """The calls that are not open any more and never got a real result."""
+        """The calls that are no longer open and never got a real result."""
         results = [one for message in self.messages for one in message.tool_results]
         real = {one.tool_call_id for one in results if one.result not in (CANCELLED, LEFT)}
         calls = [call.id for message in self.messages for call in message.tool_calls]
         return [call for call in calls if call not in real and call not in self.open_calls]
 
     @property
-    def tangent(self) -> Line | None:
+    def tangent(self) -> BranchModel | None:
         """The tangent that this branch belongs to."""
-        line: Line | None = self
+        line: BranchModel | None = self
         while line is not None and line.operation != "tangent":
             line = line.parent
         return line
@@ -100,34 +100,34 @@ class Line:
 
 @dataclass
 class Conversation:
-    """A conversation with its branches; the head is where it goes on."""
+    """A conversation with its branches; the head is the current one."""
 
-    head: Line = field(default_factory=Line)
+    head: BranchModel = field(default_factory=BranchModel)
 
     def said(self, *messages: Message) -> None:
         """Add messages."""
-        self.head.happenings += [Happening("message", message) for message in messages]
+        self.head.events += [Event("message", message) for message in messages]
 
     def did(self, what: str) -> None:
         """Add something that can be undone."""
-        self.head.happenings.append(Happening(what))
+        self.head.events.append(Event(what))
 
     def branch(self, operation: str) -> None:
-        """Go on from here on a branch of its own."""
-        self.head = Line(self.head.happenings[:], operation, former=self.head, parent=self.head)
+        """Continue from here on a new branch."""
+        self.head = BranchModel(self.head.events[:], operation, former=self.head, parent=self.head)
 
-    def branch_behind(self, operation: str, named: int, kept: int) -> None:
-        """Go on from behind a message, or from before its group of calls, where so many messages are kept."""
-        happened, parent = self.head.happenings, self.head
+    def branch_after(self, operation: str, named: int, kept: int) -> None:
+        """Continue on a new branch that keeps some messages: it ends after `named`, or before its calls."""
+        happened, parent = self.head.events, self.head
         places = [place for place, one in enumerate(happened) if one.message is not None]
         anchor = places[named] if kept == named + 1 else places[kept]
         while parent.parent is not None and anchor < parent.begun:
             parent = parent.parent
         end = anchor + 1 if kept == named + 1 else anchor
-        self.head = Line(happened[:end], operation, former=self.head, parent=parent)
+        self.head = BranchModel(happened[:end], operation, former=self.head, parent=parent)
 
-    def leave(self) -> Line:
-        """Leave the tangent that is under way."""
+    def leave(self) -> BranchModel:
+        """Leave the current tangent."""
         left, tangent = self.head, self.head.tangent
         assert tangent is not None
         assert tangent.former is not None
@@ -135,15 +135,15 @@ class Conversation:
         return left
 
     def undo(self) -> str | None:
-        """Take the newest thing back, and say what it was; None where there is none."""
-        happened, place = self.head.happenings, len(self.head.happenings)
+        """Undo the newest operation, and return its name; None if there is none."""
+        happened, place = self.head.events, len(self.head.events)
         while place > self.head.begun:
             one = happened[place - 1]
             if one.what in ("clear", "compact"):
-                happened.append(Happening("revert", undoes=place - 1))
+                happened.append(Event("revert", undoes=place - 1))
                 return one.what
             if one.what == "tangent exit":
-                happened.append(Happening("taken up", undoes=place - 1))
+                happened.append(Event("taken up", undoes=place - 1))
                 self.head = one.tangent
                 return one.what
             place = one.undoes if one.what in ("revert", "taken up") else place - 1

@@ -124,7 +124,7 @@ class _Writer:
         self.messages.append(speak(self._draw(contents), **self._stamp()))
 
     def round(self) -> None:
-        """Let the assistant call, perhaps in two messages, and the tools answer, perhaps interrupted."""
+        """Draw calls of the assistant, in one or two messages, and results of the tools, some interrupted."""
         draw = self._draw
         calls = self._call() + (self._call() if draw(st.integers(0, 5)) == 0 else [])
         if draw(st.integers(0, 5)) == 0:
@@ -156,7 +156,7 @@ class _Writer:
 
 @st.composite
 def mutations(draw: st.DrawFn, document: Any) -> Any:
-    """Draw a copy of a document with one to three nodes dropped, doubled or replaced by anything."""
+    """Draw a copy of a document with one to three nodes removed, duplicated or replaced by anything."""
     for _ in range(draw(st.integers(1, 3))):
         paths = list(_paths(document, ()))
         path = draw(st.sampled_from(paths))

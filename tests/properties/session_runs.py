@@ -1,4 +1,4 @@
-"""Sessions that live through random conversations, and what must hold at every moment of such a life."""
+"""Sessions that run random conversations, and what must hold at every moment."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from turnstate.testing import FixedClock, conversations, samples
 ID = "s1"
 
 
-class Life:
-    """One session on one store, and as many new managers on that store as a test wants."""
+class SessionRun:
+    """One session on one store, and as many managers on that store as a test needs."""
 
     def __init__(self, policy: Policy, *, url: str = "") -> None:
         self.policy, self.manager, self.url = policy, StateManager(policy=policy), url
@@ -49,7 +49,7 @@ class Life:
             await self._opened.pop().close()
 
     async def pure(self, session: Session, budget: Budget) -> Window | None:
-        """Make the window of the whole list of messages, under all decisions that are recorded."""
+        """Return the window of the whole list of messages with all recorded decisions."""
         entries = await path(session)
         shown = [entry.message if isinstance(entry, Answer) else entry for entry in entries]
         messages = [one for one in shown if isinstance(one, Message)]
@@ -64,7 +64,7 @@ class Life:
 
 
 async def window(session: Session, budget: Budget) -> Window | None:
-    """Make a window, or nothing where none can fit."""
+    """Return a window, or None if none can fit."""
     try:
         return await session.window(budget)
     except ContextOverflow:
@@ -72,7 +72,7 @@ async def window(session: Session, budget: Budget) -> Window | None:
 
 
 async def rows(session: Session) -> list[Row]:
-    """Give the entries on the path as the store has it now."""
+    """Return the rows of the current path from the store."""
     store = session._writer.store
     row = await store.get(session.row.address)
     spans = await path_to(store, row.address, row.head)
@@ -83,10 +83,10 @@ async def path(session: Session) -> list[Entry]:
     return [decode_entry(row.kind, row.body) for row in await rows(session)]
 
 
-async def check_handles_agree(life: Life, budget: Budget, *handles: Session) -> Window | None:
-    """Assert that all handles make the window of the whole list, byte for byte, and decide nothing new."""
+async def check_handles_agree(session_run: SessionRun, budget: Budget, *handles: Session) -> Window | None:
+    """Assert that all handles make the same window as the whole list, and decide nothing new."""
     first = await window(handles[0], budget)
-    pure = await life.pure(handles[0], budget)
+    pure = await session_run.pure(handles[0], budget)
     others = [await window(handle, budget) for handle in handles[1:]]
     if first is None:
         assert pure is None
@@ -97,12 +97,12 @@ async def check_handles_agree(life: Life, budget: Budget, *handles: Session) -> 
         assert again.decisions == ()
         assert as_bytes(again.messages) == as_bytes(first.messages)
         assert again.tokens == first.tokens
-    check_window(first, life.manager, budget)
+    check_window(first, session_run.manager, budget)
     return first
 
 
 async def check_log(session: Session) -> None:
-    """Assert that numbers have no gap, and that no cut was recorded that nothing made necessary."""
+    """Assert that numbers have no gap, and that no unnecessary cut was recorded."""
     written = await rows(session)
     assert [row.seq for row in written] == list(range(1, len(written) + 1))
     kinds = [row.kind for row in written if row.kind in ("message", "answer", "prompt", "cut")]
@@ -110,7 +110,7 @@ async def check_log(session: Session) -> None:
 
 
 def long_log(rng: Random, parts: int, *, repeats: bool = False) -> list[Message]:
-    """Give a log of several conversations, sound and broken, in which calls may repeat ids if asked to."""
+    """Return a log of several conversations, valid and broken; call ids repeat only if asked."""
     log, used = list[Message](), set[str]()
     for _ in range(parts):
         kind = rng.choice([conversations.valid, conversations.broken])
@@ -123,7 +123,7 @@ def long_log(rng: Random, parts: int, *, repeats: bool = False) -> list[Message]
 
 
 def disturbed(rng: Random, message: Message) -> Message | None:
-    """Lose a tool message, or let its tools print very much."""
+    """Drop a tool message, or replace its results by very long ones."""
     if message.role != "tool" or rng.random() < 0.75:
         return message
     if rng.random() < 0.5:
@@ -142,7 +142,7 @@ def disturbed(rng: Random, message: Message) -> Message | None:
 
 
 async def appended(session: Session, messages: Sequence[Message]) -> list[Message]:
-    """Append messages, all or none; give those that were written: known results are not."""
+    """Append messages, all or none; return those that were written, which known results are not."""
     try:
         receipt = await session.append(*messages)
     except (InputError, SessionError):
@@ -152,7 +152,7 @@ async def appended(session: Session, messages: Sequence[Message]) -> list[Messag
 
 
 async def answered_late(session: Session, rng: Random, calls: Sequence[ToolCallRequest]) -> None:
-    """Answer some call of long ago."""
+    """Append a result for some earlier call."""
     if calls:
         result = ToolCallResult(
             tool_call_id=rng.choice(calls).id, result=rng.choice(["late", 0, "word " * 400])

@@ -1,4 +1,4 @@
-"""An archive holds everything: sessions of any past come out of another store as they were."""
+"""An archive holds everything: a session with any history is the same in another store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STEPS = st.lists(
 
 
 async def live(session: Session, clock: FixedClock, steps: list[tuple[str, int]]) -> None:
-    """Let a session have a past."""
+    """Take steps with a session."""
     for step, seed in steps:
         clock.advance(seed % 5_000 - 500)  # clocks are set back, now and then
         with suppress(errors.SessionError, errors.InvalidMessage, errors.ContextOverflow):
@@ -47,7 +47,7 @@ async def live(session: Session, clock: FixedClock, steps: list[tuple[str, int]]
 
 
 async def _take(session: Session, step: str, seed: int) -> Session:
-    """Take a step, and return the handle to go on with."""
+    """Take a step, and return the handle for the next one."""
     said = await session.messages()
     if step == "say":
         for message in conversations.valid(seed, turns=1 + seed % 3):
@@ -79,7 +79,7 @@ async def exported(store: Store) -> list[str]:
 
 
 async def kept(store: Store) -> list[tuple[SessionRow, list[object], list[list[Row]]]]:
-    """Give all that a store holds of its sessions, but for what belongs to it alone."""
+    """Return all that a store holds of its sessions, except for what is specific to that store."""
     found = []
     for row in await store.page("default", Filter(), limit=END):
         branches = await store.branches(row.address)
@@ -128,7 +128,7 @@ def empty_file() -> Iterator[str]:
 )
 @given(st.lists(STEPS, min_size=1, max_size=3))
 @examples(6, long=200)
-def test_sessions_of_any_past_move_to_another_store_as_they_are(
+def test_sessions_with_any_history_are_the_same_in_another_store(
     empty_store: Callable[[], AbstractContextManager[str]], pasts: list[list[tuple[str, int]]]
 ) -> None:
     with empty_store() as url:
@@ -137,7 +137,7 @@ def test_sessions_of_any_past_move_to_another_store_as_they_are(
 
 @given(st.lists(STEPS, min_size=1, max_size=2), st.data())
 @examples(20, long=400)
-def test_a_damaged_archive_leaves_whole_sessions_or_none(
+def test_a_damaged_archive_leaves_complete_sessions_or_none(
     pasts: list[list[tuple[str, int]]], data: st.DataObject
 ) -> None:
     asyncio.run(damaged(pasts, data))

@@ -1,4 +1,4 @@
-"""Batches of tool outputs, whatever their sizes, order and budget: they share what there is, and fit."""
+"""Batches of tool outputs of any size, order and budget share the space and fit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def long_outputs(count: int = 5, result: Any = "word " * 60_000) -> list[Message
 
 
 def batch(results: list[Any], question: str = "Go.", mark: str = "") -> list[Message]:
-    """Write a question, as many calls as there are results, and every result in a message of its own."""
+    """Return a question, a call for each result, and each result in its own message."""
     calls = [
         ToolCallRequest(id=CallId(f"call_{mark}{n}"), name="run", args={"n": n}) for n in range(len(results))
     ]
@@ -78,7 +78,7 @@ def texts(window: Window) -> list[int]:
 
 
 def least(messages: list[Message], head: Head) -> int:
-    """Count, apart from the engine, prompt, question and last group with every output in its bare frame."""
+    """Count prompt, question and last group without the engine, every output reduced to its frame."""
     bare = [reduced(message, MANAGER.counter, Limits(50, 50, 1, 1)) for message in messages]
     answered = {one.tool_call_id for message in messages for one in message.tool_results}
     missing = [call for message in messages for call in message.tool_calls if call.id not in answered]
@@ -188,7 +188,7 @@ def test_outputs_shrink_to_bare_frames_before_an_overflow_is_raised() -> None:
 
 
 def grown(rng: Random, budget: Budget, head: Head, orders: int) -> list[bytes]:
-    """Let a batch arrive in some orders, window by window; give the bytes of the last windows."""
+    """Append a batch in some orders, with a window after each message; return the last windows as bytes."""
     messages = batch([some_result(rng) for _ in range(rng.randint(1, 9))], "Go. " * rng.choice([1, 20]))
     if len(messages) > 3 and rng.random() < 0.3:
         both = (*messages[3].tool_results, *messages[2].tool_results)

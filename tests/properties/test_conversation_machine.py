@@ -1,7 +1,7 @@
-"""Everything that can be done to a conversation, in any order, against a model that is obvious.
+"""All operations on a conversation, in any order, compared with an obvious model.
 
-After every step the log holds what the model says, the state shows it, a handle that was opened just now
-sees the same bytes, and the window is one that every provider takes.
+After every step the log and the state agree with the model, a newly opened handle sees the same bytes, and
+every provider accepts the window.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from conversation_model import Conversation, Happening, Line
+from conversation_model import BranchModel, Conversation, Event
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -50,7 +50,7 @@ def image(state: ConversationState) -> bytes:
 
 
 class Machine(RuleBasedStateMachine):
-    """One session, driven through both of its faces."""
+    """One session, changed through its handle and through states."""
 
     url: Callable[[], str] | None = None
 
@@ -220,7 +220,7 @@ class Machine(RuleBasedStateMachine):
         place = data.draw(st.integers(0, len(self.model.head.messages) - 1))
         id = self.model.head.messages[place].id
         state = self.do(self.changed(lambda state: state.begin_tangent(at=id)))
-        self.model.branch_behind("tangent", place, self.prefix(state.messages, place))
+        self.model.branch_after("tangent", place, self.prefix(state.messages, place))
 
     @precondition(lambda self: self.model.head.tangent)
     @rule(how=st.sampled_from(["nothing", "tail", "summary"]))
@@ -228,7 +228,7 @@ class Machine(RuleBasedStateMachine):
         tangent = self.model.head.tangent
         assert tangent is not None
         said = list(self.model.head.messages)
-        said_in_it = said[len([one for one in tangent.happenings[: tangent.begun] if one.message]) :]
+        said_in_it = said[len([one for one in tangent.events[: tangent.begun] if one.message]) :]
         left = self.model.leave()
         before = len(self.model.head.messages)
 
@@ -242,7 +242,7 @@ class Machine(RuleBasedStateMachine):
                     state.exit_tangent_mode_with_summary()
 
         state = self.do(self.changed(leave))
-        self.model.head.happenings.append(Happening("tangent exit", tangent=left))
+        self.model.head.events.append(Event("tangent exit", tangent=left))
         brought = self.added_since(state, before)
         self.model.said(*brought)
         if how == "tail":
@@ -260,7 +260,7 @@ class Machine(RuleBasedStateMachine):
         place = data.draw(st.integers(0, len(self.model.head.messages) - 1))
         id = self.model.head.messages[place].id
         self.do(self.session.fork(at=id) if operation == "fork" else self.session.rewind(to=id))
-        self.model.branch_behind(operation, place, self.prefix(self.do(self.session.messages()), place))
+        self.model.branch_after(operation, place, self.prefix(self.do(self.session.messages()), place))
 
     @rule()
     def fork_here(self) -> None:
@@ -281,11 +281,11 @@ class Machine(RuleBasedStateMachine):
         self.session = self.do(again())
 
     def prefix(self, messages: list[Message], place: int) -> int:
-        """Check that what is left is a beginning that ends behind a message, or before its group of calls."""
+        """Check that what is left is a prefix that ends after a message, or before its group of calls."""
         known = self.model.head.messages
         assert messages == known[: len(messages)]
         assert len(messages) <= place + 1
-        assert Line([Happening("message", message) for message in messages]).open_calls == []
+        assert BranchModel([Event("message", message) for message in messages]).open_calls == []
         assert all(message.role in ("tool", "assistant") for message in known[len(messages) : place + 1])
         return len(messages)
 
@@ -340,7 +340,7 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.req("I1", "I3", "I5", "I8", "J1", "J2", "J4", "D5", "C9")
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_whatever_is_done_to_a_conversation(store: str, tmp_path: Path) -> None:
+def test_after_any_operations_the_conversation_agrees_with_the_model(store: str, tmp_path: Path) -> None:
     shared = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(dir=shared) as folder:
         number = iter(range(10**9))

@@ -1,4 +1,4 @@
-"""Any messages, any cap: a digest is made, fits, stays small, and knows the first after many cuts."""
+"""For any messages and any cap a digest fits, stays small, and keeps the first request after many cuts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGEST = 30_000  # bytes of JSON: all room full, every character of three bytes
 
 
 class Fours:
-    """Four bytes a token."""
+    """One token per four bytes."""
 
     name = "fours"
 
@@ -39,7 +39,7 @@ class Fours:
 
 
 class Letters:
-    """A character is a token: the dearest counter there is."""
+    """One token per character: the most expensive counter."""
 
     name = "letters"
 
@@ -48,7 +48,7 @@ class Letters:
 
 
 def clean(told: str) -> bool:
-    """Tell whether a text is one line without control characters."""
+    """Return True if a text is one line without control characters."""
     return not {unicodedata.category(character) for character in told} & {"Cc", "Cs", "Zl", "Zp"}
 
 
@@ -91,7 +91,7 @@ makers = st.sampled_from([conversations.valid, conversations.broken])
 @pytest.mark.req("D2")
 @examples(35, long=1_000)
 @given(histories, st.integers(-5, 1_500), counters, templates)
-def test_any_messages_are_told_within_any_cap(
+def test_the_digest_of_any_messages_fits_any_cap(
     messages: list[Message], cap: int, counter: Any, template: str
 ) -> None:
     known = digest(messages)
@@ -126,7 +126,9 @@ def test_folding_is_bounded_and_counts_everything(cuts: list[list[Message]]) -> 
 @pytest.mark.req("D3")
 @examples(35, long=1_000)
 @given(st.tuples(histories, histories, histories), st.booleans())
-def test_three_cuts_in_a_row_know_the_first(cuts: tuple[list[Message], ...], swapped: bool) -> None:
+def test_the_digest_of_three_cuts_keeps_the_first_request(
+    cuts: tuple[list[Message], ...], swapped: bool
+) -> None:
     known = None
     for number, messages in enumerate(cuts):
         known = digest([Message.user(f"task number {number}"), *messages], known)
@@ -140,7 +142,7 @@ def test_three_cuts_in_a_row_know_the_first(cuts: tuple[list[Message], ...], swa
 
 @examples(35, long=1_000)
 @given(makers, st.integers(0, 2**32 - 1), st.integers(20, 800))
-def test_generated_conversations_valid_or_broken_are_told(
+def test_the_digest_of_a_generated_conversation_fits(
     kind: Callable[[int], list[Message]], seed: int, cap: int
 ) -> None:
     messages = kind(seed)
@@ -152,7 +154,7 @@ def test_generated_conversations_valid_or_broken_are_told(
 @pytest.mark.req("D4")
 @examples(35, long=1_000)
 @given(histories, st.text(max_size=600), st.integers(1, 200), st.integers(0, 200), templates)
-def test_whatever_a_model_writes_is_refused_or_fits(
+def test_any_summary_of_a_model_is_refused_or_fits(
     messages: list[Message], written: str, cap: int, replaced: int, template: str
 ) -> None:
     asked = request(messages, written, cap=cap, focus=written, facts=written)

@@ -1,4 +1,4 @@
-"""The generator's conversations through every provider and back; the broken ones without a crash."""
+"""Generated conversations survive every provider and the way back; broken ones cause no crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ each_chunk = pytest.mark.parametrize("chunk", range(CHUNKS))
 
 
 def exact(value: Any) -> str:
-    """Write JSON so that 1, 1.0 and true are three things."""
+    """Return JSON in which 1, 1.0 and true differ."""
     return json.dumps(value, sort_keys=True)
 
 

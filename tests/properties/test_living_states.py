@@ -1,7 +1,7 @@
-"""A state that lives on through everything that can be done to it, written now and then, never loaded anew.
+"""One state through all its operations, written now and then and never loaded again.
 
-What it shows is what an obvious model says, after every step; so does its document, read back. Whenever it
-was written, a state that is loaded just now, the session's own handle and a new one show the very same.
+After every step the state and its document agree with an obvious model. Whenever it was written, a newly
+loaded state, the handle of the session and a new handle show the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from conversation_model import Conversation, Happening, Line
+from conversation_model import BranchModel, Conversation, Event
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -47,18 +47,18 @@ T = TypeVar("T")
 
 
 @dataclass
-class Living(Conversation):
-    """The model of a conversation that also goes back to moments, and takes tangents up that were left."""
+class LivingConversation(Conversation):
+    """The model of a conversation that can also go back to moments and reopen tangents."""
 
-    left: dict[str, Line] = field(default_factory=dict)
+    left: dict[str, BranchModel] = field(default_factory=dict)
 
     def undo_on_this_line(self) -> str | None:
-        """Take the newest compaction or clearing of this line back, and say which it was."""
-        happened, place = self.head.happenings, len(self.head.happenings)
+        """Undo the newest compaction or clear of this branch, and return its name."""
+        happened, place = self.head.events, len(self.head.events)
         while place > self.head.begun:
             one = happened[place - 1]
             if one.what in ("clear", "compact"):
-                happened.append(Happening("revert", undoes=place - 1))
+                happened.append(Event("revert", undoes=place - 1))
                 return one.what
             place = one.undoes if one.what == "revert" else place - 1
         return None
@@ -70,7 +70,7 @@ def shown(entry: Entry) -> Entry:
 
 
 def happens(entry: Entry) -> bool:
-    """Tell whether the model knows of an entry."""
+    """Return True if the model records an entry."""
     return (
         isinstance(entry, Message | Revert)
         or (isinstance(entry, Cut) and bool(entry.asked))
@@ -79,7 +79,7 @@ def happens(entry: Entry) -> bool:
 
 
 def seen(state: ConversationState) -> dict[str, Any]:
-    """Give the fields of a state; the number of a timeline in its document says nothing to others."""
+    """Return the fields of a state without the numbers of its timelines, which are arbitrary."""
     shown = fields(state)
     aside = shown.pop("tangent_state", {})
     return {**shown, "started": aside.get("tangent_start_time")}
@@ -97,7 +97,7 @@ class Machine(RuleBasedStateMachine):
         self.memory = MemoryStore()
         self.place = self.url() if self.url else ""
         self.managers = list[SessionManager]()
-        self.model = Living()
+        self.model = LivingConversation()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -109,7 +109,7 @@ class Machine(RuleBasedStateMachine):
         return self.managers[-1]
 
     async def handle(self) -> Session:
-        """Open the session as somebody does who knows nothing of it."""
+        """Open the session with a new manager."""
         return await SessionManager(self.session._writer.store, policy=POLICY, clock=self.clock).open(ID)
 
     @initialize()
@@ -121,7 +121,7 @@ class Machine(RuleBasedStateMachine):
         self.do(begun())
 
     def told(self, change: Callable[[], object]) -> list[Message]:
-        """Change the state, tell the model what was said by that, and give it."""
+        """Change the state, add the new messages to the model, and return them."""
         before = len(self.model.head.messages)
         change()
         said = self.state.messages[before:]
@@ -202,7 +202,7 @@ class Machine(RuleBasedStateMachine):
         kept = self.state.messages
         assert kept == known[: len(kept)]
         assert len(kept) <= place + 1
-        self.model.branch_behind("tangent", place, len(kept))
+        self.model.branch_after("tangent", place, len(kept))
 
     @precondition(lambda self: self.model.head.tangent)
     @rule(how=st.sampled_from(["nothing", "tail", "summary"]))
@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
         name = self.state.head.name
         left = self.model.leave()
         before = len(self.model.head.messages)
-        happened = len(self.model.head.happenings)
+        happened = len(self.model.head.events)
         match how:
             case "nothing":
                 self.state.exit_tangent_mode()
@@ -223,14 +223,14 @@ class Machine(RuleBasedStateMachine):
         brought = self.state.messages[before:]
         if new and isinstance(new[0], Tangent):  # one in which nothing was said leaves no trace
             self.model.left[name] = left
-            self.model.head.happenings.append(Happening("tangent exit", tangent=left))
+            self.model.head.events.append(Event("tangent exit", tangent=left))
         assert new[-len(brought) :] == brought or not brought
         self.model.said(*brought)
         assert brought == [] or how != "nothing"
 
-    def under_way(self) -> dict[str, Line]:
-        """Give the tangents that lead to the head by their names."""
-        timeline, line, found = self.state.head, self.model.head, dict[str, Line]()
+    def under_way(self) -> dict[str, BranchModel]:
+        """Return the tangents that lead to the head, by name."""
+        timeline, line, found = self.state.head, self.model.head, dict[str, BranchModel]()
         while timeline.parent is not None:
             tangent = line.tangent
             assert tangent is not None
@@ -267,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         self.session = self.do(other())
 
     def holds_in_the_log(self) -> None:
-        """Check that whoever looks at the session now sees what the state shows."""
+        """Check that every new reader of the session sees what the state shows."""
         fresh = self.do(self.handle())
         loaded = self.do(fresh.conversation())
         assert seen(loaded) == seen(self.state)
@@ -318,7 +318,7 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.req("I1", "I5", "I9", "J1", "J2", "J4", "D5")
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_whatever_a_living_state_went_through(store: str, tmp_path: Path) -> None:
+def test_after_any_operations_the_state_agrees_with_the_model(store: str, tmp_path: Path) -> None:
     shared = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(dir=shared) as folder:
         number = iter(range(10**9))

@@ -1,4 +1,4 @@
-"""Reduction, whatever the output: it fits, its numbers add up, and doing it twice is doing it once."""
+"""A reduced output fits, its numbers add up, and reducing it again changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from turnstate.tokens.exact import ExactCounter
 
 
 class Bytes:
-    """Counts so many bytes a token."""
+    """One token per some bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -77,7 +77,7 @@ def sizes(result: Any, counter: Counter) -> list[int]:
 
 
 def limit_exceeded(result: Any, counter: Counter, limits: Limits) -> int | None:
-    """State the rule once more, by counting everything."""
+    """Return True if an output exceeds its limit, by counting all of it."""
     tokens = sum(sizes(result, counter))
     if sum(map(lines.count, output_texts(result))) > limits.head + limits.tail and tokens > limits.soft:
         return limits.soft

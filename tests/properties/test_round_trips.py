@@ -1,4 +1,4 @@
-"""Whatever is said survives every provider and back; whatever is wrong is told, and never crashes."""
+"""Any conversation survives every provider and the way back; any other document is read or refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def as_request(document: Any, provider: formats.Format) -> Any:
 
 
 def exact(value: Any) -> str:
-    """Write JSON so that 1, 1.0 and true are three things."""
+    """Return JSON in which 1, 1.0 and true differ."""
     return json.dumps(value, sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a document, the provider accepts the request that is made of its window."""
+"""Every provider accepts the window of any document that can be read, whatever is wrong with it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def exact(value: Any) -> str:
 
 
 def misnamed(value: Any, rng: Random, *, often: float) -> Any:
-    """Give ids and names that no provider, or not this one, takes; some ids to several calls."""
+    """Replace ids and names by ones that providers reject, and some ids by the same one."""
     if isinstance(value, list):
         return [misnamed(item, rng, often=often) for item in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Whatever is done to a session, its messages are those of a list that a child could keep."""
+"""After any operations the messages of a session are those of a plain list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from session_runs import ID, Life, check_handles_agree, check_log, window
+from session_runs import ID, SessionRun, check_handles_agree, check_log, window
 from thoroughness import examples
 from window_checks import check_window
 
@@ -36,7 +36,7 @@ words = st.sampled_from(["hello", "go on", "word " * 30, "日本 " * 20, ""])
 
 
 def whole_groups(path: list[Message]) -> list[Message]:
-    """Leave out a group at the end of a path in which calls are open."""
+    """Return a path without a group at its end that has open calls."""
     start, open_calls, answered = -1, set[str](), False
     for place, message in enumerate(path):
         if message.role == "user" or (message.role == "assistant" and (answered or not open_calls)):
@@ -56,7 +56,7 @@ class Paths(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.life = Life(Policy())
+        self.session_run = SessionRun(Policy())
         self.path, self.former = list[Message](), list[list[Message]]()
         self.known = dict[str, list[Message]]()
         self.ended, self.epoch = False, 1
@@ -73,7 +73,7 @@ class Paths(RuleBasedStateMachine):
         return self.handles[-1][0]
 
     def one(self, pick: int) -> Session:
-        """Give any handle of this epoch."""
+        """Return any handle of this epoch."""
         handles = self.current()
         return handles[pick % len(handles)]
 
@@ -83,7 +83,7 @@ class Paths(RuleBasedStateMachine):
     @initialize(system=st.sampled_from([None, "You help."]))
     def create(self, system: str | None) -> None:
         async def made() -> Session:
-            return await (await self.life.sessions()).create(id=ID, system=system)
+            return await (await self.session_run.sessions()).create(id=ID, system=system)
 
         self.handles.append((self.do(made()), 1))
 
@@ -115,7 +115,7 @@ class Paths(RuleBasedStateMachine):
     @precondition(lambda self: not self.ended and any(message.tool_calls for message in self.path))
     @rule(which=st.lists(picks, min_size=1, max_size=3), result=st.integers(0, 1), by=picks)
     def tools_answer(self, which: list[int], result: int, by: int) -> None:
-        """Answer calls of the path, soon or late, some of them perhaps again."""
+        """Answer calls of the path, early or late, some of them twice."""
         calls = [call.id for message in self.path for call in message.tool_calls]
         chosen = list(dict.fromkeys(calls[-1 - pick % min(len(calls), 6)] for pick in which))
         given = {one.tool_call_id: one.result for message in self.path for one in message.tool_results}
@@ -139,7 +139,7 @@ class Paths(RuleBasedStateMachine):
     @rule(by=picks)
     def a_window_is_made(self, by: int) -> None:
         if made := self.do(window(self.one(by), NARROW)):
-            check_window(made, self.life.manager, NARROW)
+            check_window(made, self.session_run.manager, NARROW)
 
     @precondition(lambda self: not self.ended)
     @rule(text=words)
@@ -149,7 +149,7 @@ class Paths(RuleBasedStateMachine):
     @precondition(lambda self: not self.ended and self.known)
     @rule(pick=picks, operation=st.sampled_from(["fork", "rewind"]), by=picks)
     def the_path_goes_elsewhere(self, pick: int, operation: str, by: int) -> None:
-        """Go to any message that was ever said, on this branch or on another."""
+        """Fork from or rewind to any message, on this branch or on another."""
         id = list(self.known)[pick % len(self.known)]
         handle = self.one(by)
         self.do(handle.fork(at=id) if operation == "fork" else handle.rewind(to=id))
@@ -199,7 +199,7 @@ class Paths(RuleBasedStateMachine):
 
     @rule()
     def another_worker_opens_it(self) -> None:
-        self.handles.append((self.do(self.life.opened()), self.epoch))
+        self.handles.append((self.do(self.session_run.opened()), self.epoch))
         self.handles = self.handles[-4:]
 
     @precondition(lambda self: any(epoch != self.epoch for _, epoch in self.handles))
@@ -224,7 +224,9 @@ class Paths(RuleBasedStateMachine):
     @precondition(lambda self: not self.ended)
     @rule()
     def all_see_the_same_window(self) -> None:
-        self.do(check_handles_agree(self.life, NARROW, *self.current(), self.do(self.life.opened())))
+        self.do(
+            check_handles_agree(self.session_run, NARROW, *self.current(), self.do(self.session_run.opened()))
+        )
 
 
 EXAMPLES = examples(12, long=400, steps=40)

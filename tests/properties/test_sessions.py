@@ -1,4 +1,4 @@
-"""Any life of a session, on any number of handles: nothing is lost, and all see the same window."""
+"""With any number of handles on a session nothing is lost, and all make the same window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_runs import (
     ID,
-    Life,
+    SessionRun,
     answered_late,
     appended,
     check_handles_agree,
@@ -43,15 +43,15 @@ policies = st.builds(
 )
 
 
-def run(scene: Callable[[Life], Awaitable[Any]], policy: Policy, *, on_disk: bool = False) -> Any:
-    """Run a scene on a store of its own."""
+def run(scenario: Callable[[SessionRun], Awaitable[Any]], policy: Policy, *, on_disk: bool = False) -> Any:
+    """Run a scenario on a new store."""
 
     async def play(url: str) -> Any:
-        life = Life(policy, url=url)
+        session_run = SessionRun(policy, url=url)
         try:
-            return await scene(life)
+            return await scenario(session_run)
         finally:
-            await life.close()
+            await session_run.close()
 
     if not on_disk:
         return asyncio.run(play(""))
@@ -62,10 +62,10 @@ def run(scene: Callable[[Life], Awaitable[Any]], policy: Policy, *, on_disk: boo
 # One handle that lives, and others that come later
 
 
-async def grow_and_reopen(life: Life, seed: int, size: int, *, parts: int, often: float) -> int:
-    """Append in random pieces with windows between, and compare with handles that were just opened."""
+async def grow_and_reopen(session_run: SessionRun, seed: int, size: int, *, parts: int, often: float) -> int:
+    """Append in random pieces with windows in between, and compare with newly opened handles."""
     rng, budget, made = Random(seed), Budget(size), 0
-    session = await (await life.sessions()).create(id=ID, system=rng.choice([None, "You help."]))
+    session = await (await session_run.sessions()).create(id=ID, system=rng.choice([None, "You help."]))
     log, calls = long_log(rng, parts), list[ToolCallRequest]()
     while log:
         size = rng.choice([1, 1, 2, 3, 5])
@@ -74,7 +74,7 @@ async def grow_and_reopen(life: Life, seed: int, size: int, *, parts: int, often
         for messages in [piece] if piece and rng.random() < 0.5 else [[one] for one in piece]:
             calls += [call for one in await appended(session, messages) for call in one.tool_calls]
         if rng.random() < 0.1:
-            await (await life.sessions()).restore(ID)  # the core answers what is open
+            await (await session_run.sessions()).restore(ID)  # the core answers what is open
         if rng.random() < 0.1:
             await answered_late(session, rng, calls)
         if rng.random() < 0.03:
@@ -82,47 +82,52 @@ async def grow_and_reopen(life: Life, seed: int, size: int, *, parts: int, often
         if rng.random() < 0.3:
             made += cuts(await window(session, budget))
         if rng.random() < often:
-            made += cuts(await check_handles_agree(life, budget, session, await life.opened()))
+            made += cuts(await check_handles_agree(session_run, budget, session, await session_run.opened()))
     await check_log(session)
-    await check_handles_agree(life, budget, session, await life.opened())
+    await check_handles_agree(session_run, budget, session, await session_run.opened())
     return made
 
 
 @pytest.mark.req("A5", "B1", "C3", "C7", "C8", "C9", "G1", "G3")
 @examples(6, long=800)
 @given(seed=seeds, size=sizes, policy=policies)
-def test_a_handle_that_was_just_opened_makes_the_window_of_the_live_one_and_of_the_whole_list(
+def test_a_new_handle_makes_the_window_of_the_old_one_and_of_the_whole_list(
     seed: int, size: int, policy: Policy
 ) -> None:
-    run(lambda life: grow_and_reopen(life, seed, size, parts=5, often=0.3), policy)
+    run(lambda session_run: grow_and_reopen(session_run, seed, size, parts=5, often=0.3), policy)
 
 
 @pytest.mark.req("A5", "C8", "C9", "G1", "G3")
 @examples(3, long=120)
 @given(seed=seeds, size=sizes, policy=policies)
 def test_a_new_process_on_the_same_file_makes_the_same_windows(seed: int, size: int, policy: Policy) -> None:
-    run(lambda life: grow_and_reopen(life, seed, size, parts=3, often=0.1), policy, on_disk=True)
+    run(
+        lambda session_run: grow_and_reopen(session_run, seed, size, parts=3, often=0.1), policy, on_disk=True
+    )
 
 
-def test_the_lives_really_have_many_cuts() -> None:
+def test_the_runs_have_many_cuts() -> None:
     made = [
-        run(lambda life, seed=seed: grow_and_reopen(life, seed, 700, parts=10, often=0), Policy())
+        run(
+            lambda session_run, seed=seed: grow_and_reopen(session_run, seed, 700, parts=10, often=0),
+            Policy(),
+        )
         for seed in range(4)
     ]
     assert min(made) >= 5
 
 
-async def grow_with_repeats(life: Life, seed: int, size: int) -> None:
-    """Let calls use the ids of earlier calls: windows may name them differently, and all are sound."""
+async def grow_with_repeats(session_run: SessionRun, seed: int, size: int) -> None:
+    """Let calls repeat the ids of earlier calls: windows may rename them, and all are valid."""
     rng, budget = Random(seed), Budget(size)
-    session = await (await life.sessions()).create(id=ID)
+    session = await (await session_run.sessions()).create(id=ID)
     said = list[Message]()
     for message in long_log(rng, 4, repeats=True):
         said += await appended(session, [message])
         if rng.random() < 0.3:
-            for handle in (session, await life.opened()):
+            for handle in (session, await session_run.opened()):
                 if made := await window(handle, budget):
-                    check_window(made, life.manager, budget)
+                    check_window(made, session_run.manager, budget)
     assert [message.id for message in await session.messages()] == [message.id for message in said]
 
 
@@ -130,32 +135,32 @@ async def grow_with_repeats(life: Life, seed: int, size: int) -> None:
 @examples(4, long=300)
 @given(seed=seeds, size=sizes)
 def test_calls_that_share_an_id_break_no_window(seed: int, size: int) -> None:
-    run(lambda life: grow_with_repeats(life, seed, size), Policy())
+    run(lambda session_run: grow_with_repeats(session_run, seed, size), Policy())
 
 
-async def grow_under_changing_budgets(life: Life, seed: int) -> None:
+async def grow_under_changing_budgets(session_run: SessionRun, seed: int) -> None:
     rng, budgets = Random(seed), [Budget(size) for size in (400, 700, 1_500, 3_000)]
-    session = await (await life.sessions()).create(id=ID, system="You help.")
+    session = await (await session_run.sessions()).create(id=ID, system="You help.")
     for message in long_log(rng, 5):
         await appended(session, [message])
         if rng.random() < 0.2:
-            await check_handles_agree(life, rng.choice(budgets), session, await life.opened())
-    await check_handles_agree(life, budgets[0], session, await life.opened())
+            await check_handles_agree(session_run, rng.choice(budgets), session, await session_run.opened())
+    await check_handles_agree(session_run, budgets[0], session, await session_run.opened())
 
 
 @pytest.mark.req("C1", "C8", "C9")
 @examples(4, long=300)
 @given(seed=seeds, policy=policies)
-def test_handles_agree_also_where_every_request_has_another_budget(seed: int, policy: Policy) -> None:
-    run(lambda life: grow_under_changing_budgets(life, seed), policy)
+def test_handles_agree_if_every_request_has_another_budget(seed: int, policy: Policy) -> None:
+    run(lambda session_run: grow_under_changing_budgets(session_run, seed), policy)
 
 
 # Two handles that write by turns, and at the same time
 
 
-async def two_handles(life: Life, seed: int, size: int, *, at_once: bool) -> None:
+async def two_handles(session_run: SessionRun, seed: int, size: int, *, at_once: bool) -> None:
     rng, budget = Random(seed), Budget(size)
-    handles = [await (await life.sessions()).create(id=ID), await life.opened()]
+    handles = [await (await session_run.sessions()).create(id=ID), await session_run.opened()]
     queues = [long_log(rng, 3), long_log(rng, 3)]
     taken: list[list[Message]] = [[], []]
 
@@ -175,7 +180,7 @@ async def two_handles(life: Life, seed: int, size: int, *, at_once: bool) -> Non
     for mine in [] if at_once else taken:
         own = {message.id for message in mine}
         assert [id for id in stored if id in own] == [message.id for message in mine]
-    await check_handles_agree(life, budget, *handles, await life.opened())
+    await check_handles_agree(session_run, budget, *handles, await session_run.opened())
     await check_log(handles[0])
 
 
@@ -183,47 +188,51 @@ async def two_handles(life: Life, seed: int, size: int, *, at_once: bool) -> Non
 @examples(6, long=800)
 @given(seed=seeds, size=sizes, policy=policies)
 def test_two_handles_by_turns_lose_nothing_and_cut_once(seed: int, size: int, policy: Policy) -> None:
-    run(lambda life: two_handles(life, seed, size, at_once=False), policy)
+    run(lambda session_run: two_handles(session_run, seed, size, at_once=False), policy)
 
 
 @pytest.mark.req("A7", "G5", "C8")
 @examples(3, long=120)
 @given(seed=seeds, size=sizes)
 def test_two_processes_at_once_lose_nothing_and_cut_once(seed: int, size: int) -> None:
-    run(lambda life: two_handles(life, seed, size, at_once=True), Policy(), on_disk=True)
+    run(lambda session_run: two_handles(session_run, seed, size, at_once=True), Policy(), on_disk=True)
 
 
 # The prompt cache
 
 
-def shared_tokens(life: Life, one: Window, other: Window) -> int:
-    """Count what two requests have in common at their beginning, byte for byte."""
+def shared_tokens(session_run: SessionRun, one: Window, other: Window) -> int:
+    """Count the tokens of the common prefix of two requests."""
     shared = 0
     for mine, its in zip(one.messages, other.messages, strict=False):
         if as_bytes([mine]) != as_bytes([its]):
             break
         shared += 1
-    return life.manager.count(one.messages[:shared]).tokens - REPLY_START if shared else 0
+    return session_run.manager.count(one.messages[:shared]).tokens - REPLY_START if shared else 0
 
 
-async def reused_over_a_life(life: Life, seed: int, size: int) -> None:
-    """Compare what windows report as reused with what they share, a new handle in the middle included.
+async def reused_over_a_run(session_run: SessionRun, seed: int, size: int) -> None:
+    """Compare the reported reuse of windows with what they share, with a new handle in the middle.
 
-    A handle that was just opened has sent nothing and reports nothing, although the bytes are the same.
+    A newly opened handle has sent nothing and reports nothing, although the bytes are the same.
     """
     rng, budget = Random(seed), Budget(size)
-    session = await (await life.sessions()).create(id=ID, system="You help.")
+    session = await (await session_run.sessions()).create(id=ID, system="You help.")
     log, previous, reported, real = long_log(rng, 5), None, 0, 0
     reopen_at = len(log) // 2
     for number, message in enumerate(log):
         await appended(session, [message])
         if number == reopen_at:
-            session, last = await life.opened(), previous
+            session, last = await session_run.opened(), previous
             previous = await window(session, budget)
             if previous and last:
                 assert previous.reused_prefix_tokens == 0
                 if cuts(previous) == 0 and last.view.cut == previous.view.cut:
-                    assert shared_tokens(life, previous, last) >= shared_tokens(life, last, previous) > 0
+                    assert (
+                        shared_tokens(session_run, previous, last)
+                        >= shared_tokens(session_run, last, previous)
+                        > 0
+                    )
             continue
         made = await window(session, budget)
         if made is None:
@@ -231,7 +240,7 @@ async def reused_over_a_life(life: Life, seed: int, size: int) -> None:
         if previous:
             reported += made.reused_prefix_tokens
             whole = made.messages == previous.messages
-            real += made.tokens if whole else shared_tokens(life, made, previous)
+            real += made.tokens if whole else shared_tokens(session_run, made, previous)
         previous = made
     assert reported == real
 
@@ -240,7 +249,7 @@ async def reused_over_a_life(life: Life, seed: int, size: int) -> None:
 @examples(6, long=500)
 @given(seed=seeds, size=sizes)
 def test_what_is_reported_as_reused_is_what_two_requests_share(seed: int, size: int) -> None:
-    run(lambda life: reused_over_a_life(life, seed, size), Policy())
+    run(lambda session_run: reused_over_a_run(session_run, seed, size), Policy())
 
 
 # Planted bugs: the checks above are worth something only if they catch these.
@@ -257,15 +266,15 @@ def caught(check: Callable[[int], None], *, seeds: int = 25) -> bool:
 
 
 def agree(seed: int) -> None:
-    run(lambda life: grow_and_reopen(life, seed, 700, parts=4, often=0.3), Policy())
+    run(lambda session_run: grow_and_reopen(session_run, seed, 700, parts=4, often=0.3), Policy())
 
 
 def by_turns(seed: int) -> None:
-    run(lambda life: two_handles(life, seed, 700, at_once=False), Policy())
+    run(lambda session_run: two_handles(session_run, seed, 700, at_once=False), Policy())
 
 
 def at_once(seed: int) -> None:
-    run(lambda life: two_handles(life, seed, 400, at_once=True), Policy(), on_disk=True)
+    run(lambda session_run: two_handles(session_run, seed, 400, at_once=True), Policy(), on_disk=True)
 
 
 def test_without_a_planted_bug_nothing_is_caught() -> None:
@@ -292,7 +301,7 @@ def test_a_loader_that_begins_one_entry_late_is_caught(monkeypatch: pytest.Monke
     assert caught(agree)
 
 
-def test_a_cut_that_is_written_without_a_look_at_the_head_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_that_is_written_without_checking_the_head_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     async def blind(self: Any, _loaded: Any, decisions: Any) -> None:
         records = await self._writer.records(decisions)
         self.grow(await self._writer.commit(records=records), decisions, records)

@@ -1,4 +1,4 @@
-"""Whatever values hold comes back; whatever comes in is read as everybody reads it, or refused."""
+"""Values survive encoding and decoding; input is read as the standard library reads it, or refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ objects = st.dictionaries(keys, values, max_size=3)
 
 
 def extra_of(kind: type[Value]) -> st.SearchStrategy[Any]:
-    """Draw fields that a kind of value does not know; most have none."""
+    """Draw fields that are unknown to a kind of value; mostly none."""
     unknown = st.dictionaries(keys.filter(lambda name: name not in wire_names(kind)), values, max_size=3)
     return st.just({}) | unknown
 
@@ -112,7 +112,7 @@ messages = st.one_of(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Compare as JSON does: 1, 1.0 and true are three values, and so are 0.0 and -0.0."""
+    """Compare values so that 1, 1.0 and true differ, and 0.0 and -0.0."""
     return repr(one) == repr(other)
 
 
@@ -185,7 +185,7 @@ documents = st.recursive(
 
 
 def as_everybody_reads_it(text: str) -> tuple[Any, bool]:
-    """Read with the standard library, and tell whether anything would be lost by keeping it."""
+    """Read with the standard library; return the value, and whether it can be kept without loss."""
     twice = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Any log, any budget, any chain of cuts: the window fits, validates, and loses nothing."""
+"""For any log, budget and chain of cuts the window fits, is valid, and loses nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_any_window_fits_validates_and_can_be_replayed(
 
 
 def long_log(rng: Random, parts: int) -> list[Message]:
-    """Give one log made of several conversations, sound and broken, their ids colliding as they may."""
+    """Return a log of several conversations, valid and broken, whose ids may collide."""
     log: list[Message] = []
     for _ in range(parts):
         kind = rng.choice([conversations.valid, conversations.valid, conversations.broken])
@@ -121,7 +121,7 @@ def test_chains_of_cuts_stay_sound_and_pure_and_incremental_windows_are_equal(
 
 
 def agent_log(rng: Random) -> list[Message]:
-    """Give the log of an agent whose tools print much in some turns and little in others."""
+    """Return the log of an agent with long tool output in some turns."""
     log = list[Message]()
     for turn in range(rng.randint(8, 30)):
         log.append(Message.user(f"Question {turn}? " * rng.choice([1, 30])))
@@ -137,7 +137,7 @@ def agent_log(rng: Random) -> list[Message]:
 
 
 def one_agent(seed: int, size: int, policy: Policy) -> int:
-    """Make windows as a log grows, compact now and then; count those with hidden output."""
+    """Make windows while a log grows, compact now and then; count the windows with hidden output."""
     rng, manager, budget = Random(seed), StateManager(policy=policy), Budget(size)
     head = Head(system="Be careful. " * rng.choice([1, 10]), context=rng.choice([None, "notes"]))
     tally, decisions, hidden = manager.tally([], budget, stored=rng.random() < 0.5), list[Decision](), 0
@@ -230,7 +230,7 @@ def test_a_window_that_keeps_a_stale_prefix_is_caught(monkeypatch: pytest.Monkey
 
 
 def breaks(seed: int) -> bool:
-    """Tell whether a chain fails its checks."""
+    """Return True if a chain fails its checks."""
     try:
         one_chain(seed, 700, Policy())
     except (AssertionError, TurnstateError):

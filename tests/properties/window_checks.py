@@ -1,4 +1,4 @@
-"""What every window must be, whatever the conversation: one function that the window tests share."""
+"""The checks that hold for the window of any conversation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def as_bytes(messages: Sequence[Message]) -> bytes:
 
 
 def check_window(window: Window, manager: StateManager, budget: Budget) -> None:
-    """Assert that a window fits, is counted rightly, and is what every provider takes."""
+    """Assert that a window fits, is counted correctly, and is accepted by every provider."""
     assert window.tokens <= budget.limit
     assert manager.count(window.messages).tokens == window.tokens
     check_usage(window)
     if all(message.role == "system" for message in window.messages):
-        return  # nobody has spoken yet: there is nothing to send
+        return  # there is no message yet, so nothing to send
     last = window.messages[-1].role
     for format in FORMATS:
         violations = format.validate(format.render(window.messages), request=last in ("user", "tool"))
@@ -32,7 +32,7 @@ def check_window(window: Window, manager: StateManager, budget: Budget) -> None:
 
 
 def check_usage(window: Window) -> None:
-    """Assert that the categories are what the window has, none below zero, and that the rest is free."""
+    """Assert that no category is negative, that they add up to the window, and that the rest is free."""
     usage = dict(window.report.usage)
     free = usage.pop("free")
     assert min(usage.values()) >= 0, usage
@@ -41,7 +41,7 @@ def check_usage(window: Window) -> None:
 
 
 def check_against_input(window: Window, messages: Sequence[Message]) -> None:
-    """Assert that the prompt stays, the hard lock holds, and one summary stands for what left."""
+    """Assert that the prompt stays, and that one summary replaces what was cut."""
     ids = {message.id for message in window.messages}
     prompt = messages[: next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))]
     assert {message.id for message in prompt} <= ids
@@ -55,7 +55,7 @@ def check_against_input(window: Window, messages: Sequence[Message]) -> None:
 
 
 def check_hard_lock(window: Window, newest: int = 10) -> None:
-    """Assert that the newest messages stay, unless the report says that some were given up."""
+    """Assert that the newest messages stay, unless the report says otherwise."""
     if any(event.startswith("gave up") for event in window.report.events):
         return
     tally = window.tally
@@ -70,7 +70,7 @@ def check_replay(
     budget: Budget,
     decisions: Sequence[Decision],
 ) -> None:
-    """Assert that the same input gives the same bytes, and that recorded decisions give them again."""
+    """Assert that the same input gives the same bytes, with and without recorded decisions."""
     again = manager.window(messages, budget, decisions=decisions)
     assert as_bytes(again.messages) == as_bytes(window.messages)
     assert again.decisions == window.decisions

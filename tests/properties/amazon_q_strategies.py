@@ -1,4 +1,4 @@
-"""Documents of the original's shape for Hypothesis: every variant, odd ids, tangents, unknown fields."""
+"""Amazon Q documents for Hypothesis: every variant, odd ids, tangents, unknown fields."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ starts = st.sampled_from(
 
 @st.composite
 def structs(draw: st.DrawFn, required: Document, optional: Document | None = None) -> Document:
-    """Draw an object with fields of its own, perhaps without some, perhaps with one that nobody knows."""
+    """Draw an object with the given fields, sometimes without some or with an unknown one."""
     found = draw(st.fixed_dictionaries(required))
     for name, strategy in (optional or {}).items():
         if draw(st.integers(0, 7)):
@@ -180,7 +180,7 @@ models = structs(
 
 @st.composite
 def checkpoints(draw: st.DrawFn, history: list[Document]) -> Document:
-    """Draw a manager with copies of beginnings of a history, and some that went another way."""
+    """Draw a checkpoint manager with prefixes of a history, and some that differ from it."""
     copies = [
         copy.deepcopy(history[: draw(st.integers(0, len(history)))]) for _ in range(draw(st.integers(0, 2)))
     ]
@@ -198,7 +198,7 @@ def checkpoints(draw: st.DrawFn, history: list[Document]) -> Document:
 
 @st.composite
 def tangents(draw: st.DrawFn, history: list[Document]) -> Document:
-    """Draw the main conversation of a tangent: where it left, and how it goes on there."""
+    """Draw the main conversation of a tangent: the prefix they share, and what follows."""
     common = copy.deepcopy(history[: draw(st.integers(0, len(history)))])
     return draw(
         structs(
@@ -217,7 +217,7 @@ def tangents(draw: st.DrawFn, history: list[Document]) -> Document:
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    """Draw a document whose valid range is the whole history, as the original saves it."""
+    """Draw a document whose valid range is the whole history, as Amazon Q saves it."""
     history = draw(histories)
     document = draw(
         structs(

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from amazon_q_strategies import damaged, documents
 from hypothesis import event, given
 from hypothesis import strategies as st
-from original_strategies import damaged, documents
 from thoroughness import examples
 
 from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
@@ -27,7 +27,7 @@ NOWHERE = Path("/nonexistent")
 
 
 class Nowhere:
-    """A system without a file in it, whose clock stands still."""
+    """An environment without files, with a fixed clock."""
 
     def now(self) -> int:
         return 1_761_368_591_500
@@ -45,7 +45,7 @@ def exactly(value: Any) -> bytes:
 
 
 async def kept(state: ConversationState, url: str = "memory:") -> ConversationState:
-    """Keep a conversation in a store, and load it again with another handle."""
+    """Write a conversation to a store, and load it with another handle."""
     async with await SessionManager.open(url) as sessions:
         session = await sessions.create(id=state.conversation_id)
         await session.commit(state)
@@ -171,7 +171,7 @@ def test_what_is_exported_after_more_was_done_can_be_read_again(document: Any, s
 
 
 def uses_and_results(document: Any) -> list[tuple[list[str], list[str]]]:
-    """List the ids of the tool uses of each answer, beside those of the results that follow it."""
+    """Return the ids of the tool uses of each answer, with those of the results that follow."""
     users = [entry["user"] for entry in document["history"]] + [document["next_message"]]
     found = []
     for place, entry in enumerate(document["history"]):
