@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import socket
 from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,6 @@ from promises import texts
 from worker_commands import Commands
 
 from turnstate import Message
-from turnstate.archive import restore
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.stores import admission
 from turnstate.stores.postgres import connections as postgres_connections
@@ -30,7 +30,7 @@ CONNECTION: Any = connection
 LOG: Any = log
 MIGRATION: Any = postgres_connections
 REDIS_LOG: Any = redis_log
-RESTORING: Any = restore
+RESTORING: Any = import_module("turnstate.archive.restore")  # the package has a function of that name
 
 
 class AcksFirst(Commands):
@@ -138,6 +138,7 @@ def _without(check: str, program: str) -> str:
 
 def mark_nothing() -> None:
     """Create imported sessions without the mark of an unfinished import."""
+    assert RESTORING.IMPORTER, "the mark is called otherwise now"
     RESTORING.IMPORTER = ""
 
 

@@ -25,8 +25,9 @@ NODE_TIMEOUT = 1_000  # milliseconds until a master that says nothing is replace
 LONGEST_WAIT = 0.05  # seconds from the acknowledgements that are waited for to the kill
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[Cluster]:
+    """A Cluster for one test: a node that a thread of the loop restarted ends with that thread."""
     one = Cluster(replicas=1, node_timeout=NODE_TIMEOUT)
     yield one
     one.stop()
