@@ -113,7 +113,7 @@ def test_a_deletion_that_a_full_disk_refuses_says_how_much_space_it_needs(home: 
     async def destroy(disk: SmallDisk) -> None:
         async with await SessionManager.open(f"sqlite:///{disk.path}/agent.db") as sessions:
             disk.fill()
-            with pytest.raises(StoreUnavailable, match="nothing is deleted") as refused:
+            with pytest.raises(StoreUnavailable, match="nothing was deleted") as refused:
                 await sessions.destroy("long")
             assert len(await (await sessions.open("long")).messages()) == 60
             disk.free()
