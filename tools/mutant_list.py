@@ -618,7 +618,7 @@ MUTANTS = (
     Mutant(
         "shadow-changed-meanwhile",
         "a restore overwrites a file that changed after it began",
-        'elif found.kind == "nothing" or found.is_(put.before) or found.is_(put.entry):',
+        'elif found.kind == "nothing" or found.matches(put.before) or found.matches(put.entry):',
         "elif found.kind:",
         SHADOW,
     ),

@@ -71,11 +71,11 @@ class Home:
         return self.path
 
     def key(self) -> Key:
-        """Give the key of this installation, made on first use; processes that start at once agree on one."""
+        """Return the key of this installation. The first use creates it; of several processes, one wins."""
         return self.known_key() or self._new_key()
 
     def known_key(self) -> Key | None:
-        """Give the key if there is one already."""
+        """Return the key if there is one already."""
         path = self.path / KEY_FILE
         try:
             with path.open("rb") as file:
@@ -108,7 +108,7 @@ class Home:
 
 
 def _place_once(name: str, data: bytes, folder: int) -> None:
-    """Give a whole file its name unless the name is taken: of several at once, the first wins."""
+    """Return a whole file its name unless the name is taken: of several at once, the first wins."""
     temporary = f".{name}.{secrets.token_hex(8)}.tmp"
     files.write_new(temporary, data, folder=folder)
     try:

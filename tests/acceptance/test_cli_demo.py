@@ -16,7 +16,7 @@ from cli_program import Outcome, command_line, environment, turnstate
 
 import turnstate as package
 from turnstate import SessionManager, formats
-from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.checkpoints import CheckpointManager
 from turnstate.conversation import ConversationState
 from turnstate.demo import agent, story
 from turnstate.demo.screen import Claims

@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from turnstate.checkpoints import transaction
-from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.checkpoints import CheckpointManager, transaction
 from turnstate.home import Home
 from turnstate.session import SessionManager
 

@@ -17,7 +17,7 @@ from restore_setup import Worker
 from restore_setup import state as files_of
 
 from turnstate import Message
-from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.checkpoints import CheckpointManager
 from turnstate.conversation import fields
 from turnstate.home import Home
 from turnstate.session import Session, SessionManager

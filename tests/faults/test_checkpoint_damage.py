@@ -16,8 +16,7 @@ from cases import case
 from thoroughness import LONG, report, rng
 
 from turnstate import Message
-from turnstate.checkpoints import verify
-from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.checkpoints import CheckpointManager, verify
 from turnstate.errors import CheckpointError, CheckpointsDamaged
 from turnstate.home import Home
 from turnstate.session import SessionManager

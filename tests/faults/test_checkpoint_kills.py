@@ -208,7 +208,7 @@ def test_an_undo_that_is_recorded_twice_is_caught(setups: Setups, monkeypatch: p
 
     setup, found = setups.of("restore"), setups.points("restore")
     late = [point for point in reversed(found[: last_named(found)]) if point.call == "unlink"]
-    monkeypatch.setattr(RestoreTransaction, "_is_carried_out", never)
+    monkeypatch.setattr(RestoreTransaction, "_has_restored", never)
     broken = (
         what for point in late if killed_at(point, setup) for what in after_restart(setup, "restore")[1]
     )

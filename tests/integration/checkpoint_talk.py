@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult, formats
-from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.checkpoints import CheckpointManager
 from turnstate.conversation import ConversationState, fields
 from turnstate.home import Home
 from turnstate.session import Session

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from checkpoint_scene import Scene, git, scene, state, write
 
-from turnstate.checkpoints import LeftOut, Limits
+from turnstate.checkpoints import LeftOut, SnapshotLimits
 from turnstate.errors import WorkTreeRefused
 
 
@@ -216,7 +216,7 @@ def test_special_unreadable_and_huge_files_are_left_out_and_told(here: Scene) ->
 def test_what_was_left_out_is_never_touched(here: Scene) -> None:
     for name in ("pipe", "big", "d/x"):
         write(here.tree, name, "1")
-    repository = here.open(limits=Limits(file_bytes=10))
+    repository = here.open(limits=SnapshotLimits(file_bytes=10))
     repository.snapshot("0")
     (here.tree / "pipe").unlink()
     os.mkfifo(here.tree / "pipe")

@@ -10,8 +10,7 @@ import pytest
 from checkpoint_talk import Desk, played
 
 from turnstate import Message, SessionManager
-from turnstate.checkpoints import Limits
-from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.checkpoints import CheckpointManager, SnapshotLimits
 from turnstate.conversation import ConversationState, fields, from_json, to_json
 from turnstate.errors import Conflict, GitMissing, UnknownCheckpoint
 from turnstate.home import Home
@@ -81,7 +80,11 @@ async def test_what_is_left_out_is_reported(desk: Desk) -> None:
     async with desk.started() as talk:
         desk.write(big="x" * 5_000)
         checkpoints = await CheckpointManager.open(
-            talk.state, desk.tree, session=talk.session, home=desk.home, limits=Limits(file_bytes=1_000)
+            talk.state,
+            desk.tree,
+            session=talk.session,
+            home=desk.home,
+            limits=SnapshotLimits(file_bytes=1_000),
         )
         await checkpoints.keep("now")
         assert [one.path for one in checkpoints.left_out] == [b"big"]
@@ -126,23 +129,23 @@ async def test_checkpoints_are_on_in_a_repository_and_off_elsewhere(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, home = ConversationState("c"), desk.home
-    assert await CheckpointManager.open_if_usual(state, desk.tree, home=home) is None
+    assert await CheckpointManager.open_in_git(state, desk.tree, home=home) is None
     assert not home.path.exists()
     inside = desk.tree / "deep" / "er"
     inside.mkdir(parents=True)
     (desk.tree / ".git").mkdir()
-    assert await CheckpointManager.open_if_usual(state, inside, home=home) is not None
+    assert await CheckpointManager.open_in_git(state, inside, home=home) is not None
     linked = desk.folder / "linked"
     linked.symlink_to(inside)
-    assert await CheckpointManager.open_if_usual(ConversationState("d"), linked, home=home) is not None
+    assert await CheckpointManager.open_in_git(ConversationState("d"), linked, home=home) is not None
     monkeypatch.setenv("HOME", str(desk.tree))
-    assert await CheckpointManager.open_if_usual(ConversationState("e"), desk.tree, home=home) is None
+    assert await CheckpointManager.open_in_git(ConversationState("e"), desk.tree, home=home) is None
 
     def no_git(*_: object, **__: object) -> None:
         raise GitMissing
 
     monkeypatch.setattr("turnstate.checkpoints.manager.ShadowRepository.open", no_git)
-    assert await CheckpointManager.open_if_usual(ConversationState("f"), inside, home=home) is None
+    assert await CheckpointManager.open_in_git(ConversationState("f"), inside, home=home) is None
 
 
 @pytest.mark.req("O1")

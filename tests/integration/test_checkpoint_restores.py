@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, Trees, git, scene, state, write
 
-from turnstate.checkpoints import Changes, Kept
+from turnstate.checkpoints import Changes, KeptPath
 from turnstate.errors import CheckpointError, RestoreFailed
 from turnstate.shadow import restore
 
@@ -20,7 +20,7 @@ def here(tmp_path: Path) -> Scene:
     return scene(tmp_path)
 
 
-def reasons(kept: tuple[Kept, ...]) -> dict[bytes, str]:
+def reasons(kept: tuple[KeptPath, ...]) -> dict[bytes, str]:
     return {one.path: one.reason for one in kept}
 
 
@@ -252,7 +252,7 @@ def test_a_restore_that_could_not_end_is_finished_before_anything_else(
     all_changed(here.tree)
     changed = state(here.tree)
     with monkeypatch.context() as failing:
-        failing.setattr(restore._Work, "place", lambda _: os.stat("/no such file"))
+        failing.setattr(restore._RestoreRun, "place", lambda _: os.stat("/no such file"))
         with pytest.raises(CheckpointError, match="cannot be used"):
             repository.restore("0")
     assert state(here.tree) != before

@@ -11,7 +11,7 @@ import pytest
 from checkpoint_scene import Scene, git, scene, state, write
 from checkpoint_talk import Desk, played
 
-from turnstate.checkpoints import Restored, ShadowRepository
+from turnstate.checkpoints import RestoredFiles, ShadowRepository
 from turnstate.shadow import restore
 
 SECRET = b"the token is 8f14e45f"
@@ -218,7 +218,7 @@ def test_a_restore_and_an_undo_that_were_cut_off_keep_ignored_files_out(
     write(here.tree, "mine", SECRET)
     (here.tree / "gone").unlink()
     before = state(here.tree)
-    acts: dict[str, Callable[[ShadowRepository], Restored]] = {
+    acts: dict[str, Callable[[ShadowRepository], RestoredFiles]] = {
         "restore": lambda one: one.restore("0"),
         "undo": lambda one: one.undo("undo", undo="again"),
     }
@@ -229,7 +229,7 @@ def test_a_restore_and_an_undo_that_were_cut_off_keep_ignored_files_out(
         def cut(_: object) -> None:
             raise KeyboardInterrupt
 
-        failing.setattr(restore._Work, step, cut)
+        failing.setattr(restore._RestoreRun, step, cut)
         with pytest.raises(KeyboardInterrupt):
             acts[act](repository)
     again = here.open()
@@ -282,7 +282,7 @@ async def test_an_undo_that_the_log_refuses_leaves_ignored_files_alone(
 def test_a_purge_leaves_no_byte_of_what_is_ignored_now_and_keeps_the_rest(
     here: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnstate.shadow.refs.MANY", 3)  # so that some packs are joined, with deltas
+    monkeypatch.setattr("turnstate.shadow.refs.MAX_PACKS", 3)  # so that some packs are joined, with deltas
     git(here.tree, "init", "--quiet")
     (here.tree / "nested").mkdir()
     git(here.tree / "nested", "init", "--quiet")
@@ -343,7 +343,7 @@ def test_a_purge_that_was_cut_off_can_be_done_again(here: Scene, monkeypatch: py
     repository = here.open()
     commit = repository.snapshot("0").commit
     write(here.tree, ".gitignore", "mine\n")
-    for name in ("store", "point", "_repack"):
+    for name in ("store_pack", "update_references", "_repack"):
         with monkeypatch.context() as failing:
 
             def cut(*_: object) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from checkpoint_scene import Scene, scene, state, write
 
-from turnstate.checkpoints import Changes, Limits
+from turnstate.checkpoints import Changes, SnapshotLimits
 from turnstate.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
-from turnstate.shadow import capture
 from turnstate.shadow import refs as checkpoint_committing
+from turnstate.shadow import snapshot as capture
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_comparing_with_live_files_keeps_nothing(here: Scene) -> None:
 
 
 def test_many_packs_become_few_and_nothing_is_lost(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_committing, "MANY", 3)
+    monkeypatch.setattr(checkpoint_committing, "MAX_PACKS", 3)
     repository = here.open()
     for number in range(9):
         write(here.tree, f"f{number}", f"{number}" * 50)
@@ -197,7 +197,7 @@ def test_an_unknown_checkpoint_is_told(here: Scene) -> None:
     "tag", ["a b", "../x", "a..b", "x.lock", "-x", "x.", "é", "x" * 200, "a/b", "x\n", "a" * 40]
 )
 def test_a_tag_that_git_could_not_keep_is_refused(tag: str, here: Scene) -> None:
-    with pytest.raises(CheckpointError, match="no tag"):
+    with pytest.raises(CheckpointError, match="not a valid tag"):
         here.open().snapshot(tag)
 
 
@@ -215,7 +215,7 @@ def test_too_many_files_are_refused_and_it_is_said_what_to_do(here: Scene) -> No
     for number in range(5):
         write(here.tree, f"{number}")
     with pytest.raises(WorkTreeRefused, match="more than 4 files"):
-        here.open(limits=Limits(entries=4)).snapshot("0")
+        here.open(limits=SnapshotLimits(entries=4)).snapshot("0")
 
 
 def test_checkpoints_of_another_folder_are_not_mistaken(here: Scene, tmp_path: Path) -> None:

@@ -23,26 +23,14 @@ from turnstate.memory import open_engine
 from turnstate.memory.engines import NoEngine
 from turnstate.memory.port import SessionRecord
 from turnstate.shadow import restore, snapshot
-from turnstate.shadow.capture import Remembered, StatCache
-from turnstate.shadow.git import Git
-from turnstate.shadow.objects import (
-    BLOB,
-    COMMIT,
-    FILE,
-    FOLDER,
-    TREE,
-    Leaf,
-    Modes,
-    Pack,
-    commit,
-    object_id,
-    tree,
-)
-from turnstate.shadow.plan import Plan, Put, Remove
-from turnstate.shadow.refs import point, store
+from turnstate.shadow.contents import Modes
+from turnstate.shadow.git import BLOB, COMMIT, FILE, FOLDER, TREE, Git, Leaf, Pack, commit, object_id, tree
+from turnstate.shadow.plan import Put, Remove, RestorePlan
+from turnstate.shadow.refs import store_pack, update_references
 from turnstate.shadow.restore import Journal
-from turnstate.shadow.scan import stamp
-from turnstate.shadow.values import FileEntry, Restored
+from turnstate.shadow.snapshot import KnownFile, StatCache
+from turnstate.shadow.values import FileEntry, RestoredFiles
+from turnstate.shadow.work_tree import file_stat
 from turnstate.snapshots import Snapshots
 from turnstate.stores import connect
 
@@ -93,8 +81,10 @@ def held_by_older(here: Scene, tag: str, files: dict[bytes, bytes]) -> None:
         made = pack.add(
             COMMIT, commit(pack.add(TREE, tree(root)), parents=[], seconds=1, message="an older version")
         )
-        store(repository, pack)
-    point(repository, dict.fromkeys(["refs/heads/history", "refs/heads/seen", f"refs/tags/{tag}"], made))
+        store_pack(repository, pack)
+    update_references(
+        repository, dict.fromkeys(["refs/heads/history", "refs/heads/seen", f"refs/tags/{tag}"], made)
+    )
 
 
 def contents(folder: Path) -> dict[bytes, bytes]:
@@ -230,14 +220,14 @@ def test_a_store_that_a_cut_off_restore_would_replace_stays(here: Scene) -> None
     )
     held, text = (FileEntry(False, 0o644, object_id(BLOB, data)) for data in (old, b"text"))
     shutil.copy(path, here.tree / "third.db")
-    plan = Plan(
+    plan = RestorePlan(
         removals=(Remove(b"new.db", new),),
         puts=(Put(b"agent.db", held, now), Put(b"fresh.db", held, None), Put(b"third.db", text, now)),
     )
     target = repository.snapshot("1").commit
     restore.write(Journal(id="x", name="old", target=target, undo=target, hard=True, plan=plan), here.shadow)
     recovered = here.open().recovered
-    assert isinstance(recovered, Restored)
+    assert isinstance(recovered, RestoredFiles)
     assert {one.path for one in recovered.kept} == {b"new.db", b"agent.db", b"fresh.db", b"third.db"}
     assert said(path) == ["one", "two"]
     assert said(here.tree / "third.db") == ["one", "two"]
@@ -251,7 +241,7 @@ def test_a_file_that_becomes_a_store_between_the_look_and_the_reading_is_not_kep
 ) -> None:
     make_store(tmp_path / "other.db", "one")
     path = write(here.tree, "x", "text")
-    really = snapshot.walk
+    really = snapshot.scan_work_tree
 
     def overtaken(*arguments: object, **options: object) -> object:
         scan = really(*arguments, **options)  # type: ignore[arg-type]
@@ -261,7 +251,7 @@ def test_a_file_that_becomes_a_store_between_the_look_and_the_reading_is_not_kep
             os.replace(tmp_path / "other.db", path)
         return scan
 
-    monkeypatch.setattr(snapshot, "walk", overtaken)
+    monkeypatch.setattr(snapshot, "scan_work_tree", overtaken)
     here.open().snapshot("0")
     assert here.kept() == set()
 
@@ -273,7 +263,7 @@ def test_a_store_that_an_older_version_remembered_as_a_file_is_not_kept(here: Sc
     held_by_older(here, "old", {b"agent.db": path.read_bytes()})
     last = here.git("rev-parse", "old").strip()
     blob = object_id(BLOB, path.read_bytes())
-    StatCache(commit=last, files={b"agent.db": Remembered(stamp(path.lstat()), blob)}).save(
+    StatCache(commit=last, files={b"agent.db": KnownFile(file_stat(path.lstat()), blob)}).save(
         here.shadow / "stamps"
     )
     stamps = here.shadow / "stamps"

@@ -126,7 +126,7 @@ async def test_a_restore_that_fails_changes_neither(desk: Desk, monkeypatch: pyt
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(restore._Work, "_write", full)
+            patch.setattr(restore._RestoreRun, "_write", full)
             with pytest.raises(RestoreFailed):
                 await talk.checkpoints.restore("0")
         assert (talk.seen, desk.files) == (seen, files)

@@ -17,7 +17,7 @@ from valkey_server import fresh_server
 
 from turnstate import Budget, Message, SessionManager, StateManager, ToolCallRequest, ToolCallResult, formats
 from turnstate.archive import archived, conversation, written
-from turnstate.checkpoints.manager import CheckpointManager
+from turnstate.checkpoints import CheckpointManager
 from turnstate.codec import kind_of
 from turnstate.context.window import Window
 from turnstate.conversation import amazon_q

@@ -83,14 +83,14 @@ async def _records(messages: Sequence[Message], counter: str) -> list[Record]:
 
 
 def _named(record: Record, place: int) -> Record:
-    """Give the prompt an id that is the same every time; messages have theirs."""
+    """Return the prompt an id that is the same every time; messages have theirs."""
     if record.kind == "message":
         return record
     return structs.replace(record, id=ids.derived_id(place, record.body))
 
 
 async def _is_same(store: Store, row: SessionRow, records: Sequence[Record]) -> bool:
-    """Tell whether a session began as this one does."""
+    """Return True if a session began as this one does."""
     found = await store.find(row.address, [record.id for record in records])
     return [one.body for one in found] == [record.body for record in records]
 

@@ -23,7 +23,7 @@ PAGE = 200
 
 
 async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterator[Header | Line]:
-    """Give the lines of an archive of sessions; `written` makes text of a line."""
+    """Return the lines of an archive of sessions; `written` makes text of a line."""
     count = 0
     yield Header()
     async for at in sessions:
@@ -34,7 +34,7 @@ async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterat
 
 
 async def archived(store: Store, at: Address) -> AsyncIterator[Line]:
-    """Give the lines of one session."""
+    """Return the lines of one session."""
     moment = await _moment(store, at)
     if is_half_made(moment.row):
         raise Busy(f"session {at.session} is being imported; wait for it, or import its archive again")
@@ -67,7 +67,7 @@ async def _moment(store: Store, at: Address) -> _Moment:
 
 
 async def _entries(log: Log, at: Address, span: Span) -> AsyncIterator[ArchivedEntry]:
-    """Give every place of a branch its line, those at which nothing can be read included."""
+    """Return every place of a branch its line, those at which nothing can be read included."""
     seq = span.first
     while seq <= span.last:
         rows = await log.read(at, Span(span.branch, seq, span.last), limit=PAGE)

@@ -37,7 +37,7 @@ class Bundle:
         return self._lines.number
 
     def entries(self) -> Iterator[tuple[ArchivedEntry, Entry | None]]:
-        """Give the entries in the order of branches and places, each with what it says."""
+        """Return the entries in the order of branches and places, each with what it says."""
         return self._entries
 
     def _read(self) -> Iterator[tuple[ArchivedEntry, Entry | None]]:
@@ -85,7 +85,7 @@ class _Lines:
             read_header(self._next())
 
     def take(self) -> Line:
-        """Give the next line."""
+        """Return the next line."""
         return read_line(self._next())
 
     def finish(self) -> None:

@@ -86,7 +86,7 @@ async def _created(store: Store, row: SessionRow, bundle: Bundle) -> Literal["kn
 
 
 async def _is_same(store: Store, known: SessionRow, bundle: Bundle) -> bool:
-    """Tell whether a session is the archived one; what may be renamed at any time is left out."""
+    """Return True if a session is the archived one; what may be renamed at any time is left out."""
     session = bundle.session
     if (known.created, known.epoch, known.version, known.branch, known.seq) != (
         *(session.created, session.epoch, session.version, session.branch),
@@ -170,7 +170,7 @@ class _Restoring:
 
 
 async def _ended(work: asyncio.Future[Any]) -> bool:
-    """Wait for something that is not to be left half done; tell whether it came about."""
+    """Wait for something that is not to be left half done; return True if it came about."""
     while not work.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([work])

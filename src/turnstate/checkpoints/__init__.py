@@ -7,20 +7,34 @@ from __future__ import annotations
 
 from ..shadow.purge import Purged
 from ..shadow.repository import ShadowRepository
-from ..shadow.values import Changes, Diff, FileDiff, Kept, LeftOut, Limits, Restored, Snapshot, shown
-from .transaction import verify
+from ..shadow.values import (
+    Changes,
+    Diff,
+    FileDiff,
+    KeptPath,
+    LeftOut,
+    RestoredFiles,
+    Snapshot,
+    SnapshotLimits,
+    shown,
+)
+from .manager import CheckpointManager
+from .transaction import Recovered, RestoreResult, verify
 
 __all__ = [
     "Changes",
+    "CheckpointManager",
     "Diff",
     "FileDiff",
-    "Kept",
+    "KeptPath",
     "LeftOut",
-    "Limits",
     "Purged",
-    "Restored",
+    "Recovered",
+    "RestoreResult",
+    "RestoredFiles",
     "ShadowRepository",
     "Snapshot",
+    "SnapshotLimits",
     "shown",
     "verify",
 ]

@@ -18,8 +18,8 @@ __all__ = [
     "ASIDE",
     "IN_PROGRESS",
     "START",
+    "CheckpointTurn",
     "Numbers",
-    "Turn",
     "description",
     "numbers",
     "since_start",
@@ -54,7 +54,7 @@ class Numbers(Struct, frozen=True):
         return str(self.turn + 1)
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class CheckpointTurn(Struct, frozen=True, kw_only=True):
     """A turn with the tools in it; one under way shows the files of its last tool.
 
     What its tools changed is added up, and what the user did until it was closed.
@@ -72,7 +72,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 def since_start(checkpoints: Sequence[tuple[int, Checkpoint]]) -> list[tuple[int, Checkpoint]]:
-    """Give the checkpoints of a path, with their places, from the newest start on."""
+    """Return the checkpoints of a path, with their places, from the newest start on."""
     found = list[tuple[int, Checkpoint]]()
     for one in reversed(checkpoints):
         found.append(one)
@@ -91,9 +91,9 @@ def numbers(checkpoints: Iterable[Checkpoint]) -> Numbers:
     return Numbers(turn, tools)
 
 
-def turns(checkpoints: Sequence[Checkpoint]) -> list[Turn]:
+def turns(checkpoints: Sequence[Checkpoint]) -> list[CheckpointTurn]:
     """Group the checkpoints of a path by turns, the start first, the turn under way last."""
-    found, tools = list[Turn](), list[Checkpoint]()
+    found, tools = list[CheckpointTurn](), list[Checkpoint]()
     for one in checkpoints:
         if one.tool is not None:
             tools.append(one)
@@ -110,8 +110,8 @@ def turns(checkpoints: Sequence[Checkpoint]) -> list[Turn]:
     return found
 
 
-def _turn(closing: Checkpoint, tools: Sequence[Checkpoint] = ()) -> Turn:
-    return Turn(
+def _turn(closing: Checkpoint, tools: Sequence[Checkpoint] = ()) -> CheckpointTurn:
+    return CheckpointTurn(
         label=closing.label,
         description=closing.description,
         commit=closing.commit,

@@ -39,8 +39,8 @@ from ..shadow.folder import discard, folder_for, is_in_repository, read_about
 from ..shadow.health import WAY_OUT
 from ..shadow.purge import Purged
 from ..shadow.repository import ShadowRepository
-from ..shadow.values import Diff, LeftOut, Limits, Snapshot
-from .labels import ASIDE, START, Numbers, Turn, description, numbers, since_start, turns
+from ..shadow.values import Diff, LeftOut, Snapshot, SnapshotLimits
+from .labels import ASIDE, START, CheckpointTurn, Numbers, description, numbers, since_start, turns
 from .operations import Bring, LeaveTangent, RestoreOperation, Undo, newest_restore
 from .transaction import Recovered, RestoreResult, RestoreTransaction, new_tag
 
@@ -59,7 +59,7 @@ class CheckpointManager:
         self.left_out: tuple[LeftOut, ...] = ()
         self.recovered: Recovered | None = None
         self.lines = LineTracking(state, repository.work_tree, home=Path.home())
-        self._carrier = RestoreTransaction(state, repository, self.lines, session=session)
+        self._transaction = RestoreTransaction(state, repository, self.lines, session=session)
         self._ran = frozenset[CallId]()
 
     @classmethod
@@ -70,7 +70,7 @@ class CheckpointManager:
         *,
         session: Session | None = None,
         home: Home | None = None,
-        limits: Limits | None = None,
+        limits: SnapshotLimits | None = None,
         force: bool = False,
     ) -> Self:
         """Open the checkpoints of a conversation, begin with the start, and settle what was cut off.
@@ -83,7 +83,7 @@ class CheckpointManager:
             lambda: ShadowRepository.open(
                 folder,
                 work_tree,
-                limits=limits or Limits(),
+                limits=limits or SnapshotLimits(),
                 own=_own(home, session),
                 force=force,
                 tenant=session.row.tenant if session else "",
@@ -91,7 +91,7 @@ class CheckpointManager:
             )
         )
         manager = cls(state, repository, session=session)
-        manager.recovered = await manager._carrier.finish()
+        manager.recovered = await manager._transaction.finish()
         if not await manager._has_start():
             await manager._keep(START, "the start")
         return manager
@@ -118,7 +118,7 @@ class CheckpointManager:
         return await cls.open(state, work_tree, session=session, home=home, force=force)
 
     @classmethod
-    async def open_if_usual(
+    async def open_in_git(
         cls,
         state: ConversationState,
         work_tree: str | os.PathLike[str],
@@ -138,7 +138,7 @@ class CheckpointManager:
         self, tool: str, *, call: CallId | None = None, summary: str = ""
     ) -> Checkpoint | None:
         """Keep the files if a tool has changed them; call it when its result is in the conversation."""
-        self._note_run(tool, call)
+        self._record_run(tool, call)
         if not await asyncio.to_thread(self.repository.has_changes):
             return None
         return await self._keep(self.numbers.next_tool, summary or tool, tool=tool, call=call)
@@ -158,11 +158,11 @@ class CheckpointManager:
         """How many turns there were, and tools in the one under way."""
         return numbers(self._on_path())
 
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[CheckpointTurn]:
         """List the checkpoints of the path by turns."""
         return turns(self._on_path())
 
-    def expand(self, label: str) -> Turn:
+    def expand(self, label: str) -> CheckpointTurn:
         """Show a turn with the tools in it."""
         found = next((turn for turn in self.turns() if turn.label == label), None)
         if found is None:
@@ -193,7 +193,7 @@ class CheckpointManager:
         act = RestoreOperation(
             label=label, commit=commit, number=number, files=files, conversation=conversation
         )
-        return await self._carrier.carry(act, files=commit if files else "", hard=hard)
+        return await self._transaction.carry(act, files=commit if files else "", hard=hard)
 
     async def undo_restore(self) -> RestoreResult:
         """Take the last restore back: the files as they were before it, and the conversation."""
@@ -210,13 +210,13 @@ class CheckpointManager:
             files=last.files,
             conversation=last.conversation,
         )
-        return await self._carrier.carry(act, files=last.undo if last.files else "")
+        return await self._transaction.carry(act, files=last.undo if last.files else "")
 
     async def enter_tangent(self) -> str:
-        """Go aside, with the files of this moment kept; give the tangent's name."""
+        """Go aside, with the files of this moment kept; return the tangent's name."""
         said = "before the tangent"
         taken = await self._take(said)
-        await self._carrier.settle()
+        await self._transaction.settle()
         head, timelines = self.state.head, list(self.state.timelines)
         name = self.state.begin_tangent()
         try:
@@ -249,7 +249,7 @@ class CheckpointManager:
             kept=label if changed else "",
             at=self.state.os.now(),
         )
-        return await self._carrier.carry(act, files=commit, hard=True)
+        return await self._transaction.carry(act, files=commit, hard=True)
 
     async def damaged(self) -> dict[str, str]:
         """Say which checkpoints of the path are damaged, by their commits, and by what."""
@@ -257,7 +257,7 @@ class CheckpointManager:
         return await asyncio.to_thread(self.repository.damaged, names, every=True)
 
     async def clean(self) -> int:
-        """Remove the snapshots of all checkpoints; say how many bytes they took. Files and log stay."""
+        """Remove the snapshots of all checkpoints; return how many bytes they took. Files and log stay."""
         return await asyncio.to_thread(self.repository.clean)
 
     @staticmethod
@@ -322,13 +322,13 @@ class CheckpointManager:
             deleted=len(taken.changes.deleted),
         )
         self.state.add(checkpoint)
-        await self._carrier.settle()
+        await self._transaction.settle()
         return checkpoint
 
     async def _has_start(self) -> bool:
-        """Tell whether the newest checkpoint's files are here: not cleaned away, and not elsewhere."""
+        """Return True if the newest checkpoint's files are here: not cleaned away, and not elsewhere."""
         names = [one.commit for one in reversed(self._on_path())]  # the newest may have been damaged
-        return await asyncio.to_thread(self.repository.began, names)
+        return await asyncio.to_thread(self.repository.has_any, names)
 
     async def _refuse_damaged(self, labels: dict[str, str]) -> None:
         """Refuse snapshots that are damaged, by the labels of their checkpoints."""
@@ -337,14 +337,14 @@ class CheckpointManager:
                 f"checkpoint {labels[name]} is damaged, and nothing was changed: {problem}; {WAY_OUT}"
             )
 
-    def _note_run(self, tool: str, call: CallId | None) -> None:
+    def _record_run(self, tool: str, call: CallId | None) -> None:
         """Remember which of the calls that are under way have been run; unnamed, all of that tool."""
         under_way = self.state.head.open_calls
         ran = {one.id for one in under_way if one.id == call or (call is None and one.name == tool)}
         self._ran = frozenset(one.id for one in under_way if one.id in ran | self._ran)
 
     def _find(self, label: str) -> tuple[int, Checkpoint]:
-        """Give a checkpoint of the path and its place; a turn under way is its last tool."""
+        """Return a checkpoint of the path and its place; a turn under way is its last tool."""
         found = since_start(self.state.head.checkpoints)
         named = [one for one in found if one[1].label == label]
         if not named and label == self.numbers.next_turn:
@@ -356,7 +356,7 @@ class CheckpointManager:
         return named[-1]
 
     def _number(self, label: str) -> int:
-        """Give the number of a checkpoint's entry in the log."""
+        """Return the number of a checkpoint's entry in the log."""
         place, _ = self._find(label)
         if not place:
             raise UnknownCheckpoint(
@@ -373,7 +373,7 @@ class CheckpointManager:
 
 
 def _is_kept(folder: Path) -> bool:
-    """Tell whether anything is kept at a place, damaged or not."""
+    """Return True if anything is kept at a place, damaged or not."""
     try:
         return any(folder.iterdir())
     except FileNotFoundError:

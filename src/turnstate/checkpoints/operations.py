@@ -19,7 +19,7 @@ from ..entry import RAN, UNDONE, Answer, Checkpoint, Restore
 from ..session import Session
 from ..session.timelines import branch_of
 
-__all__ = ["Act", "Bring", "LeaveTangent", "RestoreOperation", "Undo", "newest_restore"]
+__all__ = ["Bring", "LeaveTangent", "Operation", "RestoreOperation", "Undo", "newest_restore"]
 
 Bring = Literal["nothing", "tail", "summary"]
 
@@ -34,11 +34,11 @@ class RestoreOperation(Struct, frozen=True, kw_only=True, tag="restore", tag_fie
     conversation: bool
 
     def is_done(self, state: ConversationState, name: str) -> bool:
-        """Tell whether the conversation knows of this restore."""
+        """Return True if the conversation knows of this restore."""
         return any(one.undo == name for _, one in _restores(state))
 
     def is_possible(self, state: ConversationState) -> bool:
-        """Tell whether the checkpoint stands where it stood."""
+        """Return True if the checkpoint stands where it stood."""
         place = self.number - state.head.first
         if not self.conversation or not 0 <= place < len(state.head.entries):
             return not self.conversation
@@ -72,12 +72,12 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
     conversation: bool
 
     def is_done(self, state: ConversationState, name: str) -> bool:
-        """Tell whether the restore is off the path, or noted as undone."""
+        """Return True if the restore is off the path, or noted as undone."""
         names = [one.undo for _, one in _restores(state)]
         return self.undoes not in names if self.conversation else name in names
 
     def is_possible(self, state: ConversationState) -> bool:
-        """Tell whether the restore is on the path."""
+        """Return True if the restore is on the path."""
         return any(one.undo == self.undoes for _, one in _restores(state))
 
     async def do(self, state: ConversationState, session: Session | None, name: str) -> None:
@@ -111,21 +111,21 @@ class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="ac
         return True
 
     def is_done(self, state: ConversationState, _name: str) -> bool:
-        """Tell whether the conversation is outside of the tangent, and of those within it."""
+        """Return True if the conversation is outside of the tangent, and of those within it."""
         return self.tangent not in _under_way(state)
 
     def is_possible(self, state: ConversationState) -> bool:
-        """Tell whether the tangent is the one that would be left."""
+        """Return True if the tangent is the one that would be left."""
         return self.tangent in islice(_under_way(state), 1)
 
-    def note_files(self, state: ConversationState, name: str) -> None:
+    def record_files(self, state: ConversationState, name: str) -> None:
         """Note the files that the tangent leaves behind, in the tangent: a write before the act's own."""
         if self.kept and not _ends_with_files(state, name):
             told = "when the tangent was left"
             state.add(Checkpoint(label=self.kept, commit=name, description=told, at=self.at))
 
-    def is_about_to_be_done(self, state: ConversationState, name: str) -> bool:
-        """Tell whether the files that the tangent leaves behind are the last that was noted in it."""
+    def has_recorded_files(self, state: ConversationState, name: str) -> bool:
+        """Return True if the files that the tangent leaves behind are the last that was noted in it."""
         return self.is_possible(state) and _ends_with_files(state, name)
 
     async def do(self, state: ConversationState, _session: Session | None, _name: str) -> None:
@@ -139,11 +139,11 @@ class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="ac
                 state.exit_tangent_mode_with_summary(self.summary)
 
 
-Act = RestoreOperation | Undo | LeaveTangent
+Operation = RestoreOperation | Undo | LeaveTangent
 
 
 def newest_restore(state: ConversationState) -> tuple[int, Restore] | None:
-    """Give the newest restore of the path that was not undone, and its number in the log."""
+    """Return the newest restore of the path that was not undone, and its number in the log."""
     undone = set[int]()
     for number, one in _restores(state):
         if one.undone:

@@ -29,9 +29,9 @@ from ..session.timelines import head_of
 from ..shadow.health import finding, verify_folder
 from ..shadow.repository import ShadowRepository
 from ..shadow.restore import NAME as JOURNAL
-from ..shadow.values import Restored
+from ..shadow.values import RestoredFiles
 from ..stores.values import Finding
-from .operations import Act, LeaveTangent, Undo
+from .operations import LeaveTangent, Operation, Undo
 
 __all__ = [
     "Intent",
@@ -39,8 +39,8 @@ __all__ = [
     "RestoreResult",
     "RestoreTransaction",
     "alone",
-    "files_are_under_way",
     "forget",
+    "has_file_changes",
     "new_tag",
     "read",
     "verify",
@@ -64,7 +64,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    act: Act
+    act: Operation
     files: str = ""
     hard: bool = False
     head: tuple[int, int] | None = None
@@ -100,7 +100,7 @@ def write(intent: Intent, folder: Path) -> None:
 
 
 def read(folder: Path) -> Intent | None:
-    """Give the intent that a process left, if one did."""
+    """Return the intent that a process left, if one did."""
     try:
         data = (folder / NAME).read_bytes()
     except FileNotFoundError:
@@ -119,8 +119,8 @@ def forget(folder: Path) -> None:
     files.sync_folder(folder)
 
 
-def files_are_under_way(folder: Path) -> bool:
-    """Tell whether files have been changed, and more are about to be."""
+def has_file_changes(folder: Path) -> bool:
+    """Return True if files have been changed, and more are about to be."""
     return (folder / JOURNAL).exists()
 
 
@@ -128,7 +128,7 @@ class RestoreResult(Struct, frozen=True, kw_only=True):
     """What a restore came to: the checkpoint, and what happened to the files, if they were meant."""
 
     label: str
-    files: Restored | None
+    files: RestoredFiles | None
     conversation: bool
 
 
@@ -137,7 +137,7 @@ class Recovered(Struct, frozen=True, kw_only=True):
 
     label: str
     finished: bool
-    files: Restored | None = None
+    files: RestoredFiles | None = None
 
 
 class RestoreTransaction:
@@ -153,7 +153,7 @@ class RestoreTransaction:
     ) -> None:
         self._state, self._repository, self._lines, self._session = state, repository, lines, session
 
-    async def carry(self, act: Act, *, files: str, hard: bool = False) -> RestoreResult:
+    async def carry(self, act: Operation, *, files: str, hard: bool = False) -> RestoreResult:
         """Do an act, with files that are brought back first, if any are named."""
         folder = self._repository.folder
         async with alone(folder):
@@ -168,7 +168,7 @@ class RestoreTransaction:
                 )
             intent = Intent(name=new_tag(), act=act, files=files, hard=hard, head=self._log_head())
             await asyncio.to_thread(write, intent, folder)
-            return await self._carry_out(intent)
+            return await self._execute(intent)
 
     async def finish(self) -> Recovered | None:
         """Settle what a process that died had begun."""
@@ -180,32 +180,32 @@ class RestoreTransaction:
             if done and (intent.placed or not intent.files):
                 await self._forget()
                 return Recovered(label=label, finished=True)
-            if self._stands(intent):
-                went = await self._carry_out(intent)
+            if self._is_unchanged(intent):
+                went = await self._execute(intent)
                 return Recovered(label=label, finished=True, files=went.files)
-            return Recovered(label=label, finished=False, files=await self._give_up(intent))
+            return Recovered(label=label, finished=False, files=await self._roll_back(intent))
 
     async def settle(self) -> None:
         """Write what the conversation has to say."""
         if self._session is not None:
             await self._session.commit(self._state)
 
-    async def _carry_out(self, intent: Intent) -> RestoreResult:
+    async def _execute(self, intent: Intent) -> RestoreResult:
         restored = None
         if intent.files and not intent.placed:
-            restored = await self._bring_back(intent)
+            restored = await self._restore_files(intent)
             intent = structs.replace(intent, placed=True)
             await asyncio.to_thread(write, intent, self._repository.folder)
         await self._go(intent, restored)
         await self._forget()
         return RestoreResult(label=intent.act.label, files=restored, conversation=intent.act.conversation)
 
-    async def _go(self, intent: Intent, restored: Restored | None) -> None:
+    async def _go(self, intent: Intent, restored: RestoredFiles | None) -> None:
         """Let the conversation go where the files are; where it is refused, they go where the log is."""
         begun = written = False
         try:
             if isinstance(intent.act, LeaveTangent):
-                intent.act.note_files(self._state, intent.name)
+                intent.act.record_files(self._state, intent.name)
             await self.settle()  # what was said meanwhile, too: so the act itself is one write
             head, begun = self._log_head(), True
             await intent.act.do(self._state, self._session, intent.name)
@@ -218,21 +218,21 @@ class RestoreTransaction:
             log = await self._log()
             if begun and log is not None:  # which has all that the state had to say
                 self._state.adopt(log)
-            refusal.add_note(await self._go_with(log, intent))
+            refusal.add_note(await self._settle_files(log, intent))
             raise
 
-    def _stands(self, intent: Intent) -> bool:
-        """Tell whether nobody but the one who wrote the intent went on with the conversation since."""
-        if isinstance(intent.act, LeaveTangent) and intent.act.is_about_to_be_done(self._state, intent.name):
+    def _is_unchanged(self, intent: Intent) -> bool:
+        """Return True if nobody but the one who wrote the intent went on with the conversation since."""
+        if isinstance(intent.act, LeaveTangent) and intent.act.has_recorded_files(self._state, intent.name):
             return True
         return intent.head == self._log_head() and intent.act.is_possible(self._state)
 
-    async def _go_with(self, log: ConversationState | None, intent: Intent) -> str:
-        """Leave the files where the log has gone by somebody else's doing, or put them back; say which."""
+    async def _settle_files(self, log: ConversationState | None, intent: Intent) -> str:
+        """Leave the files where the log has gone by somebody else's doing, or put them back; return which."""
         if log is not None and intent.act.is_done(log, intent.name):
             await self._forget()
             return "somebody else has done it already, and the files are those that belong to it"
-        await self._give_up(intent)
+        await self._roll_back(intent)
         return "the files are as they were"
 
     async def _log(self) -> ConversationState | None:
@@ -244,9 +244,9 @@ class RestoreTransaction:
         except SessionError:
             return None
 
-    async def _bring_back(self, intent: Intent) -> Restored:
+    async def _restore_files(self, intent: Intent) -> RestoredFiles:
         """Bring the files back; the tag of those before stands for them, also if this is the second try."""
-        undo = new_tag() if await self._is_carried_out(intent) else intent.name
+        undo = new_tag() if await self._has_restored(intent) else intent.name
         try:
             if isinstance(intent.act, Undo):
                 return await asyncio.to_thread(self._repository.undo, intent.files, undo=undo)
@@ -254,19 +254,19 @@ class RestoreTransaction:
                 self._repository.restore, intent.files, hard=intent.hard, undo=undo
             )
         except CheckpointError:
-            if not files_are_under_way(self._repository.folder):
+            if not has_file_changes(self._repository.folder):
                 await self._forget()
             raise
 
-    async def _give_up(self, intent: Intent) -> Restored | None:
+    async def _roll_back(self, intent: Intent) -> RestoredFiles | None:
         """Put the files back as they were before; what was changed since is in a snapshot."""
         restored = None
-        if intent.files and await self._is_carried_out(intent):
+        if intent.files and await self._has_restored(intent):
             restored = await asyncio.to_thread(self._repository.undo, intent.name, undo=new_tag())
         await self._forget()
         return restored
 
-    def _follow(self, act: Act, restored: Restored | None) -> None:
+    def _follow(self, act: Operation, restored: RestoredFiles | None) -> None:
         """Keep the line tracker true: what a restore changed, the user did not."""
         put_back = list[str]()
         if restored is not None and not act.conversation:
@@ -277,8 +277,8 @@ class RestoreTransaction:
             ]
         self._lines.follow(put_back)
 
-    async def _is_carried_out(self, intent: Intent) -> bool:
-        """Tell whether files were changed already; before that, those of now are still those before."""
+    async def _has_restored(self, intent: Intent) -> bool:
+        """Return True if files were changed already; before that, those of now are still those before."""
         return await asyncio.to_thread(self._repository.has_restored, intent.name)
 
     async def _forget(self) -> None:

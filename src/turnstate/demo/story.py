@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .. import formats
+from ..checkpoints import CheckpointManager
 from ..checkpoints.labels import START
-from ..checkpoints.manager import CheckpointManager
 from ..context.window import Window
 from ..conversation import ConversationState
 from ..errors import GitMissing

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 async def record(log: Log, row: SessionRow, key: str, ending: Ending) -> SessionRecord:
-    """Give the session that ended, its messages still to be read."""
+    """Return the session that ended, its messages still to be read."""
     path = await path_to(log, row.address, ending.head)
     return SessionRecord(
         key=key,
@@ -42,7 +42,7 @@ async def record(log: Log, row: SessionRow, key: str, ending: Ending) -> Session
 
 
 async def evicted(log: Log, row: SessionRow, key: str, eviction: Eviction) -> Evicted:
-    """Give what a cut took out of the window, its messages still to be read."""
+    """Return what a cut took out of the window, its messages still to be read."""
     path = await path_to(log, row.address, eviction.head)
     places = {found.id: found.seq for found in await log.find(row.address, [eviction.first, eviction.last])}
     leaving = between(path, places.get(eviction.first, 1), places.get(eviction.last, eviction.seq))
@@ -79,7 +79,7 @@ class _Messages:
 
 
 async def _standing_summary(log: Log, at: Address, path: Sequence[Span]) -> str:
-    """Give the text that stood for the evicted messages at the end of a path."""
+    """Return the text that stood for the evicted messages at the end of a path."""
     row = await cut_in_force(log, at, path)
     cut = await read_entry(row) if row else None
     if not isinstance(cut, Cut):

@@ -55,7 +55,7 @@ class Shelf:
         return self._folder / f"{NO_USER if user is None else _named(user)}.jsonl"
 
     def notebook(self, user: str | None) -> Notebook:
-        """Give the notebook of a user."""
+        """Return the notebook of a user."""
         path = self.path(user)
         notebook = self._open.pop(path, None) or Notebook(path, self._tenant, user)
         self._open[path] = notebook
@@ -64,7 +64,7 @@ class Shelf:
         return notebook
 
     def notebooks(self) -> Iterator[Notebook]:
-        """Give all notebooks that there are."""
+        """Return all notebooks that there are."""
         for path in sorted(self._folder.glob("*.jsonl")):
             first = next(lines_of(path), b"")
             line = jsonl_file.read(first)

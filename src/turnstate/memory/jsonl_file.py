@@ -142,7 +142,7 @@ class Notebook:
         return self.path.with_suffix(".torn")
 
     def knows(self, key: str) -> bool:
-        """Tell whether the delivery with this key has been written."""
+        """Return True if the delivery with this key has been written."""
         with self._opened() as file:
             self._catch_up(file)
         return ("key", key) in self._seen
@@ -259,7 +259,7 @@ class Notebook:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Give the whole lines of a file, none where there is no file."""
+    """Return the whole lines of a file, none where there is no file."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         for raw in file:
             if raw.endswith(b"\n"):
@@ -273,7 +273,7 @@ def _created(path: Path, flag: int) -> BinaryIO:
 
 
 def _belongs(raw: bytes, line: Line | None, session: str) -> bool:
-    """Tell whether a line came from a session; a damaged one that names it had better go, too."""
+    """Return True if a line came from a session; a damaged one that names it had better go, too."""
     if line is None:
         return session.encode() in raw
     return not isinstance(line, UserLine) and line.session == session

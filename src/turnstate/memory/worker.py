@@ -34,7 +34,7 @@ LONGEST = 6 * 3600 * 1000
 
 
 def wait(tries: int, random: Random) -> int:
-    """Give the milliseconds to wait after so many tries."""
+    """Return the milliseconds to wait after so many tries."""
     longest = min(LONGEST, FIRST * FACTOR ** max(0, tries - 1))
     return int(longest * random.uniform(0.5, 1.0))
 

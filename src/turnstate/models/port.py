@@ -150,7 +150,7 @@ class Reply:
                 self.reason = reason
 
     def message(self, *, id: str | None = None, timestamp: str | None = None) -> Message | None:
-        """Give the answer so far as the assistant's message; None while there is nothing to say."""
+        """Return the answer so far as the assistant's message; None while there is nothing to say."""
         self._end()
         content: str | list[Part] | None = self._parts or None
         if len(self._parts) == 1 and isinstance(self._parts[0], TextPart):
@@ -160,7 +160,7 @@ class Reply:
         return Message.assistant(content, tool_calls=self._calls, id=id, timestamp=timestamp)
 
     def completion(self, *, id: str | None = None, timestamp: str | None = None) -> Completion | None:
-        """Give the whole answer; None unless it is finished."""
+        """Return the whole answer; None unless it is finished."""
         if self.reason is None:
             return None
         message = self.message(id=id, timestamp=timestamp) or Message.assistant(

@@ -1,24 +1,147 @@
-"""What changed between two snapshots: which files, by how many lines, and the text of it for people.
+"""The contents of a snapshot: how files and modes are kept as git objects, read back and compared.
 
-Git compares the trees, with every outside program switched off. Modes that git does not know are
-compared by us, and only where the blob that holds them differs; a folder is named with a slash.
+The tree of a snapshot has two entries: `files`, the work tree as git would keep it, and `modes`, what git
+does not keep: permission bits and empty folders. A third, `left`, names the databases that were in use,
+if any: they existed, so no restore of this snapshot may remove them.
+
+Git compares the trees, with every external program switched off. Modes are compared here, and only if
+the blobs that hold them differ; the path of a folder ends in a slash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
-from ..errors import CheckpointsDamaged
-from .capture import FILES, LEFT, MODES
-from .git import Git, Objects
-from .objects import AROUND, EXECUTABLE, FOLDER, LINK, Leaf, Modes, object_id, parents, tree
+from ..errors import CheckpointsDamaged, NewerFormat
+from .git import AROUND, EXECUTABLE, FOLDER, LINK, Git, Leaf, Objects, object_id, tree
 from .values import Diff, FileDiff, FileEntry, Listing, shown
 
-__all__ = ["EMPTY", "Commit", "Reader", "diff", "difference", "left_databases", "listing", "tree_of"]
+__all__ = [
+    "EMPTY",
+    "FILES",
+    "LEFT",
+    "MODES",
+    "Commit",
+    "Modes",
+    "Reader",
+    "diff",
+    "difference",
+    "is_program",
+    "left_databases",
+    "listing",
+    "parents",
+    "permissions",
+    "split",
+    "tree_of",
+]
 
-# Snapshots read back: commits, trees, and what a commit holds with all its modes.
+FILES, MODES, LEFT = "files", "modes", "left"
+EMPTY = object_id("tree", tree([]))
+"""The empty tree, which git knows without storing it."""
+_SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
+_STATUS: dict[bytes, Literal["added", "modified", "deleted"]] = {b"A": "added", b"D": "deleted"}
+_MAGIC = b"turnstate modes "
+_VERSION = 1
+_USUAL = (0o644, 0o755, 0o755)
+
+
+def permissions(mode: int) -> int:
+    """Return the permission bits of a mode, setuid, setgid and sticky included."""
+    return stat.S_IMODE(mode)
+
+
+def is_program(mode: int) -> bool:
+    """Return True if git would call a file of that mode executable."""
+    return bool(mode & stat.S_IXUSR)
+
+
+def split(path: bytes) -> tuple[bytes, bytes]:
+    """Return the folder of a path and the last name in it."""
+    folder, _, name = path.rpartition(b"/")
+    return folder, name
+
+
+def parents(path: bytes) -> Iterator[bytes]:
+    """Yield the parent folders of a path, the nearest first, without the work tree itself."""
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
+class Modes(NamedTuple):
+    """The modes of the files and folders of a snapshot."""
+
+    usual: tuple[int, int, int]  # of files, of programs, of folders
+    files: dict[bytes, int]
+    folders: dict[bytes, int]
+    empty: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, files: Mapping[bytes, int], folders: Mapping[bytes, int], *, empty: Iterable[bytes]) -> Modes:
+        """Collect the modes of regular files and folders, and the ``empty`` folders, which git omits."""
+        counts = Counter(files.values())
+        usual = (
+            _most({mode: count for mode, count in counts.items() if not is_program(mode)}, _USUAL[0]),
+            _most({mode: count for mode, count in counts.items() if is_program(mode)}, _USUAL[1]),
+            _most(Counter(folders.values()), _USUAL[2]),
+        )
+        return cls(
+            usual,
+            {path: mode for path, mode in files.items() if mode not in usual[:2]},
+            {path: mode for path, mode in folders.items() if mode != usual[2]},
+            tuple(sorted(empty)),
+        )
+
+    def file(self, path: bytes, *, program: bool) -> int:
+        """Return the mode of a file."""
+        return self.files.get(path, self.usual[program])
+
+    def folder(self, path: bytes) -> int:
+        """Return the mode of a folder."""
+        return self.folders.get(path, self.usual[2])
+
+    def encoded(self) -> bytes:
+        """Return the modes as bytes; equal modes give equal bytes."""
+        head = b"%b%d\n%o %o %o\n" % (_MAGIC, _VERSION, *self.usual)
+        lines = [
+            *(b"f %o %b\0" % (mode, path) for path, mode in sorted(self.files.items())),
+            *(b"d %o %b\0" % (mode, path) for path, mode in sorted(self.folders.items())),
+            *(b"e 0 %b\0" % path for path in self.empty),
+        ]
+        return head + b"".join(lines)
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Modes:
+        """Parse modes. Raise CheckpointsDamaged or NewerFormat if they cannot be read."""
+        try:
+            magic, usual, lines = data.split(b"\n", 2)
+            if not magic.startswith(_MAGIC):
+                raise ValueError("it has another header")
+            if int(magic.removeprefix(_MAGIC)) > _VERSION:
+                raise NewerFormat(
+                    "the modes of the snapshot were written by a newer Turnstate; update this one"
+                )
+            records = [line.split(b" ", 2) for line in lines.split(b"\0")[:-1]]
+            plain, programs, folders = (int(mode, 8) for mode in usual.split())
+            return cls(
+                (plain, programs, folders),
+                {path: int(mode, 8) for kind, mode, path in records if kind == b"f"},
+                {path: int(mode, 8) for kind, mode, path in records if kind == b"d"},
+                tuple(path for kind, _, path in records if kind == b"e"),
+            )
+        except ValueError as error:
+            if isinstance(error, NewerFormat):
+                raise
+            raise CheckpointsDamaged(f"the modes of the snapshot cannot be read: {error}") from error
+
+
+def _most(counts: Mapping[int, int], otherwise: int) -> int:
+    """Return the most frequent mode, the lowest if several are."""
+    return min(counts, key=lambda mode: (-counts[mode], mode), default=otherwise)
 
 
 class Commit(NamedTuple):
@@ -33,7 +156,7 @@ class Commit(NamedTuple):
 
 
 class Reader:
-    """Reads commits and trees; `opened` returns one."""
+    """Reads commits and trees of a repository; create one with `opened`."""
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
@@ -66,14 +189,14 @@ class Reader:
         return self._trees[id]
 
     def parts(self, tree: str) -> tuple[str, str]:
-        """Return the names of a snapshot's files, which are a tree, and of its modes."""
+        """Return the ids of the files tree and the modes blob of a snapshot."""
         found = {leaf.name: leaf.id for leaf in self.tree(tree)}
         if not {FILES.encode(), MODES.encode()} <= found.keys():
             raise CheckpointsDamaged(f"tree {tree} is not that of a snapshot")
         return found[FILES.encode()], found[MODES.encode()]
 
     def files(self, tree: str, before: bytes = b"") -> Iterator[tuple[bytes, Leaf]]:
-        """Walk through the files and links of a tree, with their paths."""
+        """Yield the files and links of a tree with their paths."""
         for leaf in self.tree(tree):
             if leaf.mode == FOLDER:
                 yield from self.files(leaf.id, before + leaf.name + b"/")
@@ -81,7 +204,7 @@ class Reader:
                 yield before + leaf.name, leaf
 
     def listing(self, tree: str) -> Listing:
-        """Read what the tree of a snapshot holds."""
+        """Return the files and folders of a snapshot tree."""
         root, modes = self.parts(tree)
         kept = Modes.decoded(self.objects.read(modes))
         files = {
@@ -96,12 +219,12 @@ class Reader:
         return Listing(files, {folder: kept.folder(folder) for folder in sorted(folders)})
 
     def left_databases(self, tree: str) -> set[bytes]:
-        """Name the files that a snapshot does not hold because they belonged to databases in use."""
+        """Return the paths that a snapshot does not hold because they belonged to databases in use."""
         found = [leaf.id for leaf in self.tree(tree) if leaf.name == LEFT.encode()]
         return {path for id in found for path in self.objects.read(id).split(b"\0")[:-1]}
 
     def ordered(self, heads: Iterable[str]) -> dict[str, Commit]:
-        """Read the commits that lead to the heads, each after its parents, as far as they can be read."""
+        """Return the readable ancestors of the heads, and the heads, each after its parents."""
         found, seen = dict[str, Commit](), set[str]()
         for head in heads:
             waiting: list[str | Commit] = [head]
@@ -120,13 +243,13 @@ class Reader:
 
 
 def listing(git: Git, commit: str) -> Listing:
-    """Read what a commit holds."""
+    """Return the files and folders of a commit."""
     with Reader.opened(git) as reader:
         return reader.listing(reader.commit(commit).tree)
 
 
 def left_databases(git: Git, commit: str) -> set[bytes]:
-    """Name the files that a commit does not hold because they belonged to databases in use."""
+    """Return the paths that a commit does not hold because they belonged to databases in use."""
     with Reader.opened(git) as reader:
         return reader.left_databases(reader.commit(commit).tree)
 
@@ -149,15 +272,8 @@ def _leaves(id: str, data: bytes) -> tuple[Leaf, ...]:
     return tuple(found)
 
 
-EMPTY = object_id("tree", tree([]))
-"""The tree that holds nothing, which git knows without being told."""
-
-_SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
-_STATUS: dict[bytes, Literal["added", "modified", "deleted"]] = {b"A": "added", b"D": "deleted"}
-
-
 def difference(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
-    """Say which files differ between two trees of snapshots; nothing before the first one."""
+    """Return the files that differ between two snapshot trees; ``before`` is empty for the first snapshot."""
     trees = _trees(before, after)
     lines = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", *_SAFE, *trees).split(b"\0")[
         :-1
@@ -172,7 +288,7 @@ def difference(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
 
 
 def diff(git: Git, before: str, after: str) -> Diff:
-    """Compare two trees of snapshots, with lines counted and shown."""
+    """Compare two snapshot trees: the files, how many lines changed, and the text of the diff."""
     trees = _trees(before, after)
     counted = _lines(git.run("diff-tree", "-r", "-z", "--no-renames", "--numstat", *_SAFE, *trees))
     files = tuple(
@@ -206,7 +322,7 @@ def _lines(said: bytes) -> dict[bytes, tuple[int | None, int | None]]:
 
 
 def _modes_differ(git: Git, before: str, after: str) -> list[FileDiff]:
-    """Name what differs in its mode alone, and the folders without files that came and went."""
+    """Return what differs only in its mode, and the empty folders that were added or deleted."""
     with Reader.opened(git) as reader:
         if before and reader.parts(before)[1] == reader.parts(after)[1]:
             return []

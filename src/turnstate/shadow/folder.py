@@ -1,6 +1,8 @@
-"""Erasing the checkpoints of a conversation: every copy of a file that they hold goes, or it is told.
+"""The folder of a shadow repository: layout, lock, cleanup after a crash, and removal.
 
-Nothing in them is read, so it works whatever their condition is.
+A folder is created whole or not at all and is locked while in use. Whoever holds the lock removes what a
+crashed process left and rewrites the files that are the same in every repository. Removal reads nothing
+in the folder, so it works whatever its condition is; every copy of a file goes, or an error says so.
 """
 
 from __future__ import annotations
@@ -31,19 +33,16 @@ __all__ = [
     "erase",
     "folder_for",
     "is_in_repository",
-    "lay_out",
     "locked",
     "make",
-    "open_up",
+    "make_accessible",
     "read_about",
     "remove",
+    "repair_layout",
     "set_aside",
     "sweep",
     "write_about",
 ]
-
-# The folder of a shadow repository: made whole or not at all, locked at work, swept after a crash.
-
 
 ASIDE = "damaged"
 """The folder that damaged files are moved to."""
@@ -54,7 +53,7 @@ HISTORY = "refs/heads/history"
 
 _FORMAT = 1
 _PACKED = re.compile(r"[0-9a-f]{40} refs/(?:heads|tags|restores|rules|was)/[A-Za-z0-9._-]+")
-_LOCK_SECONDS = 30.0  # seconds to wait for another process; a snapshot takes less
+_LOCK_SECONDS = 30.0  # a snapshot takes less
 _FILES = {
     "HEAD": b"ref: " + HISTORY.encode() + b"\n",
     "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tlogAllRefUpdates = false\n",
@@ -66,13 +65,13 @@ _OURS = {
     "info": {"attributes", "exclude"},
     "objects/info": set[str](),
 }
-_PLAIN = ("packs", "stamps", "intent.lock")  # files beside the repository that are made anew if missing
-_PASSING = ("rules-", "live-")  # how the names of folders begin that come and go
+_PLAIN = ("packs", "stamps", "intent.lock")  # files beside the repository that are rewritten if missing
+_TEMPORARY = ("rules-", "live-")  # prefixes of temporary folders
 _FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose checkpoints these are."""
+    """The owner of the checkpoints: the work tree, and whose conversation it is."""
 
     format: int = _FORMAT
     work_tree: bytes
@@ -81,7 +80,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make(folder: Path, about: About) -> None:
-    """Make a shadow repository, on the disk and whole before it has its name; of two at once, one wins."""
+    """Create a shadow repository, complete and durable before it gets its name; of two at once, one wins."""
     files.make_folder(folder.parent)
     draft = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
     contents = {f"repository/{name}": data for name, data in _FILES.items()} | {"lock": b""}
@@ -94,7 +93,7 @@ def make(folder: Path, about: About) -> None:
                 files.write_new(Path(name).name, data, folder=descriptor)
         for one in sorted({(draft / name).parent for name in contents}):
             files.sync_folder(one)
-        os.rename(draft, folder)  # fails where another one stands, since that is not empty
+        os.rename(draft, folder)  # fails if another one exists, since that is not empty
         files.sync_folder(folder.parent)
     except OSError as error:
         if (folder / "about.json").exists():
@@ -108,7 +107,7 @@ def make(folder: Path, about: About) -> None:
 
 
 def read_about(folder: Path) -> About:
-    """Read whose checkpoints stand in a folder."""
+    """Return the owner of the checkpoints in a folder."""
     try:
         about = msgspec.json.decode((folder / "about.json").read_bytes(), type=About)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -123,12 +122,12 @@ def read_about(folder: Path) -> About:
 
 
 def write_about(folder: Path, about: About) -> None:
-    """Say anew whose checkpoints stand in a folder."""
+    """Replace the record of the owner of the checkpoints in a folder."""
     files.replace(folder / "about.json", msgspec.json.encode(about))
 
 
-def lay_out(folder: Path) -> list[str]:
-    """Write anew what is the same in every shadow repository, and say what was not there as it should be."""
+def repair_layout(folder: Path) -> list[str]:
+    """Rewrite the files that are the same in every shadow repository; return what was missing or damaged."""
     repository, found = folder / "repository", list[str]()
     for path in (folder / name for name in _PLAIN):
         if path.is_dir():
@@ -137,7 +136,7 @@ def lay_out(folder: Path) -> list[str]:
     for path in (repository, *(repository / name for name in _FOLDERS)):
         if path.is_dir():
             continue
-        found.append(f"{path.relative_to(folder)} is no folder")
+        found.append(f"{path.relative_to(folder)} is not a folder")
         set_aside(folder, path)
         files.make_folder(path)
     for name, data in _FILES.items():
@@ -148,31 +147,31 @@ def lay_out(folder: Path) -> list[str]:
     _unpack_references(repository)
     for name, ours in _OURS.items():
         for path in (repository / name).iterdir():
-            if path.name not in ours and not path.name.startswith(_PASSING):
-                found.append(f"{path.relative_to(folder)} is not ours")
+            if path.name not in ours and not path.name.startswith(_TEMPORARY):
+                found.append(f"{path.relative_to(folder)} does not belong there")
                 set_aside(folder, path)
     return found
 
 
 def set_aside(folder: Path, path: Path) -> None:
-    """Move something out of the way that is not ours or not what it was, if it is there."""
+    """Move a foreign or damaged file or folder to the folder of damaged files, if it exists."""
     if os.path.lexists(path):
         files.make_folder(folder / ASIDE)
         os.rename(path, folder / ASIDE / f"{path.name}.{secrets.token_hex(4)}")
 
 
 def copy_aside(folder: Path, path: Path) -> None:
-    """Keep a damaged file aside, by a second name, while it stays where it is."""
+    """Copy a damaged file to the folder of damaged files, by a hard link if possible."""
     files.make_folder(folder / ASIDE)
     aside = folder / ASIDE / f"{path.name}.{secrets.token_hex(4)}"
     try:
         os.link(path, aside, follow_symlinks=False)
-    except OSError:  # a file system without second names
+    except OSError:  # a file system without hard links
         shutil.copy2(path, aside, follow_symlinks=False)
 
 
 def _unpack_references(repository: Path) -> None:
-    """Make files of references that somebody has packed: each is checked by itself here."""
+    """Write references that git has packed as files: each is checked by itself here."""
     for line in (_read(repository / "packed-refs") or b"").decode(errors="replace").splitlines():
         id, _, name = line.partition(" ")
         path = repository / name
@@ -195,7 +194,7 @@ def locked(folder: Path) -> Iterator[int]:
         lock = files.lock(folder / "lock", seconds=_LOCK_SECONDS)
     except files.LockTimeout:
         raise CheckpointsBusy(
-            f"another process is at work on the checkpoints in {folder}; try again after it"
+            f"another process is using the checkpoints in {folder}; try again when it has finished"
         ) from None
     except OSError as error:
         raise CheckpointsDamaged(
@@ -209,7 +208,7 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed process left half done; only the holder of the lock may."""
+    """Remove what a crashed process left unfinished; call it with the lock held."""
     repository = folder / "repository"
     packs = repository / "objects" / "pack"
     left = [*repository.glob("*.lock"), *(repository / "refs").rglob("*.lock"), *packs.glob("tmp_*")]
@@ -224,12 +223,12 @@ def sweep(folder: Path) -> None:
 
 
 def remove(folder: Path) -> int:
-    """Remove a shadow repository, unusable from the first moment on; say how many bytes it had."""
+    """Remove a shadow repository and return its size in bytes; a rename makes it unusable at once."""
     if not folder.is_dir() or folder.is_symlink():
         size = folder.lstat().st_size
         folder.unlink()
         return size
-    open_up(folder)
+    make_accessible(folder)
     size = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
     doomed = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.tmp"
     os.rename(folder, doomed)
@@ -238,35 +237,32 @@ def remove(folder: Path) -> int:
     return size
 
 
-def open_up(folder: Path) -> None:
-    """Let ourselves into folders and files that are closed to us, where they are ours."""
+def make_accessible(folder: Path) -> None:
+    """Make our own files and folders readable and writable for us."""
     waiting = [folder] if folder.is_dir() else []
     while waiting:
         path = waiting.pop()
-        with suppress(OSError):  # it is somebody else's, and whoever needs it will say so
+        with suppress(OSError):  # another user owns it; whoever needs it reports that
             is_folder = path.is_dir()
             if not os.access(path, os.R_OK | (os.W_OK | os.X_OK if is_folder else 0)):
                 path.chmod(path.stat().st_mode | (files.FOLDER_MODE if is_folder else files.FILE_MODE))
             waiting += [one for one in path.iterdir() if not one.is_symlink()] if is_folder else []
 
 
-# Where checkpoints are kept, outside of all work trees, and where they are expected, inside of a Git one.
-
-
 def folder_for(home: Home, tenant: str, conversation: str) -> Path:
-    """Give the folder of a conversation's checkpoints; any id makes a harmless name."""
+    """Return the folder of a conversation's checkpoints; any id gives a safe name."""
     digest = hashlib.sha256(f"{len(tenant)}:{tenant}{conversation}".encode()).hexdigest()
     return home.path / "checkpoints" / digest[:40]
 
 
 def is_in_repository(work_tree: Path) -> bool:
-    """Tell whether a folder lies in somebody's Git repository."""
+    """Return True if a folder is inside a Git repository."""
     real = Path(os.path.realpath(work_tree))
     return any(os.path.lexists(folder / ".git") for folder in (real, *real.parents))
 
 
 def erase(home: Home, tenant: str, conversation: str) -> bool:
-    """Remove a shadow repository, and what an earlier removal left of it; tell whether there was one."""
+    """Remove a shadow repository and what an earlier removal left of it; return True if there was any."""
     return discard(home, tenant, conversation) is not None
 
 
@@ -276,7 +272,7 @@ def discard(home: Home, tenant: str, conversation: str) -> int | None:
     size = None
     try:
         if os.path.lexists(folder):
-            size = _removed(folder)
+            size = _remove_locked(folder)
         for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.tmp"):
             size = size or 0
             shutil.rmtree(left)
@@ -288,18 +284,15 @@ def discard(home: Home, tenant: str, conversation: str) -> int | None:
     return size
 
 
-def _removed(folder: Path) -> int:
+def _remove_locked(folder: Path) -> int:
     with ExitStack() as stack:
-        with suppress(CheckpointsDamaged):  # nobody can be at work on what cannot be locked
+        with suppress(CheckpointsDamaged):  # what cannot be locked is not in use
             stack.enter_context(locked(folder))
         return remove(folder)
 
 
-# Which folders checkpoints are made of, and which are refused, and why.
-
-
 def checked_work_tree(work_tree: Path, folder: Path, *, force: bool) -> Path:
-    """Give the real path of a folder that checkpoints can be made of."""
+    """Return the real path of a work tree. Raise WorkTreeRefused if no checkpoints may be taken of it."""
     try:
         real = work_tree.resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -310,11 +303,11 @@ def checked_work_tree(work_tree: Path, folder: Path, *, force: bool) -> Path:
     if real == shadow or shadow in real.parents:
         raise WorkTreeRefused(f"{real} is inside of {shadow}, where the checkpoints are kept; work elsewhere")
     if not force:
-        _refuse_too_much(real)
+        _refuse_whole_machine(real)
     return real
 
 
-def _refuse_too_much(real: Path) -> None:
+def _refuse_whole_machine(real: Path) -> None:
     if real == Path(real.anchor):
         raise WorkTreeRefused(
             f"{real} is the whole machine, and a restore would reach all of it; start in a project"

@@ -1,44 +1,70 @@
-"""The git program, run so that nothing but its arguments decides what it does.
+"""Git, run so that nothing but the arguments decides what it does, and git's objects as bytes.
 
-The environment is made from nothing: no variable of the user's, no configuration but our own
-repository's and what stands on the command line, no hooks, prompts, pagers or replaced objects.
-Only plumbing is run, which reads neither index nor configuration of a repository in the work tree.
-A process that dies takes its children's lock with it only when they are gone: they hold it open.
+The environment is built from nothing: no variable of the user, no configuration except that of our own
+repository and the command line, no hooks, prompts, pagers or replaced objects. Only plumbing commands
+run; they read neither the index nor the configuration of a repository in the work tree. Every git
+process inherits the lock, so that it outlives us only while the repository is still locked.
+
+New objects go to the disk as one pack that is synced once; loose objects would each wait for the disk.
+We read the bytes ourselves, so no filter, line ending or odd name comes between. `index-pack` checks
+the pack and stores it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
-from collections.abc import Collection, Iterator
+import zlib
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, cast
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import BinaryIO, Self, cast
+
+from msgspec import Struct
 
 from ..errors import CheckpointsDamaged, GitFailed, GitMissing
-from .objects import object_id
 
-__all__ = ["OLDEST", "Git", "Objects", "find_git"]
-
+__all__ = [
+    "AROUND",
+    "BLOB",
+    "COMMIT",
+    "EXECUTABLE",
+    "FILE",
+    "FOLDER",
+    "LINK",
+    "OLDEST",
+    "TREE",
+    "Git",
+    "Leaf",
+    "Objects",
+    "Pack",
+    "commit",
+    "find_git",
+    "object_id",
+    "tree",
+]
 OLDEST = (2, 36)
-"""The first that knows `core.fsync`, without which a checkpoint would not survive a power cut."""
-
-_SOON = 5.0  # seconds to read a setting, which takes some milliseconds
-_PATIENCE = 900.0  # seconds until git counts as hung; a first snapshot of a huge tree takes a few
+"""The first version with `core.fsync`, without which a checkpoint would not survive a power cut."""
+_CONFIG_SECONDS = 5.0  # reading a setting takes some milliseconds
+_MAX_SECONDS = 900.0  # then git counts as hung; a first snapshot of a huge tree takes a few
 _SETTINGS = {
     "core.fsync": "all",
     "core.fsyncMethod": "fsync",
     "core.compression": "1",  # the user waits for the snapshot, not for the disk space
-    "core.bigFileThreshold": "16m",  # what is larger is told as binary, not compared line by line
+    "core.bigFileThreshold": "16m",  # larger files count as binary and are not compared line by line
     "core.hooksPath": "/dev/null",
     "core.attributesFile": "/dev/null",
     "core.fsmonitor": "false",
     "gc.auto": "0",
-    "core.commitGraph": "false",  # we write none of these; one that is found is not ours
+    "core.commitGraph": "false",  # we write none of these; one that exists is not ours
     "core.multiPackIndex": "false",
     "pack.writeReverseIndex": "false",
     "protocol.allow": "never",
@@ -55,10 +81,18 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _NEEDED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
+COMMIT, TREE, BLOB = "commit", "tree", "blob"
+FILE, EXECUTABLE, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
+AROUND = "kind around"
+"""The header of a snapshot that was taken before or after a restore."""
+_NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}
+_FAST = 1
+_CHUNK = 1 << 20
+_AUTHOR = "Turnstate <turnstate@localhost>"
 
 
 class Git:
-    """Git on one bare repository."""
+    """Runs git on one bare repository."""
 
     def __init__(
         self,
@@ -74,12 +108,12 @@ class Git:
         self._objects, self._alone = objects, alone
 
     def apart(self, objects: Path, *, alone: bool = False) -> Git:
-        """Write objects elsewhere from now on, and read those of the repository, too, unless ``alone``."""
+        """Return a Git that writes objects elsewhere, and reads those of the repository unless ``alone``."""
         return Git(self.folder, held=self._held, objects=objects, alone=alone)
 
     @property
     def objects_folder(self) -> Path:
-        """Where objects are written."""
+        """The folder that objects are written to."""
         return self._objects or self.folder / "objects"
 
     def run(
@@ -91,8 +125,8 @@ class Git:
         settings: dict[str, str] | None = None,
         fine: Collection[int] = (0,),
     ) -> bytes:
-        """Run a command to its end and give what it said."""
-        done = _ended(
+        """Run a command and return its output. Raise GitFailed for an exit code that is not ``fine``."""
+        done = _completed(
             self._command(arguments, settings),
             input=input,
             env=self._environment(work_tree) | ({"GIT_INDEX_FILE": str(index)} if index else {}),
@@ -105,7 +139,7 @@ class Git:
 
     @contextmanager
     def objects(self, *, only_ask: bool = False) -> Iterator[Objects]:
-        """Read objects, or ask for them, one after the other, from one process."""
+        """Start one process that reads objects, or with ``only_ask`` says which exist."""
         with subprocess.Popen(  # noqa: S603
             self._command(("cat-file", "--batch-check" if only_ask else "--batch"), None),
             stdin=subprocess.PIPE,
@@ -122,15 +156,15 @@ class Git:
                 raise
 
     def users_path(self, setting: str, *, at: Path, repository: Path | None) -> Path | None:
-        """Read a path from the user's own configuration as it counts in a folder; nothing takes effect.
+        """Return a path from the user's own git configuration for a folder; no setting takes effect.
 
-        The repository of the folder is named, since git would open whatever is called HEAD on its search.
+        The repository is passed, since git's own search for it would open any file called HEAD.
         """
         named = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
         named |= {"GIT_DIR": str(repository)} if repository else {}
         command = [self._program, "config", "-z", "--type=path", "--get", setting]
         env = {"PATH": _safe_path(), "LC_ALL": "C", **named}
-        done = _ended(command, env=env, cwd=at if repository else Path("/"), timeout=_SOON)
+        done = _completed(command, env=env, cwd=at if repository else Path("/"), timeout=_CONFIG_SECONDS)
         found = os.fsdecode(done.stdout.rstrip(b"\0"))
         return at / found if done.returncode == 0 and found else None
 
@@ -151,9 +185,9 @@ class Git:
         return environment
 
     def _failed(self, command: str, code: int, stderr: bytes) -> GitFailed:
-        said = stderr.decode(errors="replace").strip()
-        last = said.splitlines()[-1] if said else f"it ended with {code}"
-        return GitFailed(f"git {command} failed in {self.folder}: {last}", stderr=said)
+        text = stderr.decode(errors="replace").strip()
+        last = text.splitlines()[-1] if text else f"exit code {code}"
+        return GitFailed(f"git {command} failed in {self.folder}: {last}", stderr=text)
 
 
 class Objects:
@@ -164,7 +198,7 @@ class Objects:
 
     def read(self, name: str) -> bytes:
         """Return the content of an object; raise CheckpointsDamaged unless it is what its name says."""
-        head = self._asked(name)
+        head = self._ask(name)
         if len(head) != 3:
             raise CheckpointsDamaged(f"object {name} is missing, or cannot be read")
         size = int(head[2])
@@ -174,10 +208,10 @@ class Objects:
         return data[:-1]
 
     def has(self, name: str) -> bool:
-        """Tell whether there is such an object, where that was all to be asked."""
-        return len(self._asked(name)) == 3
+        """Return True if there is such an object; only for a process that was started with ``only_ask``."""
+        return len(self._ask(name)) == 3
 
-    def _asked(self, name: str) -> list[bytes]:
+    def _ask(self, name: str) -> list[bytes]:
         try:
             self._asking.write(name.encode() + b"\n")
             self._asking.flush()
@@ -188,12 +222,12 @@ class Objects:
 
 @cache
 def find_git(path: str) -> str:
-    """Find a git program that is new enough."""
+    """Return the path of git. Raise GitMissing if it is missing or too old."""
     program = shutil.which("git", path=path)
     if program is None:
-        raise GitMissing("there is no git program on the PATH; install git to have checkpoints")
+        raise GitMissing("there is no git on the PATH; install git to use checkpoints")
     try:
-        said = _ended(
+        said = _completed(
             [program, "--version"], env=_ENVIRONMENT | {"PATH": path}, cwd=Path("/")
         ).stdout.decode()
     except GitFailed as error:
@@ -204,16 +238,16 @@ def find_git(path: str) -> str:
     return program
 
 
-def _ended(
+def _completed(
     command: list[str],
     *,
     env: dict[str, str],
     cwd: Path,
     input: bytes | BinaryIO = b"",
     held: tuple[int, ...] = (),
-    timeout: float = _PATIENCE,
+    timeout: float = _MAX_SECONDS,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git to its end, however it ends."""
+    """Run git and return its result, whatever its exit code is."""
     try:
         return subprocess.run(  # noqa: S603
             command,
@@ -227,17 +261,103 @@ def _ended(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise GitFailed(f"git did not end in {timeout:.0f} s: {shlex.join(command)}") from error
+        raise GitFailed(f"git did not finish within {timeout:.0f} s: {shlex.join(command)}") from error
     except OSError as error:
         raise GitFailed(f"git cannot be run in {cwd}: {error}") from error
 
 
 def _safe_path() -> str:
-    """Leave out of the PATH what is relative: it would find programs in the work tree."""
+    """Return the PATH without its relative entries, which would find programs in the work tree."""
     parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(part for part in parts if os.path.isabs(part))
 
 
 def _quoted(path: Path) -> str:
-    """Write a path for a list that is separated by colons."""
+    """Quote a path for a colon-separated list."""
     return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Leaf(Struct, frozen=True, gc=False):
+    """One entry of a tree object."""
+
+    name: bytes
+    mode: bytes
+    id: str
+
+
+def object_id(kind: str, data: bytes) -> str:
+    """Return the id that git gives to these bytes."""
+    digest = hashlib.sha1(b"%b %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def tree(leaves: Iterable[Leaf]) -> bytes:
+    """Return a tree object; git sorts a folder as if its name ended in a slash."""
+    in_order = sorted(leaves, key=lambda leaf: leaf.name + b"/" if leaf.mode == FOLDER else leaf.name)
+    return b"".join(b"%b %b\0%b" % (leaf.mode, leaf.name, bytes.fromhex(leaf.id)) for leaf in in_order)
+
+
+def commit(
+    root: str, *, parents: Iterable[str], seconds: int, message: str, checkpoint: bool = True
+) -> bytes:
+    """Return a commit object; one that is not a checkpoint says so in a header of its own."""
+    when = f"{_AUTHOR} {seconds} +0000"
+    lines = [f"tree {root}", *(f"parent {parent}" for parent in parents)]
+    lines += [f"author {when}", f"committer {when}", *([] if checkpoint else [AROUND])]
+    text = "\n".join([*lines, "", message.replace("\0", " ")])
+    return text.encode("utf-8", "replace") + b"\n"
+
+
+class Pack:
+    """New objects for a repository, in an unnamed temporary file."""
+
+    def __init__(self, folder: os.PathLike[str]) -> None:
+        self._file: BinaryIO = TemporaryFile(dir=folder)  # noqa: SIM115
+        self._file.write(bytes(12))
+        self._ids = set[str]()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._ids
+
+    def add(self, kind: str, data: bytes, id: str = "") -> str:
+        """Add an object unless the pack has it, and return its id."""
+        id = id or object_id(kind, data)
+        if id not in self._ids:
+            self._ids.add(id)
+            self._file.write(_head(_NUMBERS[kind], len(data)))
+            self._file.write(zlib.compress(data, _FAST))
+        return id
+
+    def finished(self) -> BinaryIO:
+        """Complete the pack and return the file, at its start."""
+        self._file.seek(0)
+        self._file.write(b"PACK" + struct.pack(">II", 2, len(self._ids)))
+        self._file.seek(0)
+        digest = hashlib.sha1(usedforsecurity=False)
+        while chunk := self._file.read(_CHUNK):
+            digest.update(chunk)
+        self._file.write(digest.digest())
+        self._file.flush()
+        os.lseek(self._file.fileno(), 0, os.SEEK_SET)  # git reads the descriptor, not the buffer
+        return self._file
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: object, ___: TracebackType | None) -> None:
+        self._file.close()
+
+
+def _head(number: int, size: int) -> bytes:
+    """Return the header of a packed object: its kind, four bits of its size, then seven in each byte."""
+    written, byte = bytearray(), (number << 4) | (size & 0x0F)
+    size >>= 4
+    while size:
+        written.append(byte | 0x80)
+        byte, size = size & 0x7F, size >> 7
+    written.append(byte)
+    return bytes(written)

@@ -1,8 +1,8 @@
 """The health of a shadow repository: which snapshots are damaged, by which file, and what to do.
 
 A snapshot is sound if every object that it needs is there; objects that are there are sound (`packs`).
-`verify_folder` checks one repository. Unless it is to repair it, it works on a copy whose packs are links to
-those of the repository, so that it changes nothing.
+`verify_folder` checks one repository. Without ``repair`` it
+works on a copy whose packs are links to those of the repository, so it changes nothing.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from tempfile import TemporaryDirectory
 
 from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat
 from ..stores.values import Finding
-from . import folder as keeping
+from . import folder as folders
 from . import packs
-from .contents import Commit, Reader
-from .git import Git
-from .objects import FOLDER, Modes
-from .refs import HEADS, TAGS, WAS, point, references
+from .contents import Commit, Modes, Reader
+from .git import FOLDER, Git
+from .refs import HEADS, TAGS, WAS, RepositoryState, references, update_references
 from .values import shown
 
-__all__ = ["WAY_OUT", "Survey", "finding", "mend_heads", "verify_folder"]
+__all__ = ["WAY_OUT", "Survey", "finding", "repair_heads", "verify_folder"]
 
 WAY_OUT = (
-    "`turnstate verify` says what is damaged; other checkpoints can be used; "
+    "run `turnstate verify` to see what is damaged; other checkpoints can still be used; "
     "`turnstate checkpoint clean SESSION` removes all of them"
 )
 
 
 class Survey:
-    """Tells of snapshots what is missing; `opened` returns one."""
+    """Finds what is missing in snapshots; create one with `opened`."""
 
     def __init__(self, reader: Reader, names: set[str]) -> None:
         self._reader, self._names = reader, names
@@ -42,12 +41,12 @@ class Survey:
     @classmethod
     @contextmanager
     def opened(cls, git: Git) -> Iterator[Survey]:
-        """Look at the objects that a repository has now."""
+        """Read which objects a repository has now."""
         with Reader.opened(git) as reader:
             yield cls(reader, packs.object_names(git))
 
     def problem(self, commit: str) -> str:
-        """Say what is wrong with a snapshot; nothing if it is sound."""
+        """Return what is wrong with a snapshot, or an empty text."""
         try:
             missing = self._missing(commit)
         except CheckpointsDamaged as error:
@@ -59,21 +58,21 @@ class Survey:
         return f"{shown(path)} is damaged (object {id}){more}"
 
     def has_trees(self, commit: str) -> bool:
-        """Tell whether all folders of a snapshot can be read, whatever became of the files in them."""
+        """Return True if all folders of a snapshot can be read, even if files in them cannot."""
         try:
             return not any(is_folder for _, _, is_folder in self._missing(commit))
         except CheckpointsDamaged:
             return False
 
     def newest_first(self, commits: Iterable[str]) -> list[Commit]:
-        """Read commits, the newest first; of one second, those that lead to another come after it."""
+        """Return commits, the newest first; in the same second, descendants come first."""
         wanted = set(commits)
         ordered = [one for id, one in self._reader.ordered(sorted(wanted)).items() if id in wanted]
         ordered.reverse()
         return sorted(ordered, key=lambda one: -one.seconds)
 
     def message(self, commit: str) -> str:
-        """Return what a snapshot is called, if that can be read."""
+        """Return the message of a snapshot, or an empty text if it cannot be read."""
         with suppress(CheckpointsDamaged):
             return self._reader.commit(commit).message if commit in self._names else ""
         return ""
@@ -94,7 +93,7 @@ class Survey:
         return [(path.removeprefix(b"/"), id, folder) for path, id, folder in self._below(files)]
 
     def _below(self, tree: str) -> tuple[tuple[bytes, str, bool], ...]:
-        """Name what is missing in a folder, with its path from there."""
+        """Return what is missing below a folder, with paths relative to it."""
         if tree not in self._names:
             return ((b"/", tree, True),)
         if tree not in self._trees:
@@ -111,11 +110,11 @@ class Survey:
         return self._trees[tree]
 
 
-def mend_heads(git: Git) -> None:
-    """Let the history end with the newest snapshots that new ones can be compared with.
+def repair_heads(git: Git) -> None:
+    """Move damaged heads to the newest snapshots that new ones can be compared with.
 
-    The history of checkpoints ends with a checkpoint: what only the snapshot of an undo has seen must not
-    count as kept.
+    The history of checkpoints must end with a checkpoint: what only the snapshot of an undo has seen
+    does not count as kept.
     """
     heads, changed = {"history": "", **references(git, HEADS)}, dict[str, str]()
     with Survey.opened(git) as survey:
@@ -125,33 +124,33 @@ def mend_heads(git: Git) -> None:
             if not commit or not survey.has_trees(commit):
                 usable = (one.id for one in newest if name != "history" or one.is_checkpoint)
                 changed[HEADS + name] = next(usable, "")
-    point(git, {name: id for name, id in changed.items() if id or (git.folder / name).exists()})
+    update_references(git, {name: id for name, id in changed.items() if id or (git.folder / name).exists()})
 
 
 def verify_folder(folder: Path, *, repair: bool = False) -> Iterator[Finding]:
-    """Check the checkpoints in one folder."""
+    """Check the checkpoints in one folder; yield what is damaged."""
     whose = ("", "", folder.name)
     try:
-        about = keeping.read_about(folder)
+        about = folders.read_about(folder)
         whose = (about.tenant, about.session, folder.name)
     except (CheckpointError, NewerFormat) as error:
         yield finding(whose, str(error))
         return
     try:
         with ExitStack() as stack:
-            stack.enter_context(keeping.locked(folder))
+            stack.enter_context(folders.locked(folder))
             kept = folder if repair else stack.enter_context(_copied(folder))
-            for text in keeping.lay_out(kept):
-                yield finding(whose, text, "written anew" if repair else "")
+            for text in folders.repair_layout(kept):
+                yield finding(whose, text, "rewritten" if repair else "")
             git = Git(kept / "repository")
             checked = packs.check(git, kept, deep=True)
             for text in checked.found:
-                yield finding(whose, text, "what is sound is saved" if repair else "")
+                yield finding(whose, text, "the sound objects were saved" if repair else "")
             damaged = list(_snapshots(git, whose))
             yield from damaged
             if repair:
-                mend_heads(git)
-                packs.note(git, kept, suspect=bool(damaged) or checked.suspect)
+                repair_heads(git)
+                RepositoryState.current(git, suspect=bool(damaged) or checked.suspect).save(kept)
     except (CheckpointError, OSError) as error:
         yield finding(whose, str(error))
 
@@ -176,7 +175,7 @@ def finding(whose: tuple[str, str, str], fault: str, done: str = "") -> Finding:
 
 @contextmanager
 def _copied(folder: Path) -> Iterator[Path]:
-    """Copy the repository of a folder, with links to its packs; it is gone after the block."""
+    """Copy the repository of a folder, with links to its packs, and remove the copy afterwards."""
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp") as name:
         copy = Path(name)
         with suppress(FileNotFoundError, NotADirectoryError):

@@ -1,14 +1,14 @@
-"""The user's ignore rules, asked of git, without a look into the user's repository by git itself.
+"""The user's ignore rules, evaluated by git without opening the user's repository.
 
-`check-ignore` is run on our own, empty repository, with the user's folder as its work tree: so the
-`.gitignore` files in it count, also those above a start in a sub-folder, and outside of any repository.
-`info/exclude` and `core.excludesFile` are read as plain text and handed over in one file, where the
-later lines win, as they do in git. A nested repository's `info/exclude` counts below it, too. What the
-user's repository tracks is not ignored, whatever the rules say; so git holds it, and so do we.
+`check-ignore` runs on our own empty repository with the user's folder as its work tree. So the
+`.gitignore` files in it apply, also those above a start in a subfolder, and outside of any repository.
+`info/exclude` and `core.excludesFile` are read as plain text and passed in one file, in which later lines
+win, as they do in git. The `info/exclude` of a nested repository applies below it. A file that the
+user's repository tracks is never ignored, whatever the rules say.
 
-The rules of another moment can count as well, so that a restore, which may replace rules, keeps out of
-snapshots what either moment ignores. Their files are written to a mirror: a folder of our own that holds
-nothing but rules and empty folders, which git is asked about in place of the work tree.
+The rules of another snapshot can apply as well: a restore may replace rules, and what either side
+ignores stays out of snapshots. Their files are written to a mirror, a folder of our own that holds only
+rules and empty folders, and git is asked about the mirror in place of the work tree.
 """
 
 from __future__ import annotations
@@ -17,30 +17,40 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ..errors import GitFailed, WorkTreeRefused
-from .git import Git
-from .objects import split
-from .plan import Plan
+from ..errors import CheckpointsDamaged, GitFailed, WorkTreeRefused
+from .contents import Reader, listing, split
+from .git import BLOB, Git, object_id
+from .protected import UnreadableFile, read_regular
+from .refs import RULES as KEPT_RULES
+from .refs import references
 
-__all__ = ["RULES", "Rules", "enclosing_repository", "is_readable_rules", "replaces_rules"]
+__all__ = [
+    "RULES",
+    "Rules",
+    "enclosing_repository",
+    "is_readable_rules",
+    "other_rules",
+    "replaces_rules",
+    "rules_of",
+]
 
 RULES = b".gitignore"
 
-_MOST = 4 << 20  # bytes of rules that are read from one file; nobody writes as many
-_REFERENCE = 4096  # bytes of a `.git` file, which holds one path
+MAX_RULES_BYTES = 4 << 20  # read from one file
+_MAX_REFERENCE_BYTES = 4096  # a `.git` file holds one path
 _SPECIAL = {stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK}
 _SECTION = re.compile(rb'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
 _INCLUDED = re.compile(rb'\s*path\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^#;]*))', re.IGNORECASE)
 
 
-class _Scope(NamedTuple):
-    """A folder that rules are relative to: where the work tree, or a part of it, stands in it."""
+class _RuleScope(NamedTuple):
+    """A folder that rules are relative to, and where it is relative to the work tree."""
 
     root: Path
     within: bytes  # the path of the root in the work tree, with a slash at its end
@@ -50,7 +60,7 @@ class _Scope(NamedTuple):
 
 
 class Rules:
-    """What is ignored in a work tree, while it is looked at; `opened` gives one."""
+    """What is ignored in a work tree; create one with `opened`."""
 
     def __init__(self, git: Git, work_tree: Path, folder: Path, *, alone: bool = False) -> None:
         self._git = git
@@ -58,42 +68,42 @@ class Rules:
         self._folder = folder
         root = work_tree if alone else enclosing_repository(work_tree) or work_tree
         self._users = _users_rules(git, root)
-        self._general = _plain_file(self._users, _MOST)
+        self._general = _read_plain_file(self._users, MAX_RULES_BYTES)
         above = os.fsencode(work_tree.relative_to(root))
         self._scopes = [self._scope(root, b"", b"" if above == b"." else above + b"/")]
         self.elsewhere = set[bytes]()
-        """What was found to be ignored by the rules of another moment alone."""
+        """Paths that only the rules of another snapshot ignore."""
         self._refuse_unreadable(root)
         self._tracked = _tracked(git, root)
 
     @classmethod
     @contextmanager
     def opened(cls, git: Git, work_tree: Path, *, force: bool = False) -> Iterator[Rules]:
-        """Read the rules as they are now; with ``force`` a work tree that is ignored has its own alone."""
+        """Read the current rules. With ``force``, an ignored work tree uses only the rules inside it."""
         with TemporaryDirectory(dir=git.folder, prefix="rules-") as folder:
             rules = cls(git, work_tree, Path(folder))
             if rules.ignores_the_work_tree():
                 if not force:
                     raise WorkTreeRefused(
                         f"{work_tree} is ignored by the rules of {rules._scopes[0].root}, so nothing in it "
-                        "would be kept; force it, and only the rules inside of it count"
+                        "would be kept; force it to use only the rules inside it"
                     )
                 rules = cls(git, work_tree, Path(folder), alone=True)
             yield rules
 
     def ignores_the_work_tree(self) -> bool:
-        """Tell whether a repository around the work tree ignores all of it."""
+        """Return True if the enclosing repository ignores the whole work tree."""
         outer = self._scopes[0]
-        return bool(outer.above) and bool(self._asked(outer, [b"./" + outer.above.rstrip(b"/")]))
+        return bool(outer.above) and bool(self._ask(outer, [b"./" + outer.above.rstrip(b"/")]))
 
     def is_rules(self, path: bytes) -> bool:
-        """Tell whether a file of the work tree holds rules."""
+        """Return True if a file of the work tree holds rules."""
         return split(path)[1] == RULES or self._work_tree / os.fsdecode(path) == self._users
 
     def also(self, files: Mapping[bytes, bytes], *, instead: bool = False) -> None:
-        """Let rules count, too, that were written in these files of the work tree at another moment.
+        """Apply rules, too, that these files of the work tree held at another time.
 
-        With ``instead`` they count alone, and paths can be asked about that lead over links by now.
+        With ``instead`` only they apply, and paths may be asked about that lead through links by now.
         """
         scope, mirror = self._scopes[0], self._folder / str(len(os.listdir(self._folder)))
         inside = os.path.join(os.fsencode(mirror), scope.above)
@@ -103,7 +113,7 @@ class Rules:
             folder = folder.parent
             rules = folder / os.fsdecode(RULES)
             if rules.is_file() and not rules.is_symlink():
-                (mirror / rules.relative_to(scope.root)).write_bytes(_plain_file(rules, _MOST))
+                (mirror / rules.relative_to(scope.root)).write_bytes(_read_plain_file(rules, MAX_RULES_BYTES))
         for path, data in files.items():
             if split(path)[1] == RULES:
                 os.makedirs(os.path.join(inside, split(path)[0]), exist_ok=True)
@@ -114,7 +124,7 @@ class Rules:
         self._scopes = [mirrored] if instead else [*self._scopes, mirrored]
 
     def enter(self, path: bytes) -> None:
-        """Let the rules of a nested repository count below it."""
+        """Apply the rules of a nested repository below it."""
         root = self._work_tree / os.fsdecode(path)
         if root == self._scopes[0].root or not (own := _own_rules(root).strip()):
             return
@@ -126,26 +136,26 @@ class Rules:
             self._scopes.append(self._scope(inside, path + b"/", b"", rules=rules))
 
     def ignored(self, paths: Sequence[bytes], folders: Collection[bytes] = ()) -> set[bytes]:
-        """Return those of the paths that are ignored; none may lead over a link.
+        """Return the paths that are ignored; no path may lead through a link.
 
-        A rule that is for folders alone counts for those that are there, and in a mirror for ``folders``.
+        A rule for folders applies to those in the work tree, and in a mirror to ``folders``.
         """
         found, elsewhere = set[bytes](), set[bytes]()
         for scope in self._scopes:
-            # A path that begins with a colon would be taken for more than a path; one with a dot is not.
+            # A leading "./" keeps git from reading a path that begins with a colon as a pathspec.
             before, cut = b"./" + scope.above, len(scope.within)
             asked = [before + path[cut:] for path in paths if path.startswith(scope.within)]
             if scope.mirrored:
                 for path in folders:
                     if path.startswith(scope.within):
                         _make(os.path.join(os.fsencode(scope.root), before + path[cut:]))
-            names = {scope.within + name[len(before) :] for name in self._asked(scope, asked)}
+            names = {scope.within + name[len(before) :] for name in self._ask(scope, asked)}
             (elsewhere if scope.mirrored else found).update(names)
         self.elsewhere |= {path for path in elsewhere - found if not self._is_tracked(path)}
         return {path for path in found | elsewhere if not self._is_tracked(path)}
 
     def _is_tracked(self, path: bytes) -> bool:
-        """Tell whether the user's repository tracks a file, or anything in a folder."""
+        """Return True if the user's repository tracks a file, or anything in a folder."""
         name = self._scopes[0].above + path
         for wanted, below in ((name, False), (name + b"/", True)):
             place = bisect_left(self._tracked, wanted)
@@ -154,7 +164,7 @@ class Rules:
                 return True
         return False
 
-    def _asked(self, scope: _Scope, names: list[bytes]) -> list[bytes]:
+    def _ask(self, scope: _RuleScope, names: list[bytes]) -> list[bytes]:
         if not names:
             return []
         said = self._git.run(
@@ -166,13 +176,13 @@ class Rules:
         )
         return said.split(b"\0")[:-1]
 
-    def _scope(self, root: Path, within: bytes, above: bytes, *, rules: bytes | None = None) -> _Scope:
+    def _scope(self, root: Path, within: bytes, above: bytes, *, rules: bytes | None = None) -> _RuleScope:
         excludes = self._folder / str(len(os.listdir(self._folder)))
         excludes.write_bytes(self._general + b"\n" + _own_rules(root) if rules is None else rules)
-        return _Scope(root, within, above, excludes, mirrored=self._folder in root.parents)
+        return _RuleScope(root, within, above, excludes, mirrored=self._folder in root.parents)
 
     def _refuse_unreadable(self, root: Path) -> None:
-        """Refuse a work tree where git would wait for ever to read the rules above it."""
+        """Raise WorkTreeRefused if git would hang on the rules of a folder above the work tree."""
         folder = self._work_tree
         while True:
             if not is_readable_rules(folder / os.fsdecode(RULES)):
@@ -182,9 +192,9 @@ class Rules:
             folder = folder.parent
 
 
-def replaces_rules(git: Git, work_tree: Path, plan: Plan) -> bool:
-    """Tell whether a restore would put or remove a file that holds rules."""
-    changed = [*(one.path for one in plan.puts), *(one.path for one in plan.removals)]
+def replaces_rules(git: Git, work_tree: Path, paths: Iterable[bytes]) -> bool:
+    """Return True if one of the files that a restore would write or remove holds ignore rules."""
+    changed = list(paths)
     if any(split(path)[1] == RULES for path in changed):
         return True
     users = _users_rules(git, enclosing_repository(work_tree) or work_tree)
@@ -192,12 +202,12 @@ def replaces_rules(git: Git, work_tree: Path, plan: Plan) -> bool:
 
 
 def enclosing_repository(folder: Path) -> Path | None:
-    """Find the top folder of the user's repository that a folder belongs to."""
+    """Return the top folder of the repository that a folder is in, or None."""
     return next((one for one in (folder, *folder.parents) if _git_folder(one)), None)
 
 
 def _tracked(git: Git, root: Path) -> list[bytes]:
-    """List what the user's repository tracks, in order; nothing where its index cannot be read."""
+    """Return the sorted paths that the user's repository tracks; none if its index cannot be read."""
     folder = _git_folder(root)
     if folder is None or not (folder / "index").is_file():
         return []
@@ -209,7 +219,7 @@ def _tracked(git: Git, root: Path) -> list[bytes]:
 
 
 def is_readable_rules(path: Path) -> bool:
-    """Tell whether git can read rules at a path, or passes over what is there, and does not hang on it."""
+    """Return True if git can read rules at a path or skips it; False if git would block on it."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -218,7 +228,7 @@ def is_readable_rules(path: Path) -> bool:
 
 
 def _users_rules(git: Git, root: Path) -> Path:
-    """Return the file that `core.excludesFile` names, or the one that counts where nothing is named."""
+    """Return the file that `core.excludesFile` names, or git's default."""
     repository = _git_folder(root)
     _refuse_endless_configuration(repository)
     named = git.users_path("core.excludesFile", at=root, repository=repository)
@@ -230,7 +240,7 @@ def _users_folder() -> Path:
 
 
 def _refuse_endless_configuration(repository: Path | None) -> None:
-    """Refuse to ask git for a setting if it would wait for a FIFO or read a device to find it."""
+    """Raise WorkTreeRefused if git's configuration leads to a FIFO or a device, on which git would hang."""
     waiting = [Path("/etc/gitconfig"), _users_folder() / "config", Path(os.path.expanduser("~/.gitconfig"))]
     if repository is not None:
         waiting += [repository / "commondir", repository / "config.worktree"]
@@ -259,9 +269,9 @@ def _is_endless(path: Path) -> bool:
 
 
 def _included(path: Path) -> Iterator[Path]:
-    """Name the files that a file of git's configuration includes, whatever the conditions are."""
+    """Yield the files that a git configuration file includes, whatever their conditions are."""
     inside = False
-    for line in _plain_file(path, _MOST).replace(b"\\\n", b"").splitlines():
+    for line in _read_plain_file(path, MAX_RULES_BYTES).replace(b"\\\n", b"").splitlines():
         section = _SECTION.match(line)
         if section:
             inside = section[1].lower() in (b"include", b"includeif")
@@ -271,34 +281,34 @@ def _included(path: Path) -> Iterator[Path]:
 
 
 def _own_rules(root: Path) -> bytes:
-    """Read the `info/exclude` of the repository whose top folder this is."""
+    """Return the `info/exclude` of the repository with this top folder."""
     folder = _git_folder(root)
     if folder is None:
         return b""
-    return _plain_file(_common_folder(folder) / "info" / "exclude", _MOST)
+    return _read_plain_file(_common_folder(folder) / "info" / "exclude", MAX_RULES_BYTES)
 
 
 def _common_folder(folder: Path) -> Path:
-    """Find the folder with what a worktree shares with the first one."""
-    return folder / os.fsdecode(_plain_file(folder / "commondir", _REFERENCE).strip())
+    """Return the folder that a worktree shares with its main repository."""
+    return folder / os.fsdecode(_read_plain_file(folder / "commondir", _MAX_REFERENCE_BYTES).strip())
 
 
 def _git_folder(top: Path) -> Path | None:
-    """Find the folder of a repository from its top folder: `.git` itself, or the one that a file names."""
+    """Return the git folder of a repository: `.git`, or the one that a `.git` file names."""
     path = top / ".git"
-    reference = _plain_file(path, _REFERENCE)
+    reference = _read_plain_file(path, _MAX_REFERENCE_BYTES)
     if reference.startswith(b"gitdir:"):
         path = top / os.fsdecode(reference.removeprefix(b"gitdir:").strip())
     return path if (path / "HEAD").is_file() else None
 
 
 def _make(folder: bytes) -> None:
-    with suppress(OSError):  # too long a path: a rule for folders alone does not count for it
+    with suppress(OSError):  # the path is too long; rules for folders do not apply to it
         os.makedirs(folder, exist_ok=True)
 
 
-def _plain_file(path: Path, most: int) -> bytes:
-    """Read a file that may not be there, or be something that must not be read."""
+def _read_plain_file(path: Path, most: int) -> bytes:
+    """Return the content of a regular file; nothing if it is missing or anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError):
@@ -309,3 +319,40 @@ def _plain_file(path: Path, most: int) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def other_rules(git: Git, work_tree: Path, base: str, *, most: int, trusted: bool = False) -> dict[str, str]:
+    """Return the snapshots whose rules still apply, by their tags.
+
+    After a restore that replaced rules, the rules before it apply until the user changes rules: what they
+    ignore was never meant to be kept. With ``trusted`` the rules in the work tree are those of the restore.
+    """
+    found = {name: commit for name, commit in references(git, KEPT_RULES).items() if commit}
+    if not found or trusted:
+        return found
+    try:
+        then = listing(git, base)
+    except CheckpointsDamaged:
+        return found
+    top = os.fsencode(work_tree)
+    for folder in (b"", *then.folders):
+        path = os.path.join(folder, RULES)
+        try:
+            now = object_id(BLOB, read_regular(os.path.join(top, path), most=most)[0])
+        except (OSError, UnreadableFile):
+            now = ""
+        entry = then.files.get(path)
+        if now != (entry.blob if entry is not None and not entry.link else ""):
+            return {}
+    return found
+
+
+def rules_of(git: Git, commit: str, rules: Rules) -> dict[bytes, bytes]:
+    """Return the files of a snapshot that hold ignore rules, with their content."""
+    with Reader.opened(git) as reader:
+        files = reader.listing(reader.commit(commit).tree).files
+        return {
+            path: reader.objects.read(entry.blob)
+            for path, entry in files.items()
+            if not entry.link and rules.is_rules(path)
+        }

@@ -1,9 +1,8 @@
-"""The packs of a shadow repository: checked when their files change, and saved as far as they can be read.
+"""Checks the packs of a shadow repository when their files change, and saves what is sound in damaged ones.
 
-Git refuses a whole pack for one wrong byte in its trailer or its index. So a pack that is not what it was
-is read here, object by object: those that have the bytes their names say go into a new pack, and the
-damaged one is set aside. After that every object in the repository is sound, and a damaged one is missing.
-What the files of the packs looked like is remembered, so a check of sound ones reads none of them.
+Git refuses a whole pack for one wrong byte in its trailer or its index. So a changed pack is read here,
+object by object: those whose bytes match their ids go into a new pack, and the damaged pack is set
+aside. After that every object in the repository is sound; a damaged one is missing.
 """
 
 from __future__ import annotations
@@ -18,32 +17,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import msgspec
-from msgspec import Struct
-
 from ..errors import GitFailed
 from ..files import sync_folder
 from .folder import copy_aside, set_aside
-from .git import Git
-from .objects import BLOB, COMMIT, TREE, Pack, object_id
-from .refs import store
+from .git import BLOB, COMMIT, TREE, Git, Pack, object_id
+from .refs import RepositoryState, store_pack
 
-__all__ = ["Checked", "check", "note", "object_names"]
+__all__ = ["Checked", "check", "object_names"]
 
-_NAME = "packs"
-_MAGIC = b"turnstate packs 1\n"
 _KINDS = {1: COMMIT, 2: TREE, 3: BLOB}
-_OFFSET, _REFERENCE = 6, 7  # an object that is written as a difference to another one
+_OFFSET, _REFERENCE = 6, 7  # kinds of objects that are stored as deltas
 _CHUNK = 1 << 16
-_DEEPEST = 200  # differences of differences; git makes 50
-
-_Stamps = tuple[tuple[int, int, int, int], ...]
+_MAX_DELTA_DEPTH = 200  # git writes at most 50
 
 
 class Checked(NamedTuple):
-    """The result of a check: what was found, and whether objects may be missing, now or since earlier.
+    """The result of a check: what is damaged, and whether objects may be missing (``suspect``).
 
-    ``changed`` tells that somebody else changed packs or references since the last check.
+    ``changed`` is true if another program changed packs or references since the last check.
     """
 
     found: tuple[str, ...]
@@ -51,48 +42,32 @@ class Checked(NamedTuple):
     changed: bool
 
 
-class _Known(Struct, frozen=True, array_like=True):
-    packs: dict[str, _Stamps]
-    references: bytes
-    suspect: bool
-
-
 class _Index(NamedTuple):
     offsets: dict[int, str]
     pack: bytes  # the checksum of the pack
 
 
-class _Unreadable(Exception):
+class _DamagedObject(Exception):
     """An object of a pack cannot be read."""
 
 
 def check(git: Git, folder: Path, *, deep: bool = False) -> Checked:
     """Check the packs that changed since the last check, or all, and save what is sound in damaged ones."""
-    known, there, references = _load(folder / _NAME), _there(git), _references(git)
-    if known is not None and (known.packs, known.references) == (there, references) and not deep:
-        return Checked((), known.suspect, changed=False)
+    known, now = RepositoryState.load(folder), RepositoryState.current(git)
     found = list[str]()
-    for stem, stamps in there.items():
+    for stem, stamps in now.packs.items():
         if deep or known is None or known.packs.get(stem) != stamps:
             found += _checked(git, folder, stem, was_whole=known is None or stem in known.packs)
     if known is not None:
-        found += [f"{stem}.pack is missing" for stem in known.packs.keys() - there.keys()]
-    suspect = bool(there) if known is None else known.suspect or known.references != references
-    suspect = suspect or bool(found)
-    _save(folder / _NAME, _Known(_there(git), references, suspect))
-    changed = bool(found) or known is None or known.references != references
-    return Checked(tuple(found), suspect, changed)
-
-
-def note(git: Git, folder: Path, *, suspect: bool) -> None:
-    """Remember the packs as they are now, after a change of our own."""
-    known = _Known(_there(git), _references(git), suspect)
-    if known != _load(folder / _NAME):
-        _save(folder / _NAME, known)
+        found += [f"{stem}.pack is missing" for stem in known.packs.keys() - now.packs.keys()]
+    moved = known is None or known.references != now.references
+    suspect = bool(found) or (bool(now.packs) if known is None else known.suspect or moved)
+    RepositoryState(RepositoryState.current(git).packs, now.references, suspect).save(folder)
+    return Checked(tuple(found), suspect, changed=bool(found) or moved)
 
 
 def object_names(git: Git) -> set[str]:
-    """Return the names of all objects that the repository has."""
+    """Return the ids of all objects in the repository."""
     found = set[str]()
     for path in _packs(git).glob("pack-*.idx"):
         if (index := _index(path)) is not None:
@@ -122,25 +97,25 @@ def _checked(git: Git, folder: Path, stem: str, *, was_whole: bool) -> Iterator[
             pass
         else:
             if was_whole:
-                yield f"{listed.name} was damaged, and was written anew from the pack"
+                yield f"{listed.name} was damaged and was rebuilt from the pack"
             return
     saved = _save_objects(git, folder, pack, index)
     if not saved and not was_whole and index is None:
-        return  # left by a process that was killed; no snapshot needs it
+        return  # left by a crashed process; no snapshot needs it
     expected = f" of {len(index.offsets):,}" if index is not None else ""
     yield f"{stem}.pack is damaged: {saved:,}{expected} objects in it could be saved"
 
 
 def _save_objects(git: Git, folder: Path, pack: Path, index: _Index | None) -> int:
-    """Write what is sound in a pack to a new one, and set the damaged one aside; say how many there were.
+    """Move the sound objects of a damaged pack to a new one and set it aside; return how many there were.
 
-    If all could be saved the new pack may have the name of the old one, and then takes its place.
+    If all could be saved, the new pack may have the same name, and replaces it.
     """
     with TemporaryDirectory(dir=git.folder, prefix="live-") as apart, Pack(folder) as sound:
         (Path(apart) / "pack").mkdir()
         for kind, data, id in _objects(pack, index):
             sound.add(kind, data, id)
-        store(git.apart(Path(apart), alone=True), sound)
+        store_pack(git.apart(Path(apart), alone=True), sound)
         made = sorted((Path(apart) / "pack").iterdir(), reverse=True)  # a pack, then its index
         damaged = [one for one in map(pack.with_suffix, (".idx", ".rev", ".pack")) if os.path.lexists(one)]
         for path in damaged:
@@ -155,45 +130,45 @@ def _save_objects(git: Git, folder: Path, pack: Path, index: _Index | None) -> i
 
 
 def _objects(path: Path, index: _Index | None) -> Iterator[tuple[str, bytes, str]]:
-    """Read the sound objects of a pack: those that an index names, or one after the other."""
+    """Yield the sound objects of a pack: those in its index, or without one in their order in the file."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            reading = _Reading(data, index.offsets if index else {})
+            reading = _PackReader(data, index.offsets if index else {})
             if index is None:
-                yield from reading.in_a_row()
+                yield from reading.in_order()
                 return
             for offset, id in sorted(index.offsets.items()):
                 try:
                     kind, content, _ = reading.object(offset)
-                except _Unreadable:
+                except _DamagedObject:
                     continue
                 if object_id(kind, content) == id:
                     yield kind, content, id
 
 
-class _Reading:
-    """Reads a pack as it is written, also where git would not."""
+class _PackReader:
+    """Reads the objects of a pack, even one that git refuses."""
 
     def __init__(self, data: mmap.mmap, offsets: dict[int, str]) -> None:
         self._data = data
         self._places = {id: offset for offset, id in offsets.items()}
 
-    def in_a_row(self) -> Iterator[tuple[str, bytes, str]]:
-        """Read the objects from the first on, up to one that cannot be read."""
+    def in_order(self) -> Iterator[tuple[str, bytes, str]]:
+        """Yield the objects from the first on, up to one that cannot be read."""
         place = 12
         while place < len(self._data) - 20:
             try:
                 kind, content, end = self.object(place)
-            except _Unreadable:
+            except _DamagedObject:
                 return
             id = object_id(kind, content)
             self._places[id], place = place, end
             yield kind, content, id
 
     def object(self, offset: int, depth: int = 0) -> tuple[str, bytes, int]:
-        """Read an object: its kind, its content, and where the next one begins."""
+        """Return the kind of an object, its content, and the offset of the next one."""
         try:
             number, size, place = self._head(offset)
             if number in _KINDS:
@@ -205,14 +180,14 @@ class _Reading:
             elif number == _REFERENCE:
                 base, place = self._places[self._data[place : place + 20].hex()], place + 20
             else:
-                raise _Unreadable
-            if depth > _DEEPEST or base < 12:
-                raise _Unreadable
+                raise _DamagedObject
+            if depth > _MAX_DELTA_DEPTH or base < 12:
+                raise _DamagedObject
             delta, end = self._inflated(place, size)
             kind, content, _ = self.object(base, depth + 1)
             return kind, _patched(content, delta), end
         except (IndexError, KeyError, zlib.error):
-            raise _Unreadable from None
+            raise _DamagedObject from None
 
     def _head(self, place: int) -> tuple[int, int, int]:
         byte = self._data[place]
@@ -238,17 +213,17 @@ class _Reading:
         while not inflating.eof:
             chunk = self._data[place : place + _CHUNK]
             if not chunk or length > size:
-                raise _Unreadable
+                raise _DamagedObject
             parts.append(inflating.decompress(chunk))
             length += len(parts[-1])
             place += len(chunk) - len(inflating.unused_data)
         if length != size:
-            raise _Unreadable
+            raise _DamagedObject
         return b"".join(parts), place
 
 
 def _patched(base: bytes, delta: bytes) -> bytes:
-    """Make an object from another one and what differs: pieces of the other, and pieces that are new."""
+    """Apply a delta: pieces of the base object, and new pieces."""
     place, sizes = 0, list[int]()
     for _ in range(2):
         size = shift = 0
@@ -279,12 +254,12 @@ def _patched(base: bytes, delta: bytes) -> bytes:
                 place += 1
         made += base[start : start + (length or 0x10000)]
     if [len(base), len(made)] != sizes:
-        raise _Unreadable
+        raise _DamagedObject
     return bytes(made)
 
 
 def _index(path: Path) -> _Index | None:
-    """Read the index of a pack; None if it is not what it was written as."""
+    """Return the index of a pack, or None if it is damaged."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -304,7 +279,7 @@ def _index(path: Path) -> _Index | None:
 
 
 def _trailer(path: Path) -> bytes:
-    """Return the checksum at the end of a pack; nothing if the pack does not have it."""
+    """Return the checksum at the end of a pack, or nothing if it does not match."""
     try:
         with path.open("rb") as file:
             left, digest = os.fstat(file.fileno()).st_size - 20, hashlib.sha1(usedforsecurity=False)
@@ -321,42 +296,3 @@ def _trailer(path: Path) -> bytes:
 
 def _packs(git: Git) -> Path:
     return git.folder / "objects" / "pack"
-
-
-def _there(git: Git) -> dict[str, _Stamps]:
-    """Tell what the files of the packs look like from outside."""
-    found = dict[str, list[tuple[int, int, int, int]]]()
-    for path in sorted((*_packs(git).glob("pack-*.pack"), *_packs(git).glob("pack-*.idx"))):
-        one = path.stat()
-        found.setdefault(path.stem, []).append((one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino))
-    return {stem: tuple(stamps) for stem, stamps in found.items()}
-
-
-def _references(git: Git) -> bytes:
-    """Tell what the files of all references look like from outside, in a few bytes."""
-    digest = hashlib.sha256()
-    for above, folders, files in os.walk(git.folder / "refs"):
-        folders.sort()
-        for name in sorted(files):
-            one = os.lstat(os.path.join(above, name))
-            stamp = (os.path.join(above, name), one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino)
-            digest.update(repr(stamp).encode("utf-8", "surrogateescape"))
-    return digest.digest()
-
-
-def _save(path: Path, known: _Known) -> None:
-    payload = msgspec.msgpack.encode(known)
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_bytes(_MAGIC + hashlib.sha256(payload).digest() + payload)
-    os.replace(temporary, path)
-
-
-def _load(path: Path) -> _Known | None:
-    start = len(_MAGIC) + 32
-    try:
-        data = path.read_bytes()
-        if data[:start] != _MAGIC + hashlib.sha256(data[start:]).digest():
-            return None
-        return msgspec.msgpack.decode(data[start:], type=_Known)
-    except (OSError, msgspec.DecodeError):
-        return None

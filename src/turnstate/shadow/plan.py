@@ -1,24 +1,53 @@
-"""What a restore will do, decided before anything is done: from what is there and what was there.
+"""The plan of a restore, decided before anything changes: from what exists now and what the target has.
 
-Two rules hold everything together. Only what the snapshot of this moment holds is replaced or removed,
-so an undo has it all. And what stands in the way of the target goes, even in a soft restore: a file
-where a folder was, a folder where a file was. Otherwise newer files stay, unless they are to be removed.
+Two rules: only what the snapshot of this moment holds is replaced or removed, so an undo has it all; and
+whatever is in the way of the target goes, even in a soft restore: a file where a folder was, a folder
+where a file was, the latter only if everything in it can be undone. Other newer files stay. A hard
+restore removes those that a checkpoint holds, except databases that were in use when the target was
+taken; an undo removes what its restore wrote, if it is unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Iterable, Sequence, Set
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
-from .objects import parents
-from .values import Changes, FileEntry, Kept, Listing
+from .. import files as durable
+from ..errors import CheckpointsDamaged
+from .contents import Reader, left_databases, listing, parents
+from .git import FOLDER, Git, Objects
+from .protected import IN_USE, OURS, SIDES, Kind, Owned, kind_of, main_file, side_files
+from .refs import TAGS, references
+from .snapshot import Captured
+from .values import Changes, FileEntry, KeptPath, Listing
+from .work_tree import SafeTree
 
-__all__ = ["Mode", "Plan", "Put", "Remove", "blocking_folders", "newer", "plan"]
+__all__ = [
+    "Mode",
+    "Put",
+    "Remove",
+    "RestorePlan",
+    "RestoreRecord",
+    "blocking_folders",
+    "newer",
+    "plan",
+    "restore_plan",
+    "undo_plan",
+    "without_unchanged",
+]
+_CHANGED = "it was changed after the restore that put it there"
+_PAGE = 512
+_SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # recognized by content, and not made of pages
 
 
 class Put(Struct, frozen=True, array_like=True):
-    """Write a file or a link; ``before`` is what it may replace."""
+    """Write a file or a link; it may replace only ``before``."""
 
     path: bytes
     entry: FileEntry
@@ -26,7 +55,7 @@ class Put(Struct, frozen=True, array_like=True):
 
 
 class Remove(Struct, frozen=True, array_like=True):
-    """Remove a file or a link that still is what it was."""
+    """Remove a file or a link if it is still ``before``."""
 
     path: bytes
     before: FileEntry
@@ -39,12 +68,12 @@ class Mode(Struct, frozen=True, array_like=True):
     mode: int
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """The steps of a restore, in the order in which they are done."""
+class RestorePlan(Struct, frozen=True, kw_only=True):
+    """The steps of a restore, in their order."""
 
     removals: tuple[Remove, ...] = ()
-    emptied: tuple[bytes, ...] = ()  # folders to remove once nothing is in them, the deepest first
-    folders: tuple[bytes, ...] = ()  # folders to make, the topmost first
+    emptied: tuple[bytes, ...] = ()  # folders to remove if they are empty, the deepest first
+    folders: tuple[bytes, ...] = ()  # folders to create, the topmost first
     puts: tuple[Put, ...] = ()
     modes: tuple[Mode, ...] = ()
     folder_modes: tuple[Mode, ...] = ()  # the deepest first: a folder may forbid what is done in it
@@ -52,8 +81,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return any(getattr(self, field) for field in self.__struct_fields__)
 
-    def changes(self, kept: Collection[Kept]) -> Changes:
-        """Say what the plan changed in the end, if these paths were left alone."""
+    @property
+    def paths(self) -> list[bytes]:
+        """The files that are written or removed."""
+        return [*(one.path for one in self.puts), *(one.path for one in self.removals)]
+
+    def changes(self, kept: Collection[KeptPath]) -> Changes:
+        """Return what the plan changed, except for the paths that were left alone."""
         left = {one.path for one in kept}
         added = {put.path for put in self.puts if put.before is None} - left
         modified = ({put.path for put in self.puts if put.before} | {mode.path for mode in self.modes}) - left
@@ -63,13 +97,136 @@ class Plan(Struct, frozen=True, kw_only=True):
         )
 
 
+class RestoreRecord(Struct, frozen=True, kw_only=True):
+    """What a restore created and what it removed; an undo needs both."""
+
+    put: dict[bytes, FileEntry] = {}
+    removed: dict[bytes, FileEntry] = {}
+    folders: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, plan: RestorePlan, kept: Collection[KeptPath]) -> RestoreRecord:
+        """Return the record of a plan that was carried out, except for the paths that were left alone."""
+        left = {one.path for one in kept}
+        return cls(
+            put={one.path: one.entry for one in plan.puts if one.before is None and one.path not in left},
+            removed={one.path: one.before for one in plan.removals if one.path not in left},
+            folders=tuple(path for path in plan.folders if path not in left),
+        )
+
+    def encoded(self) -> bytes:
+        """Return the record as bytes."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decoded(cls, data: bytes) -> RestoreRecord:
+        """Parse a record. Raise CheckpointsDamaged if it is invalid."""
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise CheckpointsDamaged(f"the record of a restore cannot be read: {error}") from error
+
+
+def restore_plan(
+    git: Git, work_tree: Path, captured: Captured, owned: Owned, *, target: str, base: str, hard: bool
+) -> tuple[RestorePlan, tuple[KeptPath, ...]]:
+    """Plan a restore; return the plan and the paths that it leaves alone.
+
+    ``base`` is the newest checkpoint.
+    """
+    live = captured.listing()
+    owned = owned.with_paths(captured.own)
+    wanted = owned.without(listing(git, target))
+    unwanted, unwanted_folders = set[bytes](), set[bytes]()
+    if hard:
+        files, folders = newer(live, wanted), live.folders.keys() - wanted.folders.keys()
+        before = listing(git, base) if base and (files or folders) else Listing({}, {})
+        unwanted = files & before.files.keys()
+        if unsure := files - unwanted:
+            unwanted |= unsure & _paths_ever_kept(git, base)
+        unwanted -= left_databases(git, target) if unwanted else set()
+        unwanted_folders = folders & before.folders.keys()
+    return _allowed(git, work_tree, owned, live, wanted, unwanted, unwanted_folders)
+
+
+def undo_plan(
+    git: Git,
+    work_tree: Path,
+    captured: Captured,
+    owned: Owned,
+    *,
+    target: str,
+    record: RestoreRecord,
+    most: int,
+) -> tuple[RestorePlan, tuple[KeptPath, ...]]:
+    """Plan the undo of a restore; return the plan and the files of the restore that changed since."""
+    live = captured.listing()
+    live = Listing(dict(live.files), dict(live.folders))
+    owned = owned.with_paths(captured.own)
+    wanted = owned.without(listing(git, target))
+    for path, entry in record.removed.items():
+        wanted.files.setdefault(path, entry)
+        for folder in parents(path):
+            wanted.folders.setdefault(folder, durable.FOLDER_MODE)
+    with SafeTree.opened(work_tree, owned) as tree:
+        for path, entry in record.put.items():  # also ignored files, which the current snapshot does not hold
+            if path not in live.files and tree.state_of(path, most=most).matches(entry):
+                live.files[path] = entry
+    there = {path: entry for path, entry in record.put.items() if path in live.files.keys() - wanted.files}
+    changed = [path for path, entry in there.items() if live.files[path] != entry]
+    unwanted = there.keys() - set(changed)
+    unwanted -= left_databases(git, target) if unwanted else set()
+    unwanted_folders = set(record.folders) - wanted.folders.keys()
+    steps, kept = _allowed(git, work_tree, owned, live, wanted, unwanted, unwanted_folders)
+    return steps, (*kept, *(KeptPath(path, _CHANGED) for path in sorted(changed)))
+
+
+def without_unchanged(work_tree: Path, steps: RestorePlan, owned: Owned, *, most: int) -> RestorePlan:
+    """Drop the files that no current snapshot holds and that already have the bytes of the target."""
+    with SafeTree.opened(work_tree, owned) as tree:
+        puts = tuple(
+            put
+            for put in steps.puts
+            if put.before is not None or not tree.state_of(put.path, most=most).matches(put.entry)
+        )
+    return structs.replace(steps, puts=puts)
+
+
+def _allowed(
+    git: Git,
+    work_tree: Path,
+    owned: Owned,
+    live: Listing,
+    wanted: Listing,
+    unwanted: Set[bytes],
+    unwanted_folders: Set[bytes],
+) -> tuple[RestorePlan, tuple[KeptPath, ...]]:
+    """Plan the steps from what exists to what is wanted, except at paths that must be left alone."""
+    held = {path for path in blocking_folders(live, wanted) if _holds_unknown_files(work_tree, path, live)}
+    kept = [
+        KeptPath(path, "a folder with files that no snapshot holds is in the way") for path in sorted(held)
+    ]
+
+    def steps(untouchable: Set[bytes]) -> RestorePlan:
+        return plan(
+            live, wanted, unwanted=unwanted, unwanted_folders=unwanted_folders, untouchable=untouchable
+        )
+
+    first = steps(held)
+    refused = _refused(git, work_tree, first.puts, wanted, owned)
+    if not refused:
+        return first, tuple(kept)
+    kept += [KeptPath(path, reason) for path, reason in refused.items() if reason]
+    return steps(held | refused.keys()), tuple(sorted(kept, key=lambda one: one.path))
+
+
 def newer(live: Listing, target: Listing) -> set[bytes]:
-    """Name the files that are there now and were not in the target."""
+    """Return the files that exist now and are not in the target."""
     return live.files.keys() - target.files.keys()
 
 
 def blocking_folders(live: Listing, target: Listing) -> set[bytes]:
-    """Name the folders that stand where the target has a file."""
+    """Return the folders that are where the target has a file."""
     return live.folders.keys() & target.files.keys()
 
 
@@ -80,10 +237,10 @@ def plan(
     unwanted: Collection[bytes] = (),
     unwanted_folders: Collection[bytes] = (),
     untouchable: Collection[bytes] = (),
-) -> Plan:
-    """Plan the way from what is there to the target.
+) -> RestorePlan:
+    """Plan the steps from what exists to the target.
 
-    ``unwanted`` files and, once empty, folders go; what the target has at ``untouchable`` paths is not put.
+    ``unwanted`` files are removed, and folders once they are empty. ``untouchable`` paths stay as they are.
     """
     wanted = {path: entry for path, entry in target.files.items() if path not in untouchable}
     blocked = blocking_folders(live, target) - set(untouchable)
@@ -92,7 +249,7 @@ def plan(
     folders_gone = {folder for path in gone for folder in parents(path)} | set(unwanted_folders) | blocked
     folders_gone |= {path for path in live.folders if blocked and not blocked.isdisjoint(parents(path))}
     fresh = target.folders.keys() - live.folders.keys()
-    return Plan(
+    return RestorePlan(
         removals=tuple(Remove(path, live.files[path]) for path in sorted(gone)),
         emptied=tuple(sorted((folders_gone & live.folders.keys()) - target.folders.keys(), reverse=True)),
         folders=tuple(sorted(fresh)),
@@ -116,3 +273,103 @@ def plan(
 
 def _same_bytes(entry: FileEntry, other: FileEntry | None) -> bool:
     return other is not None and (entry.link, entry.blob) == (other.link, other.blob)
+
+
+def _refused(
+    git: Git, work_tree: Path, puts: Sequence[Put], wanted: Listing, owned: Owned
+) -> dict[bytes, str]:
+    """Return the files that must not be written, and why: a store or a database in use is or would be there.
+
+    Older snapshots hold such files. The reason is empty for a store in the snapshot: leaving it out needs
+    no report. A path whose file was captured just now needs no check.
+    """
+    refused = dict[bytes, str]()
+    mains = {main for put in puts if (main := main_file(put.path)) in wanted.files}
+    blobs = {put.entry.blob for put in puts} | {wanted.files[main].blob for main in mains}
+    with SafeTree.opened(work_tree, owned) as tree, _Kinds(git, blobs) as kinds:
+        for put in puts:
+            kind, main = kinds.of(put.path, put.entry), main_file(put.path)
+            beside = kinds.of(main, wanted.files[main]) if main in wanted.files else "file"
+            met = tree.refusal(put.path) if put.before is None else ""
+            if "store" in (kind, beside) or (met == OURS and (kind != "file" or main is not None)):
+                refused[put.path] = ""
+            elif met:
+                refused[put.path] = met
+            elif "database" in (kind, beside) and (
+                beside != "file"
+                or tree.is_in_use(put.path)
+                or not wanted.files.keys().isdisjoint(side_files(put.path))
+            ):
+                refused[put.path] = IN_USE
+    return refused
+
+
+class _Kinds:
+    """The kinds of a snapshot's files, by their first bytes; sizes show that most need not be read."""
+
+    def __init__(self, git: Git, blobs: Iterable[str]) -> None:
+        names = "".join(f"{blob}\n" for blob in blobs).encode()
+        said = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", input=names) if names else b""
+        self._sizes = {name: size for name, _, size in (line.partition(b" ") for line in said.splitlines())}
+        self._git, self._stack = git, ExitStack()
+        self._objects: Objects | None = None
+
+    def of(self, path: bytes, entry: FileEntry) -> Kind:
+        """Return the kind of a file; the size of a database is a multiple of 512 bytes."""
+        size = self._sizes.get(entry.blob.encode(), b"")
+        if entry.link or not size.isdigit() or not int(size):
+            return "file"
+        if int(size) % _PAGE and not path.endswith(_SUSPECT):
+            return "file"
+        if self._objects is None:
+            self._objects = self._stack.enter_context(self._git.objects())
+        try:
+            return kind_of(self._objects.read(entry.blob), path)
+        except CheckpointsDamaged:
+            return "file"  # writing it fails and reports the damage
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def _paths_ever_kept(git: Git, base: str) -> set[bytes]:
+    """Return the paths of all files in readable checkpoints.
+
+    Checkpoints before a damaged one are found by their tags.
+    """
+    found, seen = set[bytes](), set[tuple[bytes, str]]()
+    with Reader.opened(git) as reader:
+        commits = reader.ordered([base, *references(git, TAGS).values()]).values()
+        for commit in commits:
+            with suppress(CheckpointsDamaged):
+                waiting = [(b"", reader.parts(commit.tree)[0])] if commit.is_checkpoint else []
+                while waiting:
+                    before, tree = waiting.pop()
+                    if (before, tree) in seen:
+                        continue
+                    seen.add((before, tree))
+                    with suppress(CheckpointsDamaged):
+                        for leaf in reader.tree(tree):
+                            if leaf.mode == FOLDER:
+                                waiting.append((before + leaf.name + b"/", leaf.id))
+                            else:
+                                found.add(before + leaf.name)
+    return found
+
+
+def _holds_unknown_files(work_tree: Path, folder: bytes, live: Listing) -> bool:
+    """Return True if a folder has files that the current snapshot does not hold."""
+    try:
+        names = os.listdir(os.path.join(os.fsencode(work_tree), folder))
+    except OSError:
+        return True
+    for name in names:
+        path = folder + b"/" + name
+        if path not in live.files and (
+            path not in live.folders or _holds_unknown_files(work_tree, path, live)
+        ):
+            return True
+    return False

@@ -1,8 +1,9 @@
-"""What of our own may stand in a work tree: stores, the home, snapshots, memories, shadow repositories.
+"""Files of Turnstate and databases in use, which snapshots leave out and restores leave alone.
 
-It is never captured, restored over or removed, whatever the ignore rules say. It is known by its path
-and by its inode, so that no link and no second name leads around that; what no setting of this process
-names is recognized by its content (`databases`, and `is_shadow_repository`).
+Stores, the home, session snapshots, memories and shadow repositories may be inside a work tree. They are
+never captured, overwritten or removed, whatever the ignore rules say. Those that settings name are
+recognized by path and by inode, so that no link or second name gets around it; others by their content.
+SQLite databases of other programs are captured and restored only while they are not in use.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Literal, NamedTuple, Self
 from ..errors import CheckpointError, NewerFormat
 from ..home import SNAPSHOT_FOLDER as SNAPSHOTS
 from ..stores.sqlite.connection import APPLICATION
+from .contents import parents
 from .folder import read_about
-from .objects import parents
 from .values import Listing
 
 __all__ = [
@@ -29,34 +30,34 @@ __all__ = [
     "NOTHING",
     "OURS",
     "SIDES",
-    "Belongings",
-    "Belongs",
     "InUse",
     "Kind",
     "Opened",
+    "OwnFile",
+    "OwnPlaces",
     "Owned",
-    "Unreadable",
+    "UnreadableFile",
     "check_main_file",
     "is_in_use",
     "is_shadow_repository",
     "kind_of",
     "main_file",
+    "read_regular",
     "side_files",
 ]
-
-# SQLite databases in a work tree: which are stores of ours, which are another program's and in use.
-
 
 Kind = Literal["file", "database", "store"]
 
 HEAD = 4096
-"""Bytes at the start of a file that say what it is."""
+"""Bytes at the start of a file that identify it."""
 
-OURS = "it belongs to Turnstate, and no checkpoint holds or changes it"
-IN_USE = "it belongs to an SQLite database in use; close what works with it to have it kept and restored"
+OURS = "it belongs to Turnstate; checkpoints neither hold nor change it"
+IN_USE = (
+    "it belongs to an SQLite database in use; close the programs that use it to have it kept and restored"
+)
 
 SIDES = (b"-wal", b"-shm", b"-journal")
-"""How the names of the files end that SQLite keeps beside a database."""
+"""The suffixes of the side files of an SQLite database."""
 
 _DATABASE = b"SQLite format 3\0"
 _APPLICATION = slice(68, 72)
@@ -70,48 +71,50 @@ _SIDE_STARTS = (
     (3_007_000).to_bytes(4, sys.byteorder),
 )
 _READING = os.O_RDONLY | os.O_NONBLOCK
-_MOST_DESCRIPTORS = 1024  # looked at where the system does not list them
+_CHUNK = 1 << 20
+_MAX_DESCRIPTORS = 1024  # checked if the system does not list them
 
 _lock = threading.Lock()
-_aside = dict[tuple[int, int], list[int]]()
+_deferred = dict[tuple[int, int], list[int]]()
 
 
-class Unreadable(Exception):
-    """A file cannot be kept as it is now."""
+class UnreadableFile(Exception):
+    """A file cannot be captured as it is now."""
 
 
-class Belongs(Unreadable):
-    """A file is a store of ours, or stands beside one."""
+class OwnFile(UnreadableFile):
+    """A file is a store of ours, or belongs to one."""
 
     def __init__(self) -> None:
         super().__init__(OURS)
 
 
-class InUse(Unreadable):
-    """A file is a database that somebody works with, or stands beside one."""
+class InUse(UnreadableFile):
+    """A file is a database in use, or belongs to one."""
 
     def __init__(self) -> None:
         super().__init__(IN_USE)
 
 
 class Opened:
-    """A regular file that is open to be read by `pread`, and its first bytes.
+    """A regular file, open for `pread`, and its first bytes.
 
-    Closing it drops no lock of this process on a database.
+    Closing any descriptor of a file drops all POSIX locks that this process has on it. So the descriptor of
+    a database that this process has open elsewhere is set aside instead, and used again next time.
     """
 
     __slots__ = ("_folder", "_name", "descriptor", "head", "status")
 
     def __init__(self, name: bytes, *, folder: int | None = None, follow: bool = False) -> None:
         self._name, self._folder, self.head = name, folder, b""
-        descriptor = _take_back(name, folder, follow=follow) if _aside else None
+        descriptor = _reopened(name, folder, follow=follow) if _deferred else None
         if descriptor is None:
             descriptor = os.open(name, _READING | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
         self.descriptor = descriptor
         try:
             self.status = os.fstat(descriptor)
             if not stat.S_ISREG(self.status.st_mode):
-                raise Unreadable("it is not a regular file any more")
+                raise UnreadableFile("it is no longer a regular file")
             self.head = os.pread(descriptor, HEAD, 0)
         except BaseException:
             self.close()
@@ -124,13 +127,13 @@ class Opened:
         self.close()
 
     def check(self) -> None:
-        """Raise `Belongs` for a store, and `InUse` for a database that somebody works with.
+        """Raise OwnFile for a store and InUse for a database in use.
 
-        Raise `Unreadable` if a database was written since it was opened: ask again after it was read.
+        Raise UnreadableFile if a database was written since it was opened; call it again after reading.
         """
         kind = kind_of(self.head, self._name)
         if kind == "store":
-            raise Belongs
+            raise OwnFile
         if kind == "file" and self.head:
             return
         held = kind == "database" and (self._name.endswith(SIDES) or self._is_held())
@@ -138,24 +141,24 @@ class Opened:
             raise InUse
         now = os.fstat(self.descriptor)
         if (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns):
-            raise Unreadable("it was written while it was read; the next snapshot has it")
+            raise UnreadableFile("it was written while it was read; the next snapshot will have it")
 
     def close(self) -> None:
         """Close the file, or set it aside while this process has the database open elsewhere."""
         if kind_of(self.head, self._name) != "file" and self._is_held():
             with _lock:
-                _aside.setdefault((self.status.st_dev, self.status.st_ino), []).append(self.descriptor)
+                _deferred.setdefault((self.status.st_dev, self.status.st_ino), []).append(self.descriptor)
         else:
             os.close(self.descriptor)
 
     def _is_held(self) -> bool:
-        """Tell whether this process has the file open by a descriptor that is not from here."""
+        """Return True if this process has the file open by a descriptor that is not from here."""
         try:
             numbers = {int(number) for number in os.listdir("/dev/fd")}
         except OSError:
-            numbers = set(range(_MOST_DESCRIPTORS))
+            numbers = set(range(_MAX_DESCRIPTORS))
         with _lock:
-            numbers -= {self.descriptor, *(one for kept in _aside.values() for one in kept)}
+            numbers -= {self.descriptor, *(one for kept in _deferred.values() for one in kept)}
         for number in numbers:
             with suppress(OSError):  # closed meanwhile
                 if os.path.samestat(os.fstat(number), self.status):
@@ -164,7 +167,7 @@ class Opened:
 
 
 def kind_of(head: bytes, name: bytes = b"") -> Kind:
-    """Tell what a file is from its first bytes; the name matters for what stands beside a database."""
+    """Return the kind of a file by its first bytes; the name matters for the side files of a database."""
     if head.startswith(_DATABASE):
         return "store" if head[_APPLICATION] == APPLICATION.to_bytes(4, "big") else "database"
     if head.startswith(_MEMORY) and b'"tenant":' in head:
@@ -173,24 +176,24 @@ def kind_of(head: bytes, name: bytes = b"") -> Kind:
 
 
 def main_file(path: bytes) -> bytes | None:
-    """Return the path of the file that this one would belong to, judged by its name."""
+    """Return the path of the database or memory that this file belongs to by its name, or None."""
     if not path.endswith(_BESIDE):
         return None
     return path.removesuffix(_TORN) + _LINES if path.endswith(_TORN) else path.rpartition(b"-")[0]
 
 
 def side_files(path: bytes) -> tuple[bytes, ...]:
-    """Return the paths of the files that SQLite would keep beside a database."""
+    """Return the paths of the side files of a database."""
     return tuple(path + side for side in SIDES)
 
 
 def is_in_use(path: bytes, *, folder: int | None = None) -> bool:
-    """Tell whether files beside a database say that somebody works with it, or died doing so.
+    """Return True if the side files of a database show that a program is using it, or crashed while it did.
 
-    An empty rollback journal is what some journal modes leave behind after each transaction.
+    Some journal modes leave an empty rollback journal after each transaction; that does not count.
     """
     for side in SIDES:
-        with suppress(OSError):  # it is not there, or its name would be too long
+        with suppress(OSError):  # it is missing, or its name is too long
             status = os.stat(path + side, dir_fd=folder, follow_symlinks=False)
             if status.st_size or side != SIDES[-1]:
                 return True
@@ -198,54 +201,74 @@ def is_in_use(path: bytes, *, folder: int | None = None) -> bool:
 
 
 def check_main_file(path: bytes, *, folder: int | None = None) -> None:
-    """Raise if a file stands beside a store or a database; beside an empty one, if it is SQLite's."""
+    """Raise OwnFile or InUse if a file belongs, by its name, to a store or a database."""
     main = main_file(path)
     if main is None:
         return
     try:
         with Opened(main, folder=folder) as file:
             kind = kind_of(file.head) if file.head or path.endswith(_TORN) else "database"
-    except (OSError, Unreadable):
+    except (OSError, UnreadableFile):
         return
     if kind == "store":
-        raise Belongs
+        raise OwnFile
     if kind == "database":
         raise InUse
 
 
-def _take_back(path: bytes, folder: int | None, *, follow: bool) -> int | None:
-    """Return the descriptor of this file that was set aside earlier, if one was."""
+def read_regular(path: bytes, *, most: int, folder: int | None = None) -> tuple[bytes, os.stat_result]:
+    """Return the content and stat of a regular file of at most ``most`` bytes; a link is refused.
+
+    Raise OwnFile for a store and InUse for a database in use.
+    """
+    check_main_file(path, folder=folder)
+    with Opened(path, folder=folder) as file:
+        file.check()
+        chunks, size = [file.head], len(file.head)
+        if size == HEAD:  # otherwise the head is the whole file
+            chunk = max(file.status.st_size - size + 1, _CHUNK)
+            while size <= most and (more := os.pread(file.descriptor, chunk, size)):
+                chunks.append(more)
+                size += len(more)
+            file.check()
+    if size > most:
+        raise UnreadableFile(f"it grew beyond {most:,} bytes while it was read")
+    return b"".join(chunks), file.status
+
+
+def _reopened(path: bytes, folder: int | None, *, follow: bool) -> int | None:
+    """Return the descriptor of this file that was set aside earlier, or None."""
     status = os.stat(path, dir_fd=folder, follow_symlinks=follow)
     with _lock:
-        kept = _aside.get((status.st_dev, status.st_ino))
+        kept = _deferred.get((status.st_dev, status.st_ino))
         return kept.pop() if kept else None
 
 
 _SNAPSHOTS = b"/" + os.fsencode(SNAPSHOTS)
 _SHADOW = {b"about.json", b"lock", b"repository"}
-_MOST_LINKS = 40  # on the way to one file, as in the kernel
+_MAX_LINKS = 40  # per path, as in the kernel
 
 
 class Owned(NamedTuple):
-    """The paths in a work tree, and the inodes, that are ours at one moment."""
+    """The paths and inodes in a work tree that are ours at one time."""
 
     paths: frozenset[bytes] = frozenset()
     inodes: frozenset[tuple[int, int]] = frozenset()
 
     def covers(self, path: bytes) -> bool:
-        """Tell whether a path is ours, or leads into a folder of ours."""
+        """Return True if a path is ours or inside a folder of ours."""
         return any(one in self.paths or (b"/" + one).endswith(_SNAPSHOTS) for one in (path, *parents(path)))
 
     def is_at(self, path: bytes, device: int, inode: int) -> bool:
-        """Tell whether what stands at a path is ours."""
+        """Return True if the file at a path is ours."""
         return (device, inode) in self.inodes or path in self.paths or (b"/" + path).endswith(_SNAPSHOTS)
 
     def with_paths(self, paths: Iterable[bytes]) -> Owned:
-        """Add what was found to be ours."""
+        """Return these and more paths."""
         return self._replace(paths=self.paths.union(paths))
 
     def without(self, listing: Listing) -> Listing:
-        """Leave out of a listing, which names the folders of all files, what is ours."""
+        """Return a listing without our files; it must name the folders of all files."""
         covered = {path for path in listing.folders if self.covers(path)}
         files = {
             path: entry
@@ -258,18 +281,18 @@ class Owned(NamedTuple):
 NOTHING = Owned()
 
 
-class Belongings:
-    """The files and folders of ours that settings name, in a work tree or elsewhere."""
+class OwnPlaces:
+    """The files and folders of ours that settings name, in the work tree or elsewhere."""
 
     def __init__(self, work_tree: Path, places: Iterable[str | os.PathLike[str]]) -> None:
         self._top = os.fsencode(work_tree)
         self._places = [os.fsencode(Path(place).absolute()) for place in places]
 
     def now(self) -> Owned:
-        """Look where they are at this moment, since files are replaced and links are changed."""
+        """Return their current paths and inodes; files get replaced and links change."""
         paths, inodes = set[bytes](), set[tuple[int, int]]()
         for place in self._places:
-            real, links = _followed(place)
+            real, links = _resolved_links(place)
             paths.update(self._inside(links))
             for one in (real, *side_files(real)):
                 paths.update(self._inside([one]))
@@ -281,13 +304,13 @@ class Belongings:
         return Owned(frozenset(paths), frozenset(inodes))
 
     def _inside(self, paths: Iterable[bytes]) -> Iterable[bytes]:
-        """Return those of the real paths that are in the work tree, as seen from it."""
+        """Return the paths that are inside the work tree, relative to it."""
         top = self._top.rstrip(b"/") + b"/"
         return [path[len(top) :] for path in paths if path.startswith(top)]
 
 
 def is_shadow_repository(path: bytes, names: Set[bytes]) -> bool:
-    """Tell whether a folder with these names in it holds somebody's checkpoints."""
+    """Return True if a folder with these names in it is a shadow repository."""
     folder = Path(os.fsdecode(path))
     if not names >= _SHADOW or not (folder / "about.json").is_file():
         return False
@@ -300,8 +323,8 @@ def is_shadow_repository(path: bytes, names: Set[bytes]) -> bool:
     return True
 
 
-def _followed(path: bytes) -> tuple[bytes, list[bytes]]:
-    """Return where a path leads to, and the links on the way, each by its real path."""
+def _resolved_links(path: bytes) -> tuple[bytes, list[bytes]]:
+    """Return the real path that a path leads to, and the real paths of the links on the way."""
     links, names, real = list[bytes](), path.split(b"/")[::-1], b"/"
     while names:
         name = names.pop()
@@ -312,7 +335,7 @@ def _followed(path: bytes) -> tuple[bytes, list[bytes]]:
             continue
         real = os.path.join(real, name)
         try:
-            target = os.readlink(real) if len(links) < _MOST_LINKS else None
+            target = os.readlink(real) if len(links) < _MAX_LINKS else None
         except OSError:
             target = None
         if target is not None:

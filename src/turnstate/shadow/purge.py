@@ -1,9 +1,9 @@
-"""The purge of a shadow repository: files that are ignored now leave every snapshot, bytes and names.
+"""Removes files that are ignored now from every snapshot, their bytes and their names.
 
-All snapshots are written anew without them, and a reference under the old name of each leads to the new
-one, since the log of the conversation goes on using the old names. Then everything that is still in use
-goes into one pack, and all other packs are removed. Killed at any moment it can be done again: the new
-snapshots are the same ones, and old packs go last.
+All snapshots are rewritten without them. A reference under the old id of each leads to the new one,
+because the log of the conversation keeps the old ids. Then everything that is still in use goes into one
+pack, and all other packs are removed. A purge that was interrupted can be repeated: it creates the same
+snapshots again, and old packs are removed last.
 """
 
 from __future__ import annotations
@@ -16,68 +16,64 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from ..files import sync_folder
-from .capture import FILES, LEFT, MODES
-from .contents import Commit, Reader
+from .contents import FILES, LEFT, MODES, Commit, Modes, Reader, parents
 from .folder import ASIDE
-from .git import Git
+from .git import BLOB, COMMIT, FOLDER, TREE, Git, Leaf, Pack, tree
+from .ignore import MAX_RULES_BYTES, Rules
 from .ignore import RULES as IGNORE
-from .ignore import Rules
-from .objects import BLOB, COMMIT, FOLDER, TREE, Leaf, Modes, Pack, parents, tree
-from .refs import HEADS, RECORDS, RULES, TAGS, WAS, point, references, remove_pack, store
-from .restore import Record
-from .snapshot import STAMPS, Place
+from .plan import RestoreRecord
+from .refs import HEADS, RECORDS, RULES, TAGS, WAS, references, remove_pack, store_pack, update_references
+from .snapshot import STAMPS, ShadowSettings
 
 __all__ = ["Purged", "ignored_now", "purge"]
 
-_MOST = 4 << 20  # bytes of rules that are read from one file
-
 
 class Purged(Struct, frozen=True, kw_only=True):
-    """What a purge removed: the paths, from how many snapshots, and how many bytes became free."""
+    """The result of a purge: the removed paths, how many snapshots changed, and the bytes freed."""
 
     paths: tuple[bytes, ...]
     snapshots: int
     freed: int
 
 
-def ignored_now(place: Place, git: Git) -> tuple[bytes, ...]:
+def ignored_now(settings: ShadowSettings, git: Git) -> tuple[bytes, ...]:
     """Return the files in snapshots that the rules in the work tree ignore now."""
     with Reader.opened(git) as reader:
-        files, _ = _ignored(place, git, reader, [one.tree for one in _commits(git, reader).values()])
+        files, _ = _ignored(settings, git, reader, [one.tree for one in _commits(git, reader).values()])
     return tuple(sorted(files))
 
 
-def purge(place: Place, git: Git) -> Purged:
+def purge(settings: ShadowSettings, git: Git) -> Purged:
     """Remove from all snapshots what is ignored now, so that no object holds a byte of it."""
     before = _size(git.folder)
-    with Reader.opened(git) as reader, Pack(place.folder) as pack:
+    with Reader.opened(git) as reader, Pack(settings.folder) as pack:
         commits = _commits(git, reader)
-        files, folders = _ignored(place, git, reader, [one.tree for one in commits.values()])
-        rewriting = _Rewriting(reader, pack, files, folders)
-        new = {id: rewriting.commit(commit) for id, commit in commits.items()}
+        files, folders = _ignored(settings, git, reader, [one.tree for one in commits.values()])
+        rewriter = _Rewriter(reader, pack, files, folders)
+        new = {id: rewriter.commit(commit) for id, commit in commits.items()}
         records = {
-            RECORDS + tag: rewriting.record(blob) for tag, blob in references(git, RECORDS).items() if blob
+            RECORDS + tag: rewriter.record(blob) for tag, blob in references(git, RECORDS).items() if blob
         }
-        store(git, pack)
+        store_pack(git, pack)
     moved = {old: commit for old, commit in new.items() if old != commit}
     was = {**{old: new.get(id, id) for old, id in references(git, WAS).items()}, **moved}
-    point(git, {WAS + old: commit for old, commit in was.items()})
+    update_references(git, {WAS + old: commit for old, commit in was.items()})
     names = {
         under + name: new.get(id, id)
         for under in (HEADS, TAGS, RULES)
         for name, id in references(git, under).items()
         if id
     }
-    point(git, names | records)
+    update_references(git, names | records)
     _repack(git)
-    (place.folder / STAMPS).unlink(missing_ok=True)  # it names objects that may be gone
-    shutil.rmtree(place.folder / ASIDE, ignore_errors=True)
-    sync_folder(place.folder)
+    (settings.folder / STAMPS).unlink(missing_ok=True)  # it names objects that may be gone
+    shutil.rmtree(settings.folder / ASIDE, ignore_errors=True)
+    sync_folder(settings.folder)
     return Purged(paths=tuple(sorted(files)), snapshots=len(moved), freed=max(0, before - _size(git.folder)))
 
 
-class _Rewriting:
-    """Writes snapshots anew without some paths; what does not change keeps its name."""
+class _Rewriter:
+    """Rewrites snapshots without some paths; unchanged objects keep their ids."""
 
     def __init__(self, reader: Reader, pack: Pack, files: set[bytes], folders: set[bytes]) -> None:
         self._reader, self._pack, self._files, self._folders = reader, pack, files, folders
@@ -85,7 +81,7 @@ class _Rewriting:
         self._new = dict[str, str]()
 
     def commit(self, commit: Commit) -> str:
-        """Write a commit, whose parents were written before."""
+        """Rewrite a commit; its parents were rewritten before."""
         root, modes = self._reader.parts(commit.tree)
         files, emptied = self._tree(b"", root)
         written = {FILES.encode(): files, MODES.encode(): self._modes(modes, emptied)}
@@ -106,8 +102,8 @@ class _Rewriting:
         return self._new[commit.id]
 
     def record(self, blob: str) -> str:
-        """Write the record of a restore."""
-        record = Record.decoded(self._reader.objects.read(blob))
+        """Rewrite the record of a restore."""
+        record = RestoreRecord.decoded(self._reader.objects.read(blob))
         kept = structs.replace(
             record,
             put={path: entry for path, entry in record.put.items() if not self._is_out(path)},
@@ -117,7 +113,7 @@ class _Rewriting:
         return self._pack.add(BLOB, kept.encoded())
 
     def _tree(self, before: bytes, id: str) -> tuple[str, tuple[bytes, ...]]:
-        """Write a tree; name the folders in it that hold nothing any more."""
+        """Rewrite a tree; return its id and the folders that became empty."""
         if (before, id) not in self._done:
             leaves, emptied = list[Leaf](), list[bytes]()
             for leaf in self._reader.tree(id):
@@ -151,15 +147,17 @@ class _Rewriting:
 
 
 def _commits(git: Git, reader: Reader) -> dict[str, Commit]:
-    """Read all commits that a reference leads to, parents first; one that is damaged is an error."""
+    """Return all commits that references lead to, parents first. Raise CheckpointsDamaged for a bad one."""
     heads = {id for under in (HEADS, TAGS, RULES, WAS) for id in references(git, under).values() if id}
     commits = reader.ordered(sorted(heads))
     for id in {*heads, *(one for commit in commits.values() for one in commit.parents)} - commits.keys():
-        reader.commit(id)  # raises what is wrong with it
+        reader.commit(id)  # raises an error that says what is wrong
     return commits
 
 
-def _ignored(place: Place, git: Git, reader: Reader, trees: list[str]) -> tuple[set[bytes], set[bytes]]:
+def _ignored(
+    settings: ShadowSettings, git: Git, reader: Reader, trees: list[str]
+) -> tuple[set[bytes], set[bytes]]:
     """Return the files and the folders of these trees that are ignored now, whether or not they exist."""
     inside = dict[bytes, set[bytes]]()  # the files of each folder
     below = dict[bytes, set[bytes]]()  # the folders of each folder
@@ -167,12 +165,12 @@ def _ignored(place: Place, git: Git, reader: Reader, trees: list[str]) -> tuple[
         inside.setdefault(folder, set()).update(files)
         below.setdefault(folder, set()).update(folders)
     ignored_files, ignored_folders = set[bytes](), set[bytes]()
-    with Rules.opened(git, place.work_tree, force=place.force) as rules:
-        rules.also(dict(_live_rules(place.work_tree, inside)), instead=True)
+    with Rules.opened(git, settings.work_tree, force=settings.force) as rules:
+        rules.also(dict(_live_rules(settings.work_tree, inside)), instead=True)
         level = {b""}
         while level:
             for folder in level:
-                if os.path.lexists(place.work_tree / os.fsdecode(folder) / ".git"):
+                if os.path.lexists(settings.work_tree / os.fsdecode(folder) / ".git"):
                     rules.enter(folder)
             files = {path for folder in level for path in inside[folder]}
             folders = {path for folder in level for path in below[folder]}
@@ -190,7 +188,7 @@ def _ignored(place: Place, git: Git, reader: Reader, trees: list[str]) -> tuple[
 
 
 def _folders(reader: Reader, trees: list[str]) -> Iterator[tuple[bytes, set[bytes], set[bytes]]]:
-    """Walk through all folders of snapshots once, with the files and folders in each."""
+    """Yield every folder of the snapshots once, with the files and folders in it."""
     seen = set[tuple[bytes, str]]()
     waiting = [(b"", reader.parts(one)[0]) for one in trees]
     for one in trees:
@@ -210,18 +208,18 @@ def _folders(reader: Reader, trees: list[str]) -> Iterator[tuple[bytes, set[byte
 
 
 def _live_rules(work_tree: Path, folders: dict[bytes, set[bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Read the rules of these folders, if they are there, and not over a link."""
+    """Yield the ignore rules in these folders, never through a link."""
     top = os.fsencode(work_tree)
     for folder in folders:
         path = os.path.join(folder, IGNORE)
         full = os.path.join(top, path)
         if os.path.isfile(full) and os.path.realpath(full) == full:
             with open(full, "rb") as file:
-                yield path, file.read(_MOST)
+                yield path, file.read(MAX_RULES_BYTES)
 
 
 def _repack(git: Git) -> None:
-    """Put all that is in use into one pack, and remove all else."""
+    """Put all objects that are in use into one pack and remove the others."""
     folder = git.folder / "objects"
     made = git.run("pack-objects", "--all", "--delta-base-offset", "--quiet", str(folder / "pack" / "pack"))
     sync_folder(folder / "pack")

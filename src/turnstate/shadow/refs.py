@@ -1,22 +1,27 @@
-"""The way of a snapshot to the disk: objects first, then the names in their folder, then the reference.
+"""References and packs: how a snapshot becomes durable and gets its names.
 
-A reference never names what is not on the disk yet, so a power cut leaves the last snapshot or this one.
-Every snapshot brings a pack; many small ones are joined now and then, the large one is left alone.
+Objects are synced first, then the folder of their pack, then the reference. A reference never names an
+object that is not durable, so a power cut leaves the last snapshot or this one. Every snapshot adds a
+pack; the small ones are joined from time to time, the largest is left alone.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+import msgspec
+from msgspec import Struct
 
 from ..errors import CheckpointError, CheckpointsDamaged, UnknownCheckpoint
 from ..files import sync_folder
 from .contents import Reader
-from .git import Git
-from .objects import Pack
+from .git import Git, Pack
 
 __all__ = [
     "HEADS",
@@ -25,19 +30,20 @@ __all__ = [
     "SEEN",
     "TAGS",
     "WAS",
+    "RepositoryState",
     "Tagged",
     "check_tag",
+    "commit_named",
+    "is_known",
     "join_packs",
-    "known",
-    "latest",
-    "meant",
     "newest_checkpoint",
-    "point",
+    "newest_snapshot",
     "references",
     "remove_pack",
-    "resolved",
-    "store",
+    "resolve",
+    "store_pack",
     "tagged",
+    "update_references",
 ]
 
 SEEN = "refs/heads/seen"
@@ -46,19 +52,77 @@ SEEN = "refs/heads/seen"
 TAGS = "refs/tags/"
 HEADS = "refs/heads/"
 RECORDS = "refs/restores/"
-"""What a restore put in place and took away, under the tag of the snapshot that was taken before it."""
+"""The records of restores, under the tags of the snapshots that were taken before them."""
 
 RULES = "refs/rules/"
-"""Snapshots whose ignore rules still count after a restore replaced them, under the same tags."""
+"""Snapshots whose ignore rules still apply after a restore replaced them, under the same tags."""
 
 WAS = "refs/was/"
-"""The commits that were written anew, under their old names, which the log of a conversation uses."""
+"""Rewritten commits, under their old ids, which the log of a conversation keeps."""
 
-MANY = 40
-"""Packs until they are joined: git looks into each for every object."""
+MAX_PACKS = 40
+"""Packs before they are joined; git searches each for every object."""
 
+_STATE = "packs"
+_STATE_MAGIC = b"turnstate packs 1\n"
 _TAG = re.compile(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class RepositoryState(Struct, frozen=True, array_like=True):
+    """The stat of all packs and references at the last check; while it is unchanged, none is read.
+
+    ``suspect`` is true if objects may be missing.
+    """
+
+    packs: dict[str, tuple[tuple[int, int, int, int], ...]]
+    references: bytes
+    suspect: bool = False
+
+    @classmethod
+    def current(cls, git: Git, *, suspect: bool = False) -> Self:
+        """Return the state of the files as they are now."""
+        packs = dict[str, tuple[tuple[int, int, int, int], ...]]()
+        folder = git.folder / "objects" / "pack"
+        for path in sorted((*folder.glob("pack-*.pack"), *folder.glob("pack-*.idx"))):
+            one = path.stat()
+            stamp = (one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino)
+            packs[path.stem] = (*packs.get(path.stem, ()), stamp)
+        digest = hashlib.sha256()
+        for above, folders, names in os.walk(git.folder / "refs"):
+            folders.sort()
+            for name in sorted(names):
+                one = os.lstat(os.path.join(above, name))
+                of_name = (
+                    os.path.join(above, name),
+                    one.st_size,
+                    one.st_mtime_ns,
+                    one.st_ctime_ns,
+                    one.st_ino,
+                )
+                digest.update(repr(of_name).encode("utf-8", "surrogateescape"))
+        return cls(packs, digest.digest(), suspect)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Read the state that was saved last, or return None."""
+        start = len(_STATE_MAGIC) + 32
+        try:
+            data = (folder / _STATE).read_bytes()
+            if data[:start] != _STATE_MAGIC + hashlib.sha256(data[start:]).digest():
+                return None
+            return msgspec.msgpack.decode(data[start:], type=cls)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def save(self, folder: Path) -> None:
+        """Write the state, unless it is what was saved last."""
+        if self == self.load(folder):
+            return
+        payload = msgspec.msgpack.encode(self)
+        temporary = folder / f"{_STATE}.tmp"
+        temporary.write_bytes(_STATE_MAGIC + hashlib.sha256(payload).digest() + payload)
+        os.replace(temporary, folder / _STATE)
 
 
 class Tagged(NamedTuple):
@@ -71,23 +135,23 @@ class Tagged(NamedTuple):
 
 
 def check_tag(tag: str) -> str:
-    """Refuse a tag that git could not keep as a file."""
+    """Return the tag. Raise CheckpointError if git could not store it as a file."""
     if not _TAG.fullmatch(tag) or _COMMIT.fullmatch(tag):
         raise CheckpointError(
-            f"{tag!r:.80} is no tag: letters, digits, dots, dashes and underscores make one"
+            f"{tag!r:.80} is not a valid tag; use letters, digits, dots, dashes and underscores"
         )
     return tag
 
 
-def store(git: Git, pack: Pack) -> None:
-    """Keep the objects of a pack."""
+def store_pack(git: Git, pack: Pack) -> None:
+    """Store the objects of a pack durably."""
     if len(pack):
         git.run("index-pack", "--stdin", input=pack.finished())
         sync_folder(git.objects_folder / "pack")
 
 
-def point(git: Git, names: Mapping[str, str]) -> None:
-    """Let references name these objects; one that is to name nothing is removed."""
+def update_references(git: Git, names: Mapping[str, str]) -> None:
+    """Set references durably; one with an empty id is removed."""
     for name in names:
         if (git.folder / name).is_file() and not _COMMIT.fullmatch(_text(git.folder / name)):
             (git.folder / name).unlink()  # git would refuse to replace what it cannot read
@@ -100,7 +164,7 @@ def point(git: Git, names: Mapping[str, str]) -> None:
 
 
 def references(git: Git, under: str) -> dict[str, str]:
-    """Return what the references below a name point to; nothing for one that cannot be read."""
+    """Return the ids of the references below a name; empty for one that cannot be read."""
     found = dict[str, str]()
     for path in sorted((git.folder / under).glob("*")):
         found[path.name] = text if _COMMIT.fullmatch(text := _text(path)) else ""
@@ -108,10 +172,10 @@ def references(git: Git, under: str) -> dict[str, str]:
 
 
 def tagged(git: Git) -> list[Tagged]:
-    """List the tags, the oldest commit first."""
+    """Return the tags, the oldest commit first."""
     tags = references(git, TAGS)
     with Reader.opened(git) as reader:
-        commits = reader.ordered([newest_checkpoint(git), latest(git), *sorted({*tags.values()})])
+        commits = reader.ordered([newest_checkpoint(git), newest_snapshot(git), *sorted({*tags.values()})])
     order = {id: place for place, id in enumerate(commits)}
     found = [
         Tagged(tag, id, commits[id].seconds, commits[id].message) for tag, id in tags.items() if id in commits
@@ -119,15 +183,15 @@ def tagged(git: Git) -> list[Tagged]:
     return sorted(found, key=lambda one: (order[one.commit], one.tag))
 
 
-def meant(git: Git, name: str) -> str:
-    """Return the commit that a tag or an old name stands for, or a commit that is named by itself."""
+def commit_named(git: Git, name: str) -> str:
+    """Return the commit of a tag, an old id or a commit id."""
     if _COMMIT.fullmatch(name):
         return references(git, WAS).get(name) or name
     return references(git, TAGS).get(name, "")
 
 
-def known(git: Git, name: str) -> bool:
-    """Tell whether there is, or was, a snapshot of that name, whether or not it can be read."""
+def is_known(git: Git, name: str) -> bool:
+    """Return True if there is a snapshot of that name, readable or not."""
     tags = references(git, TAGS)
     if name in tags or name in tags.values() or name in references(git, WAS):
         return True
@@ -135,22 +199,22 @@ def known(git: Git, name: str) -> bool:
         return bool(_COMMIT.fullmatch(name)) and objects.has(name)
 
 
-def resolved(git: Git, name: str) -> str:
-    """Return the commit that a name stands for, if it can be read."""
+def resolve(git: Git, name: str) -> str:
+    """Return the commit of a name. Raise UnknownCheckpoint or CheckpointsDamaged if it cannot be read."""
     try:
         with Reader.opened(git) as reader:
-            return reader.commit(meant(git, name)).id
+            return reader.commit(commit_named(git, name)).id
     except CheckpointsDamaged as error:
-        if known(git, name):
+        if is_known(git, name):
             raise CheckpointsDamaged(f"the snapshot {name:.80} cannot be read: {error}") from error
         raise UnknownCheckpoint(f"there is no checkpoint {name!r:.80}") from None
 
 
 def join_packs(git: Git) -> None:
-    """Make one pack of all but the largest, once there are many."""
+    """Join all packs but the largest, once there are many."""
     folder = git.folder / "objects" / "pack"
     packs = sorted(folder.glob("pack-*.pack"), key=lambda pack: pack.stat().st_size)
-    if len(packs) <= MANY:
+    if len(packs) <= MAX_PACKS:
         return
     small = packs[:-1]
     made = git.run(
@@ -164,7 +228,7 @@ def join_packs(git: Git) -> None:
 
 
 def remove_pack(pack: Path) -> None:
-    """Remove a pack, its index last: without a pack it is nothing, and is swept if the power goes now."""
+    """Remove a pack, its index last: an index without a pack is removed after a crash."""
     for suffix in (".pack", ".rev", ".idx"):
         pack.with_suffix(suffix).unlink(missing_ok=True)
 
@@ -176,7 +240,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def latest(git: Git) -> str:
+def newest_snapshot(git: Git) -> str:
     """Return the newest snapshot of any kind, or nothing."""
     return references(git, HEADS).get("seen", "") or newest_checkpoint(git)
 

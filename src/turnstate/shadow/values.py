@@ -1,7 +1,7 @@
-"""What checkpoints of files are told in: what was kept, what was left out, what changed, what came back.
+"""Values of the shadow repository: snapshots, diffs, and the results of restores.
 
-Paths are bytes, relative to the work tree, with slashes: a file name need not be text. `shown` writes
-one for people, quoted as git does where it holds what a terminal could not show.
+Paths are bytes, relative to the work tree, with slashes: a file name need not be valid text. `shown`
+returns a path for people, quoted as git does if a terminal could not show it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ __all__ = [
     "Diff",
     "FileDiff",
     "FileEntry",
-    "Kept",
+    "KeptPath",
     "LeftOut",
-    "Limits",
     "Listing",
-    "Restored",
+    "RestoredFiles",
     "Snapshot",
+    "SnapshotLimits",
     "shown",
 ]
 
 STAGED = b".turnstate-restoring-"
-"""How the names of files begin that a restore has written and not yet put in place."""
+"""The prefix of files that a restore has written and not yet put in place."""
 
 _PLAIN = re.compile(r'[^\x00-\x1f"\\\x7f-\x9f]*')
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """How much a snapshot takes; what is beyond it is left out and told."""
+class SnapshotLimits(Struct, frozen=True, kw_only=True):
+    """The limits of a snapshot; larger files are left out and reported, more entries are refused."""
 
     file_bytes: int = 100 * 1024 * 1024
     entries: int = 500_000
@@ -47,8 +47,8 @@ class LeftOut(Struct, frozen=True):
     reason: str
 
 
-class Kept(Struct, frozen=True):
-    """A path that a restore left as it found it, and why."""
+class KeptPath(Struct, frozen=True):
+    """A path that a restore left as it was, and why."""
 
     path: bytes
     reason: str
@@ -66,7 +66,7 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """The files of one moment."""
+    """A snapshot of the files."""
 
     commit: str
     tag: str = ""
@@ -77,7 +77,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class FileDiff(Struct, frozen=True, kw_only=True):
-    """How one file changed; without lines where it is binary or only its mode changed."""
+    """How one file changed; without line counts if it is binary or only its mode changed."""
 
     path: bytes
     status: Literal["added", "modified", "deleted"]
@@ -87,14 +87,14 @@ class FileDiff(Struct, frozen=True, kw_only=True):
 
 
 class Diff(Struct, frozen=True, kw_only=True):
-    """How two moments differ."""
+    """How two snapshots differ."""
 
     files: tuple[FileDiff, ...] = ()
     text: str = ""
 
     @property
     def changes(self) -> Changes:
-        """The paths alone."""
+        """The paths that differ."""
         by_status = {
             status: tuple(file.path for file in self.files if file.status == status)
             for status in ("added", "modified", "deleted")
@@ -102,10 +102,10 @@ class Diff(Struct, frozen=True, kw_only=True):
         return Changes(**by_status)
 
 
-class Restored(Struct, frozen=True, kw_only=True):
-    """What a restore did: ``undo`` is the moment before it, ``commit`` the one after.
+class RestoredFiles(Struct, frozen=True, kw_only=True):
+    """What a restore did: ``undo`` is the snapshot before it, ``commit`` the one after.
 
-    ``kept`` is what it could not bring back; ``left_out`` is what it did not have to, and no snapshot holds.
+    ``kept`` are paths that it could not restore; ``left_out`` are paths that no snapshot holds.
     """
 
     name: str
@@ -114,12 +114,12 @@ class Restored(Struct, frozen=True, kw_only=True):
     commit: str
     hard: bool = False
     changes: Changes = Changes()
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptPath, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
 
 class FileEntry(NamedTuple):
-    """A file or a link as a snapshot holds it: its permission bits and the blob with its bytes."""
+    """A file or a link in a snapshot: its permission bits and the blob with its bytes."""
 
     link: bool
     mode: int
@@ -127,14 +127,14 @@ class FileEntry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Everything that a snapshot holds: files and links, and the permission bits of folders."""
+    """The contents of a snapshot: files and links, and the permission bits of folders."""
 
     files: dict[bytes, FileEntry]
     folders: dict[bytes, int]
 
 
 def shown(path: bytes) -> str:
-    """Write a path for people and for one line: as it is, or C-quoted where that would not do."""
+    """Return a path for people, on one line: as it is, or C-quoted if it is not printable text."""
     try:
         text = path.decode()
         if _PLAIN.fullmatch(text):

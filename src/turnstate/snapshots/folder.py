@@ -107,7 +107,7 @@ class Folder:
         os.unlink(name, dir_fd=self._folder)
 
     def erase(self) -> int:
-        """Remove every file, then the folder, unless there are folders in it; say how many files went."""
+        """Remove every file, then the folder, unless there are folders in it; return how many files went."""
         files = [name for name in self.names() if not self._is_folder(name)]
         for name in files:
             with suppress(FileNotFoundError):
@@ -118,7 +118,7 @@ class Folder:
         return len(files)
 
     def set_aside(self, name: str) -> str:
-        """Rename a damaged file, so that it is kept and not tried again; give the name it has now."""
+        """Rename a damaged file, so that it is kept and not tried again; return the name it has now."""
         with suppress(OSError):
             os.rename(name, name + DAMAGED, src_dir_fd=self._folder, dst_dir_fd=self._folder)
             return name + DAMAGED
@@ -168,7 +168,7 @@ def file_name(number: int, *, session: str, key: Key) -> str:
 
 
 def is_own(name: str, *, session: str, key: Key | None) -> bool:
-    """Tell whether this installation gave the name."""
+    """Return True if this installation gave the name."""
     if key is None or not _NAME.fullmatch(name):
         return False
     stem, _, mark = name.removesuffix(SUFFIX).rpartition("-")
@@ -181,7 +181,7 @@ def newest_first(names: Iterable[str]) -> list[str]:
 
 
 def next_number(own: Iterable[str], *, now: int) -> int:
-    """Give the time in milliseconds, or more where a name of this installation has as much already."""
+    """Return the time in milliseconds, or more where a name of this installation has as much already."""
     return max([now, *(_number(name) + 1 for name in own)])
 
 

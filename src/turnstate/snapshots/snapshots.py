@@ -237,7 +237,7 @@ class Snapshots:
             return self._write(session_id, data, key)
 
     def restore(self, session_id: str, *, trust: bool = False) -> Restored | None:
-        """Give the newest snapshot that can be used, or nothing where there is none at all.
+        """Return the newest snapshot that can be used, or nothing where there is none at all.
 
         With ``trust`` that is the newest whole one, whoever wrote it. Where there are some and none
         can be used, `ForeignSnapshot`, `NewerFormat` or `DamagedSnapshot` says why of each.
@@ -255,7 +255,7 @@ class Snapshots:
             return listing(folder, session=session_id, key=self._home.known_key())
 
     def erase(self, session_id: str) -> int:
-        """Remove the folder of a session and every file in it, whoever wrote it; say how many went."""
+        """Remove the folder of a session and every file in it, whoever wrote it; return how many went."""
         with self._reading(session_id) as folder:
             if folder is None:
                 return 0
@@ -346,11 +346,11 @@ class SnapshotPace:
         self._pending = True
 
     def due(self) -> bool:
-        """Tell whether to write now."""
+        """Return True if to write now."""
         return self._pending and self._left() <= 0
 
     def wait(self) -> float | None:
-        """Give the seconds until the next snapshot is due, or nothing where nothing changed."""
+        """Return the seconds until the next snapshot is due, or nothing where nothing changed."""
         return max(0.0, self._left()) if self._pending else None
 
     def begin(self) -> None:

@@ -132,7 +132,7 @@ class _Walk:
         return sorted(entries, key=lambda entry: entry.name)
 
     def _met(self, folder: _Folder, entry: os.DirEntry[str]) -> Iterator[_Folder]:
-        """Take an entry if it is a file that is meant; give it if it is a folder to be looked at."""
+        """Take an entry if it is a file that is meant; return it if it is a folder to be looked at."""
         positions, name = folder.positions, entry.name
         try:
             if entry.is_symlink():
@@ -215,7 +215,7 @@ class Reading(Struct, frozen=True):
     text: str | None
 
     def holds(self, status: os.stat_result) -> bool:
-        """Tell whether a file with this status must still hold the same."""
+        """Return True if a file with this status must still hold the same."""
         changed = max(status.st_mtime_ns, status.st_ctime_ns)
         return self.trace == _trace(status) and changed < self.at - TICK
 
@@ -227,7 +227,7 @@ class ReadCache:
         self._readings: dict[str, Reading] = {}
 
     def text(self, place: str, status: os.stat_result, clock: Callable[[], int]) -> tuple[str, str]:
-        """Give the text of a file and the hash of its bytes, or raise `Refused`; `place` follows no link."""
+        """Return the text of a file and the hash of its bytes. Raise Refused if it must not be read."""
         known = self._readings.get(place)
         if known is None or not known.holds(status):
             known = self._readings[place] = _read(place, clock())

@@ -105,7 +105,7 @@ def fitting(sizes: Sequence[int], limit: int) -> set[int]:
 
 
 def _found(paths: Iterable[StickyPath], workspace: Workspace) -> list[Candidate | Dropped]:
-    """Give every file once, in the user's order, and what there is to say."""
+    """Return every file once, in the user's order, and what there is to say."""
     rows, seen = list[Candidate | Dropped](), set[str]()
     for path in paths:
         found = find(path.path, path.owner, workspace)

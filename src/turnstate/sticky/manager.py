@@ -38,7 +38,7 @@ class ContextManager:
         return cls(workspace, state=ContextState.from_json(document))
 
     def to_json(self) -> dict[str, Any]:
-        """Give what is to be kept as plain JSON values."""
+        """Return what is to be kept as plain JSON values."""
         return self._state.to_json()
 
     def attach(self, workspace: Workspace) -> None:

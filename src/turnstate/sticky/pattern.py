@@ -52,7 +52,7 @@ def split(path: str) -> Split:
 
 
 def comparable(path: str) -> str:
-    """Give the form in which ``docs``, ``docs/`` and ``./docs`` are one path."""
+    """Return the form in which ``docs``, ``docs/`` and ``./docs`` are one path."""
     names = "/".join(name for name in path.split("/") if name not in ("", "."))
     return f"/{names}" if path.startswith("/") else names
 
@@ -70,18 +70,18 @@ class Glob:
         return self._reached([0])
 
     def takes(self, positions: Positions, name: str) -> bool:
-        """Tell whether a file of this name is meant."""
+        """Return True if a file of this name is meant."""
         last = len(self._parts) - 1
         return last in positions and self._matches(last, name)
 
     def into(self, positions: Positions, name: str) -> Positions:
-        """Give where matching stands in a subfolder that parts name one by one."""
+        """Return where matching stands in a subfolder that parts name one by one."""
         return self._reached(
             i + 1 for i in positions if self._parts[i] != _ANY_DEPTH and self._matches(i, name)
         )
 
     def below(self, positions: Positions, name: str) -> Positions:
-        """Give where matching stands in a subfolder that a ``**`` passes through."""
+        """Return where matching stands in a subfolder that a ``**`` passes through."""
         return self._reached(i for i in positions if self._parts[i] == _ANY_DEPTH and self._matches(i, name))
 
     def _matches(self, position: int, name: str) -> bool:
@@ -122,7 +122,7 @@ class Workspace(Struct, frozen=True, kw_only=True):
                 raise InputError(f"a workspace has absolute folders, and {str(folder)!r:.80} is not one")
 
     def locate(self, path: Split) -> tuple[str, str]:
-        """Give the place of a path's base, and the words in which it is shown."""
+        """Return the place of a path's base, and the words in which it is shown."""
         if not path.absolute and path.base[:1] == ("~",) and self.home:
             return self._outside(str(self.home.joinpath(*path.base[1:])))
         if path.absolute:
@@ -130,11 +130,11 @@ class Workspace(Struct, frozen=True, kw_only=True):
         return os.path.join(self.root, *path.base), "/".join(path.base)
 
     def real_roots(self) -> tuple[str, ...]:
-        """Give the folders that may be looked at, all links followed."""
+        """Return the folders that may be looked at, all links followed."""
         return tuple(os.path.realpath(folder) for folder in (self.root, *self.roots))
 
     def holds(self, place: str) -> bool:
-        """Tell whether a place lies in an allowed folder by its name, whatever links in it do."""
+        """Return True if a place lies in an allowed folder by its name, whatever links in it do."""
         named = os.path.normpath(place)
         folders = (*map(os.path.normpath, (self.root, *self.roots)), *self.real_roots())
         return any(is_inside(named, folder) for folder in folders)
@@ -148,5 +148,5 @@ class Workspace(Struct, frozen=True, kw_only=True):
 
 
 def is_inside(place: str, folder: str) -> bool:
-    """Tell whether a place is a folder or lies below it; both are written without detours."""
+    """Return True if a place is a folder or lies below it; both are written without detours."""
     return place == folder or place.startswith(folder.rstrip("/") + "/")

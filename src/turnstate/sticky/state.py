@@ -137,7 +137,7 @@ DEFAULT_PROFILE = "default"
 
 
 def limit_for(window: int) -> int:
-    """Give the tokens that context may have in a model's window: three quarters."""
+    """Return the tokens that context may have in a model's window: three quarters."""
     if type(window) is not int or window <= 0:
         raise InputError(f"a model's window is a number of tokens, and {window!r:.40} is none")
     return window * 3 // 4
@@ -168,7 +168,7 @@ class ContextState(Value, frozen=True, kw_only=True):
         settle_object(self, "hooks")
 
     def find(self, path: str) -> StickyPath | None:
-        """Give the path that this one equals, if there is one."""
+        """Return the path that this one equals, if there is one."""
         wanted = comparable(path)
         return next((one for one in self.paths if comparable(one.path) == wanted), None)
 
@@ -195,11 +195,11 @@ class ContextState(Value, frozen=True, kw_only=True):
         return replace(self, current_profile=profile, paths=(*news.values(), *own.paths))
 
     def original(self) -> dict[str, Any]:
-        """Give plain JSON values in the original's shape: bare paths."""
+        """Return plain JSON values in the original's shape: bare paths."""
         return {**self.to_json(), "paths": [one.path for one in self.paths]}
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain JSON values."""
+        """Return plain JSON values."""
         return {
             "max_context_files_size": self.max_context_files_size,
             "current_profile": self.current_profile,

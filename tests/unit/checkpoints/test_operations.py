@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnstate import Message, ToolCallRequest
-from turnstate.checkpoints.operations import Act, LeaveTangent, RestoreOperation, Undo, newest_restore
+from turnstate.checkpoints.operations import LeaveTangent, Operation, RestoreOperation, Undo, newest_restore
 from turnstate.conversation import ConversationState, from_json, to_json
 from turnstate.entry import Checkpoint
 from turnstate.errors import InvalidPayload
@@ -31,7 +31,7 @@ def back(number: int, **changes: Any) -> RestoreOperation:
     return RestoreOperation(number=number, **(settings | changes))
 
 
-def do(act: Act, state: ConversationState, name: str) -> None:
+def do(act: Operation, state: ConversationState, name: str) -> None:
     assert act.is_possible(state)
     assert not act.is_done(state, name)
     asyncio.run(act.do(state, None, name))
@@ -116,17 +116,17 @@ def test_a_tangent_is_not_left_where_another_began_within_it() -> None:
 def test_the_files_that_a_tangent_leaves_behind_are_noted_in_it_once() -> None:
     state = spoken("0")
     leave = LeaveTangent(tangent=state.begin_tangent(), kept="1", at=5)
-    assert not leave.is_about_to_be_done(state, "c-1")
+    assert not leave.has_recorded_files(state, "c-1")
     for _ in range(2):
-        leave.note_files(state, "c-1")
+        leave.record_files(state, "c-1")
     assert [(one.label, one.commit) for _, one in state.head.checkpoints] == [
         ("0", "commit 0"),
         ("1", "c-1"),
     ]
-    assert leave.is_about_to_be_done(state, "c-1")
-    assert not leave.is_about_to_be_done(state, "c-2")
+    assert leave.has_recorded_files(state, "c-1")
+    assert not leave.has_recorded_files(state, "c-2")
     state.set_next_user_message("somebody goes on")
-    assert not leave.is_about_to_be_done(state, "c-1")
+    assert not leave.has_recorded_files(state, "c-1")
 
 
 def test_calls_are_told_what_became_of_them() -> None:

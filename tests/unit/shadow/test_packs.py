@@ -11,6 +11,7 @@ import pytest
 from turnstate.checkpoints import ShadowRepository
 from turnstate.shadow import packs
 from turnstate.shadow.git import Git
+from turnstate.shadow.refs import RepositoryState
 
 pytestmark = pytest.mark.req("O3")
 
@@ -32,7 +33,7 @@ def objects(repository: Path) -> Objects:
 @pytest.fixture
 def shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A shadow repository with one pack, in which some objects are differences to others."""
-    monkeypatch.setattr("turnstate.shadow.refs.MANY", 1)
+    monkeypatch.setattr("turnstate.shadow.refs.MAX_PACKS", 1)
     (tmp_path / "work").mkdir()
     repository = ShadowRepository.open(tmp_path / "shadow", tmp_path / "work")
     lines = [f"line {Random(number).random()}\n" for number in range(300)]
@@ -122,6 +123,6 @@ def test_sound_packs_are_read_once(shadow: Path, monkeypatch: pytest.MonkeyPatch
 
 def missing(shadow: Path) -> set[str]:
     """Name the packs that somebody else, who has packed everything anew, has removed."""
-    known = packs._load(shadow / "packs")
+    known = RepositoryState.load(shadow)
     assert known is not None
     return known.packs.keys() - {only_pack(shadow).stem}

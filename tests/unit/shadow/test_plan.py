@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstate.shadow.objects import parents
-from turnstate.shadow.plan import Plan, newer, plan
-from turnstate.shadow.values import Changes, FileEntry, Kept, Listing
+from turnstate.shadow.contents import parents
+from turnstate.shadow.plan import RestorePlan, newer, plan
+from turnstate.shadow.values import Changes, FileEntry, KeptPath, Listing
 
 entries = st.builds(FileEntry, st.booleans(), st.sampled_from([0o644, 0o600]), st.sampled_from("xyz"))
 paths = st.lists(st.sampled_from([b"a", b"b"]), min_size=1, max_size=3).map(b"/".join)
@@ -24,7 +24,7 @@ def listings(draw: st.DrawFn) -> Listing:
     return Listing(files, folders)
 
 
-def done(live: Listing, steps: Plan) -> Listing:
+def done(live: Listing, steps: RestorePlan) -> Listing:
     """Do what a plan says, in its order, as a file system would."""
     files, folders = dict(live.files), dict(live.folders)
     for removal in steps.removals:
@@ -82,4 +82,4 @@ def test_what_was_left_alone_did_not_change() -> None:
     target = Listing({b"a": FileEntry(False, 0o644, "y"), b"c": FileEntry(False, 0o644, "x")}, {})
     steps = plan(live, target, unwanted={b"b"})
     assert steps.changes([]) == Changes(added=(b"c",), modified=(b"a",), deleted=(b"b",))
-    assert steps.changes([Kept(b"a", ""), Kept(b"b", "")]) == Changes(added=(b"c",))
+    assert steps.changes([KeptPath(b"a", ""), KeptPath(b"b", "")]) == Changes(added=(b"c",))

@@ -10,10 +10,10 @@ import pytest
 from turnstate.memory.jsonl_file import UserLine, written
 from turnstate.shadow.folder import About, make
 from turnstate.shadow.protected import (
-    Belongings,
     InUse,
     Opened,
     Owned,
+    OwnPlaces,
     is_in_use,
     is_shadow_repository,
     kind_of,
@@ -80,7 +80,7 @@ def test_a_database_that_this_process_has_open_is_in_use(tmp_path: Path) -> None
 
 
 def owned(tree: Path, *places: str | Path) -> Owned:
-    return Belongings(tree, [tree / place for place in places]).now()
+    return OwnPlaces(tree, [tree / place for place in places]).now()
 
 
 def test_a_place_is_known_with_the_links_on_the_way_and_the_files_beside_it(tmp_path: Path) -> None:

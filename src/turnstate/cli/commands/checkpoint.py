@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ...checkpoints import Diff, shown
-from ...checkpoints.labels import Turn
-from ...checkpoints.manager import CheckpointManager
+from ...checkpoints import CheckpointManager, Diff, shown
+from ...checkpoints.labels import CheckpointTurn
 from ...cli_kit import screen
 from ...cli_kit.progress import waiting
 from ...cli_kit.screen import harmless, table
@@ -221,12 +220,12 @@ def diff(whose: Whose, checkpoint: str, other: str | None, stat: bool, as_json: 
     return 0
 
 
-async def _turns(whose: Whose) -> tuple[list[Turn], dict[str, str]]:
+async def _turns(whose: Whose) -> tuple[list[CheckpointTurn], dict[str, str]]:
     async with whose.checkpoints() as checkpoints:
         return checkpoints.turns(), await checkpoints.damaged()
 
 
-async def _expanded(whose: Whose, label: str) -> tuple[Turn, dict[str, str]]:
+async def _expanded(whose: Whose, label: str) -> tuple[CheckpointTurn, dict[str, str]]:
     async with whose.checkpoints() as checkpoints:
         return checkpoints.expand(label), await checkpoints.damaged()
 
@@ -242,7 +241,7 @@ async def _compared(whose: Whose, label: str, other: str | None) -> Diff:
             return await checkpoints.diff(label, other)
 
 
-def _row(one: Turn | Checkpoint, damaged: dict[str, str]) -> Sequence[str]:
+def _row(one: CheckpointTurn | Checkpoint, damaged: dict[str, str]) -> Sequence[str]:
     told = f"{one.description} (damaged: {damaged[one.commit]})" if one.commit in damaged else one.description
     return one.label, ago(one.at), changes(one.added, one.modified, one.deleted), told
 
@@ -253,7 +252,7 @@ def changes(added: int, modified: int, deleted: int) -> str:
     return " ".join(f"{sign}{count:,}" for count, sign in signs if count) or "none"
 
 
-def _fields(one: Turn | Checkpoint, damaged: dict[str, str]) -> dict[str, Any]:
+def _fields(one: CheckpointTurn | Checkpoint, damaged: dict[str, str]) -> dict[str, Any]:
     known = {
         "checkpoint": one.label,
         "description": one.description,
@@ -264,7 +263,7 @@ def _fields(one: Turn | Checkpoint, damaged: dict[str, str]) -> dict[str, Any]:
         "deleted": one.deleted,
         "damaged": damaged.get(one.commit, ""),
     }
-    if isinstance(one, Turn):
+    if isinstance(one, CheckpointTurn):
         return known | {"done": one.done, "tools": len(one.tools)}
     return known | {"tool": one.tool, "call": one.call}
 

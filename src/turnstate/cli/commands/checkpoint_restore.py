@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from ...checkpoints import Kept, LeftOut, Purged, Restored, shown
-from ...checkpoints.manager import CheckpointManager, RestoreResult
+from ...checkpoints import CheckpointManager, KeptPath, LeftOut, Purged, RestoredFiles, RestoreResult, shown
 from ...cli_kit import screen
 from ...cli_kit.progress import waiting
 from ...cli_kit.screen import agreed, yes_option
@@ -170,14 +169,14 @@ def _tell(session: str, went: RestoreResult, how: str) -> None:
         _tell_paths("left out", went.files.left_out)
 
 
-def _tell_paths(what: str, paths: Sequence[Kept | LeftOut]) -> None:
+def _tell_paths(what: str, paths: Sequence[KeptPath | LeftOut]) -> None:
     for one in paths[:MOST_TOLD]:
         screen.say(f"{what}: {shown(one.path)}: {one.reason}")
     if len(paths) > MOST_TOLD:
         screen.say(f"and {len(paths) - MOST_TOLD:,} more")
 
 
-def _fields(restored: Restored) -> dict[str, Any]:
+def _fields(restored: RestoredFiles) -> dict[str, Any]:
     done = restored.changes
     return {
         "added": [shown(path) for path in done.added],

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from turnstate.shadow.objects import BLOB, object_id
-from turnstate.shadow.safe_tree import PathState, SafeTree, Syncing
+from turnstate.shadow.git import BLOB, object_id
 from turnstate.shadow.values import FileEntry
+from turnstate.shadow.work_tree import ParallelSync, PathState, SafeTree
 
 
 @pytest.fixture
@@ -33,27 +33,27 @@ def test_a_link_is_not_entered(ground: SafeTree) -> None:
         ground.enter(b"out")
     assert ground.nearest(b"out/tree/a") == b""
     assert ground.nearest(b"a/b/c/d") == b"a/b"
-    assert ground.standing(b"out/tree", most=10).kind in ("nothing", "other")
+    assert ground.state_of(b"out/tree", most=10).kind in ("nothing", "other")
 
 
 def test_what_stands_at_a_path_is_told_by_its_bytes(ground: SafeTree, tree: Path) -> None:
     blob = object_id(BLOB, b"x")
-    assert ground.standing(b"a/file", most=10) == PathState("file", blob)
-    assert ground.standing(b"a/file", most=10).is_(FileEntry(False, 0o644, blob))
-    assert not ground.standing(b"a/file", most=10).is_(FileEntry(True, 0, blob))
-    assert ground.standing(b"out", most=10) == PathState("link", object_id(BLOB, os.fsencode(tree.parent)))
-    assert ground.standing(b"a/file", most=0).kind == "other"
-    assert ground.standing(b"pipe", most=10).kind == "other"
-    assert ground.standing(b"a", most=10).kind == "folder"
-    assert ground.standing(b"a/missing", most=10).kind == "nothing"
-    assert ground.standing(b"a/file/below", most=10).kind == "nothing"
+    assert ground.state_of(b"a/file", most=10) == PathState("file", blob)
+    assert ground.state_of(b"a/file", most=10).matches(FileEntry(False, 0o644, blob))
+    assert not ground.state_of(b"a/file", most=10).matches(FileEntry(True, 0, blob))
+    assert ground.state_of(b"out", most=10) == PathState("link", object_id(BLOB, os.fsencode(tree.parent)))
+    assert ground.state_of(b"a/file", most=0).kind == "other"
+    assert ground.state_of(b"pipe", most=10).kind == "other"
+    assert ground.state_of(b"a", most=10).kind == "folder"
+    assert ground.state_of(b"a/missing", most=10).kind == "nothing"
+    assert ground.state_of(b"a/file/below", most=10).kind == "nothing"
 
 
 def test_a_mode_is_set_on_a_file_and_on_nothing_behind_a_link(ground: SafeTree, tree: Path) -> None:
     before = tree.parent.stat().st_mode
     with pytest.raises(OSError, match="symbolic links"):
         ground.set_mode(b"out", 0o777)
-    with pytest.raises(OSError, match="no file"):
+    with pytest.raises(OSError, match="no longer a file"):
         ground.set_mode(b"pipe", 0o777)
     assert tree.parent.stat().st_mode == before
     os.close(ground.set_mode(b"a/file", 0o604))
@@ -70,7 +70,7 @@ def test_a_folder_is_made_where_nothing_else_stands(ground: SafeTree, tree: Path
 
 def test_every_file_is_synced_once_and_closed() -> None:
     synced, before = list[int](), set(os.listdir("/proc/self/fd"))
-    with Syncing(synced.append) as syncing:
+    with ParallelSync(synced.append) as syncing:
         added = [os.open("/dev/null", os.O_RDONLY) for _ in range(200)]
         for descriptor in added:
             syncing.add(descriptor)
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_synced_is_told_and_all_are_closed() -> None:
         raise OSError(5, f"{descriptor} is lost")
 
     def synced() -> None:
-        with Syncing(failing) as syncing:
+        with ParallelSync(failing) as syncing:
             for _ in range(3):
                 syncing.add(os.open("/dev/null", os.O_RDONLY))
 

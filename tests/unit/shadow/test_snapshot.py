@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from turnstate.shadow.capture import Remembered, StatCache, is_settled, remembered
-from turnstate.shadow.scan import Stamp
+from turnstate.shadow.snapshot import KnownFile, StatCache, is_settled, remembered
+from turnstate.shadow.work_tree import FileStat
 
 SECOND = 1_000_000_000
-STAMP = Stamp(mode=0o100644, size=1, modified=5, changed=7 * SECOND + 1, inode=3, device=1)
+STAMP = FileStat(mode=0o100644, size=1, modified=5, changed=7 * SECOND + 1, inode=3, device=1)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,10 @@ def test_a_file_counts_as_settled_some_ticks_after_its_last_change(
     assert is_settled(replace(STAMP, changed=changed), begun) is settled
 
 
-@pytest.mark.parametrize("field", Stamp.__struct_fields__)
+@pytest.mark.parametrize("field", FileStat.__struct_fields__)
 def test_any_field_that_differs_makes_a_file_unknown(field: str) -> None:
-    memory = StatCache(files={b"a": Remembered(STAMP, "1" * 40)})
-    assert memory.found(b"a", STAMP) == Remembered(STAMP, "1" * 40)
+    memory = StatCache(files={b"a": KnownFile(STAMP, "1" * 40)})
+    assert memory.found(b"a", STAMP) == KnownFile(STAMP, "1" * 40)
     assert memory.found(b"b", STAMP) is None
     assert memory.found(b"a", replace(STAMP, **{field: 99})) is None
 
@@ -49,7 +49,7 @@ def test_what_is_remembered_is_read_back(tmp_path: Path) -> None:
     memory = StatCache(
         commit="2" * 40,
         tree="4" * 40,
-        files={b"\xff\n": Remembered(STAMP, "1" * 40)},
+        files={b"\xff\n": KnownFile(STAMP, "1" * 40)},
         frame=frozenset({"3" * 40}),
     )
     memory.save(tmp_path / "stamps")

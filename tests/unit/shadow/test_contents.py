@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstate.errors import CheckpointsDamaged, NewerFormat
-from turnstate.shadow.objects import Modes, is_program, parents
+from turnstate.shadow.contents import Modes, is_program, parents
 
 names = st.binary(min_size=1, max_size=6).filter(lambda name: not {0, 47} & set(name))
 paths = st.lists(names, min_size=1, max_size=3).map(b"/".join)

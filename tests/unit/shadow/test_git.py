@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstate.shadow import objects
-from turnstate.shadow.objects import BLOB, COMMIT, EXECUTABLE, FILE, FOLDER, TREE, Leaf, Pack
+from turnstate.shadow import git as git_module
+from turnstate.shadow.git import BLOB, COMMIT, EXECUTABLE, FILE, FOLDER, TREE, Leaf, Pack
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def stored(repository: Path, pack: Pack) -> None:
 @given(data=st.binary())
 def test_a_blob_has_the_name_that_git_gives_it(data: bytes) -> None:
     said = subprocess.run(["git", "hash-object", "--stdin"], input=data, capture_output=True, check=True)
-    assert said.stdout.decode().strip() == objects.object_id(BLOB, data)
+    assert said.stdout.decode().strip() == git_module.object_id(BLOB, data)
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 100_000])
@@ -45,10 +45,10 @@ def test_bytes_of_any_length_come_back_from_a_pack(size: int, repository: Path, 
 def test_a_tree_is_sorted_as_git_sorts_it(repository: Path, tmp_path: Path) -> None:
     with Pack(tmp_path) as pack:
         blob = pack.add(BLOB, b"x")
-        inner = pack.add(TREE, objects.tree([Leaf(b"x", EXECUTABLE, blob)]))
+        inner = pack.add(TREE, git_module.tree([Leaf(b"x", EXECUTABLE, blob)]))
         lines = [Leaf(b"a", FOLDER, inner), Leaf(b"a.b", FILE, blob), Leaf(b"a-b", FILE, blob)]
-        root = pack.add(TREE, objects.tree(lines))
-        made = pack.add(COMMIT, objects.commit(root, parents=[], seconds=7, message="a\0b \udcff"))
+        root = pack.add(TREE, git_module.tree(lines))
+        made = pack.add(COMMIT, git_module.commit(root, parents=[], seconds=7, message="a\0b \udcff"))
         stored(repository, pack)
     git(repository, "update-ref", "refs/heads/x", made)
     assert git(repository, "fsck", "--strict") == b""
