@@ -633,8 +633,8 @@ MUTANTS = (
     Mutant(
         "transaction-went-on",
         "a restore that was cut off is finished although others went on",
-        "return intent.head == self._log_head() and intent.act.is_possible(self._state)",
-        "return intent.act.is_possible(self._state)",
+        "return intent.head == self._log_head() and intent.operation.is_possible(self._state)",
+        "return intent.operation.is_possible(self._state)",
         TRANSACTION,
     ),
     Mutant(
@@ -698,8 +698,8 @@ MUTANTS = (
     Mutant(
         "archive-entry-id",
         "an archived entry whose message has another id is accepted",
-        "if isinstance(said, Message) and said.id != line.id:",
-        "if isinstance(said, Message) and not said.id:",
+        "if isinstance(decoded, Message) and decoded.id != line.id:",
+        "if isinstance(decoded, Message) and not decoded.id:",
         ARCHIVE_READING,
     ),
     # Command line.

@@ -1,9 +1,9 @@
-"""The installation's own folder, outside every workspace, and the key that is kept in it.
+"""The installation's own folder, outside every workspace, and its signing key.
 
-`TURNSTATE_HOME` names it, else it is `$XDG_DATA_HOME/turnstate`, else `~/.local/share/turnstate`.
-Looking makes nothing: the folder and the key appear when something is first to be kept or signed.
-With the key this installation marks what it wrote where others can write too. A signature names its
-purpose, so that what was signed for one use is worth nothing in another.
+`TURNSTATE_HOME` names the folder; the default is `$XDG_DATA_HOME/turnstate`, or else
+`~/.local/share/turnstate`. Reading never creates it: folder and key are created when something is first
+stored or signed. The key marks what this installation wrote in places where others can write, too. A
+signature covers its purpose, so one that was made for one use is invalid for another.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pathlib import Path
 from . import files
 from .errors import HomeUnusable
 
-__all__ = ["KEY_FILE", "SNAPSHOT_FOLDER", "Home", "Key"]
+__all__ = ["KEY_FILE", "SNAPSHOT_FOLDER", "Home", "SigningKey"]
 
 SNAPSHOT_FOLDER = ".openstarry/snapshots"
-"""Where a workspace keeps its snapshots, relative to its root."""
+"""Where session snapshots are kept in a workspace; checkpoints leave it alone."""
 
 KEY_FILE = "key"
 KEY_BYTES = 32
 
 
-class Key:
-    """The secret of an installation; it signs and checks, and is never shown."""
+class SigningKey:
+    """The secret of an installation; it signs and verifies, and is never shown."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def sign(self, purpose: str, *pieces: bytes | memoryview) -> str:
-        """Sign the pieces, told apart, for one purpose: 64 hexadecimal digits."""
+        """Return a signature of the pieces and their boundaries for one purpose: 64 hexadecimal digits."""
         signature = hmac.new(self._secret, digestmod=hashlib.sha256)
         for piece in (purpose.encode(), *pieces):
             signature.update(len(piece).to_bytes(8, "big"))
@@ -42,26 +42,26 @@ class Key:
         return signature.hexdigest()
 
     def signed(self, signature: str, purpose: str, *pieces: bytes | memoryview) -> bool:
-        """Tell a signature that this key made for this purpose from any other text."""
+        """Return True if this key made the signature for this purpose."""
         return hmac.compare_digest(self.sign(purpose, *pieces).encode(), signature.encode())
 
 
 class Home:
-    """The installation's folder: where it is, and what it keeps for everybody."""
+    """The installation's folder and its key."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.abspath(path))
 
     @classmethod
     def from_environment(cls) -> Home:
-        """Find the folder that the environment names, or the usual one."""
+        """Return the home that the environment names, or the default."""
         if named := os.environ.get("TURNSTATE_HOME"):
             return cls(_expanded(named))
         data = os.environ.get("XDG_DATA_HOME", "")
         return cls(Path(data if os.path.isabs(data) else _expanded("~/.local/share")) / "turnstate")
 
     def make(self) -> Path:
-        """Make the folder, private to its owner, unless it is there."""
+        """Create the folder, private to its owner, unless it exists; return it."""
         try:
             files.make_folder(self.path)
         except OSError as error:
@@ -70,12 +70,12 @@ class Home:
             raise HomeUnusable(f"{self.path} is not a folder; set TURNSTATE_HOME to one of your own")
         return self.path
 
-    def key(self) -> Key:
+    def key(self) -> SigningKey:
         """Return the key of this installation. The first use creates it; of several processes, one wins."""
         return self.known_key() or self._new_key()
 
-    def known_key(self) -> Key | None:
-        """Return the key if there is one already."""
+    def known_key(self) -> SigningKey | None:
+        """Return the key, or None if it does not exist yet."""
         path = self.path / KEY_FILE
         try:
             with path.open("rb") as file:
@@ -87,15 +87,15 @@ class Home:
             raise _unusable(path, error) from error
         if len(secret) != KEY_BYTES:
             raise HomeUnusable(
-                f"the key {path} does not have {KEY_BYTES} bytes; put it back from a backup, or remove it "
-                "for a new one, to which everything written so far is foreign"
+                f"the key {path} does not have {KEY_BYTES} bytes; restore it from a backup, or remove it "
+                "to get a new one; everything written so far will then count as foreign"
             )
         if wide:
-            with suppress(OSError):  # a key that somebody mounted read-only keeps the mode they chose
+            with suppress(OSError):  # a key on a read-only mount keeps its mode
                 path.chmod(files.FILE_MODE)
-        return Key(secret)
+        return SigningKey(secret)
 
-    def _new_key(self) -> Key:
+    def _new_key(self) -> SigningKey:
         try:
             with files.open_folder(self.make()) as folder:
                 _place_once(KEY_FILE, secrets.token_bytes(KEY_BYTES), folder)
@@ -103,12 +103,12 @@ class Home:
             raise _unusable(self.path / KEY_FILE, error) from error
         key = self.known_key()
         if key is None:
-            raise HomeUnusable(f"the key {self.path / KEY_FILE} went away as soon as it was made")
+            raise HomeUnusable(f"the key {self.path / KEY_FILE} was removed as soon as it was created")
         return key
 
 
 def _place_once(name: str, data: bytes, folder: int) -> None:
-    """Return a whole file its name unless the name is taken: of several at once, the first wins."""
+    """Create a file, complete from the start, unless it exists; of several processes, the first wins."""
     temporary = f".{name}.{secrets.token_hex(8)}.tmp"
     files.write_new(temporary, data, folder=folder)
     try:
@@ -124,7 +124,7 @@ def _expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise HomeUnusable(
-            "nobody's home folder is known here; set TURNSTATE_HOME to an absolute path"
+            "the user's home folder is unknown; set TURNSTATE_HOME to an absolute path"
         ) from None
 
 

@@ -91,7 +91,7 @@ def test_an_id_that_is_taken_is_an_error_and_nothing_changes(url: str) -> None:
     code, out, err = turnstate("import", "qcli", EXAMPLE)
     assert (code, out) == (1, "")
     assert err == (
-        f"turnstate: {EXAMPLE}: there is another session {ID} already; --skip-existing passes over it\n"
+        f"turnstate: {EXAMPLE}: another session {ID} exists already; pass --skip-existing to skip it\n"
     )
     with opened(url) as sessions:
         assert [message.text for message in sessions.open(ID).messages()] == ["ours"]

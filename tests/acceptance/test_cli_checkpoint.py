@@ -119,7 +119,7 @@ def test_a_restore_brings_files_and_conversation_back_and_undo_takes_it_back(
     assert checkpoint("undo", session) == (
         1,
         "",
-        "turnstate: nothing was restored on this path that could be undone\n",
+        "turnstate: there is no restore on this path to undo\n",
     )
 
 
@@ -156,7 +156,7 @@ def test_what_could_not_be_restored_is_told(session: str, tree: Path) -> None:
     (tree / "a" / "ignored").write_text("mine")
     code, _, err = checkpoint("restore", session, "1", "--files")
     assert code == 1
-    assert "turnstate: left as it was: a: a folder with files that no snapshot holds stands there\n" in err
+    assert "turnstate: left as it was: a: a folder with files that no snapshot holds is in the way\n" in err
     assert (tree / "a" / "ignored").read_text() == "mine"
 
 
@@ -187,7 +187,7 @@ def test_looking_makes_nothing(url: str, tree: Path, tmp_path: Path) -> None:
     for verb, *arguments in (["list"], ["expand", "1"], ["diff", "0"], ["restore", "0"], ["undo"], ["clean"]):
         code, out, err = checkpoint(verb, id, *arguments)
         assert (code, out) == (1, "")
-        assert f"no checkpoints of {id} are kept in" in err
+        assert f"no checkpoints of {id} in" in err
     assert not (tmp_path / "home").exists()
     assert files(tree) == {"a": "one\n"}
 
@@ -436,7 +436,7 @@ def test_a_damaged_checkpoint_is_marked_refused_and_found_and_the_others_are_goo
     for verb in ("restore", "diff"):
         code, out, err = checkpoint(verb, session, "2")
         assert (code, out, err.count("\n")) == (1, "", 1)
-        assert "checkpoint 2 is damaged, and nothing was changed: a is damaged" in err
+        assert "checkpoint 2 is damaged and nothing was changed: a is damaged" in err
     assert files(tree) == {"a": "three\n", "b": "new\n"}
     assert checkpoint("restore", session, "1", "--files", "--hard").code == 0
     assert files(tree) == {"a": "one\n"}
@@ -497,7 +497,7 @@ def test_cleaning_works_whatever_the_condition_of_the_checkpoints(
         code, out, err = checkpoint(verb, session, *arguments)
         assert "Traceback" not in err
         assert code in (0, 1)
-        assert out or "clean" in err or "`keep` makes the first" in err or "nothing was restored" in err
+        assert out or "clean" in err or "`keep` takes the first" in err or "no restore on this path" in err
     code, _, err = checkpoint("clean", session, "--yes")
     assert code == 0
     assert "the checkpoints are removed: " in err

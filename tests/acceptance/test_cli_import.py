@@ -79,7 +79,7 @@ def test_another_session_of_the_same_id_is_an_error_or_passed_over(url: str, oth
     make(other, "theirs", id="a")
     code, _, err = turnstate("import", "-", "--store", other, stdin=exported(url))
     assert (code, err.count("\n")) == (1, 1)
-    assert "stdin: there is another session a already; --skip-existing passes over it" in err
+    assert "stdin: another session a exists already; pass --skip-existing to skip it" in err
     code, _, err = turnstate("import", "-", "--store", other, "--skip-existing", stdin=exported(url))
     assert (code, err) == (0, "turnstate: 1 session imported, 1 session passed over (1 entry)\n")
     assert sorted(there(other)) == ["a", kept]
@@ -104,7 +104,7 @@ def test_what_is_no_archive_makes_no_store(url: str, other: str, tmp_path: Path)
     (tmp_path / "a.jsonl").write_text(jsonl(conversation(id="x")))
     code, _, err = turnstate("import", tmp_path / "a.jsonl", "--store", other)
     assert code == 2
-    assert "a.jsonl: line 1: no archive of Turnstate; --from NAME reads conversations of a provider" in err
+    assert "a.jsonl: line 1: this is not a Turnstate archive; pass --from NAME" in err
     assert not (tmp_path / "other.db").exists()
 
 
@@ -114,7 +114,7 @@ def test_an_archive_that_was_cut_off_is_told(url: str, other: str) -> None:
     lines = exported(url).splitlines(keepends=True)
     code, _, err = turnstate("import", "-", "--store", other, stdin="".join(lines[:-2]))
     assert code == 2
-    assert "turnstate: 1 session imported (1 entry)\nturnstate: stdin: line 6: the file ends here" in err
+    assert "turnstate: 1 session imported (1 entry)\nturnstate: stdin: line 6: the file ends before" in err
     assert there(other) == ["a"]
 
 

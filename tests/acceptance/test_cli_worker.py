@@ -224,7 +224,7 @@ def test_reviving_what_is_not_parked_is_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (["--engine", "parrot"], 2, "no memory engine is called 'parrot'; there are none, jsonl"),
+        (["--engine", "parrot"], 2, "there is no memory engine 'parrot'; known engines: none, jsonl"),
         (["--engine", "jsonl"], 2, "needs a folder"),
         (["--once", "--parked"], 2, "give one of --once, --parked and --revive"),
         (["--interval", "0"], 2, "--interval"),

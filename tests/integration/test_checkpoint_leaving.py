@@ -116,7 +116,7 @@ async def test_a_leave_that_is_refused_leaves_files_and_conversation_in_the_tang
         Writes(talk, monkeypatch).at(nth, told(desk))
         with pytest.raises(Conflict) as refused:
             await talk.checkpoints.leave_tangent(bring)
-        assert refused.value.__notes__ == ["the files are as they were"]
+        assert refused.value.__notes__ == ["the files were put back"]
         assert desk.files == ASIDE
         assert talk.state.is_in_tangent_mode()
         if nth == LEAVE:
@@ -160,7 +160,7 @@ async def test_where_somebody_else_left_the_tangent_the_files_go_with_them(
         Writes(talk, monkeypatch).at(LEAVE, left(desk))
         with pytest.raises(Conflict) as refused:
             await talk.checkpoints.leave_tangent("tail")
-        assert "somebody else has done it" in refused.value.__notes__[0]
+        assert "another process has completed it" in refused.value.__notes__[0]
         assert desk.files == MAIN
         assert not talk.state.is_in_tangent_mode()
         await talk.check()

@@ -245,7 +245,7 @@ async def test_numbers_go_on_in_a_conversation_that_is_not_loaded_whole(
         assert talk.state.head.first > 1
         assert talk.labels == ["2"]
         assert await talk.turn("three", {"a": "3\n"}) == "3"
-        with pytest.raises(UnknownCheckpoint, match="before the part of the conversation that is loaded"):
+        with pytest.raises(UnknownCheckpoint, match="before the loaded part of the conversation"):
             await talk.checkpoints.restore("2")
         await talk.checkpoints.restore("2", conversation=False)
         assert desk.files["a"] == "2\n"

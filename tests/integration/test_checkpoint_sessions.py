@@ -238,7 +238,7 @@ async def test_files_or_the_conversation_can_be_restored_alone(desk: Desk, what:
         await talk.checkpoints.undo_restore()
         assert (talk.seen, desk.files) == (late, late_files)
         await talk.check()
-        with pytest.raises(UnknownCheckpoint, match="nothing was restored"):
+        with pytest.raises(UnknownCheckpoint, match="no restore on this path"):
             await talk.checkpoints.undo_restore()
 
 
@@ -246,7 +246,7 @@ async def test_files_or_the_conversation_can_be_restored_alone(desk: Desk, what:
 @played
 async def test_restoring_nothing_is_refused(desk: Desk) -> None:
     async with desk.started() as talk:
-        with pytest.raises(CheckpointError, match="say what to restore"):
+        with pytest.raises(CheckpointError, match="nothing to restore"):
             await talk.checkpoints.restore("0", files=False, conversation=False)
         with pytest.raises(UnknownCheckpoint, match="no checkpoint 7"):
             await talk.checkpoints.restore("7")

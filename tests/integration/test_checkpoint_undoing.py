@@ -40,7 +40,7 @@ async def test_undoing_restores_byte_for_byte_one_after_the_other(desk: Desk, an
             assert (talk.seen, desk.files) == moments.pop()
             await talk.check()
     async with desk.started() as talk:
-        with pytest.raises(UnknownCheckpoint, match="nothing was restored"):
+        with pytest.raises(UnknownCheckpoint, match="no restore on this path"):
             await talk.checkpoints.undo_restore()
         assert talk.labels == ["0", "1", "2", "3"]
 

@@ -16,7 +16,7 @@ from postgres_server import fresh_url
 from valkey_server import fresh_server
 
 from turnstate import Budget, Message, SessionManager, StateManager, ToolCallRequest, ToolCallResult, formats
-from turnstate.archive import archived, conversation, written
+from turnstate.archive import archived, conversation, encode_line
 from turnstate.checkpoints import CheckpointManager
 from turnstate.codec import kind_of
 from turnstate.context.window import Window
@@ -365,13 +365,13 @@ async def test_snapshots_archives_and_exports_show_the_answer_and_are_valid(stor
         assert plain(again) == plain(window)
 
         found = await conversation(sessions.store, session.row)
-        assert INTERRUPTED in markdown(found.told)
-        assert ABANDONED in markdown(found.told)
+        assert INTERRUPTED in markdown(found.all_messages)
+        assert ABANDONED in markdown(found.all_messages)
         for name in formats.names():
             target = formats.get(name)
-            assert INTERRUPTED in str(rendered(found.sound(), target))
+            assert INTERRUPTED in str(rendered(found.valid_messages(), target))
 
-        lines = [written(line) async for line in archived(sessions.store, session.row.address)]
+        lines = [encode_line(line) async for line in archived(sessions.store, session.row.address)]
         assert any('"answer"' in line and INTERRUPTED in line for line in lines)
 
         document = amazon_q.write(await session.conversation())

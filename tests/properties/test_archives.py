@@ -16,7 +16,7 @@ from thoroughness import examples
 from valkey_server import fresh_cluster, fresh_server
 
 from turnstate import Budget, errors
-from turnstate.archive import archive, bundles, restore, written
+from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.session import Session, SessionManager
 from turnstate.stores import connect
 from turnstate.stores.port import Store
@@ -75,7 +75,7 @@ async def exported(store: Store) -> list[str]:
         for row in reversed(await store.page("default", Filter(), limit=END)):
             yield row.address
 
-    return [written(line) async for line in archive(store, oldest_first())]
+    return [encode_line(line) async for line in archive(store, oldest_first())]
 
 
 async def kept(store: Store) -> list[tuple[SessionRow, list[object], list[list[Row]]]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstate.errors import HomeUnusable
-from turnstate.home import Home, Key
+from turnstate.home import Home, SigningKey
 
 
 @pytest.fixture(autouse=True)
@@ -97,12 +97,12 @@ def test_no_home_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_key_is_never_shown() -> None:
-    assert "secret" not in repr(Key(b"secret" * 6)) + str(Key(b"secret" * 6))
+    assert "secret" not in repr(SigningKey(b"secret" * 6)) + str(SigningKey(b"secret" * 6))
 
 
 @given(st.lists(st.binary(max_size=4), max_size=4), st.lists(st.binary(max_size=4), max_size=4))
 def test_a_signature_tells_pieces_and_purposes_apart(one: list[bytes], other: list[bytes]) -> None:
-    key = Key(b"k" * 32)
+    key = SigningKey(b"k" * 32)
     assert (key.sign("a", *one) == key.sign("a", *other)) == (one == other)
     assert key.sign("a", *one) != key.sign("b", *one)
     assert key.signed(key.sign("a", *one), "a", *one)

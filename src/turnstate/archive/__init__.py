@@ -1,35 +1,43 @@
-"""Archives: sessions in a file, whole, and from there into any store.
+"""Archives: complete sessions in a file, and from there into any store.
 
-An archive is JSON Lines that people can read and `grep` can search: a header, then each session with
-its branches and its entries, then an end. Everything that a session is comes along: ids, order,
-branches, epochs, decisions, tokens and times. What belongs to one store alone stays behind: leases,
-idempotency keys, parcels that wait for delivery. A session that was exported, imported elsewhere and
-exported again gives the same bytes.
+An archive is JSON Lines, readable for people and `grep`: a header, then each session with its branches
+and entries, then an end. It has everything of a session: ids, order, branches, epochs, decisions, tokens
+and times. What belongs to one store is not included: leases, idempotency keys, parcels that wait for
+delivery. A session that is exported, imported elsewhere and exported again gives the same bytes.
 """
 
-from .adopt import Conversation, adopt, conversation
+from .adopt import Transcript, adopt, conversation
 from .export import archive, archived
-from .format import VERSION, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header, Line, written
+from .format import (
+    VERSION,
+    ArchivedBranch,
+    ArchivedEntry,
+    ArchivedSession,
+    ArchiveEnd,
+    ArchiveLine,
+    Header,
+    encode_line,
+)
 from .read import Bundle, bundles
-from .restore import Restored, is_half_made, restore
+from .restore import ImportResult, is_incomplete, restore
 
 __all__ = [
     "VERSION",
     "ArchiveEnd",
+    "ArchiveLine",
     "ArchivedBranch",
     "ArchivedEntry",
     "ArchivedSession",
     "Bundle",
-    "Conversation",
     "Header",
-    "Line",
-    "Restored",
+    "ImportResult",
+    "Transcript",
     "adopt",
     "archive",
     "archived",
     "bundles",
     "conversation",
-    "is_half_made",
+    "encode_line",
+    "is_incomplete",
     "restore",
-    "written",
 ]

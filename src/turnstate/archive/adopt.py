@@ -1,7 +1,7 @@
-"""Adopting: a conversation that somebody else kept, as a session of its own.
+"""Adopts a conversation of another program as a session, and reads a session as a transcript.
 
-It is written in one transaction. Ids come from the document and its place in the file, so that the
-same file makes the same sessions, however often it is read.
+A session is written in one transaction. Ids are derived from the document and its position in the file,
+so that the same file always gives the same sessions.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ..session.names import checked
 from ..stores.port import Log, Store
 from ..stores.values import Record, Row, SessionRow
 from ..tokens import counter as counter_named
-from .restore import Restored
+from .restore import ImportResult
 
-__all__ = ["Conversation", "adopt", "conversation", "rows_of"]
+__all__ = ["Transcript", "adopt", "conversation", "rows_of"]
 
 
 async def adopt(
@@ -45,8 +45,8 @@ async def adopt(
     meta: dict[str, Any] | None = None,
     counter: str = "o200k_base",
     skip_existing: bool = False,
-) -> Restored:
-    """Make a session of messages; system messages that lead them become its prompt."""
+) -> ImportResult:
+    """Create a session from messages; leading system messages become its prompt."""
     row = SessionRow(
         tenant=tenant,
         id=checked(id, "a session id"),
@@ -64,13 +64,13 @@ async def adopt(
         await store.create(row, records)
     except AlreadyExists:
         if await _is_same(store, row, records):
-            return Restored(row.id, "known", len(records))
+            return ImportResult(row.id, "known", len(records))
         if skip_existing:
-            return Restored(row.id, "skipped", len(records))
+            return ImportResult(row.id, "skipped", len(records))
         raise AlreadyExists(
-            f"there is another session {row.id} already; --skip-existing passes over it"
+            f"another session {row.id} exists already; pass --skip-existing to skip it"
         ) from None
-    return Restored(row.id, "imported", len(records))
+    return ImportResult(row.id, "imported", len(records))
 
 
 async def _records(messages: Sequence[Message], counter: str) -> list[Record]:
@@ -83,26 +83,23 @@ async def _records(messages: Sequence[Message], counter: str) -> list[Record]:
 
 
 def _named(record: Record, place: int) -> Record:
-    """Return the prompt an id that is the same every time; messages have theirs."""
+    """Return the record with an id that is the same every time; messages have theirs."""
     if record.kind == "message":
         return record
     return structs.replace(record, id=ids.derived_id(place, record.body))
 
 
 async def _is_same(store: Store, row: SessionRow, records: Sequence[Record]) -> bool:
-    """Return True if a session began as this one does."""
+    """Return True if the stored session begins with the same entries."""
     found = await store.find(row.address, [record.id for record in records])
     return [one.body for one in found] == [record.body for record in records]
 
 
-# The head's path of a session, as a conversation: for people, and for the formats of providers.
+_UNLIMITED = 1 << 62  # tokens: outputs are not shortened
 
 
-_WHOLE = 1 << 62  # tokens of an output that is shown whole: any
-
-
-class Conversation(Struct, frozen=True):
-    """The messages from the root to the head, with what stands before them."""
+class Transcript(Struct, frozen=True):
+    """The messages from the root to the head, with the prompt and bootstrap before them."""
 
     head: Head
     messages: list[Message]
@@ -110,35 +107,35 @@ class Conversation(Struct, frozen=True):
     counter: str
 
     @property
-    def told(self) -> list[Message]:
-        """Prompt, bootstrap and messages, as they stand in the log; calls left behind are answered."""
+    def all_messages(self) -> list[Message]:
+        """Prompt, bootstrap and messages as in the log; calls without a result are answered."""
         return [*(message for _, message in self.head.system_messages()), *answered(self.messages)]
 
-    def sound(self) -> list[Message]:
-        """Return the messages such that every provider takes them: nothing left out, calls answered."""
+    def valid_messages(self) -> list[Message]:
+        """Return all messages in a form that every provider accepts."""
         return list(self.window().messages)
 
     def window(self) -> Window:
-        """Return the window that holds all of them, with a report of what had to be repaired."""
-        policy = Policy(reduction=Reduction(soft_tokens=_WHOLE, hard_tokens=_WHOLE, share=1.0))
+        """Return the window with all messages, and a report of what had to be repaired."""
+        policy = Policy(reduction=Reduction(soft_tokens=_UNLIMITED, hard_tokens=_UNLIMITED, share=1.0))
         manager, budget = StateManager(self.counter, policy), Budget.UNLIMITED
         counts = list(zip(self.messages, self.tokens, strict=True))
         tally = manager.tally(self.messages, budget, counts=counts)
         return manager.window(tally, budget, head=self.head)
 
 
-async def conversation(log: Log, row: SessionRow) -> Conversation:
-    """Read the conversation that a session has at its head."""
+async def conversation(log: Log, row: SessionRow) -> Transcript:
+    """Read the path to the head of a session."""
     messages, tokens = list[Message](), list[int]()
     fold = Fold(messages)
     async for one in rows_of(log, row):
         entry = await read_entry(one)
         if entry is not None and fold.add(entry):
             tokens.append(one.tokens)
-    return Conversation(Head(system=fold.prompt, bootstrap=fold.bootstrap), messages, tokens, row.counter)
+    return Transcript(Head(system=fold.prompt, bootstrap=fold.bootstrap), messages, tokens, row.counter)
 
 
 async def rows_of(log: Log, row: SessionRow) -> AsyncIterator[Row]:
-    """Walk the path from the root to the head, page by page."""
+    """Yield the rows from the root to the head, page by page."""
     async for one in rows_forwards(log, row.address, await path_to(log, row.address, row.head)):
         yield one

@@ -1,7 +1,7 @@
-"""Exporting: sessions as the lines of an archive, read page by page.
+"""Exports sessions as the lines of an archive, page by page.
 
-A log only grows, so it is enough to find one moment at which the session and the tips of its branches
-belong together: what is read up to there afterwards is what stood there then.
+A log only grows. So it is enough to read the session and the tips of its branches consistently once:
+what is read up to those tips later is what was there then.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ..errors import Busy
 from ..log.path import entry_of, tip
 from ..stores.port import Log, Store
 from ..stores.values import Address, Branch, Row, SessionRow, Span
-from .format import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header, Line
-from .restore import is_half_made
+from .format import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, ArchiveLine, Header
+from .restore import is_incomplete
 
 __all__ = ["archive", "archived"]
 
 PAGE = 200
 
 
-async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterator[Header | Line]:
-    """Return the lines of an archive of sessions; `written` makes text of a line."""
+async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterator[Header | ArchiveLine]:
+    """Yield the lines of an archive of sessions; `encode_line` turns one into text."""
     count = 0
     yield Header()
     async for at in sessions:
@@ -33,10 +33,10 @@ async def archive(store: Store, sessions: AsyncIterable[Address]) -> AsyncIterat
     yield ArchiveEnd(sessions=count)
 
 
-async def archived(store: Store, at: Address) -> AsyncIterator[Line]:
-    """Return the lines of one session."""
-    moment = await _moment(store, at)
-    if is_half_made(moment.row):
+async def archived(store: Store, at: Address) -> AsyncIterator[ArchiveLine]:
+    """Yield the lines of one session."""
+    moment = await _session_view(store, at)
+    if is_incomplete(moment.row):
         raise Busy(f"session {at.session} is being imported; wait for it, or import its archive again")
     yield _session(moment)
     for branch, last in moment.branches:
@@ -46,14 +46,14 @@ async def archived(store: Store, at: Address) -> AsyncIterator[Line]:
             yield line
 
 
-class _Moment(Struct, frozen=True):
-    """A session as it was at one moment, and its branches with their tips."""
+class _SessionView(Struct, frozen=True):
+    """A session and its branches with their tips, read consistently."""
 
     row: SessionRow
     branches: list[tuple[Branch, int]]
 
 
-async def _moment(store: Store, at: Address) -> _Moment:
+async def _session_view(store: Store, at: Address) -> _SessionView:
     row = await store.get(at)
     while True:
         branches = [
@@ -62,12 +62,12 @@ async def _moment(store: Store, at: Address) -> _Moment:
         ]
         again = await store.get(at)
         if (again.head, again.version, again.epoch) == (row.head, row.version, row.epoch):
-            return _Moment(again, branches)
+            return _SessionView(again, branches)
         row = again
 
 
 async def _entries(log: Log, at: Address, span: Span) -> AsyncIterator[ArchivedEntry]:
-    """Return every place of a branch its line, those at which nothing can be read included."""
+    """Yield a line for every sequence number of a branch, also where nothing can be read."""
     seq = span.first
     while seq <= span.last:
         rows = await log.read(at, Span(span.branch, seq, span.last), limit=PAGE)
@@ -82,7 +82,7 @@ async def _entries(log: Log, at: Address, span: Span) -> AsyncIterator[ArchivedE
             return
 
 
-def _session(moment: _Moment) -> ArchivedSession:
+def _session(moment: _SessionView) -> ArchivedSession:
     row = moment.row
     return ArchivedSession(
         id=row.id,

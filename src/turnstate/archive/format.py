@@ -1,8 +1,8 @@
-"""The lines of an archive: what each says, and its bytes.
+"""The lines of an archive, as values and as bytes.
 
-Bodies of entries stand in their lines as they stand in the log, byte for byte. An entry whose bytes
-are damaged has a line without a body, and perhaps without an id: its place is kept, so that what stands
-behind it keeps its own.
+The body of an entry is in its line as it is in the log, byte for byte. An entry whose bytes are damaged
+has a line without a body, and perhaps without an id: it keeps its place, so that the entries after it
+keep theirs.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from .. import strict_json
 from ..errors import InvalidPayload, MalformedJSON, NewerFormat
 
 __all__ = [
-    "LONGEST",
+    "MAX_LINE_BYTES",
     "NOTHING",
     "VERSION",
     "ArchiveEnd",
+    "ArchiveLine",
     "ArchivedBranch",
     "ArchivedEntry",
     "ArchivedSession",
     "Header",
-    "Line",
+    "encode_line",
     "read_header",
     "read_line",
-    "written",
 ]
 
 VERSION = 1
 
-LONGEST = 1 << 30
-"""Bytes of a line: what SQLite keeps in one entry fits."""
+MAX_LINE_BYTES = 1 << 30
+"""The most bytes of a line; any entry that SQLite can store fits."""
 
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
 Ordinal = Annotated[int, Meta(ge=1, lt=1 << 53)]
 
 NOTHING = Raw(b"")
-"""The body of an entry that is damaged; a line with it has none."""
+"""The body of a damaged entry, which is omitted from its line."""
 
 
 class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first line: whose file it is, and of which version."""
+    """The first line: the kind of file, and its version."""
 
     turnstate: str = "archive"
     version: int = VERSION
 
 
-class _Line(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A line that says in ``type`` what it is."""
+class _ArchiveLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A line with its ``type``."""
 
 
-class ArchivedSession(_Line, frozen=True, kw_only=True, tag="session", tag_field="type"):
-    """Everything of a session but its log and its lease; ``branches`` lines with branches follow."""
+class ArchivedSession(_ArchiveLine, frozen=True, kw_only=True, tag="session", tag_field="type"):
+    """Everything of a session except its log and its lease; ``branches`` branch lines follow."""
 
     id: str
     user: str | None = None
@@ -73,8 +73,8 @@ class ArchivedSession(_Line, frozen=True, kw_only=True, tag="session", tag_field
     branches: Ordinal = 1
 
 
-class ArchivedBranch(_Line, frozen=True, kw_only=True, tag="branch", tag_field="type"):
-    """A branch, and how many entries it has of its own."""
+class ArchivedBranch(_ArchiveLine, frozen=True, kw_only=True, tag="branch", tag_field="type"):
+    """A branch, and the number of its own entries."""
 
     id: Ordinal
     parent: Ordinal | None = None
@@ -91,8 +91,8 @@ class ArchivedBranch(_Line, frozen=True, kw_only=True, tag="branch", tag_field="
         return self.fork_seq + self.entries
 
 
-class ArchivedEntry(_Line, frozen=True, kw_only=True, tag="entry", tag_field="type"):
-    """An entry of the branch and at the place that it names."""
+class ArchivedEntry(_ArchiveLine, frozen=True, kw_only=True, tag="entry", tag_field="type"):
+    """An entry, with its branch and sequence number."""
 
     branch: Ordinal
     seq: Ordinal
@@ -103,45 +103,49 @@ class ArchivedEntry(_Line, frozen=True, kw_only=True, tag="entry", tag_field="ty
     damaged: bool = False
 
 
-class ArchiveEnd(_Line, frozen=True, kw_only=True, tag="end", tag_field="type"):
-    """The last line: an archive without it was cut off."""
+class ArchiveEnd(_ArchiveLine, frozen=True, kw_only=True, tag="end", tag_field="type"):
+    """The last line; an archive without it is incomplete."""
 
     sessions: Number
 
 
-Line = ArchivedSession | ArchivedBranch | ArchivedEntry | ArchiveEnd
+ArchiveLine = ArchivedSession | ArchivedBranch | ArchivedEntry | ArchiveEnd
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Line).decode
-_LONGEST_TEXT = 200  # of what a hostile line makes a decoder say
+_decode = msgspec.json.Decoder(ArchiveLine).decode
+_MAX_REASON = 200  # characters of a decoder's message, which a hostile line could inflate
 
 
-def written(line: Header | Line) -> str:
-    """Write one line, without its end."""
+def encode_line(line: Header | ArchiveLine) -> str:
+    """Return one line as text, without its newline."""
     return _encode(line).decode()
 
 
 def read_header(data: bytes) -> Header:
-    """Read the first line of an archive, or say that it is none."""
+    """Parse the first line of an archive. Raise InvalidPayload if it is not one."""
     try:
         value = strict_json.read(data)
     except MalformedJSON:
         value = None
     if not isinstance(value, dict) or value.get("turnstate") != "archive":
-        raise InvalidPayload("no archive of Turnstate; --from NAME reads conversations of a provider")
+        raise InvalidPayload(
+            "this is not a Turnstate archive; pass --from NAME to read conversations of a provider"
+        )
     version = value.get("version")
     if type(version) is not int or version < 1:
-        raise InvalidPayload("the version of an archive is a whole number", path="$.version")
+        raise InvalidPayload("the version of an archive must be a positive whole number", path="$.version")
     if version > VERSION:
-        raise NewerFormat(f"an archive of version {version}; update Turnstate to read more than {VERSION}")
+        raise NewerFormat(
+            f"the archive has version {version}, newer than {VERSION}; update Turnstate to read it"
+        )
     return Header(version=version)
 
 
-def read_line(data: bytes) -> Line:
-    """Read a line strictly."""
-    strict_json.read(data, max_bytes=LONGEST)
+def read_line(data: bytes) -> ArchiveLine:
+    """Parse a line strictly."""
+    strict_json.read(data, max_bytes=MAX_LINE_BYTES)
     try:
-        line: Line = _decode(data)
+        line: ArchiveLine = _decode(data)
     except msgspec.DecodeError as error:
-        raise InvalidPayload(f"no line of an archive: {str(error)[:_LONGEST_TEXT]}") from None
+        raise InvalidPayload(f"not a line of an archive: {str(error)[:_MAX_REASON]}") from None
     return line

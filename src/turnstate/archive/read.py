@@ -1,8 +1,8 @@
-"""Reading an archive: session by session, entry by entry, whoever wrote it.
+"""Reads an archive session by session, entry by entry, and trusts nothing in it.
 
-An archive is foreign until it is read. A line is held to its shape, its place, and what the lines
-before it announced; the first that is wrong is named by its number. Nothing is held but the branches
-of one session and the ids of its entries.
+Every line is checked for its shape, its position, and what the lines before it announced; an error names
+the number of the first invalid one. Only the branches of one session and the ids of its entries are held
+in memory.
 """
 
 from __future__ import annotations
@@ -17,17 +17,25 @@ from ..errors import InputError, InvalidPayload
 from ..message import Message
 from ..session.names import checked, checked_meta
 from ..tokens import counter as counter_named
-from .format import ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Line, read_header, read_line
+from .format import (
+    ArchivedBranch,
+    ArchivedEntry,
+    ArchivedSession,
+    ArchiveEnd,
+    ArchiveLine,
+    read_header,
+    read_line,
+)
 
 __all__ = ["Bundle", "bundles"]
 
-L = TypeVar("L", bound=Line)
+L = TypeVar("L", bound=ArchiveLine)
 
 
 class Bundle:
-    """One session of an archive; its entries are read as they are asked for, once."""
+    """One session of an archive; its entries can be read once, one at a time."""
 
-    def __init__(self, session: ArchivedSession, branches: list[ArchivedBranch], lines: _Lines) -> None:
+    def __init__(self, session: ArchivedSession, branches: list[ArchivedBranch], lines: _LineReader) -> None:
         self.session, self.branches, self._lines = session, branches, lines
         self._entries = self._read()
 
@@ -37,7 +45,7 @@ class Bundle:
         return self._lines.number
 
     def entries(self) -> Iterator[tuple[ArchivedEntry, Entry | None]]:
-        """Return the entries in the order of branches and places, each with what it says."""
+        """Return the lines of entries by branch and sequence number, each with its decoded entry."""
         return self._entries
 
     def _read(self) -> Iterator[tuple[ArchivedEntry, Entry | None]]:
@@ -47,17 +55,17 @@ class Bundle:
                 with self._lines.located():
                     line = _expected(self._lines.take(), ArchivedEntry)
                     _check_entry(line, branch.id, seq, known)
-                    said = _said(line)
+                    decoded = _decoded_entry(line)
                 known.add(line.id)
-                yield line, said
+                yield line, decoded
 
 
 def bundles(lines: Iterable[bytes]) -> Iterator[Bundle]:
-    """Read the sessions of an archive, given line by line; what is no archive is refused at once."""
-    return _bundles(_Lines(lines))
+    """Read the sessions of an archive, given line by line. Raise InvalidPayload at once if it is not one."""
+    return _bundles(_LineReader(lines))
 
 
-def _bundles(numbered: _Lines) -> Iterator[Bundle]:
+def _bundles(numbered: _LineReader) -> Iterator[Bundle]:
     count = 0
     while True:
         with numbered.located():
@@ -68,7 +76,7 @@ def _bundles(numbered: _Lines) -> Iterator[Bundle]:
         found = Bundle(session, _branches(session, numbered), numbered)
         yield found
         for _ in found.entries():
-            pass  # those that nobody asked for are checked all the same
+            pass  # entries that the caller did not read are checked all the same
         count += 1
     with numbered.located():
         if line.sessions != count:
@@ -76,28 +84,28 @@ def _bundles(numbered: _Lines) -> Iterator[Bundle]:
         numbered.finish()
 
 
-class _Lines:
-    """The lines behind the header, numbered from the start of the file."""
+class _LineReader:
+    """Parses the lines after the header, and counts lines from the start of the file."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines, self.number = iter(lines), 0
         with self.located():
             read_header(self._next())
 
-    def take(self) -> Line:
+    def take(self) -> ArchiveLine:
         """Return the next line."""
         return read_line(self._next())
 
     def finish(self) -> None:
-        """Refuse what stands behind the end."""
+        """Raise InvalidPayload if anything follows the end."""
         for data in self._lines:
             self.number += 1
             if data.strip():
-                raise InvalidPayload("something stands behind the end of the archive")
+                raise InvalidPayload("there is text after the end of the archive")
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Name the line at which something is refused."""
+        """Add the number of the line to errors."""
         try:
             yield
         except InputError as error:
@@ -108,17 +116,17 @@ class _Lines:
             self.number += 1
             if data.strip():
                 return data
-        raise InvalidPayload("the file ends here, before the archive does; it was cut off")
+        raise InvalidPayload("the file ends before the archive does; it is incomplete")
 
 
-def _expected(line: Line, kind: type[L]) -> L:
+def _expected(line: ArchiveLine, kind: type[L]) -> L:
     if not isinstance(line, kind):
         found, wanted = (one.__struct_config__.tag for one in (type(line), kind))
         raise InvalidPayload(f"a line with a {wanted} is expected here, not with a {found}")
     return line
 
 
-def _branches(session: ArchivedSession, lines: _Lines) -> list[ArchivedBranch]:
+def _branches(session: ArchivedSession, lines: _LineReader) -> list[ArchivedBranch]:
     found = list[ArchivedBranch]()
     for _ in range(session.branches):
         with lines.located():
@@ -151,9 +159,9 @@ def _check_branch(branch: ArchivedBranch, before: list[ArchivedBranch]) -> None:
         if branch.fork_seq:
             raise InvalidPayload(f"branch {branch.id} has no parent to fork from")
     elif branch.parent >= branch.id or branch.fork_seq > before[branch.parent - 1].tip:
-        raise InvalidPayload(f"branch {branch.id} forks from a place that is not there")
+        raise InvalidPayload(f"branch {branch.id} forks from an entry that does not exist")
     if (branch.former is None) != (branch.id == 1) or (branch.former or 0) >= branch.id:
-        raise InvalidPayload(f"branch {branch.id} follows a branch that is not there")
+        raise InvalidPayload(f"branch {branch.id} follows a branch that does not exist")
     if branch.id == 1 and branch.parent is not None:
         raise InvalidPayload("the first branch has no parent")
 
@@ -166,13 +174,13 @@ def _check_entry(line: ArchivedEntry, branch: int, seq: int, known: set[str]) ->
     if not (line.id or line.damaged):
         raise InvalidPayload("an entry needs an id")
     if line.id and line.id in known:
-        raise InvalidPayload(f"the id {line.id!r:.80} stands twice in one session")
+        raise InvalidPayload(f"the id {line.id!r:.80} occurs twice in one session")
 
 
-def _said(line: ArchivedEntry) -> Entry | None:
+def _decoded_entry(line: ArchivedEntry) -> Entry | None:
     if line.damaged:
         return None
-    said = decode_entry(line.kind, bytes(line.body))
-    if isinstance(said, Message) and said.id != line.id:
+    decoded = decode_entry(line.kind, bytes(line.body))
+    if isinstance(decoded, Message) and decoded.id != line.id:
         raise InvalidPayload(f"the entry {line.id!r:.80} holds a message with another id")
-    return said
+    return decoded

@@ -1,11 +1,11 @@
-"""Restoring: a session of an archive into a store, whole or not at all.
+"""Imports a session of an archive into a store, whole or not at all.
 
-It is written as it came about, branch by branch, each from the place where it forked, in commits of
-many entries. Until the last of them it is held by a lease without an end, under a name that says so:
-nobody else can write to it, and an import that was killed is known by it and begun anew. The session
-starts with such a version that it ends with its own.
+The session is written in its original order, branch by branch, each from where it forked, in commits of
+many entries. Until the last commit, a lease without an end holds it, under a special name: no one else
+can write to it, and the next import recognizes an interrupted one and starts over. The session starts
+with a version such that it ends with its own.
 
-An archive is foreign: token counts are computed again from the text, and nothing is allocated because a
+An archive is not trusted: token counts are computed from the text, and nothing is allocated because a
 line announces it.
 """
 
@@ -30,55 +30,55 @@ from ..tokens import counter as counter_named
 from .format import ArchivedBranch, ArchivedEntry, ArchivedSession
 from .read import Bundle
 
-__all__ = ["Restored", "is_half_made", "restore"]
+__all__ = ["ImportResult", "is_incomplete", "restore"]
 
 BATCH = 64
 """Entries in a commit: enough to make the fsync cheap, few enough to be held in memory."""
 
 IMPORTER = "turnstate import"
-_DAMAGED = Note("What stood here was damaged when it was exported.")
+_DAMAGED = Note("This entry was damaged when it was exported.")
 
 
-class Restored(Struct, frozen=True):
-    """What became of a session: imported, there already as it is, or another of its id left alone."""
+class ImportResult(Struct, frozen=True):
+    """The result for a session: imported, known (it exists unchanged), or skipped (another has its id)."""
 
     id: str
     result: Literal["imported", "known", "skipped"]
     entries: int
 
 
-def is_half_made(row: SessionRow) -> bool:
-    """Tell a session whose import has not ended, or was killed."""
+def is_incomplete(row: SessionRow) -> bool:
+    """Return True if the import of a session is in progress or was interrupted."""
     return row.holder == IMPORTER and row.lease_until == FOREVER
 
 
 async def restore(
     store: Store, tenant: str, bundle: Bundle, *, now: int, skip_existing: bool = False
-) -> Restored:
-    """Write a session into a store; `AlreadyExists` where another session has its id."""
+) -> ImportResult:
+    """Write a session into a store. Raise AlreadyExists if another session has its id."""
     entries = sum(branch.entries for branch in bundle.branches)
     row = _row(tenant, bundle, fence=now)
-    restoring = _Restoring(store, row, bundle.session)
+    importing = _SessionImport(store, row, bundle.session)
     try:
-        if other := await restoring.begin(bundle):
+        if other := await importing.begin(bundle):
             if other == "skipped" and not skip_existing:
                 raise AlreadyExists(
-                    f"there is another session {row.id} already; --skip-existing passes over it"
+                    f"another session {row.id} exists already; pass --skip-existing to skip it"
                 )
-            return Restored(row.id, other, entries)
-        await restoring.write(bundle)
+            return ImportResult(row.id, other, entries)
+        await importing.write(bundle)
     except (Fenced, NotFound):
-        raise Busy(f"session {row.id} was taken over by another import; this one is not needed") from None
-    return Restored(row.id, "imported", entries)
+        raise Busy(f"session {row.id} was taken over by another import; wait for that one") from None
+    return ImportResult(row.id, "imported", entries)
 
 
 async def _created(store: Store, row: SessionRow, bundle: Bundle) -> Literal["known", "skipped"] | None:
-    """Begin a session, over again where an import did not end; tell where there is one already."""
+    """Create the session, again if an import was interrupted; return what is there if it exists."""
     try:
         await store.create(row)
     except AlreadyExists:
         known = await store.get(row.address)
-        if not is_half_made(known):
+        if not is_incomplete(known):
             return "known" if await _is_same(store, known, bundle) else "skipped"
         await store.remove(row.address)
         await store.create(row)
@@ -86,7 +86,7 @@ async def _created(store: Store, row: SessionRow, bundle: Bundle) -> Literal["kn
 
 
 async def _is_same(store: Store, known: SessionRow, bundle: Bundle) -> bool:
-    """Return True if a session is the archived one; what may be renamed at any time is left out."""
+    """Return True if a stored session is the archived one; its names may differ."""
     session = bundle.session
     if (known.created, known.epoch, known.version, known.branch, known.seq) != (
         *(session.created, session.epoch, session.version, session.branch),
@@ -96,8 +96,8 @@ async def _is_same(store: Store, known: SessionRow, bundle: Bundle) -> bool:
     return await store.branches(known.address) == [_branch(branch) for branch in bundle.branches]
 
 
-class _Restoring:
-    """Writes one session that was begun, and takes it back where that fails."""
+class _SessionImport:
+    """Writes one session, and removes it if that fails."""
 
     def __init__(self, store: Store, row: SessionRow, session: ArchivedSession) -> None:
         self._store, self._row, self._session = store, row, session
@@ -105,17 +105,17 @@ class _Restoring:
         self._head = Position(1, 0)
 
     async def begin(self, bundle: Bundle) -> Literal["known", "skipped"] | None:
-        """Begin the session, unless it is there already."""
+        """Create the session, unless it exists already."""
         beginning = asyncio.ensure_future(_created(self._store, self._row, bundle))
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            if await _ended(beginning) and beginning.result() is None:
-                await self._take_back()
+            if await _finished(beginning) and beginning.result() is None:
+                await self._roll_back()
             raise
 
     async def write(self, bundle: Bundle) -> None:
-        """Write everything, and let the session go."""
+        """Write all branches and entries, and release the lease."""
         try:
             await self._branches(bundle)
             if self._head.branch != self._session.branch:
@@ -123,19 +123,20 @@ class _Restoring:
             if self._session.ended is not None:
                 await self._commit(end=self._session.reason, now=self._session.ended)
         except BaseException:
-            await self._take_back()
+            await self._roll_back()
             raise
         lease = Lease(fence=self._row.fence, until=FOREVER)
-        await self._store.release(self._row.address, lease, now=self._row.active)  # an import is no activity
+        # The time of the last activity stays: an import is none.
+        await self._store.release(self._row.address, lease, now=self._row.active)
 
-    async def _take_back(self) -> None:
-        """Remove what was written, whoever interrupts it; what cannot be removed stays marked."""
-        await _ended(asyncio.ensure_future(self._removed()))
+    async def _roll_back(self) -> None:
+        """Remove what was written, even if cancelled; what cannot be removed stays marked."""
+        await _finished(asyncio.ensure_future(self._remove()))
 
-    async def _removed(self) -> None:
-        """Remove what was written, unless another import has begun the session anew."""
+    async def _remove(self) -> None:
+        """Remove what was written, unless another import has started over."""
         known = await self._store.get(self._row.address)
-        if is_half_made(known) and known.fence == self._row.fence:
+        if is_incomplete(known) and known.fence == self._row.fence:
             await self._store.remove(self._row.address)
 
     async def _branches(self, bundle: Bundle) -> None:
@@ -148,7 +149,7 @@ class _Restoring:
                 await self._commit(select=branch.id, records=records)
 
     async def _records(self, pairs: list[tuple[ArchivedEntry, Entry | None]]) -> tuple[Record, ...]:
-        """Return entries with their archived ids and bytes, and with counts of our own."""
+        """Return records with the archived ids and bytes, and our own token counts."""
         counted = await make_records([entry or _DAMAGED for _, entry in pairs], self._counter, Policy())
         return tuple(_record(line, record) for (line, _), record in zip(pairs, counted, strict=True))
 
@@ -169,8 +170,8 @@ class _Restoring:
         self._head = (await self._store.commit(change)).head
 
 
-async def _ended(work: asyncio.Future[Any]) -> bool:
-    """Wait for something that is not to be left half done; return True if it came about."""
+async def _finished(work: asyncio.Future[Any]) -> bool:
+    """Wait for work that must not be left half done; return True if it succeeded."""
     while not work.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([work])
@@ -199,7 +200,7 @@ def _row(tenant: str, bundle: Bundle, *, fence: int) -> SessionRow:
 
 
 def _moves(bundle: Bundle) -> int:
-    """Count the commits after which the version is one higher: all but the end."""
+    """Return the number of commits that raise the version: all but the end of the session."""
     moves, head = 0, 1
     for branch in bundle.branches:
         if branch.former is not None:
@@ -210,12 +211,12 @@ def _moves(bundle: Bundle) -> int:
 
 
 def _sizes(branch: ArchivedBranch) -> Iterator[int]:
-    """Return how many entries of a branch go into each commit, one by one: the number is only a claim."""
+    """Yield the sizes of the commits of a branch, lazily: the announced number is only a claim."""
     return (min(BATCH, branch.entries - first) for first in range(0, branch.entries, BATCH))
 
 
 def _record(line: ArchivedEntry, counted: Record) -> Record:
-    """Put the archived id and bytes into a record; a damaged entry is a note under its id."""
+    """Return a record with the archived id and bytes; a damaged entry becomes a note with its id."""
     if line.damaged:
         return structs.replace(counted, id=line.id or str(ids.message_id()))
     return structs.replace(counted, id=line.id, kind=line.kind, body=bytes(line.body))

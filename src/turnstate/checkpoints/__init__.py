@@ -1,6 +1,7 @@
-"""Checkpoints: files, kept beside a conversation and brought back with it.
+"""Checkpoints: a conversation and the files of its work tree, restored together.
 
-`ShadowRepository` keeps snapshots of a work tree and restores them; it knows nothing of conversations.
+`CheckpointManager` is the entry point. `ShadowRepository` keeps and restores snapshots of the files
+alone; it knows nothing of conversations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What checkpoints are called: ``0`` for the start, ``1.1`` and ``1.2`` for tools, ``1`` for their turn.
+"""The labels of checkpoints: ``0`` for the start, ``1.1`` and ``1.2`` for tools, ``1`` for their turn.
 
-Only what changed files is numbered, so a turn that changed none has no number. All of it follows from
-the checkpoints on a conversation's path; nothing is counted elsewhere, so a restore counts on from there.
-A second start on the path, after the first files were cleaned away, begins with `1` again.
+Only changes of files get a number, so a turn that changed none has none. Labels are computed from the
+checkpoints on the path of the conversation and stored nowhere else, so numbering continues correctly
+after a restore. A second start on the path, after the snapshots were cleaned, begins with `1` again.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ __all__ = [
 
 START = "0"
 ASIDE = "tangent"
-"""The label of the moment when a tangent began: the files can go back to it, and it has no number."""
+"""The label of the checkpoint at the start of a tangent; it has no number."""
 
 IN_PROGRESS = "in progress"
-LONGEST = 60
-"""Bytes of a description before its dots; what is longer ends at a space."""
+MAX_DESCRIPTION_BYTES = 60
+"""The most bytes of a description before its dots."""
 
 _NUMBER = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
 
 
 class Numbers(Struct, frozen=True):
-    """How many turns are done, and how many tools have changed files in the one under way."""
+    """How many turns are complete, and how many tools changed files in the current one."""
 
     turn: int
     tools: int
 
     @property
     def next_tool(self) -> str:
-        """What the next tool's checkpoint is called."""
+        """The label of the next tool's checkpoint."""
         return f"{self.turn + 1}.{self.tools + 1}"
 
     @property
     def next_turn(self) -> str:
-        """What the checkpoint of the turn under way is called."""
+        """The label of the current turn's checkpoint."""
         return str(self.turn + 1)
 
 
 class CheckpointTurn(Struct, frozen=True, kw_only=True):
-    """A turn with the tools in it; one under way shows the files of its last tool.
+    """A turn and the tools in it; the current one has the files of its last tool.
 
-    What its tools changed is added up, and what the user did until it was closed.
+    The counts add up what its tools changed, and what the user changed before it ended.
     """
 
     label: str
@@ -72,7 +72,7 @@ class CheckpointTurn(Struct, frozen=True, kw_only=True):
 
 
 def since_start(checkpoints: Sequence[tuple[int, Checkpoint]]) -> list[tuple[int, Checkpoint]]:
-    """Return the checkpoints of a path, with their places, from the newest start on."""
+    """Return the checkpoints of a path, with their positions, from the newest start on."""
     found = list[tuple[int, Checkpoint]]()
     for one in reversed(checkpoints):
         found.append(one)
@@ -82,7 +82,7 @@ def since_start(checkpoints: Sequence[tuple[int, Checkpoint]]) -> list[tuple[int
 
 
 def numbers(checkpoints: Iterable[Checkpoint]) -> Numbers:
-    """Count on from the checkpoints of a path, of which the first ones may be missing."""
+    """Return the numbers reached by the checkpoints of a path, of which the first ones may be missing."""
     turn, tools = 0, 0
     for one in checkpoints:
         if number := _NUMBER.fullmatch(one.label):
@@ -92,7 +92,7 @@ def numbers(checkpoints: Iterable[Checkpoint]) -> Numbers:
 
 
 def turns(checkpoints: Sequence[Checkpoint]) -> list[CheckpointTurn]:
-    """Group the checkpoints of a path by turns, the start first, the turn under way last."""
+    """Group the checkpoints of a path by turns, the start first, the current turn last."""
     found, tools = list[CheckpointTurn](), list[Checkpoint]()
     for one in checkpoints:
         if one.tool is not None:
@@ -105,8 +105,8 @@ def turns(checkpoints: Sequence[Checkpoint]) -> list[CheckpointTurn]:
     if tools:
         label = tools[-1].label.partition(".")[0]
         last = _turn(tools[-1], tools[:-1])
-        under_way = {"label": label, "description": IN_PROGRESS, "tools": tuple(tools), "done": False}
-        found.append(structs.replace(last, **under_way))
+        current = {"label": label, "description": IN_PROGRESS, "tools": tuple(tools), "done": False}
+        found.append(structs.replace(last, **current))
     return found
 
 
@@ -124,9 +124,9 @@ def _turn(closing: Checkpoint, tools: Sequence[Checkpoint] = ()) -> CheckpointTu
 
 
 def description(text: str) -> str:
-    """Shorten a description to what a list shows: 60 bytes of it, ended at a space, and dots."""
+    """Shorten a description for a list: at most 60 bytes, cut at a space, and dots."""
     line = " ".join(text.split())
-    if len(line.encode()) <= LONGEST:
+    if len(line.encode()) <= MAX_DESCRIPTION_BYTES:
         return line
-    short = line.encode()[:LONGEST].decode(errors="ignore")
+    short = line.encode()[:MAX_DESCRIPTION_BYTES].decode(errors="ignore")
     return (short.rpartition(" ")[0] or short) + "..."

@@ -1,8 +1,8 @@
-"""The checkpoint manager: moments that files and conversation go back to together.
+"""The checkpoint manager: restores files and conversation together to an earlier point.
 
-A checkpoint is an entry in the conversation's log that names a snapshot of the files. So the history of
-that moment is the log up to the entry, and nothing is copied: going back is a branch from there. Turns
-and tools are numbered by what is on the path (`numbering`).
+A checkpoint is an entry in the conversation's log that names a snapshot of the files. Its history is the
+log up to the entry, so nothing is copied: a restore is a branch from there. The checkpoints on the path
+determine the numbers of turns and tools (`labels`).
 
     checkpoints = await CheckpointManager.open(state, "…/project", session=session)
     await checkpoints.tool_finished("fs_write", call=call.id)
@@ -50,7 +50,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class CheckpointManager:
-    """Checkpoints of one conversation and one work tree; `open` gives it."""
+    """Checkpoints of one conversation and one work tree; create one with `open`."""
 
     def __init__(
         self, state: ConversationState, repository: ShadowRepository, *, session: Session | None = None
@@ -73,9 +73,9 @@ class CheckpointManager:
         limits: SnapshotLimits | None = None,
         force: bool = False,
     ) -> Self:
-        """Open the checkpoints of a conversation, begin with the start, and settle what was cut off.
+        """Open the checkpoints of a conversation, take the first one, and recover an interrupted restore.
 
-        What became of a restore that was cut off is in ``recovered``.
+        What became of that restore is in ``recovered``.
         """
         home = home or Home.from_environment()
         folder = _folder(home, state, session)
@@ -106,12 +106,12 @@ class CheckpointManager:
         home: Home | None = None,
         force: bool = False,
     ) -> Self:
-        """Open checkpoints that there are already, of the work tree that they were made of."""
+        """Open existing checkpoints, by default with the work tree that they were taken of."""
         home = home or Home.from_environment()
         folder = _folder(home, state, session)
         if not _is_kept(folder):
             raise UnknownCheckpoint(
-                f"no checkpoints of {state.conversation_id} are kept in {home.path}; `keep` makes the first"
+                f"there are no checkpoints of {state.conversation_id} in {home.path}; `keep` takes the first"
             )
         if work_tree is None:
             work_tree = os.fsdecode((await asyncio.to_thread(read_about, folder)).work_tree)
@@ -126,7 +126,7 @@ class CheckpointManager:
         session: Session | None = None,
         home: Home | None = None,
     ) -> Self | None:
-        """Open checkpoints where people expect them: in a Git repository, with git there; else give None."""
+        """Open checkpoints if the work tree is in a Git repository and git is installed, else return None."""
         if not is_in_repository(Path(work_tree)):
             return None
         try:
@@ -137,40 +137,40 @@ class CheckpointManager:
     async def tool_finished(
         self, tool: str, *, call: CallId | None = None, summary: str = ""
     ) -> Checkpoint | None:
-        """Keep the files if a tool has changed them; call it when its result is in the conversation."""
+        """Take a checkpoint if a tool changed files; call it when its result is in the conversation."""
         self._record_run(tool, call)
         if not await asyncio.to_thread(self.repository.has_changes):
             return None
         return await self._keep(self.numbers.next_tool, summary or tool, tool=tool, call=call)
 
-    async def turn_finished(self, said: str) -> Checkpoint | None:
-        """Close a turn, under what the user had said; one that changed no files gets no checkpoint."""
+    async def turn_finished(self, text: str) -> Checkpoint | None:
+        """Take the checkpoint of a turn, described by the user's message; None if no tool changed files."""
         if not self.numbers.tools:
             return None
-        return await self._keep(self.numbers.next_turn, said)
+        return await self._keep(self.numbers.next_turn, text)
 
-    async def keep(self, said: str) -> Checkpoint:
-        """Keep the files as they are now, because the user asks for it."""
-        return await self._keep(self.numbers.next_turn, said)
+    async def keep(self, text: str) -> Checkpoint:
+        """Take a checkpoint at the user's request."""
+        return await self._keep(self.numbers.next_turn, text)
 
     @property
     def numbers(self) -> Numbers:
-        """How many turns there were, and tools in the one under way."""
+        """How many turns are complete, and how many tools changed files in the current one."""
         return numbers(self._on_path())
 
     def turns(self) -> list[CheckpointTurn]:
-        """List the checkpoints of the path by turns."""
+        """Return the checkpoints of the path, grouped by turns."""
         return turns(self._on_path())
 
     def expand(self, label: str) -> CheckpointTurn:
-        """Show a turn with the tools in it."""
+        """Return a turn with the tools in it."""
         found = next((turn for turn in self.turns() if turn.label == label), None)
         if found is None:
             raise UnknownCheckpoint(f"there is no turn {label:.80} on this path; list shows what there is")
         return found
 
     async def diff(self, label: str, other: str | None = None) -> Diff:
-        """Compare a checkpoint with another, or with the files as they are now."""
+        """Compare a checkpoint with another, or with the current files."""
         before = self._commit(label)
         after = self._commit(other) if other is not None else None
         await self._refuse_damaged({before: label} | ({after: other} if after and other else {}))
@@ -179,49 +179,49 @@ class CheckpointManager:
     async def restore(
         self, label: str, *, files: bool = True, conversation: bool = True, hard: bool = False
     ) -> RestoreResult:
-        """Go back to a checkpoint: its files, its conversation, or both; `undo_restore` goes forth again.
+        """Restore a checkpoint: its files, its conversation, or both; `undo_restore` undoes it.
 
-        Newer files stay, unless `hard`, which removes those that a checkpoint holds. Without the
-        conversation, the label may be the commit that an earlier restore named.
+        Newer files stay; ``hard`` removes those that a checkpoint holds. Without the conversation, the label
+        may also be the commit that an earlier restore returned.
         """
         if not (files or conversation):
-            raise CheckpointError("say what to restore: files, the conversation, or both")
+            raise CheckpointError("nothing to restore; choose files, the conversation, or both")
         number = self._number(label) if conversation else 0
         commit = self._commit(label)
         if files:
             await self._refuse_damaged({commit: label})
-        act = RestoreOperation(
+        operation = RestoreOperation(
             label=label, commit=commit, number=number, files=files, conversation=conversation
         )
-        return await self._transaction.carry(act, files=commit if files else "", hard=hard)
+        return await self._transaction.run(operation, files=commit if files else "", hard=hard)
 
     async def undo_restore(self) -> RestoreResult:
-        """Take the last restore back: the files as they were before it, and the conversation."""
+        """Undo the last restore: the files and the conversation become what they were before it."""
         newest = newest_restore(self.state)
         if newest is None:
-            raise UnknownCheckpoint("nothing was restored on this path that could be undone")
+            raise UnknownCheckpoint("there is no restore on this path to undo")
         number, last = newest
         if last.files:
             await self._refuse_damaged({last.undo: f"{last.label}, which was restored,"})
-        act = Undo(
+        operation = Undo(
             label=last.label,
             number=number,
             undoes=last.undo,
             files=last.files,
             conversation=last.conversation,
         )
-        return await self._transaction.carry(act, files=last.undo if last.files else "")
+        return await self._transaction.run(operation, files=last.undo if last.files else "")
 
     async def enter_tangent(self) -> str:
         """Go aside, with the files of this moment kept; return the tangent's name."""
-        said = "before the tangent"
-        taken = await self._take(said)
+        text = "before the tangent"
+        taken = await self._take(text)
         await self._transaction.settle()
         head, timelines = self.state.head, list(self.state.timelines)
         name = self.state.begin_tangent()
         try:
-            await self._note(taken, ASIDE, said)
-        except SessionError:  # refused, and the tangent is nowhere but here
+            await self._record(taken, ASIDE, text)
+        except SessionError:  # refused: the tangent is only in memory
             self.state.stand_at(head, timelines)
             raise
         return name
@@ -229,46 +229,46 @@ class CheckpointManager:
     async def leave_tangent(
         self, bring: Bring = "nothing", *, summary: str | None = None, files: bool = True
     ) -> RestoreResult:
-        """Go back to the main conversation, and bring nothing along, the tail, or a summary.
+        """Leave the tangent for the main conversation, and bring nothing, the tail, or a summary.
 
-        With `files`, those that were changed in the tangent become what they were. `undo_restore` is not
-        for this: take the tangent up again, and its checkpoints are there, the newest made right now; also
-        where the leaving itself is refused, which leaves conversation and files in the tangent.
+        With ``files``, those that the tangent changed become what they were before it. `undo_restore` does
+        not undo this: enter the tangent again, and its checkpoints are there, the newest taken by this call.
+        If leaving is refused, conversation and files stay in the tangent.
         """
         if not self.state.is_in_tangent_mode():
-            raise CheckpointError("no tangent is under way that could be left")
+            raise CheckpointError("there is no tangent to leave")
         tangent, label = self.state.head, self.numbers.next_turn
         own = reversed(tangent.entries.own)
         before = next((one for one in own if isinstance(one, Checkpoint) and one.label == ASIDE), None)
         commit = before.commit if before is not None and files else ""
         changed = bool(commit) and await asyncio.to_thread(self.repository.has_changes)
-        act = LeaveTangent(
+        operation = LeaveTangent(
             tangent=tangent.name,
             bring=bring,
             summary=summary,
             kept=label if changed else "",
             at=self.state.os.now(),
         )
-        return await self._transaction.carry(act, files=commit, hard=True)
+        return await self._transaction.run(operation, files=commit, hard=True)
 
     async def damaged(self) -> dict[str, str]:
-        """Say which checkpoints of the path are damaged, by their commits, and by what."""
+        """Return which checkpoints of the path are damaged, by their commits, and how."""
         names = [one.commit for one in self._on_path()]
         return await asyncio.to_thread(self.repository.damaged, names, every=True)
 
     async def clean(self) -> int:
-        """Remove the snapshots of all checkpoints; return how many bytes they took. Files and log stay."""
+        """Remove the snapshots of all checkpoints and return their size in bytes. Files and log stay."""
         return await asyncio.to_thread(self.repository.clean)
 
     @staticmethod
     def count(
         state: ConversationState, *, session: Session | None = None, home: Home | None = None
     ) -> tuple[int, str]:
-        """Count the checkpoints of a path without opening them, and name their work tree, if it is known."""
+        """Return the number of checkpoints on a path and their work tree, without opening them."""
         home = home or Home.from_environment()
         folder = _folder(home, state, session)
         if not os.path.lexists(folder):
-            raise UnknownCheckpoint(f"no checkpoints of {state.conversation_id} are kept in {home.path}")
+            raise UnknownCheckpoint(f"there are no checkpoints of {state.conversation_id} in {home.path}")
         try:
             name = os.fsdecode(read_about(folder).work_tree)
         except (CheckpointsDamaged, NewerFormat):
@@ -281,38 +281,38 @@ class CheckpointManager:
     ) -> int:
         """Remove the snapshots of all checkpoints without opening them, whatever their condition.
 
-        Return how many bytes they took.
+        Return their size in bytes.
         """
         home = home or Home.from_environment()
         tenant = session.row.tenant if session else ""
         size = await asyncio.to_thread(discard, home, tenant, state.conversation_id)
         if size is None:
-            raise UnknownCheckpoint(f"no checkpoints of {state.conversation_id} are kept in {home.path}")
+            raise UnknownCheckpoint(f"there are no checkpoints of {state.conversation_id} in {home.path}")
         return size
 
     async def purge(self) -> Purged:
-        """Remove from all snapshots what the rules in the work tree ignore now."""
+        """Remove the files that are ignored now from all snapshots."""
         return await asyncio.to_thread(self.repository.purge)
 
     async def _keep(
-        self, label: str, said: str, *, tool: str | None = None, call: CallId | None = None
+        self, label: str, text: str, *, tool: str | None = None, call: CallId | None = None
     ) -> Checkpoint:
-        return await self._note(await self._take(said), label, said, tool=tool, call=call)
+        return await self._record(await self._take(text), label, text, tool=tool, call=call)
 
-    async def _take(self, said: str) -> Snapshot:
-        """Take a snapshot of the files, which no checkpoint names yet."""
-        taken = await asyncio.to_thread(self.repository.snapshot, new_tag(), said)
+    async def _take(self, text: str) -> Snapshot:
+        """Take a snapshot of the files."""
+        taken = await asyncio.to_thread(self.repository.snapshot, new_tag(), text)
         self.left_out = taken.left_out
         return taken
 
-    async def _note(
-        self, taken: Snapshot, label: str, said: str, *, tool: str | None = None, call: CallId | None = None
+    async def _record(
+        self, taken: Snapshot, label: str, text: str, *, tool: str | None = None, call: CallId | None = None
     ) -> Checkpoint:
-        """Write down that a snapshot is that of this moment."""
+        """Add a checkpoint with this snapshot to the conversation."""
         checkpoint = Checkpoint(
             label=label,
             commit=taken.commit,
-            description=description(said),
+            description=description(text),
             at=self.state.os.now(),
             tool=tool,
             call=call,
@@ -326,25 +326,25 @@ class CheckpointManager:
         return checkpoint
 
     async def _has_start(self) -> bool:
-        """Return True if the newest checkpoint's files are here: not cleaned away, and not elsewhere."""
+        """Return True if snapshots of this path are here: neither cleaned nor on another machine."""
         names = [one.commit for one in reversed(self._on_path())]  # the newest may have been damaged
         return await asyncio.to_thread(self.repository.has_any, names)
 
     async def _refuse_damaged(self, labels: dict[str, str]) -> None:
-        """Refuse snapshots that are damaged, by the labels of their checkpoints."""
+        """Raise CheckpointsDamaged if one of these snapshots is damaged; the labels are for its message."""
         for name, problem in (await asyncio.to_thread(self.repository.damaged, [*labels])).items():
             raise CheckpointsDamaged(
-                f"checkpoint {labels[name]} is damaged, and nothing was changed: {problem}; {WAY_OUT}"
+                f"checkpoint {labels[name]} is damaged and nothing was changed: {problem}; {WAY_OUT}"
             )
 
     def _record_run(self, tool: str, call: CallId | None) -> None:
-        """Remember which of the calls that are under way have been run; unnamed, all of that tool."""
-        under_way = self.state.head.open_calls
-        ran = {one.id for one in under_way if one.id == call or (call is None and one.name == tool)}
-        self._ran = frozenset(one.id for one in under_way if one.id in ran | self._ran)
+        """Remember which open calls have run; without an id, all calls of that tool."""
+        open_calls = self.state.head.open_calls
+        ran = {one.id for one in open_calls if one.id == call or (call is None and one.name == tool)}
+        self._ran = frozenset(one.id for one in open_calls if one.id in ran | self._ran)
 
     def _find(self, label: str) -> tuple[int, Checkpoint]:
-        """Return a checkpoint of the path and its place; a turn under way is its last tool."""
+        """Return a checkpoint of the path and its position; the current turn is its last tool."""
         found = since_start(self.state.head.checkpoints)
         named = [one for one in found if one[1].label == label]
         if not named and label == self.numbers.next_turn:
@@ -356,11 +356,11 @@ class CheckpointManager:
         return named[-1]
 
     def _number(self, label: str) -> int:
-        """Return the number of a checkpoint's entry in the log."""
+        """Return the number of the checkpoint's entry in the log."""
         place, _ = self._find(label)
         if not place:
             raise UnknownCheckpoint(
-                f"checkpoint {label} stands before the part of the conversation that is loaded; "
+                f"checkpoint {label} is before the loaded part of the conversation; "
                 "its files can be restored without the conversation"
             )
         return self.state.head.first - 1 + place
@@ -373,7 +373,7 @@ class CheckpointManager:
 
 
 def _is_kept(folder: Path) -> bool:
-    """Return True if anything is kept at a place, damaged or not."""
+    """Return True if a folder holds anything, damaged or not."""
     try:
         return any(folder.iterdir())
     except FileNotFoundError:
@@ -387,7 +387,7 @@ def _folder(home: Home, state: ConversationState, session: Session | None) -> Pa
 
 
 def _own(home: Home, session: Session | None) -> list[Path]:
-    """Name what belongs to this installation; other stores and shadow repositories show by their content."""
+    """Return the paths of this installation's files; other stores are recognized by their content."""
     homes = [home]
     with suppress(HomeUnusable):
         homes.append(Home.from_environment())

@@ -1,9 +1,8 @@
-"""Acts: what a restore, its undoing, and the leaving of a tangent do to the conversation.
+"""Operations on a conversation: restore a checkpoint, undo a restore, leave a tangent.
 
-An act is a value, so that it can be written down before it is done. It can tell from a conversation
-whether it was done there already, and whether it still can be: that is how the next process finishes
-what one that died had begun. Where all else that a conversation says is in the log, an act is one write:
-it is done, or it is not.
+An operation is a value, so it can be recorded before it is applied. It can see from a conversation
+whether it was applied already and whether it still can be; that is how the next process finishes what a
+crashed one began. If everything else is in the log, applying an operation is one write: all or nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ __all__ = ["Bring", "LeaveTangent", "Operation", "RestoreOperation", "Undo", "ne
 Bring = Literal["nothing", "tail", "summary"]
 
 
-class RestoreOperation(Struct, frozen=True, kw_only=True, tag="restore", tag_field="act"):
-    """Go back to a checkpoint; ``number`` is that of its entry in the log."""
+class RestoreOperation(Struct, frozen=True, kw_only=True, tag="restore", tag_field="operation"):
+    """Restore a checkpoint; ``number`` is the number of its entry in the log."""
 
     label: str
     commit: str
@@ -34,19 +33,19 @@ class RestoreOperation(Struct, frozen=True, kw_only=True, tag="restore", tag_fie
     conversation: bool
 
     def is_done(self, state: ConversationState, name: str) -> bool:
-        """Return True if the conversation knows of this restore."""
+        """Return True if the conversation has this restore."""
         return any(one.undo == name for _, one in _restores(state))
 
     def is_possible(self, state: ConversationState) -> bool:
-        """Return True if the checkpoint stands where it stood."""
+        """Return True if the checkpoint is still at its place."""
         place = self.number - state.head.first
         if not self.conversation or not 0 <= place < len(state.head.entries):
             return not self.conversation
         entry = state.head.entries[place]
         return isinstance(entry, Checkpoint) and entry.commit == self.commit
 
-    async def do(self, state: ConversationState, _session: Session | None, name: str) -> None:
-        """Show that moment, and tell the calls that were under way then what became of them."""
+    async def apply(self, state: ConversationState, _session: Session | None, name: str) -> None:
+        """Go back to the checkpoint, and answer the calls that were open then."""
         if self.conversation:
             state.restore_moment(self.number - state.head.first + 1)
             for answer in _answers(state, state.head.checkpoints[-1][1]):
@@ -62,8 +61,8 @@ class RestoreOperation(Struct, frozen=True, kw_only=True, tag="restore", tag_fie
         )
 
 
-class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
-    """Take a restore back; ``number`` is that of its entry in the log, ``undoes`` its name."""
+class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="operation"):
+    """Undo a restore; ``number`` is the number of its entry in the log, ``undoes`` its name."""
 
     label: str
     number: int
@@ -72,7 +71,7 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
     conversation: bool
 
     def is_done(self, state: ConversationState, name: str) -> bool:
-        """Return True if the restore is off the path, or noted as undone."""
+        """Return True if the restore is off the path or recorded as undone."""
         names = [one.undo for _, one in _restores(state)]
         return self.undoes not in names if self.conversation else name in names
 
@@ -80,8 +79,8 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
         """Return True if the restore is on the path."""
         return any(one.undo == self.undoes for _, one in _restores(state))
 
-    async def do(self, state: ConversationState, session: Session | None, name: str) -> None:
-        """Show what was there before the restore, also in the log; one of files alone is noted as undone."""
+    async def apply(self, state: ConversationState, session: Session | None, name: str) -> None:
+        """Return to the branch before the restore; a restore of files only is recorded as undone."""
         if not self.conversation:
             state.add(Restore(label=self.label, commit="", undo=name, conversation=False, undone=self.number))
         elif session is None:
@@ -91,8 +90,8 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="act"):
             state.adopt(await session.conversation(os=state.os))
 
 
-class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="act"):
-    """Go back from a tangent; ``kept`` is what its files are called that no checkpoint holds yet."""
+class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="operation"):
+    """Leave a tangent; ``kept`` labels the checkpoint of its files that no other one holds."""
 
     tangent: str
     bring: Bring = "nothing"
@@ -102,34 +101,34 @@ class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="ac
 
     @property
     def label(self) -> str:
-        """What the moment is called that the files go back to."""
+        """The label of the checkpoint that the files go back to."""
         return "tangent"
 
     @property
     def conversation(self) -> bool:
-        """It always goes back."""
+        """True: the conversation always goes back."""
         return True
 
     def is_done(self, state: ConversationState, _name: str) -> bool:
-        """Return True if the conversation is outside of the tangent, and of those within it."""
-        return self.tangent not in _under_way(state)
+        """Return True if the conversation is outside the tangent and those inside it."""
+        return self.tangent not in _tangents(state)
 
     def is_possible(self, state: ConversationState) -> bool:
-        """Return True if the tangent is the one that would be left."""
-        return self.tangent in islice(_under_way(state), 1)
+        """Return True if the tangent is the current one."""
+        return self.tangent in islice(_tangents(state), 1)
 
     def record_files(self, state: ConversationState, name: str) -> None:
-        """Note the files that the tangent leaves behind, in the tangent: a write before the act's own."""
+        """Add a checkpoint of the tangent's files to the tangent, in a write before the operation's own."""
         if self.kept and not _ends_with_files(state, name):
-            told = "when the tangent was left"
-            state.add(Checkpoint(label=self.kept, commit=name, description=told, at=self.at))
+            text = "when the tangent was left"
+            state.add(Checkpoint(label=self.kept, commit=name, description=text, at=self.at))
 
     def has_recorded_files(self, state: ConversationState, name: str) -> bool:
-        """Return True if the files that the tangent leaves behind are the last that was noted in it."""
+        """Return True if the checkpoint of the tangent's files is the last entry in it."""
         return self.is_possible(state) and _ends_with_files(state, name)
 
-    async def do(self, state: ConversationState, _session: Session | None, _name: str) -> None:
-        """Go back to where the tangent began from."""
+    async def apply(self, state: ConversationState, _session: Session | None, _name: str) -> None:
+        """Go back to where the tangent began."""
         match self.bring:
             case "nothing":
                 state.exit_tangent_mode()
@@ -143,7 +142,7 @@ Operation = RestoreOperation | Undo | LeaveTangent
 
 
 def newest_restore(state: ConversationState) -> tuple[int, Restore] | None:
-    """Return the newest restore of the path that was not undone, and its number in the log."""
+    """Return the newest restore on the path that was not undone, and its number in the log."""
     undone = set[int]()
     for number, one in _restores(state):
         if one.undone:
@@ -161,8 +160,8 @@ def _restores(state: ConversationState) -> Iterator[tuple[int, Restore]]:
             yield number, entry
 
 
-def _under_way(state: ConversationState) -> Iterator[str]:
-    """Name the tangents that lead to the head, the innermost first."""
+def _tangents(state: ConversationState) -> Iterator[str]:
+    """Yield the names of the tangents that contain the head, the innermost first."""
     timeline = state.head
     while timeline.parent is not None:
         yield timeline.name
@@ -176,7 +175,7 @@ def _ends_with_files(state: ConversationState, name: str) -> bool:
 
 
 def _answers(state: ConversationState, checkpoint: Checkpoint) -> list[Answer]:
-    """Answer the calls that were under way at a checkpoint: some had run by then."""
+    """Return answers for the calls that were open at a checkpoint: some had run by then."""
     return [
         Answer.give(call.id, RAN, is_error=False)
         if call.id in checkpoint.ran

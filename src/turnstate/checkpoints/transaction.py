@@ -1,10 +1,11 @@
-"""Carrying an intent out: the files first, then the conversation, and what is done if one of them fails.
+"""Restores files and conversation as one recoverable operation: files first, then one write to the log.
 
-    intent down → files brought back → placed → all that was said is written → one write → intent gone
+    write the intent → restore the files → mark them as placed → commit what the conversation has → apply
+    the operation in one write → remove the intent
 
-The one write decides. Refused, or killed between two of these, the log is asked: where the conversation
-has the act, the files stay with it; where it stands as it stood, the next process does the rest; where
-somebody went on with it meanwhile, the files are put back as they were.
+That one write decides. If it is refused, or the process dies between two steps, the log is read: if it
+has the operation, the files stay; if it is unchanged, the next process completes the operation; if
+another process continued the conversation, the files are put back as they were.
 """
 
 from __future__ import annotations
@@ -38,33 +39,30 @@ __all__ = [
     "Recovered",
     "RestoreResult",
     "RestoreTransaction",
-    "alone",
     "forget",
     "has_file_changes",
+    "locked",
     "new_tag",
     "read",
     "verify",
     "write",
 ]
 
-# The intent of a restore: written before anything is changed, removed when files and conversation agree.
-
-
 NAME = "intent.json"
 LOCK = "intent.lock"
 _DRAFT = "intent.json.draft"  # not *.tmp, which the sweep of the shadow repository removes
-_LOCK_SECONDS = 60.0  # seconds to wait for another process; a restore of a large tree takes less
+_LOCK_SECONDS = 60.0  # a restore of a large tree takes less
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """What is about to happen: to the files, and to the conversation.
+    """What is about to happen to the files and the conversation; removed when both agree.
 
-    ``name`` is new for each, and is the tag of the files before. ``files`` names those to bring back, if
-    any. ``head`` is where the log ended before. ``placed`` is set once the files are there.
+    ``name`` is unique, and is the tag of the files before. ``files`` names the snapshot to restore, if any.
+    ``head`` is where the log ended before. ``placed`` is set once the files are restored.
     """
 
     name: str
-    act: Operation
+    operation: Operation
     files: str = ""
     hard: bool = False
     head: tuple[int, int] | None = None
@@ -72,7 +70,7 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def alone(folder: Path) -> AsyncIterator[None]:
+async def locked(folder: Path) -> AsyncIterator[None]:
     """Hold the lock under which files and conversation are restored; it ends with its holder."""
     try:
         deadline = time.monotonic() + _LOCK_SECONDS
@@ -82,7 +80,7 @@ async def alone(folder: Path) -> AsyncIterator[None]:
             await asyncio.sleep(0.02)
     except OSError as error:
         raise CheckpointsDamaged(
-            f"there are no checkpoints in {folder} any more that could be locked: {error.strerror}; "
+            f"the checkpoints in {folder} cannot be locked: {error.strerror}; "
             "`turnstate checkpoint clean SESSION` removes what is left of them"
         ) from None
     try:
@@ -96,11 +94,13 @@ def write(intent: Intent, folder: Path) -> None:
     try:
         files.replace(folder / NAME, msgspec.json.encode(intent), draft=_DRAFT)
     except OSError as error:
-        raise CheckpointError(f"nothing was restored, since {folder} refuses: {error.strerror}") from error
+        raise CheckpointError(
+            f"nothing was restored: {folder} cannot be written: {error.strerror}"
+        ) from error
 
 
 def read(folder: Path) -> Intent | None:
-    """Return the intent that a process left, if one did."""
+    """Return the intent that a process left, or None."""
     try:
         data = (folder / NAME).read_bytes()
     except FileNotFoundError:
@@ -110,22 +110,22 @@ def read(folder: Path) -> Intent | None:
     try:
         return msgspec.json.decode(data, type=Intent)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CheckpointsDamaged(f"{folder / NAME} cannot be read: {error}; remove it to go on") from None
+        raise CheckpointsDamaged(f"{folder / NAME} cannot be read: {error}; remove it to continue") from None
 
 
 def forget(folder: Path) -> None:
-    """Remove an intent that was carried out or given up."""
+    """Remove an intent that was completed or rolled back."""
     (folder / NAME).unlink(missing_ok=True)
     files.sync_folder(folder)
 
 
 def has_file_changes(folder: Path) -> bool:
-    """Return True if files have been changed, and more are about to be."""
+    """Return True if a restore of files is incomplete."""
     return (folder / JOURNAL).exists()
 
 
 class RestoreResult(Struct, frozen=True, kw_only=True):
-    """What a restore came to: the checkpoint, and what happened to the files, if they were meant."""
+    """The result of a restore: the checkpoint, and what happened to the files, if they were restored."""
 
     label: str
     files: RestoredFiles | None
@@ -133,7 +133,7 @@ class RestoreResult(Struct, frozen=True, kw_only=True):
 
 
 class Recovered(Struct, frozen=True, kw_only=True):
-    """What became of a restore that was cut off: it was finished, or taken back."""
+    """What became of an interrupted restore: it was finished, or rolled back."""
 
     label: str
     finished: bool
@@ -141,7 +141,7 @@ class Recovered(Struct, frozen=True, kw_only=True):
 
 
 class RestoreTransaction:
-    """Moves the files and the conversation of one manager together."""
+    """Restores the files and the conversation of one manager together."""
 
     def __init__(
         self,
@@ -153,30 +153,32 @@ class RestoreTransaction:
     ) -> None:
         self._state, self._repository, self._lines, self._session = state, repository, lines, session
 
-    async def carry(self, act: Operation, *, files: str, hard: bool = False) -> RestoreResult:
-        """Do an act, with files that are brought back first, if any are named."""
+    async def run(self, operation: Operation, *, files: str, hard: bool = False) -> RestoreResult:
+        """Apply an operation; restore the snapshot ``files`` first, if one is named."""
         folder = self._repository.folder
-        async with alone(folder):
+        async with locked(folder):
             if await asyncio.to_thread(read, folder) is not None:
                 raise CheckpointError(
-                    f"an earlier restore in {folder} was cut off; open the checkpoints again to settle it"
+                    f"an earlier restore in {folder} was interrupted; open the checkpoints again"
                 )
             await self.settle()
-            if not act.is_possible(self._state):
+            if not operation.is_possible(self._state):
                 raise CheckpointError(
-                    f"conversation {self._state.conversation_id} went elsewhere meanwhile; nothing was done"
+                    f"conversation {self._state.conversation_id} has changed since; nothing was restored"
                 )
-            intent = Intent(name=new_tag(), act=act, files=files, hard=hard, head=self._log_head())
+            intent = Intent(
+                name=new_tag(), operation=operation, files=files, hard=hard, head=self._log_head()
+            )
             await asyncio.to_thread(write, intent, folder)
             return await self._execute(intent)
 
     async def finish(self) -> Recovered | None:
-        """Settle what a process that died had begun."""
-        async with alone(self._repository.folder):
+        """Recover a restore that another process began and did not finish."""
+        async with locked(self._repository.folder):
             intent = await asyncio.to_thread(read, self._repository.folder)
             if intent is None:
                 return None
-            label, done = intent.act.label, intent.act.is_done(self._state, intent.name)
+            label, done = intent.operation.label, intent.operation.is_done(self._state, intent.name)
             if done and (intent.placed or not intent.files):
                 await self._forget()
                 return Recovered(label=label, finished=True)
@@ -186,7 +188,7 @@ class RestoreTransaction:
             return Recovered(label=label, finished=False, files=await self._roll_back(intent))
 
     async def settle(self) -> None:
-        """Write what the conversation has to say."""
+        """Commit what the conversation has not written yet."""
         if self._session is not None:
             await self._session.commit(self._state)
 
@@ -196,47 +198,51 @@ class RestoreTransaction:
             restored = await self._restore_files(intent)
             intent = structs.replace(intent, placed=True)
             await asyncio.to_thread(write, intent, self._repository.folder)
-        await self._go(intent, restored)
+        await self._apply(intent, restored)
         await self._forget()
-        return RestoreResult(label=intent.act.label, files=restored, conversation=intent.act.conversation)
+        return RestoreResult(
+            label=intent.operation.label, files=restored, conversation=intent.operation.conversation
+        )
 
-    async def _go(self, intent: Intent, restored: RestoredFiles | None) -> None:
-        """Let the conversation go where the files are; where it is refused, they go where the log is."""
+    async def _apply(self, intent: Intent, restored: RestoredFiles | None) -> None:
+        """Apply the operation to the conversation; if the log refuses it, make the files match the log."""
         begun = written = False
         try:
-            if isinstance(intent.act, LeaveTangent):
-                intent.act.record_files(self._state, intent.name)
-            await self.settle()  # what was said meanwhile, too: so the act itself is one write
+            if isinstance(intent.operation, LeaveTangent):
+                intent.operation.record_files(self._state, intent.name)
+            await self.settle()  # everything else first, so that the operation is one write
             head, begun = self._log_head(), True
-            await intent.act.do(self._state, self._session, intent.name)
+            await intent.operation.apply(self._state, self._session, intent.name)
             written = self._log_head() != head
-            self._follow(intent.act, restored)
+            self._update_lines(intent.operation, restored)
             await self.settle()
         except SessionError as refusal:
-            if written:  # somebody went on behind it already: only what the line tracker notes is refused
+            if written:  # another process continued after it: only the line tracker's update is refused
                 return
             log = await self._log()
-            if begun and log is not None:  # which has all that the state had to say
+            if begun and log is not None:  # the log has everything that the state had
                 self._state.adopt(log)
             refusal.add_note(await self._settle_files(log, intent))
             raise
 
     def _is_unchanged(self, intent: Intent) -> bool:
-        """Return True if nobody but the one who wrote the intent went on with the conversation since."""
-        if isinstance(intent.act, LeaveTangent) and intent.act.has_recorded_files(self._state, intent.name):
+        """Return True if no one has continued the conversation since the intent was written."""
+        if isinstance(intent.operation, LeaveTangent) and intent.operation.has_recorded_files(
+            self._state, intent.name
+        ):
             return True
-        return intent.head == self._log_head() and intent.act.is_possible(self._state)
+        return intent.head == self._log_head() and intent.operation.is_possible(self._state)
 
     async def _settle_files(self, log: ConversationState | None, intent: Intent) -> str:
-        """Leave the files where the log has gone by somebody else's doing, or put them back; return which."""
-        if log is not None and intent.act.is_done(log, intent.name):
+        """Keep the files if another process completed the operation, else put them back; return which."""
+        if log is not None and intent.operation.is_done(log, intent.name):
             await self._forget()
-            return "somebody else has done it already, and the files are those that belong to it"
+            return "another process has completed it, and the files match"
         await self._roll_back(intent)
-        return "the files are as they were"
+        return "the files were put back"
 
     async def _log(self) -> ConversationState | None:
-        """See the conversation as it is in the log; None where it has ended there."""
+        """Return the conversation as it is in the log, or None if it ended."""
         if self._session is None:
             return None
         try:
@@ -245,10 +251,10 @@ class RestoreTransaction:
             return None
 
     async def _restore_files(self, intent: Intent) -> RestoredFiles:
-        """Bring the files back; the tag of those before stands for them, also if this is the second try."""
+        """Restore the files; the tag of the files before it stays valid on a second attempt."""
         undo = new_tag() if await self._has_restored(intent) else intent.name
         try:
-            if isinstance(intent.act, Undo):
+            if isinstance(intent.operation, Undo):
                 return await asyncio.to_thread(self._repository.undo, intent.files, undo=undo)
             return await asyncio.to_thread(
                 self._repository.restore, intent.files, hard=intent.hard, undo=undo
@@ -259,17 +265,17 @@ class RestoreTransaction:
             raise
 
     async def _roll_back(self, intent: Intent) -> RestoredFiles | None:
-        """Put the files back as they were before; what was changed since is in a snapshot."""
+        """Put the files back as they were; what changed since is in a snapshot."""
         restored = None
         if intent.files and await self._has_restored(intent):
             restored = await asyncio.to_thread(self._repository.undo, intent.name, undo=new_tag())
         await self._forget()
         return restored
 
-    def _follow(self, act: Operation, restored: RestoredFiles | None) -> None:
-        """Keep the line tracker true: what a restore changed, the user did not."""
+    def _update_lines(self, operation: Operation, restored: RestoredFiles | None) -> None:
+        """Update the line tracker: what a restore changed, the user did not."""
         put_back = list[str]()
-        if restored is not None and not act.conversation:
+        if restored is not None and not operation.conversation:
             changes = restored.changes
             paths = (*changes.added, *changes.modified, *changes.deleted)
             put_back = [
@@ -278,7 +284,7 @@ class RestoreTransaction:
         self._lines.follow(put_back)
 
     async def _has_restored(self, intent: Intent) -> bool:
-        """Return True if files were changed already; before that, those of now are still those before."""
+        """Return True if the files were changed already."""
         return await asyncio.to_thread(self._repository.has_restored, intent.name)
 
     async def _forget(self) -> None:
@@ -290,12 +296,12 @@ class RestoreTransaction:
 
 
 def new_tag() -> str:
-    """Make a tag that nothing has."""
+    """Return a new, unique tag."""
     return f"c-{ids.message_id()}"
 
 
 def verify(home: Home, *, repair: bool = False) -> Iterator[Finding]:
-    """Check all checkpoints in a home; return what is damaged and what to do about it."""
+    """Check all checkpoints in a home; yield what is damaged and what to do about it."""
     for folder in sorted((home.path / "checkpoints").glob("*")):
         if not folder.name.startswith("."):
             yield from verify_folder(folder, repair=repair)

@@ -1,7 +1,7 @@
-"""Long-term memory: the port behind which engines stand, and the worker that delivers to them.
+"""Long-term memory: the port of memory engines, and the worker that delivers to them.
 
-``port`` says what an engine does, ``plugins`` finds one by its name, ``jsonl`` is the plainest there is,
-and ``delivery`` takes parcels from a store's outbox to an engine.
+``port`` defines what an engine does, ``engines`` opens one by name, ``jsonl`` is the built-in one, and
+``worker`` delivers the parcels of a store's outbox to an engine.
 """
 
 from .engines import open_engine

@@ -1,7 +1,7 @@
-"""Engines by name: ``none`` and ``jsonl:PATH`` are built in, others are found by entry point.
+"""Memory engines by name: ``none`` and ``jsonl:PATH`` are built in, others are found by entry point.
 
-A package offers an engine under the group ``turnstate.memory``: the name of the entry point is the name
-of the engine, and what it points to is called with what stands behind the colon, and awaited.
+A package offers an engine in the group ``turnstate.memory``: the name of the entry point is the name of
+the engine, and its object is called with the text after the colon and awaited.
 
     [project.entry-points."turnstate.memory"]
     elsewhere = "my_package:connect"        # turnstate worker --engine elsewhere:ADDRESS
@@ -26,45 +26,45 @@ Connect = Callable[[str], Awaitable[MemoryEngine]]
 
 
 async def open_engine(name: str) -> MemoryEngine:
-    """Open the engine that goes by a name, with what stands behind the colon as its address."""
+    """Open the engine of a name; the text after the colon is its address."""
     kind, _, address = name.partition(":")
-    connect = _BUILT_IN.get(kind) or _plugged_in(kind)
+    connect = _BUILT_IN.get(kind) or _installed(kind)
     return await connect(address)
 
 
 def known_engines() -> list[str]:
-    """Name the engines that there are."""
+    """Return the names of all engines."""
     return [*_BUILT_IN, *sorted({found.name for found in entry_points(group=GROUP)} - _BUILT_IN.keys())]
 
 
 class NoEngine:
-    """Remembers nothing: what is delivered to it is gone, and the log alone keeps it."""
+    """Remembers nothing: what is delivered to it is kept only in the log."""
 
     async def archive(self, evicted: Evicted, summary: str) -> None:
-        """Take it and keep nothing."""
+        """Do nothing."""
 
     async def ingest(self, record: SessionRecord) -> None:
-        """Take it and keep nothing."""
+        """Do nothing."""
 
     async def profile(self, user: User) -> str:
-        """Know nobody."""
+        """Return an empty profile."""
         return ""
 
     async def search(self, user: User, query: str, k: int) -> list[Recollection]:
-        """Find nothing."""
+        """Return no results."""
         return []
 
     async def forget(self, whose: User | Address) -> int:
-        """Have nothing to remove."""
+        """Return 0: there is nothing to remove."""
         return 0
 
     async def close(self) -> None:
-        """Hold nothing open."""
+        """Do nothing: nothing is open."""
 
 
 async def _none(address: str) -> MemoryEngine:
     if address:
-        raise InputError(f"the engine none takes no address, and got {address!r:.100}")
+        raise InputError(f"the engine none takes no address; got {address!r:.100}")
     return NoEngine()
 
 
@@ -77,17 +77,19 @@ async def _jsonl(address: str) -> MemoryEngine:
 _BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl}
 
 
-def _plugged_in(kind: str) -> Connect:
+def _installed(kind: str) -> Connect:
     found = next(iter(entry_points(group=GROUP, name=kind)), None)
     if found is None:
-        raise UnknownName(f"no memory engine is called {kind!r:.100}; there are {', '.join(known_engines())}")
+        raise UnknownName(
+            f"there is no memory engine {kind!r:.100}; known engines: {', '.join(known_engines())}"
+        )
     return _loaded(found)
 
 
 def _loaded(point: EntryPoint) -> Connect:
     try:
         connect: Connect = point.load()
-    except Exception as error:  # whatever importing somebody else's package may raise
+    except Exception as error:  # importing a package may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise InputError(
             f"the memory engine {point.name} ({point.value}) cannot be loaded: {reason}"

@@ -1,9 +1,9 @@
-"""Handover: a parcel names a place in the log; here the log is read and becomes what an engine takes.
+"""Turns a parcel, which names a place in the log, into the record that an engine takes.
 
-Only messages are handed over, with the answers that the core gave for calls: a prompt is the program's,
-and a bootstrap came from the engine itself.
-They come as they were said, so outputs that a window shows shortened are whole. An entry that is
-damaged is left out and told; one that a newer version wrote stops the delivery, since it is not lost.
+Only messages are handed over, and the answers that Turnstate gave for calls: a prompt belongs to the
+program, and a bootstrap came from the engine itself. Messages are complete, also outputs that a window
+shortens. A damaged entry is left out with a warning; one that a newer version wrote stops the delivery,
+since it is not lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 async def record(log: Log, row: SessionRow, key: str, ending: Ending) -> SessionRecord:
-    """Return the session that ended, its messages still to be read."""
+    """Return the record of a session that ended; its messages are read lazily."""
     path = await path_to(log, row.address, ending.head)
     return SessionRecord(
         key=key,
@@ -37,12 +37,12 @@ async def record(log: Log, row: SessionRow, key: str, ending: Ending) -> Session
         reason=ending.reason,
         started=ending.started,
         ended=ending.ended,
-        summary=await _standing_summary(log, row.address, path),
+        summary=await _last_summary(log, row.address, path),
     )
 
 
 async def evicted(log: Log, row: SessionRow, key: str, eviction: Eviction) -> Evicted:
-    """Return what a cut took out of the window, its messages still to be read."""
+    """Return the messages that a cut removed from the window; they are read lazily."""
     path = await path_to(log, row.address, eviction.head)
     places = {found.id: found.seq for found in await log.find(row.address, [eviction.first, eviction.last])}
     leaving = between(path, places.get(eviction.first, 1), places.get(eviction.last, eviction.seq))
@@ -57,7 +57,7 @@ async def evicted(log: Log, row: SessionRow, key: str, eviction: Eviction) -> Ev
 
 
 class _Messages:
-    """The messages of a path, read page by page whenever somebody walks it."""
+    """The messages of a path, read page by page on every iteration."""
 
     def __init__(self, log: Log, at: Address, path: Sequence[Span]) -> None:
         self._log, self._at, self._path = log, at, tuple(path)
@@ -78,8 +78,8 @@ class _Messages:
                 )
 
 
-async def _standing_summary(log: Log, at: Address, path: Sequence[Span]) -> str:
-    """Return the text that stood for the evicted messages at the end of a path."""
+async def _last_summary(log: Log, at: Address, path: Sequence[Span]) -> str:
+    """Return the summary of the evicted messages at the end of a path."""
     row = await cut_in_force(log, at, path)
     cut = await read_entry(row) if row else None
     if not isinstance(cut, Cut):

@@ -1,8 +1,8 @@
-"""The plainest memory engine: a folder of text files, one a user, one JSON object a line.
+"""The built-in memory engine: a folder of text files, one per user, one JSON object per line.
 
-It keeps what it is given and finds it again by its words; it infers nothing. Every line is on the
-disk before a delivery is acknowledged, and stands there once however often it is delivered. Any
-number of processes may use one folder. What it holds can be read with any tool that reads lines.
+It keeps what it is given and finds it by its words; it infers nothing. Every line is durable before a
+delivery is acknowledged, and is written once however often it is delivered. Any number of processes may
+use one folder, and any tool that reads lines can read it.
 """
 
 from __future__ import annotations
@@ -23,52 +23,49 @@ from ..search_terms import query as asked
 from ..search_terms import words
 from ..stores.values import Address
 from . import jsonl_file
-from .jsonl_file import Line, MessageLine, Notebook, SessionLine, SummaryLine, UserLine, lines_of
+from .jsonl_file import MemoryFile, MemoryLine, MessageLine, SessionLine, SummaryLine, UserLine, lines_of
 from .port import Evicted, Recollection, SessionRecord, User
 
-__all__ = ["JsonlEngine", "Shelf"]
-
-# A shelf: the notebooks of one tenant in a folder of their own, and the lock that writers hold.
-
+__all__ = ["JsonlEngine", "TenantFolder"]
 
 LOCK = "lock"
 LOCK_SECONDS = 10.0
-"""Seconds to wait for another writer, who holds the lock for one batch of messages."""
+"""Seconds to wait for another writer, which holds the lock for one batch of messages."""
 
-MOST_NOTEBOOKS = 64
-"""Notebooks whose lines are remembered; the others are read again when they are written to."""
+MAX_OPEN_FILES = 64
+"""Files whose lines are remembered; others are read again before they are written to."""
 
-NO_USER = "no-user"  # no user's file is called so: theirs end in a digest
+NO_USER = "no-user"  # no user's file has this name: theirs end in a digest
 _READABLE = 40
 
 
-class Shelf:
-    """The notebooks of one tenant."""
+class TenantFolder:
+    """The memory files of one tenant."""
 
     def __init__(self, folder: Path, tenant: str) -> None:
         self._folder = folder / _named(tenant)
         self._tenant = tenant
-        self._open: dict[Path, Notebook] = {}
+        self._open: dict[Path, MemoryFile] = {}
 
     def path(self, user: str | None) -> Path:
-        """Name the file of a user, or of those who have no name."""
+        """Return the path of a user's file, or of the file for sessions without a user."""
         return self._folder / f"{NO_USER if user is None else _named(user)}.jsonl"
 
-    def notebook(self, user: str | None) -> Notebook:
-        """Return the notebook of a user."""
+    def file(self, user: str | None) -> MemoryFile:
+        """Return the memory file of a user."""
         path = self.path(user)
-        notebook = self._open.pop(path, None) or Notebook(path, self._tenant, user)
-        self._open[path] = notebook
-        if len(self._open) > MOST_NOTEBOOKS:
+        file = self._open.pop(path, None) or MemoryFile(path, self._tenant, user)
+        self._open[path] = file
+        if len(self._open) > MAX_OPEN_FILES:
             del self._open[next(iter(self._open))]
-        return notebook
+        return file
 
-    def notebooks(self) -> Iterator[Notebook]:
-        """Return all notebooks that there are."""
+    def memory_files(self) -> Iterator[MemoryFile]:
+        """Yield all memory files of the tenant."""
         for path in sorted(self._folder.glob("*.jsonl")):
             first = next(lines_of(path), b"")
             line = jsonl_file.read(first)
-            yield Notebook(path, self._tenant, line.user if isinstance(line, UserLine) else None)
+            yield MemoryFile(path, self._tenant, line.user if isinstance(line, UserLine) else None)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -94,13 +91,13 @@ def _named(name: str) -> str:
 
 BATCH = 500
 BATCH_BYTES = 4_000_000
-"""Messages, and bytes, after which what has come is written and forced to the disk."""
+"""Messages, and bytes, after which a batch is written and synced."""
 
 SESSION_START = b'{"kind":"session"'
-"""How the lines begin that a profile is made of; the others need not be read."""
+"""The prefix of the lines for a profile; the others need not be parsed."""
 
-LONGEST_SUMMARY = 600
-"""Characters of a summary in a profile."""
+MAX_SUMMARY = 600
+"""The most characters of a summary in a profile."""
 
 
 class JsonlEngine:
@@ -109,21 +106,21 @@ class JsonlEngine:
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder).expanduser().absolute()
         self.files = (self._folder,)
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, TenantFolder] = {}
         try:
             files.make_folder(self._folder)
         except OSError as error:
             raise StoreUnavailable(
-                f"{self._folder}: {error.strerror or error}; name another folder"
+                f"{self._folder}: {error.strerror or error}; choose another folder"
             ) from None
 
     async def archive(self, evicted: Evicted, summary: str) -> None:
-        """Write down what left the window, and the text that stands for it there."""
+        """Store messages that left the window, and their summary."""
         last = SummaryLine(session=evicted.session, epoch=evicted.epoch, key=evicted.key, summary=summary)
         await self._take(evicted, last)
 
     async def ingest(self, record: SessionRecord) -> None:
-        """Write down a session that has ended; its last line says that it is whole."""
+        """Store a session that has ended; its last line marks it as complete."""
         last = SessionLine(
             session=record.session,
             epoch=record.epoch,
@@ -136,11 +133,11 @@ class JsonlEngine:
         await self._take(record, last)
 
     async def profile(self, user: User) -> str:
-        """Say how many sessions there were, when, and what the newest with a summary was about."""
+        """Return how many sessions there were, when, and the newest summary."""
         return await asyncio.to_thread(self._profile, user)
 
     async def search(self, user: User, query: str, k: int) -> list[Recollection]:
-        """Find the newest messages that hold all the words."""
+        """Return the newest messages that contain all the words."""
         return await asyncio.to_thread(self._search, user, frozenset(asked(query)), k)
 
     async def forget(self, whose: User | Address) -> int:
@@ -148,7 +145,7 @@ class JsonlEngine:
         return await asyncio.to_thread(self._forget, whose)
 
     async def close(self) -> None:
-        """Do nothing: no file stays open."""
+        """Do nothing: no file is kept open."""
 
     async def _take(self, handed: Evicted | SessionRecord, last: SummaryLine | SessionLine) -> None:
         if await asyncio.to_thread(self._knows, handed.tenant, handed.user, last.key):
@@ -156,36 +153,36 @@ class JsonlEngine:
         async for batch in _batches(handed, last):
             await asyncio.to_thread(self._add, handed.tenant, handed.user, batch)
 
-    def _shelf(self, tenant: str) -> Shelf:
-        return self._shelves.setdefault(tenant, Shelf(self._folder, tenant))
+    def _folder_of(self, tenant: str) -> TenantFolder:
+        return self._shelves.setdefault(tenant, TenantFolder(self._folder, tenant))
 
     def _knows(self, tenant: str, user: str | None, key: str) -> bool:
-        shelf = self._shelf(tenant)
-        with shelf.locked():
-            return shelf.notebook(user).knows(key)
+        folder = self._folder_of(tenant)
+        with folder.locked():
+            return folder.file(user).knows(key)
 
-    def _add(self, tenant: str, user: str | None, batch: list[Line]) -> None:
-        shelf = self._shelf(tenant)
-        with shelf.locked():
-            shelf.notebook(user).add(batch)
+    def _add(self, tenant: str, user: str | None, batch: list[MemoryLine]) -> None:
+        folder = self._folder_of(tenant)
+        with folder.locked():
+            folder.file(user).add(batch)
 
     def _forget(self, whose: User | Address) -> int:
-        shelf = self._shelf(whose.tenant)
-        with shelf.locked():
+        folder = self._folder_of(whose.tenant)
+        with folder.locked():
             if isinstance(whose, User):
-                return shelf.notebook(whose.id).remove()
-            return sum(notebook.remove_session(whose.session) for notebook in shelf.notebooks())
+                return folder.file(whose.id).remove()
+            return sum(file.remove_session(whose.session) for file in folder.memory_files())
 
     def _search(self, user: User, wanted: frozenset[str], k: int) -> list[Recollection]:
         newest: deque[Recollection] = deque(maxlen=max(0, k))
-        for raw in lines_of(self._shelf(user.tenant).path(user.id)):
+        for raw in lines_of(self._folder_of(user.tenant).path(user.id)):
             found = _recollection(jsonl_file.read(raw), wanted)
             if found:
                 newest.appendleft(found)
         return list(newest)
 
     def _profile(self, user: User) -> str:
-        path = self._shelf(user.tenant).path(user.id)
+        path = self._folder_of(user.tenant).path(user.id)
         read = (jsonl_file.read(raw) for raw in lines_of(path) if raw.startswith(SESSION_START))
         ended = [line for line in read if isinstance(line, SessionLine)]
         if not ended:
@@ -193,12 +190,12 @@ class JsonlEngine:
         since, until = min(line.started for line in ended), max(line.ended for line in ended)
         times = "once" if len(ended) == 1 else f"{len(ended)} times"
         summary = next((line.summary for line in reversed(ended) if line.summary), "")
-        said = f" Lately: {summary[:LONGEST_SUMMARY]}" if summary else ""
+        said = f" Lately: {summary[:MAX_SUMMARY]}" if summary else ""
         return f"Spoke {times} between {_day(since)} and {_day(until)}.{said}"
 
 
-async def _batches(handed: Evicted | SessionRecord, last: Line) -> AsyncIterator[list[Line]]:
-    batch, size = list[Line](), 0
+async def _batches(handed: Evicted | SessionRecord, last: MemoryLine) -> AsyncIterator[list[MemoryLine]]:
+    batch, size = list[MemoryLine](), 0
     async for message in handed.messages:
         line = MessageLine.of(message, session=handed.session, epoch=handed.epoch)
         batch.append(line)
@@ -209,7 +206,7 @@ async def _batches(handed: Evicted | SessionRecord, last: Line) -> AsyncIterator
     yield [*batch, last]
 
 
-def _recollection(line: Line | None, wanted: frozenset[str]) -> Recollection | None:
+def _recollection(line: MemoryLine | None, wanted: frozenset[str]) -> Recollection | None:
     if not isinstance(line, MessageLine):
         return None
     message = line.value

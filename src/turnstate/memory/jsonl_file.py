@@ -1,7 +1,7 @@
-"""The lines of a memory file: whose it is, what was said, what a cut was summarised as, how a session ended.
+"""A memory file and its lines: the owner, messages, summaries of cuts, and sessions that ended.
 
-Each line is one JSON object with its ``kind``. A line has an identity; one whose identity stands in the
-file already is not written again, which makes every delivery repeatable.
+Each line is one JSON object with its ``kind``. A line has an identity; one whose identity is in the file
+already is not written again, so every delivery can be repeated. A line is durable before it counts.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from ..message import Message
 
 __all__ = [
     "VERSION",
-    "Line",
+    "MemoryFile",
+    "MemoryLine",
     "MessageLine",
-    "Notebook",
     "SessionLine",
     "SummaryLine",
     "UserLine",
+    "encode_line",
     "identity",
     "lines_of",
     "read",
-    "written",
 ]
 
 VERSION = 1
 
 
 class UserLine(Struct, frozen=True, kw_only=True, tag="user", tag_field="kind"):
-    """The first line: whose file it is. ``file`` is new whenever the file is written anew."""
+    """The first line: the owner of the file. ``file`` is new whenever the file is rewritten."""
 
     version: int = VERSION
     tenant: str
@@ -48,7 +48,7 @@ class UserLine(Struct, frozen=True, kw_only=True, tag="user", tag_field="kind"):
 
 
 class MessageLine(Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
-    """A message, as the log holds it."""
+    """A message, as in the log."""
 
     session: str
     epoch: int
@@ -57,12 +57,12 @@ class MessageLine(Struct, frozen=True, kw_only=True, tag="message", tag_field="k
 
     @classmethod
     def of(cls, message: Message, *, session: str, epoch: int) -> MessageLine:
-        """Write a message down."""
+        """Return the line of a message."""
         return cls(session=session, epoch=epoch, id=message.id, message=Raw(codec.encode(message)))
 
     @property
     def value(self) -> Message | None:
-        """The message itself, unless it is damaged."""
+        """The message, or None if it is damaged."""
         try:
             return codec.decode(bytes(self.message))
         except TurnstateError:
@@ -70,7 +70,7 @@ class MessageLine(Struct, frozen=True, kw_only=True, tag="message", tag_field="k
 
 
 class SummaryLine(Struct, frozen=True, kw_only=True, tag="summary", tag_field="kind"):
-    """What stood for the messages that a cut took out of the window."""
+    """The summary of messages that a cut removed from the window."""
 
     session: str
     epoch: int
@@ -79,7 +79,7 @@ class SummaryLine(Struct, frozen=True, kw_only=True, tag="summary", tag_field="k
 
 
 class SessionLine(Struct, frozen=True, kw_only=True, tag="session", tag_field="kind"):
-    """A session that has ended; all its messages stand before this line."""
+    """A session that has ended; all its messages are before this line."""
 
     session: str
     epoch: int
@@ -90,27 +90,27 @@ class SessionLine(Struct, frozen=True, kw_only=True, tag="session", tag_field="k
     summary: str
 
 
-Line = UserLine | MessageLine | SummaryLine | SessionLine
+MemoryLine = UserLine | MessageLine | SummaryLine | SessionLine
 
-_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_decoder: msgspec.json.Decoder[MemoryLine] = msgspec.json.Decoder(MemoryLine)
 _encoder = msgspec.json.Encoder()
 
 
-def read(line: bytes) -> Line | None:
-    """Read a line; nothing where it is damaged."""
+def read(line: bytes) -> MemoryLine | None:
+    """Parse a line; return None if it is damaged."""
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def written(line: Line) -> bytes:
-    """Write a line with its end."""
+def encode_line(line: MemoryLine) -> bytes:
+    """Return a line as bytes, with its newline."""
     return _encoder.encode(line) + b"\n"
 
 
-def identity(line: Line) -> tuple[str, ...]:
-    """Tell a line from others: a message by its session and id, the rest by the key of their delivery."""
+def identity(line: MemoryLine) -> tuple[str, ...]:
+    """Return the identity of a line: the session and id of a message, the delivery key of the others."""
     match line:
         case UserLine():
             return ("user",)
@@ -120,25 +120,22 @@ def identity(line: Line) -> tuple[str, ...]:
             return ("key", line.key)
 
 
-# A notebook: one user's lines in one file, each written once and on the disk before it counts.
-
-
 _log = logging.getLogger(__name__)
 
 
-class Notebook:
-    """One user's file, and the identities of the lines that are known to stand in it."""
+class MemoryFile:
+    """One user's file, and the identities of the lines that it is known to contain."""
 
     def __init__(self, path: Path, tenant: str, user: str | None) -> None:
         self.path = path
         self._tenant, self._user = tenant, user
-        self._first: bytes | None = None  # never looked at
+        self._first: bytes | None = None  # not read yet
         self._end = 0
         self._seen = set[tuple[str, ...]]()
 
     @property
     def torn(self) -> Path:
-        """Where torn lines are set aside."""
+        """The file for incomplete lines."""
         return self.path.with_suffix(".torn")
 
     def knows(self, key: str) -> bool:
@@ -147,22 +144,22 @@ class Notebook:
             self._catch_up(file)
         return ("key", key) in self._seen
 
-    def add(self, more: Iterable[Line]) -> None:
-        """Write the lines that the file does not hold yet."""
+    def add(self, more: Iterable[MemoryLine]) -> None:
+        """Write the lines that the file does not contain yet."""
         with self._opened() as file:
             self._catch_up(file)
             new = {identity(line): line for line in more}
             new = {name: line for name, line in new.items() if name not in self._seen}
             if new:
-                self._write(file, b"".join(map(written, new.values())))
+                self._write(file, b"".join(map(encode_line, new.values())))
                 self._seen.update(new)
 
     def remove_session(self, session: str) -> int:
-        """Write the file anew without a session, and say how many of its messages that removes."""
+        """Rewrite the file without a session; return the number of messages removed."""
         with self._opened() as file:
             self._catch_up(file)
         with suppress(FileNotFoundError):
-            self.torn.unlink()  # it comes again, if it is still to come
+            self.torn.unlink()  # an incomplete delivery will be repeated
         if not any(_belongs(raw, read(raw), session) for raw in lines_of(self.path)):
             return 0
         with _created(self._draft, os.O_TRUNC) as draft:
@@ -174,7 +171,7 @@ class Notebook:
         return removed
 
     def remove(self) -> int:
-        """Remove the file with all that lies beside it, and say how many messages that was."""
+        """Remove the file and its side files; return the number of messages."""
         messages = sum(isinstance(read(raw), MessageLine) for raw in lines_of(self.path))
         for path in (self.path, self.torn, self._draft):
             with suppress(FileNotFoundError):
@@ -190,7 +187,7 @@ class Notebook:
         return _created(self.path, os.O_APPEND)
 
     def _catch_up(self, file: BinaryIO) -> None:
-        """Note the lines that were added since, by others or before a crash."""
+        """Read the lines that were added since, by other processes or before a crash."""
         first = file.readline()
         self._check_version(first)
         if first != self._first:
@@ -200,14 +197,14 @@ class Notebook:
         start, damaged = self._end, 0
         for raw in file:
             if not raw.endswith(b"\n"):
-                self._set_aside(file, raw)
+                self._move_torn_line(file, raw)
                 break
             self._end += len(raw)
             damaged += not self._note(raw)
         if self._end > start:
-            os.fsync(file.fileno())  # whoever wrote them may have died before this
+            os.fsync(file.fileno())  # their writer may have died before it synced them
         if damaged:
-            _log.warning("%s: %d damaged lines are passed over", self.path, damaged)
+            _log.warning("%s: %d damaged lines were skipped", self.path, damaged)
 
     def _note(self, raw: bytes) -> bool:
         line = read(raw)
@@ -220,8 +217,8 @@ class Notebook:
         if isinstance(line, UserLine) and line.version > VERSION:
             raise NewerFormat(f"{self.path} was written by a newer Turnstate; update this one to change it")
 
-    def _set_aside(self, file: BinaryIO, raw: bytes) -> None:
-        _log.warning("%s ends in a torn line, which is set aside in %s", self.path, self.torn.name)
+    def _move_torn_line(self, file: BinaryIO, raw: bytes) -> None:
+        _log.warning("%s ends in an incomplete line, which was moved to %s", self.path, self.torn.name)
         with _created(self.torn, os.O_APPEND) as torn:
             torn.write(raw + b"\n")
             torn.flush()
@@ -229,7 +226,7 @@ class Notebook:
         os.ftruncate(file.fileno(), self._end)
 
     def _write(self, file: BinaryIO, data: bytes) -> None:
-        header = b"" if self._end else written(self._header())
+        header = b"" if self._end else encode_line(self._header())
         rest = memoryview(header + data)
         size = len(rest)
         try:
@@ -248,7 +245,7 @@ class Notebook:
 
     def _copy_without(self, session: str, draft: BinaryIO) -> int:
         removed = 0
-        draft.write(written(self._header()))
+        draft.write(encode_line(self._header()))
         for raw in lines_of(self.path):
             line = read(raw)
             if _belongs(raw, line, session):
@@ -259,7 +256,7 @@ class Notebook:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Return the whole lines of a file, none where there is no file."""
+    """Yield the complete lines of a file; none if it does not exist."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         for raw in file:
             if raw.endswith(b"\n"):
@@ -267,13 +264,13 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def _created(path: Path, flag: int) -> BinaryIO:
-    """Open a file for reading and writing, made where it is missing, private to its owner; no links."""
+    """Open a private file for reading and writing, and create it if it is missing; refuse a link."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flag
     return os.fdopen(os.open(path, flags, files.FILE_MODE), "r+b")
 
 
-def _belongs(raw: bytes, line: Line | None, session: str) -> bool:
-    """Return True if a line came from a session; a damaged one that names it had better go, too."""
+def _belongs(raw: bytes, line: MemoryLine | None, session: str) -> bool:
+    """Return True if a line is from a session, or is damaged and names it."""
     if line is None:
         return session.encode() in raw
     return not isinstance(line, UserLine) and line.session == session

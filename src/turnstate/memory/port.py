@@ -1,12 +1,12 @@
-"""The memory engine's port: what outlives a session, kept by somebody else.
+"""The port of memory engines: what outlives a session, kept by another system.
 
-A session stores no long-term memory; it is the source of it. What a cut takes out of the window goes
-to `archive`, what a session was goes to `ingest`, and a new session asks for a `profile`. Both are
-delivered at least once, so an engine remembers the ``key`` of what it has taken, and a message by its
-session and id: a second delivery, or a message that came before with a cut, changes nothing.
+A session stores no long-term memory; it is the source of it. What a cut removes from the window goes to
+`archive`, a session that ended goes to `ingest`, and a new session asks for a `profile`. Deliveries are at
+least once, so an engine remembers the ``key`` of each delivery, and a message by its session and id: a
+second delivery, or a message that came before with a cut, changes nothing.
 
-Messages come as an asynchronous iterable that reads the log page by page; it can be walked again, and
-a session of 100,000 messages never has to be in memory at once.
+Messages are an asynchronous iterable that reads the log page by page. It can be iterated again, and a
+session of 100,000 messages never has to be in memory at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Evicted", "Listed", "MemoryEngine", "Recollection", "SessionRecord",
 
 
 class User(Struct, frozen=True):
-    """Whose memory it is: users of two tenants are two users."""
+    """The owner of a memory; users of two tenants are two users."""
 
     tenant: str
     id: str
@@ -39,23 +39,23 @@ class _Handed(Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> Address:
-        """The session that it came from."""
+        """The session that the messages came from."""
         return Address(self.tenant, self.session)
 
     @property
     def owner(self) -> User | None:
-        """The user whose memory it belongs to; nobody's is kept, and never asked for."""
+        """The user whose memory it belongs to; None for a session without a user."""
         return None if self.user is None else User(self.tenant, self.user)
 
 
 class Evicted(_Handed, frozen=True, kw_only=True):
-    """Messages that left the window with a cut, in order, as the log holds them."""
+    """Messages that a cut removed from the window, in order, as in the log."""
 
 
 class SessionRecord(_Handed, frozen=True, kw_only=True):
-    """All that was said in one epoch of a session: every message once, in order, outputs unshortened.
+    """All messages of one epoch of a session, each once, in order, outputs unshortened.
 
-    ``summary`` is what stood for the evicted messages at the end, empty where nothing was evicted.
+    ``summary`` is the summary of the evicted messages at the end, empty if nothing was evicted.
     Times are milliseconds since 1970.
     """
 
@@ -66,7 +66,7 @@ class SessionRecord(_Handed, frozen=True, kw_only=True):
 
 
 class Recollection(Struct, frozen=True, kw_only=True):
-    """Something that was found, and the message that it came from."""
+    """A search result, and the message that it came from."""
 
     text: str
     session: str
@@ -76,35 +76,35 @@ class Recollection(Struct, frozen=True, kw_only=True):
 
 
 class MemoryEngine(Protocol):
-    """Where long-term memory is kept. An engine does not block the event loop."""
+    """Keeps long-term memory. An engine must not block the event loop."""
 
     async def archive(self, evicted: Evicted, summary: str) -> None:
-        """Take what left the window, and the text that stands for it there."""
+        """Store messages that left the window, and their summary."""
         ...
 
     async def ingest(self, record: SessionRecord) -> None:
-        """Take a session that has ended. What is not kept when this returns is lost."""
+        """Store a session that has ended. It must be durable when this returns."""
         ...
 
     async def profile(self, user: User) -> str:
-        """Say in short what is known of a user; nothing is an empty text."""
+        """Return a short text about a user, empty if nothing is known."""
         ...
 
     async def search(self, user: User, query: str, k: int) -> list[Recollection]:
-        """Find at most ``k`` things in the memory of one user, the best first."""
+        """Return at most ``k`` results from the memory of one user, the best first."""
         ...
 
     async def forget(self, whose: User | Address) -> int:
-        """Remove what came from a user or a session for good, and say how many messages that was."""
+        """Remove everything of a user or a session for good; return the number of messages."""
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 
 class Listed:
-    """Messages that are at hand, in the form in which engines take them."""
+    """Messages of a list, in the form that engines take."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = tuple(messages)

@@ -1,8 +1,10 @@
-"""Backoff: how long to wait before the next try, longer each time and never the same for two.
+"""The worker: delivers the parcels of a store's outbox to a memory engine, at least once each.
 
-Seven waits lead from five seconds to six hours, seven and a half hours in all: an engine that is down
-for a night finds its parcels waiting. Half of each wait is left to chance, so that a thousand parcels
-which failed together do not come back together.
+An engine is foreign code: it may raise anything, hang, or ignore its cancellation, and the worker goes
+on. After a failure a parcel waits, longer each time: seven waits from five seconds to six hours, seven and
+a half hours in all, so parcels survive an engine that is down for a night. Half of each wait is random,
+so that a thousand parcels that failed together do not return together. After the last try a parcel is
+parked, and stays in the outbox with its error.
 """
 
 from __future__ import annotations
@@ -25,37 +27,44 @@ from ..value import check_number, check_whole
 from . import handover
 from .port import MemoryEngine
 
-__all__ = ["FIRST", "GRACE", "LONGEST", "MOST_TRIES", "TIMEOUT", "Delivery", "Worker", "failure", "wait"]
+__all__ = [
+    "FIRST_WAIT_MS",
+    "GRACE",
+    "MAX_TRIES",
+    "MAX_WAIT_MS",
+    "TIMEOUT",
+    "Delivery",
+    "Worker",
+    "failure",
+    "wait",
+]
 
-MOST_TRIES = 8
-FIRST = 5_000
+MAX_TRIES = 8
+FIRST_WAIT_MS = 5_000
 FACTOR = 4
-LONGEST = 6 * 3600 * 1000
+MAX_WAIT_MS = 6 * 3600 * 1000
 
 
 def wait(tries: int, random: Random) -> int:
-    """Return the milliseconds to wait after so many tries."""
-    longest = min(LONGEST, FIRST * FACTOR ** max(0, tries - 1))
+    """Return the milliseconds to wait after this many tries."""
+    longest = min(MAX_WAIT_MS, FIRST_WAIT_MS * FACTOR ** max(0, tries - 1))
     return int(longest * random.uniform(0.5, 1.0))
 
 
-# Foreign code: a call of somebody else's engine, whatever it does.
-
-
 GRACE = 5.0
-"""Seconds for a call to end after it was cancelled; then it is left behind."""
+"""Seconds for a call to end after it was cancelled; then it is abandoned."""
 
-LONGEST_ERROR = 500
+MAX_ERROR = 500
 
-_left_behind = set[asyncio.Task[BaseException | None]]()
+_abandoned = set[asyncio.Task[BaseException | None]]()
 
 
 async def failure(call: Callable[[], Awaitable[object]], *, timeout: float) -> str | None:
-    """Make a call and say why it failed, or nothing."""
-    task = asyncio.ensure_future(_contained(call))
+    """Make a call; return why it failed, or None."""
+    task = asyncio.ensure_future(_caught(call))
     try:
         await asyncio.wait({task}, timeout=timeout)
-    finally:  # also where whoever waits is cancelled
+    finally:  # also if the caller is cancelled
         if not task.done():
             await _end(task)
     if not task.done() or task.cancelled():
@@ -63,8 +72,8 @@ async def failure(call: Callable[[], Awaitable[object]], *, timeout: float) -> s
     return _described(task.result())
 
 
-async def _contained(call: Callable[[], Awaitable[object]]) -> BaseException | None:
-    """Turn whatever is raised into a value, except what was raised to stop this very task."""
+async def _caught(call: Callable[[], Awaitable[object]]) -> BaseException | None:
+    """Return whatever the call raises as a value, except the cancellation of this task."""
     try:
         await call()
     except KeyboardInterrupt:
@@ -83,31 +92,28 @@ async def _end(task: asyncio.Task[BaseException | None]) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
     if not task.done():
-        _left_behind.add(task)  # the event loop alone would not keep it from being collected
-        task.add_done_callback(_left_behind.discard)
+        _abandoned.add(task)  # the event loop holds only a weak reference
+        task.add_done_callback(_abandoned.discard)
 
 
 def _described(error: BaseException | None) -> str | None:
-    """Put an error into a line that any store can keep."""
+    """Return an error as a line that any store can keep."""
     if error is None:
         return None
     name = type(error).__name__
     try:
         text = str(error)
     except Exception:
-        text = "an error that cannot be told"
-    told = f"{name}: {text}" if text else name
-    return told[:LONGEST_ERROR].replace("\0", "").encode(errors="replace").decode()
-
-
-# Delivery: a worker that takes parcels from a store's outbox to a memory engine.
+        text = "an error without a readable text"
+    line = f"{name}: {text}" if text else name
+    return line[:MAX_ERROR].replace("\0", "").encode(errors="replace").decode()
 
 
 TIMEOUT = 300.0
-"""Seconds that an engine may take for one parcel, however long the session was."""
+"""Seconds that an engine may take for one parcel, however long the session is."""
 
 MARGIN = 60.0
-"""Seconds by which a claim outlasts a delivery: for the store's own work, and clocks that differ."""
+"""Seconds by which a claim outlasts a delivery, for the store's own work and clocks that differ."""
 
 Result = Literal["delivered", "delayed", "parked", "dropped"]
 
@@ -115,7 +121,7 @@ _log = logging.getLogger(__name__)
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """What one try came to; ``due`` is when a delayed parcel is tried again."""
+    """The result of one try; ``due`` is when a delayed parcel is tried again."""
 
     parcel: Parcel
     result: Result
@@ -123,12 +129,12 @@ class Delivery(Struct, frozen=True, kw_only=True):
     due: int | None = None
 
 
-def _untold(_delivery: Delivery) -> None:
-    """Tell nobody."""
+def _ignore(_delivery: Delivery) -> None:
+    """Do nothing."""
 
 
 class Worker:
-    """Delivers what is due, one parcel at a time; any number of workers may share a store."""
+    """Delivers parcels that are due, one at a time; any number of workers may share a store."""
 
     def __init__(
         self,
@@ -138,18 +144,18 @@ class Worker:
         tenant: str | None = None,
         clock: Clock = wall_clock,
         random: Random | None = None,
-        most_tries: int = MOST_TRIES,
+        max_tries: int = MAX_TRIES,
         timeout: float = TIMEOUT,
-        tell: Callable[[Delivery], None] = _untold,
+        tell: Callable[[Delivery], None] = _ignore,
     ) -> None:
-        check_whole("most_tries", most_tries, least=1)
+        check_whole("max_tries", max_tries, least=1)
         check_number("timeout", timeout, least=0, most=86_400, above=True)
         self._store, self._engine, self._tenant = store, engine, tenant
         self._clock, self._random = clock, random or Random()  # noqa: S311
-        self._most_tries, self._timeout, self._tell = most_tries, timeout, tell
+        self._most_tries, self._timeout, self._tell = max_tries, timeout, tell
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Counter[Result]:
-        """Try everything that is due now once, and count what came of it."""
+        """Try every parcel that is due now once, and count the results."""
         now, counts = self._clock(), Counter[Result]()
         while not (stop and stop.is_set()) and (parcel := await self._take(now)):
             delivery = await self._deliver(parcel)
@@ -158,7 +164,7 @@ class Worker:
         return counts
 
     async def run(self, stop: asyncio.Event, *, interval: float = 5.0) -> Counter[Result]:
-        """Deliver until told to stop; the parcel in hand still arrives. A store may be away for a while."""
+        """Deliver until ``stop`` is set; the current parcel is finished. Errors of the store are retried."""
         counts = Counter[Result]()
         while not stop.is_set():
             try:
@@ -179,7 +185,7 @@ class Worker:
     async def _deliver(self, parcel: Parcel) -> Delivery:
         if parcel.tries > self._most_tries:
             return await self._park(
-                parcel, f"begun {parcel.tries - 1} times and never ended: workers died of it"
+                parcel, f"started {parcel.tries - 1} times and never finished: the workers died"
             )
         try:
             row, inside = await self._store.get(_address(parcel)), contents(parcel)
@@ -187,9 +193,9 @@ class Worker:
             return await self._drop(parcel)
         except InputError as unreadable:  # the next try would find the same
             return await self._park(parcel, str(unreadable))
-        error = await failure(lambda: self._hand_over(parcel, row, inside), timeout=self._timeout)
-        if not await self._still_there(parcel):
-            return await self._take_back(parcel)
+        error = await failure(lambda: self._pass_on(parcel, row, inside), timeout=self._timeout)
+        if not await self._exists(parcel):
+            return await self._forget_erased(parcel)
         if error is None:
             await self._store.delivered(parcel.id)
             return Delivery(parcel=parcel, result="delivered")
@@ -197,22 +203,22 @@ class Worker:
             return await self._park(parcel, error)
         return await self._delay(parcel, error)
 
-    async def _hand_over(self, parcel: Parcel, row: SessionRow, inside: Contents) -> None:
+    async def _pass_on(self, parcel: Parcel, row: SessionRow, inside: Contents) -> None:
         if isinstance(inside, Ending):
             await self._engine.ingest(await handover.record(self._store, row, parcel.id, inside))
         else:
             evicted = await handover.evicted(self._store, row, parcel.id, inside)
             await self._engine.archive(evicted, inside.summary)
 
-    async def _still_there(self, parcel: Parcel) -> bool:
+    async def _exists(self, parcel: Parcel) -> bool:
         try:
             await self._store.get(_address(parcel))
         except NotFound:
             return False
         return True
 
-    async def _take_back(self, parcel: Parcel) -> Delivery:
-        """Forget what was handed over of a session that was erased in the meantime."""
+    async def _forget_erased(self, parcel: Parcel) -> Delivery:
+        """Remove what was delivered of a session that was erased in the meantime."""
         if error := await failure(lambda: self._engine.forget(_address(parcel)), timeout=self._timeout):
             _log.warning(
                 "session %s was erased while it was delivered, and the engine may still hold it: %s",

@@ -4,10 +4,10 @@
                                       │
                                     Reply ──► the assistant's message
 
-Streaming is the only way in, since whoever wants the whole answer can fold the stream, and nobody
-can unfold an answer. A `Reply` does the folding event by event, so that a loop can show what comes,
-and keep what it has when it is cancelled. An adapter gives ``Finished`` when the provider said so
-and only then: a stream that ends without it was broken off.
+Streaming is the only interface, since a stream can be folded into a whole answer, but not the other way
+round. A `Reply` folds event by event, so that a loop can show the answer as it arrives and keep what it
+has when it is cancelled. An adapter yields ``Finished`` only if the provider reported the end: a stream
+that ends without it was interrupted.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 FinishReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
-"""Why a model stopped: done, waiting for tools, out of room, unwilling, or as the provider knows."""
+"""Why a model stopped: done, waiting for tools, out of tokens, refused, or a reason of the provider."""
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
-    """What a model is asked. ``settings`` go to the provider as they are: temperature and the like."""
+    """A request to a model. ``settings``, such as the temperature, go to the provider unchanged."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -55,32 +55,32 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
 
 class TextDelta(Value, frozen=True, tag="text", tag_field="event"):
-    """More words of the answer."""
+    """More text of the answer."""
 
     text: str
 
 
 class ReasoningDelta(Value, frozen=True, tag="reasoning", tag_field="event"):
-    """More of what the model thinks; the provider's signature ends a thought."""
+    """More of the model's reasoning; the provider's signature ends a block of it."""
 
     text: str = ""
     signature: str | None = None
 
 
 class PartMade(Value, frozen=True, tag="part", tag_field="event"):
-    """A part that comes as a whole: a picture, a file, a block of the provider's own."""
+    """A part that arrives as a whole: an image, a file, or a block of the provider."""
 
     part: ImagePart | FilePart | OpaquePart
 
 
 class ToolCallMade(Value, frozen=True, tag="tool_call", tag_field="event"):
-    """A call, once its arguments are complete."""
+    """A tool call, once its arguments are complete."""
 
     call: ToolCallRequest
 
 
 class UsageReported(Value, frozen=True, kw_only=True, tag="usage", tag_field="event"):
-    """The tokens of the whole request so far; a later report takes the place of an earlier one."""
+    """The tokens of the whole request so far; a later report replaces an earlier one."""
 
     input: int
     output: int
@@ -97,20 +97,20 @@ ModelEvent = TextDelta | ReasoningDelta | PartMade | ToolCallMade | UsageReporte
 
 
 class Model(Protocol):
-    """Something that answers requests."""
+    """A model that answers requests."""
 
     @property
     def name(self) -> str:
-        """The name that the catalog knows it by."""
+        """The name of the model in the catalog."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Answer a request, event by event; raise `ModelFailed` when the provider does not."""
+        """Answer a request, event by event. Raise ModelFailed if the provider fails."""
         ...
 
 
 class Completion(Value, frozen=True, kw_only=True):
-    """A whole answer: the message, what it cost if the provider said so, and why it ended."""
+    """A whole answer: the message, its usage if the provider reported it, and why it ended."""
 
     message: Message
     usage: UsageReported | None = None
@@ -125,20 +125,20 @@ class Reply:
         self.reason: FinishReason | None = None
         self._parts: list[Part] = []
         self._calls: list[ToolCallRequest] = []
-        self._words: list[str] = []  # of the text that is under way …
-        self._thoughts: list[str] = []  # … or of the thought; never of both
+        self._words: list[str] = []  # of the current text …
+        self._reasoning: list[str] = []  # … or the current reasoning; never both
 
     def add(self, event: ModelEvent) -> None:
-        """Fold in the next event."""
+        """Add the next event."""
         match event:
             case TextDelta(text=text):
-                self._end_thought(None)
+                self._end_reasoning(None)
                 self._words.append(text)
             case ReasoningDelta(text=text, signature=signature):
                 self._end_text()
-                self._thoughts.append(text)
+                self._reasoning.append(text)
                 if signature is not None:
-                    self._end_thought(signature)
+                    self._end_reasoning(signature)
             case PartMade(part=part):
                 self._end()
                 self._parts.append(part)
@@ -150,7 +150,7 @@ class Reply:
                 self.reason = reason
 
     def message(self, *, id: str | None = None, timestamp: str | None = None) -> Message | None:
-        """Return the answer so far as the assistant's message; None while there is nothing to say."""
+        """Return the answer so far as the assistant's message; None while it is empty."""
         self._end()
         content: str | list[Part] | None = self._parts or None
         if len(self._parts) == 1 and isinstance(self._parts[0], TextPart):
@@ -170,7 +170,7 @@ class Reply:
 
     def _end(self) -> None:
         self._end_text()
-        self._end_thought(None)
+        self._end_reasoning(None)
 
     def _end_text(self) -> None:
         text, self._words = _joined(self._words), []
@@ -180,8 +180,8 @@ class Reply:
         elif text:
             self._parts.append(TextPart(text))
 
-    def _end_thought(self, signature: str | None) -> None:
-        text, self._thoughts = _joined(self._thoughts), []
+    def _end_reasoning(self, signature: str | None) -> None:
+        text, self._reasoning = _joined(self._reasoning), []
         last = self._parts[-1] if self._parts else None
         if (text or signature) and isinstance(last, ReasoningPart) and last.signature is None:
             self._parts[-1] = ReasoningPart(last.text + text, signature)
@@ -190,7 +190,7 @@ class Reply:
 
 
 def _joined(pieces: list[str]) -> str:
-    """Join what came in pieces, characters that were torn apart included."""
+    """Join pieces of text; surrogate pairs that were split are put together."""
     return "".join(pieces).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -202,11 +202,11 @@ async def complete(
     timestamp: str | None = None,
     patience: float | None = None,
 ) -> Completion:
-    """Wait for the whole answer, for at most `patience` seconds.
+    """Return the whole answer; wait at most ``patience`` seconds.
 
-    Raise `ModelFailed` with what there is of an answer that was broken off, and if the model raises
-    ``CancelledError`` by itself. Raise ``TimeoutError`` once the time is over, even if the model ignores
-    that its request is cancelled. A model that blocks the event loop itself cannot be interrupted.
+    Raise ModelFailed, with the partial answer, if the stream was interrupted or the model raised
+    CancelledError by itself. Raise TimeoutError once the time is over, even if the model ignores the
+    cancellation. A model that blocks the event loop cannot be interrupted.
     """
     loop = asyncio.get_running_loop()
     until = math.inf if patience is None else loop.time() + patience
@@ -215,42 +215,40 @@ async def complete(
         await asyncio.wait([task], timeout=patience)
     finally:
         if not task.done():
-            _give_up(task)
+            _abandon(task)
     if not task.done():
         raise TimeoutError(f"{model.name} has not finished its answer in time")
     if task.cancelled():
-        raise ModelFailed(f"the request to {model.name} was cancelled by the model; ask again")
+        raise ModelFailed(f"the request to {model.name} was cancelled by the model; try again")
     reply = task.result()
     completion = reply.completion(id=id, timestamp=timestamp)
     if completion is None:
         partial = reply.message(id=id, timestamp=timestamp)
-        raise ModelFailed(
-            f"the answer of {model.name} ended before it was finished; ask again", partial=partial
-        )
+        raise ModelFailed(f"the answer of {model.name} was interrupted; try again", partial=partial)
     return completion
 
 
 async def _folded(model: Model, request: ModelRequest, until: float) -> Reply:
     reply, loop = Reply(), asyncio.get_running_loop()
     async for event in model.stream(request):
-        if loop.time() >= until:  # a stream that ignores its cancellation ends here
+        if loop.time() >= until:  # a stream that ignores cancellation ends here
             raise TimeoutError(f"{model.name} has not finished its answer in time")
         reply.add(event)
-        await asyncio.sleep(0)  # a stream that never waits must not keep the loop from its timers
+        await asyncio.sleep(0)  # a stream that never waits must not starve the event loop's timers
     return reply
 
 
-_given_up = set[asyncio.Task[Reply]]()
-"""Requests that were cancelled and have not ended yet; nobody waits for them."""
+_abandoned = set[asyncio.Task[Reply]]()
+"""Requests that were cancelled and have not ended yet; nothing waits for them."""
 
 
-def _give_up(task: asyncio.Task[Reply]) -> None:
+def _abandon(task: asyncio.Task[Reply]) -> None:
     task.cancel()
-    _given_up.add(task)
+    _abandoned.add(task)
     task.add_done_callback(_ended)
 
 
 def _ended(task: asyncio.Task[Reply]) -> None:
-    _given_up.discard(task)
+    _abandoned.discard(task)
     if not task.cancelled():
-        task.exception()  # seen, so that asyncio does not report it
+        task.exception()  # retrieved, so that asyncio does not report it

@@ -27,7 +27,7 @@ from ..entry import INTERRUPTED, Answer, Bootstrap, Cut, Entry, Prompt, Summary
 from ..errors import EpochEnded, InputError, NotFound, TurnstateError
 from ..ids import MessageId
 from ..message import Message
-from ..snapshots import Restored, SnapshotPace, Snapshots
+from ..snapshots import RestoredSnapshot, SnapshotPace, Snapshots
 from ..stores.values import SessionRow
 from .loaded import Loaded
 from .summaries import Background
@@ -274,7 +274,7 @@ def interrupted(loaded: Loaded) -> list[Answer]:
     return [Answer.give(call.id, INTERRUPTED) for call in loaded.fold.open_calls]
 
 
-def described(row: SessionRow, restored: Restored) -> SessionRow:
+def described(row: SessionRow, restored: RestoredSnapshot) -> SessionRow:
     """Return the row of a session, completed from its snapshot."""
     known = restored.snapshot.extension.get("turnstate", {})
     facts: dict[str, Any] = known if isinstance(known, dict) and not restored.foreign else {}

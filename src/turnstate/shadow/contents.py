@@ -42,6 +42,7 @@ __all__ = [
 FILES, MODES, LEFT = "files", "modes", "left"
 EMPTY = object_id("tree", tree([]))
 """The empty tree, which git knows without storing it."""
+
 _SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
 _STATUS: dict[bytes, Literal["added", "modified", "deleted"]] = {b"A": "added", b"D": "deleted"}
 _MAGIC = b"turnstate modes "

@@ -51,8 +51,10 @@ __all__ = [
     "object_id",
     "tree",
 ]
+
 OLDEST = (2, 36)
 """The first version with `core.fsync`, without which a checkpoint would not survive a power cut."""
+
 _CONFIG_SECONDS = 5.0  # reading a setting takes some milliseconds
 _MAX_SECONDS = 900.0  # then git counts as hung; a first snapshot of a huge tree takes a few
 _SETTINGS = {
@@ -85,6 +87,7 @@ COMMIT, TREE, BLOB = "commit", "tree", "blob"
 FILE, EXECUTABLE, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
 AROUND = "kind around"
 """The header of a snapshot that was taken before or after a restore."""
+
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}
 _FAST = 1
 _CHUNK = 1 << 20

@@ -41,6 +41,7 @@ __all__ = [
     "undo_plan",
     "without_unchanged",
 ]
+
 _CHANGED = "it was changed after the restore that put it there"
 _PAGE = 512
 _SUSPECT = (*SIDES, b".jsonl", b".new", b".torn")  # recognized by content, and not made of pages

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
 from ..errors import CheckpointError, NewerFormat
-from ..home import SNAPSHOT_FOLDER as SNAPSHOTS
+from ..home import SNAPSHOT_FOLDER
 from ..stores.sqlite.connection import APPLICATION
 from .contents import parents
 from .folder import read_about
@@ -244,7 +244,7 @@ def _reopened(path: bytes, folder: int | None, *, follow: bool) -> int | None:
         return kept.pop() if kept else None
 
 
-_SNAPSHOTS = b"/" + os.fsencode(SNAPSHOTS)
+_SNAPSHOTS = b"/" + os.fsencode(SNAPSHOT_FOLDER)
 _SHADOW = {b"about.json", b"lock", b"repository"}
 _MAX_LINKS = 40  # per path, as in the kernel
 

@@ -44,7 +44,7 @@ from .refs import (
     tagged,
 )
 from .restore import Journal, perform
-from .snapshot import STAMPS, Captured, ShadowSettings, current_tree, examine, other_rules_of, take
+from .snapshot import STAMPS, Captured, ShadowSettings, current_tree, examine, take
 from .values import Diff, KeptPath, LeftOut, RestoredFiles, Snapshot, SnapshotLimits
 
 __all__ = ["ShadowRepository"]
@@ -135,12 +135,12 @@ class ShadowRepository:
     def has_changes(self) -> bool:
         """Return True if the files differ from those of the last snapshot."""
         with self._locked() as git:
-            return not self._examine(git)[1]
+            return not examine(self._settings, git, newest_snapshot(git), pack=None)[1]
 
     def left_out(self) -> tuple[LeftOut, ...]:
         """Return what a snapshot taken now would leave out."""
         with self._locked() as git:
-            return self._examine(git)[0].left_out
+            return examine(self._settings, git, newest_snapshot(git), pack=None)[0].left_out
 
     def diff(self, before: str, after: str | None = None) -> Diff:
         """Compare a snapshot, by tag or commit, with another or with the current files."""
@@ -306,14 +306,8 @@ class ShadowRepository:
                 KeptPath(b".", "the record of the restore is damaged; the files that it created stay"),
             )
 
-    def _examine(self, git: Git) -> tuple[Captured, bool]:
-        base = newest_snapshot(git)
-        return examine(
-            self._settings, git, base, pack=None, others=other_rules_of(self._settings, git, base).values()
-        )
-
     def _owned(self) -> Owned:
-        return self._settings.belongings.now()
+        return self._settings.own.now()
 
     @contextmanager
     def _locked(self) -> Iterator[Git]:

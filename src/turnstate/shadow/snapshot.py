@@ -13,7 +13,7 @@ import secrets
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from functools import cache as cached
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -74,16 +74,16 @@ __all__ = [
     "KnownFile",
     "ShadowSettings",
     "StatCache",
-    "capture",
     "current_tree",
     "examine",
     "is_settled",
-    "other_rules_of",
-    "remembered",
+    "known_file",
     "take",
 ]
+
 STAMPS = "stamps"
 """The file of the stat cache."""
+
 _MAGIC = b"turnstate stamps 2\n"  # version 1 may remember a store as a plain file
 _TICK = 100_000_000  # nanoseconds; kernel clocks tick every 1 to 10 ms
 _LONG_TICK = 2_000_000_000  # for file systems that store times in steps of one or two seconds
@@ -95,7 +95,7 @@ class ShadowSettings(NamedTuple):
     folder: Path
     work_tree: Path
     limits: SnapshotLimits
-    belongings: OwnPlaces
+    own: OwnPlaces
     force: bool
     clock: Callable[[], float]
 
@@ -118,7 +118,9 @@ def take(
     ``record`` is a blob with the reference to store it under.
     """
     base, history, seconds = newest_snapshot(git), newest_checkpoint(git), int(settings.clock())
-    others = other_rules_of(settings, git, base, trusted=names is not None)
+    others = other_rules(
+        git, settings.work_tree, base, most=settings.limits.file_bytes, trusted=names is not None
+    )
     changed = {RULES + name: "" for name in references(git, RULES) if name not in others}
     with Pack(settings.folder) as pack:
         captured, same = examine(settings, git, base, pack=pack, others=others.values(), beside=beside)
@@ -135,7 +137,7 @@ def take(
         stale = [under + tag for under in (RECORDS, RULES) if tag in references(git, under)]
         changed |= dict.fromkeys(stale, "") | {TAGS + tag: made}
     update_references(git, changed)
-    captured.memory(made).save(settings.folder / STAMPS)
+    captured.cache(made).save(settings.folder / STAMPS)
     with suppress(GitFailed, OSError):  # the snapshot is durable; joining packs can wait
         join_packs(git)
     changes = Changes() if same else _changes(git, base, captured)
@@ -165,16 +167,19 @@ def examine(
     base: str,
     *,
     pack: Pack | None,
-    others: Collection[str],
+    others: Collection[str] | None = None,
     beside: str = "",
 ) -> tuple[Captured, bool]:
     """Capture the work tree; return it, and whether it is the same as the last snapshot.
 
-    Objects that the repository lacks go into the pack. The rules of ``others`` apply, too, if they can be
-    read; those of the snapshot ``beside`` this one must be readable.
+    Objects that the repository lacks go into the pack. The rules of ``others``, by default of the snapshots
+    whose rules still apply, are added if they can be read; those of the snapshot ``beside`` this one must be
+    readable.
     """
-    memory = StatCache.load(settings.folder / STAMPS)
-    owned = settings.belongings.now()
+    if others is None:
+        others = other_rules(git, settings.work_tree, base, most=settings.limits.file_bytes).values()
+    cache = StatCache.load(settings.folder / STAMPS)
+    owned = settings.own.now()
     with Rules.opened(git, settings.work_tree, force=settings.force) as rules:
         if beside:
             rules.also(rules_of(git, beside, rules))
@@ -182,25 +187,19 @@ def examine(
             with suppress(CheckpointsDamaged):
                 rules.also(rules_of(git, other, rules))
         scan = scan_work_tree(settings.work_tree, rules, limits=settings.limits, owned=owned)
-    with _known_objects(git, base, memory) as known:
-        captured = capture(settings.work_tree, scan, memory, known=known, pack=pack, limits=settings.limits)
-    return captured, bool(base) and captured.tree == (
-        memory.tree if memory.commit == base else tree_of(git, base)
-    )
-
-
-def other_rules_of(settings: ShadowSettings, git: Git, base: str, *, trusted: bool = False) -> dict[str, str]:
-    """Return the snapshots whose ignore rules count as well, by their tags."""
-    return other_rules(git, settings.work_tree, base, most=settings.limits.file_bytes, trusted=trusted)
+    with _known_objects(git, base, cache) as known:
+        captured = _Capture(settings, scan, cache, known, pack).run()
+    same = bool(base) and captured.tree == (cache.tree if cache.commit == base else tree_of(git, base))
+    return captured, same
 
 
 @contextmanager
-def _known_objects(git: Git, base: str, memory: StatCache) -> Iterator[Callable[[str], bool]]:
-    """Yield a function that says whether the repository has an object, from memory or by asking git."""
+def _known_objects(git: Git, base: str, cache: StatCache) -> Iterator[Callable[[str], bool]]:
+    """Yield a function that says whether the repository has an object, from the cache or by asking git."""
     if not base:
         yield lambda _: False
         return
-    remembered, asked = memory.known(), list[Objects]()
+    remembered, asked = cache.known(), list[Objects]()
     with ExitStack() as stack:
 
         def known(id: str) -> bool:
@@ -219,10 +218,7 @@ def current_tree(settings: ShadowSettings, git: Git) -> Iterator[tuple[Git, str]
     with TemporaryDirectory(dir=git.folder, prefix="live-") as folder, Pack(settings.folder) as pack:
         (Path(folder) / "pack").mkdir()
         apart = git.apart(Path(folder))
-        base = newest_snapshot(git)
-        captured, _ = examine(
-            settings, git, base, pack=pack, others=other_rules_of(settings, git, base).values()
-        )
+        captured, _ = examine(settings, git, newest_snapshot(git), pack=pack)
         store_pack(apart, pack)
         yield apart, captured.tree
 
@@ -280,7 +276,7 @@ class StatCache(Struct, frozen=True, kw_only=True):
             return cls()
 
 
-def remembered(stamp: FileStat, blob: str, *, begun: int, database: bool = False) -> KnownFile:
+def known_file(stamp: FileStat, blob: str, *, begun: int, database: bool = False) -> KnownFile:
     """Return what to remember of a file; one that changed too recently is never found unchanged."""
     return KnownFile(stamp if is_settled(stamp, begun) else replace(stamp, changed=-1), blob, database)
 
@@ -303,167 +299,128 @@ class Captured(NamedTuple):
     own: frozenset[bytes]  # paths that belong to Turnstate
     stores: frozenset[bytes]  # files that belong to Turnstate by their content
 
-    def memory(self, commit: str) -> StatCache:
+    def cache(self, commit: str) -> StatCache:
         """Return the cache for when these objects are stored under a commit."""
         return StatCache(commit=commit, tree=self.tree, files=self.files, frame=self.frame)
 
     def listing(self) -> Listing:
         """Return the files and folders."""
-        return Listing({path: _entry(file) for path, file in self.files.items()}, self.folders)
+        files = dict[bytes, FileEntry]()
+        for path, file in self.files.items():
+            is_link = stat.S_ISLNK(file.stamp.mode)
+            files[path] = FileEntry(is_link, 0 if is_link else permissions(file.stamp.mode), file.blob)
+        return Listing(files, self.folders)
 
 
-class _ObjectWriter:
-    """Computes object ids, and adds the objects that the repository lacks to the pack."""
+class _Capture:
+    """Reads the files of a scan that changed since the last snapshot, and builds the tree of a new one."""
 
-    def __init__(self, known: Callable[[str], bool], pack: Pack | None) -> None:
+    def __init__(
+        self,
+        settings: ShadowSettings,
+        scan: Scan,
+        cache: StatCache,
+        known: Callable[[str], bool],
+        pack: Pack | None,
+    ) -> None:
+        self._settings, self._scan, self._cache = settings, scan, cache
         self._known, self._pack = known, pack
-        self.frame = set[str]()
+        self._frame, self._stores = set[str](), set[bytes]()
+        self._left_out, self._in_use = list(scan.left_out), list[bytes]()
 
-    def keep(self, kind: str, data: bytes) -> str:
+    def run(self) -> Captured:
+        """Return the captured work tree; without a pack, object ids are computed and nothing is stored."""
+        files = dict(self._files())
+        folders = {path: permissions(mode) for path, (mode, _) in self._scan.folders.items() if path}
+        root = self._root(files, folders)
+        return Captured(
+            tree=root,
+            files=files,
+            folders=folders,
+            frame=frozenset(self._frame),
+            left_out=tuple(sorted(self._left_out, key=lambda one: one.path)),
+            own=frozenset(self._scan.own),
+            stores=frozenset(self._stores),
+        )
+
+    def _files(self) -> Iterator[tuple[bytes, KnownFile]]:
+        top = os.fsencode(self._settings.work_tree)
+        for _, stamps in self._scan.folders.values():
+            for path, stamp in stamps.items():
+                known = self._cache.found(path, stamp)
+                if known is not None and not known.database and main_file(path) is None:
+                    yield path, known
+                    continue
+                full = os.path.join(top, path)
+                try:
+                    if known is None:
+                        known = self._read(full, stamp)
+                    elif not stat.S_ISLNK(stamp.mode):  # unchanged, but the database may be in use by now
+                        check_main_file(full)
+                        with Opened(full) as file:
+                            file.check()
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    self._left_out.append(LeftOut(path, f"it cannot be read: {error.strerror}"))
+                except OwnFile:
+                    self._stores.add(path)
+                except UnreadableFile as error:
+                    if isinstance(error, InUse):
+                        self._in_use.append(path)
+                    self._left_out.append(LeftOut(path, str(error)))
+                else:
+                    yield path, known
+
+    def _read(self, path: bytes, stamp: FileStat) -> KnownFile:
+        if stat.S_ISLNK(stamp.mode):
+            return known_file(stamp, self._add(BLOB, os.readlink(path)), begun=self._scan.begun)
+        data, status = read_regular(path, most=self._settings.limits.file_bytes)
+        if (status.st_dev, status.st_ino) != (stamp.device, stamp.inode):
+            raise UnreadableFile("it was replaced while it was read; the next snapshot will have it")
+        database = kind_of(data) == "database"
+        return known_file(stamp, self._add(BLOB, data), begun=self._scan.begun, database=database)
+
+    def _root(self, files: dict[bytes, KnownFile], folders: dict[bytes, int]) -> str:
+        """Build the trees of all folders, the deepest first, and the tree of the snapshot."""
+        leaves: dict[bytes, list[Leaf]] = {b"": [], **{folder: [] for folder in folders}}
+        for path, file in files.items():
+            folder, _, name = path.rpartition(b"/")
+            leaves[folder].append(Leaf(name, _git_mode(file.stamp.mode), file.blob))
+        for path in reversed(folders):
+            if leaves[path]:  # git has no tree for an empty folder
+                folder, _, name = path.rpartition(b"/")
+                leaves[folder].append(Leaf(name, FOLDER, self._add_frame(TREE, tree(leaves[path]))))
+        modes = {
+            path: permissions(file.stamp.mode)
+            for path, file in files.items()
+            if not stat.S_ISLNK(file.stamp.mode)
+        }
+        filled = {path.rpartition(b"/")[0] for paths in (files, folders) for path in paths}
+        written = Modes.of(modes, folders, empty=folders.keys() - filled).encoded()
+        lines = [
+            Leaf(FILES.encode(), FOLDER, self._add_frame(TREE, tree(leaves[b""]))),
+            Leaf(MODES.encode(), FILE, self._add_frame(BLOB, written)),
+        ]
+        if self._in_use:
+            names = b"".join(path + b"\0" for path in sorted(self._in_use))
+            lines.append(Leaf(LEFT.encode(), FILE, self._add_frame(BLOB, names)))
+        return self._add_frame(TREE, tree(lines))
+
+    def _add(self, kind: str, data: bytes) -> str:
+        """Return the id of an object, and add it to the pack if the repository lacks it."""
         id = object_id(kind, data)
         if self._pack is not None and not self._known(id):
             self._pack.add(kind, data, id)
         return id
 
-    def keep_frame(self, kind: str, data: bytes) -> str:
+    def _add_frame(self, kind: str, data: bytes) -> str:
         """Add an object that is not a file of the user."""
-        id = self.keep(kind, data)
-        self.frame.add(id)
+        id = self._add(kind, data)
+        self._frame.add(id)
         return id
 
 
-def capture(
-    work_tree: Path,
-    scan: Scan,
-    memory: StatCache,
-    *,
-    known: Callable[[str], bool],
-    pack: Pack | None,
-    limits: SnapshotLimits,
-) -> Captured:
-    """Read the files that changed since the last snapshot, and build the tree of a new one."""
-    keeper, found = _ObjectWriter(known, pack), _Found(list(scan.left_out), set(), [])
-    files = dict(_files(os.fsencode(work_tree), scan, memory, keeper, limits, found))
-    folders = {path: permissions(mode) for path, (mode, _) in scan.folders.items() if path}
-    root = _root(files, folders, found.in_use, keeper)
-    found.left_out.sort(key=lambda one: one.path)
-    return Captured(
-        tree=root,
-        files=files,
-        folders=folders,
-        frame=frozenset(keeper.frame),
-        left_out=tuple(found.left_out),
-        own=frozenset(scan.own),
-        stores=frozenset(found.stores),
-    )
-
-
-class _Found(NamedTuple):
-    """Files that are not captured."""
-
-    left_out: list[LeftOut]
-    stores: set[bytes]
-    in_use: list[bytes]
-
-
-def _files(
-    work_tree: bytes,
-    scan: Scan,
-    memory: StatCache,
-    keeper: _ObjectWriter,
-    limits: SnapshotLimits,
-    found: _Found,
-) -> Iterator[tuple[bytes, KnownFile]]:
-    for _, stamps in scan.folders.values():
-        for path, stamp in stamps.items():
-            known = memory.found(path, stamp)
-            if known is not None and not known.database and main_file(path) is None:
-                yield path, known
-                continue
-            full = os.path.join(work_tree, path)
-            try:
-                kept = (
-                    _unchanged_database(full, known)
-                    if known
-                    else _read(full, stamp, keeper, limits, scan.begun)
-                )
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                found.left_out.append(LeftOut(path, f"it cannot be read: {error.strerror}"))
-            except OwnFile:
-                found.stores.add(path)
-            except InUse as error:
-                found.in_use.append(path)
-                found.left_out.append(LeftOut(path, str(error)))
-            except UnreadableFile as error:
-                found.left_out.append(LeftOut(path, str(error)))
-            else:
-                yield path, kept
-
-
-def _unchanged_database(path: bytes, known: KnownFile) -> KnownFile:
-    """Return the remembered file of a database. Raise InUse if it is in use."""
-    if not _is_link(known):
-        check_main_file(path)
-        with Opened(path) as file:
-            file.check()
-    return known
-
-
-def _read(
-    path: bytes, stamp: FileStat, keeper: _ObjectWriter, limits: SnapshotLimits, begun: int
-) -> KnownFile:
-    if stat.S_ISLNK(stamp.mode):
-        return remembered(stamp, keeper.keep(BLOB, os.readlink(path)), begun=begun)
-    data, status = read_regular(path, most=limits.file_bytes)
-    if (status.st_dev, status.st_ino) != (stamp.device, stamp.inode):
-        raise UnreadableFile("it was replaced while it was read; the next snapshot will have it")
-    database = kind_of(data) == "database"
-    return remembered(stamp, keeper.keep(BLOB, data), begun=begun, database=database)
-
-
-def _entry(file: KnownFile) -> FileEntry:
-    return (
-        FileEntry(True, 0, file.blob)
-        if _is_link(file)
-        else FileEntry(False, permissions(file.stamp.mode), file.blob)
-    )
-
-
-def _root(
-    files: dict[bytes, KnownFile], folders: dict[bytes, int], in_use: list[bytes], keeper: _ObjectWriter
-) -> str:
-    modes = {path: permissions(file.stamp.mode) for path, file in files.items() if not _is_link(file)}
-    filled = {path.rpartition(b"/")[0] for paths in (files, folders) for path in paths}
-    written = Modes.of(modes, folders, empty=folders.keys() - filled).encoded()
-    lines = [
-        Leaf(FILES.encode(), FOLDER, _files_tree(files, folders, keeper)),
-        Leaf(MODES.encode(), FILE, keeper.keep_frame(BLOB, written)),
-    ]
-    if in_use:
-        names = b"".join(path + b"\0" for path in sorted(in_use))
-        lines.append(Leaf(LEFT.encode(), FILE, keeper.keep_frame(BLOB, names)))
-    return keeper.keep_frame(TREE, tree(lines))
-
-
-def _files_tree(files: dict[bytes, KnownFile], folders: dict[bytes, int], keeper: _ObjectWriter) -> str:
-    """Build the trees of all folders, the deepest first; git has no tree for an empty folder."""
-    leaves: dict[bytes, list[Leaf]] = {b"": [], **{folder: [] for folder in folders}}
-    for path, file in files.items():
-        folder, _, name = path.rpartition(b"/")
-        leaves[folder].append(Leaf(name, _git_mode(file.stamp.mode), file.blob))
-    for path in reversed(folders):
-        if leaves[path]:
-            folder, _, name = path.rpartition(b"/")
-            leaves[folder].append(Leaf(name, FOLDER, keeper.keep_frame(TREE, tree(leaves[path]))))
-    return keeper.keep_frame(TREE, tree(leaves[b""]))
-
-
-def _is_link(file: KnownFile) -> bool:
-    return stat.S_ISLNK(file.stamp.mode)
-
-
-@cache
+@cached
 def _git_mode(mode: int) -> bytes:
     return LINK if stat.S_ISLNK(mode) else EXECUTABLE if is_program(mode) else FILE

@@ -1,21 +1,21 @@
-"""Snapshots: the live queue of a session as a file, so that an agent that restarts remembers.
+"""Snapshots: the live queue of a session as a file, so that an agent can continue after a restart.
 
-`Snapshots` writes, restores, lists and erases; `SnapshotPace` says when to write.
+`Snapshots` writes, restores, lists and erases them; `SnapshotPace` says when to write.
 """
 
 from __future__ import annotations
 
 from ..errors import DamagedSnapshot, ForeignSnapshot, SnapshotFailed, UnusableSnapshot
-from .snapshots import FOLDER, KEPT, Found, Restored, SnapshotPace, Snapshots
+from .snapshots import FOLDER, KEPT, RestoredSnapshot, SnapshotFile, SnapshotPace, Snapshots
 
 __all__ = [
     "FOLDER",
     "KEPT",
     "DamagedSnapshot",
     "ForeignSnapshot",
-    "Found",
-    "Restored",
+    "RestoredSnapshot",
     "SnapshotFailed",
+    "SnapshotFile",
     "SnapshotPace",
     "Snapshots",
     "UnusableSnapshot",

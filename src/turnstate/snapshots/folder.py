@@ -1,8 +1,9 @@
-"""An open folder: files appear in it whole or not at all, and links are not followed.
+"""The folder of a session's snapshots: files appear whole or not at all, and links are not followed.
 
-A file is written under a temporary name, forced to the disk, and only then gets its name, which is
-chosen at that moment. Writers need no lock: no two of them ever touch the same file. A temporary file
-that a killed writer left behind is nobody's snapshot, and goes once it is old.
+A file is written under a temporary name, synced, and only then gets its name, which is chosen at that
+moment. Writers need no lock: no two of them touch the same file. A temporary file of a crashed writer is
+removed once it is old. The name of a folder is safe for any session id; names of files sort by the order
+in which they were written and carry a mark of this installation.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .. import files as durable
-from ..home import Key
+from .. import files
+from ..home import SigningKey
 
 __all__ = [
     "DAMAGED",
     "SUFFIX",
-    "Folder",
-    "Unreadable",
+    "RefusedFile",
+    "SnapshotFolder",
     "file_name",
     "folder_name",
     "is_own",
@@ -34,16 +35,16 @@ __all__ = [
 DAMAGED = ".damaged"
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
-_LEFT_BEHIND = 3_600  # seconds; a live writer needs one or two, and one that is overtaken writes again
+_STALE_SECONDS = 3_600  # a live writer needs one or two, and writes again if its file is removed
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class Unreadable(Exception):
-    """A file is left alone, since reading it could hang, exhaust the memory or lead elsewhere."""
+class RefusedFile(Exception):
+    """A file is not read, since that could hang, exhaust the memory or lead elsewhere."""
 
 
-class Folder:
-    """An open folder; `opened` gives one."""
+class SnapshotFolder:
+    """An open folder; create one with `opened`."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -51,16 +52,16 @@ class Folder:
 
     @classmethod
     @contextmanager
-    def opened(cls, anchor: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[Folder]:
-        """Go from the anchor down the parts, following no link; with ``make``, make what is missing."""
+    def opened(cls, anchor: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[SnapshotFolder]:
+        """Open a folder below the anchor without following links; with ``make``, create what is missing."""
         if make:
-            durable.make_folder(anchor)
+            files.make_folder(anchor)
         folder = os.open(anchor, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for part in parts:
                 above, folder = folder, -1
                 try:
-                    folder = durable.enter(above, part, make=make)
+                    folder = files.enter(above, part, make=make)
                 finally:
                     os.close(above)
             yield cls(anchor.joinpath(*parts), folder)
@@ -69,29 +70,29 @@ class Folder:
                 os.close(folder)
 
     def names(self) -> list[str]:
-        """List what is there."""
+        """Return the names in the folder."""
         return os.listdir(self._folder)
 
     def read(self, name: str, *, limit: int) -> bytes:
-        """Read a regular file of at most so many bytes."""
-        self._insist_on_a_file(os.stat(name, dir_fd=self._folder, follow_symlinks=False), limit)
+        """Return the content of a regular file. Raise RefusedFile if it is larger or anything else."""
+        self._require_file(os.stat(name, dir_fd=self._folder, follow_symlinks=False), limit)
         with open(os.open(name, _READING, dir_fd=self._folder), "rb") as file:
-            self._insist_on_a_file(os.fstat(file.fileno()), limit)
+            self._require_file(os.fstat(file.fileno()), limit)
             data = file.read(limit + 1)
         if len(data) > limit:
-            raise Unreadable(f"it grew beyond {limit:,} bytes")
+            raise RefusedFile(f"it grew beyond {limit:,} bytes")
         return data
 
     def probe(self) -> None:
-        """Write a file and remove it, or raise the `OSError` that a real one would meet."""
+        """Write and remove a file; raise the OSError that a real one would cause."""
         temporary = f".{secrets.token_hex(8)}.tmp"
-        durable.write_new(temporary, b"probe", folder=self._folder)
+        files.write_new(temporary, b"probe", folder=self._folder)
         self.remove(temporary)
 
     def add(self, data: bytes, *, name: Callable[[], str]) -> str:
-        """Add a file that is on the disk, whole, before it has its name; the name is asked for last."""
+        """Add a file that is durable before it gets its name; ``name`` is called last."""
         temporary = f".{secrets.token_hex(8)}.tmp"
-        durable.write_new(temporary, data, folder=self._folder)
+        files.write_new(temporary, data, folder=self._folder)
         try:
             final = name()
             os.rename(temporary, final, src_dir_fd=self._folder, dst_dir_fd=self._folder)
@@ -99,26 +100,27 @@ class Folder:
             with suppress(OSError):
                 self.remove(temporary)
             raise
-        durable.sync_folder(self._folder)
+        files.sync_folder(self._folder)
         return final
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a link but not what it leads to."""
+        """Remove a file, or a link but not its target."""
         os.unlink(name, dir_fd=self._folder)
 
     def erase(self) -> int:
-        """Remove every file, then the folder, unless there are folders in it; return how many files went."""
-        files = [name for name in self.names() if not self._is_folder(name)]
-        for name in files:
+        """Remove every file, then the folder unless it has subfolders; return how many files there were."""
+        names = [name for name in self.names() if not self._is_folder(name)]
+
+        for name in names:
             with suppress(FileNotFoundError):
                 self.remove(name)
-        durable.sync_folder(self._folder)
+        files.sync_folder(self._folder)
         with suppress(OSError):
             os.rmdir(self.path)
-        return len(files)
+        return len(names)
 
     def set_aside(self, name: str) -> str:
-        """Rename a damaged file, so that it is kept and not tried again; return the name it has now."""
+        """Rename a damaged file, so that it is kept and not read again; return its new name."""
         with suppress(OSError):
             os.rename(name, name + DAMAGED, src_dir_fd=self._folder, dst_dir_fd=self._folder)
             return name + DAMAGED
@@ -129,20 +131,17 @@ class Folder:
         now = os.stat(beside, dir_fd=self._folder).st_mtime
         for name in filter(_TEMPORARY.fullmatch, self.names()):
             written = os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mtime
-            if abs(now - written) > _LEFT_BEHIND:
+            if abs(now - written) > _STALE_SECONDS:
                 self.remove(name)
 
     def _is_folder(self, name: str) -> bool:
         return stat.S_ISDIR(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode)
 
-    def _insist_on_a_file(self, status: os.stat_result, limit: int) -> None:
+    def _require_file(self, status: os.stat_result, limit: int) -> None:
         if not stat.S_ISREG(status.st_mode):
-            raise Unreadable("it is not a regular file")
+            raise RefusedFile("it is not a regular file")
         if status.st_size > limit:
-            raise Unreadable(f"it has {status.st_size:,} bytes; at most {limit:,} are read")
-
-
-# Names on the disk: a folder for every session id, and file names that sort as they were written.
+            raise RefusedFile(f"it has {status.st_size:,} bytes; at most {limit:,} are read")
 
 
 SUFFIX = ".json"
@@ -155,20 +154,20 @@ _MARK_DIGITS = 16
 
 
 def folder_name(session_id: str) -> str:
-    """Name the folder of a session."""
+    """Return the name of a session's folder."""
     if _HARMLESS.fullmatch(session_id):
         return session_id
     return _HASHED + hashlib.sha256(session_id.encode()).hexdigest()
 
 
-def file_name(number: int, *, session: str, key: Key) -> str:
-    """Name a new snapshot of a session; nobody else gives the same name."""
+def file_name(number: int, *, session: str, key: SigningKey) -> str:
+    """Return a unique name for a new snapshot of a session."""
     stem = f"{number:016d}-{secrets.token_hex(8)}"
     return f"{stem}-{_mark(stem, session, key)}{SUFFIX}"
 
 
-def is_own(name: str, *, session: str, key: Key | None) -> bool:
-    """Return True if this installation gave the name."""
+def is_own(name: str, *, session: str, key: SigningKey | None) -> bool:
+    """Return True if this installation chose the name."""
     if key is None or not _NAME.fullmatch(name):
         return False
     stem, _, mark = name.removesuffix(SUFFIX).rpartition("-")
@@ -176,12 +175,12 @@ def is_own(name: str, *, session: str, key: Key | None) -> bool:
 
 
 def newest_first(names: Iterable[str]) -> list[str]:
-    """Sort by number; names of another form come last."""
+    """Return the names sorted by number, newest first; names of another form come last."""
     return sorted(names, key=lambda name: (_number(name), name), reverse=True)
 
 
 def next_number(own: Iterable[str], *, now: int) -> int:
-    """Return the time in milliseconds, or more where a name of this installation has as much already."""
+    """Return the time in milliseconds, or more if a name of this installation has reached it."""
     return max([now, *(_number(name) + 1 for name in own)])
 
 
@@ -190,5 +189,5 @@ def _number(name: str) -> int:
     return int(match["number"]) if match else -1
 
 
-def _mark(stem: str, session: str, key: Key) -> str:
+def _mark(stem: str, session: str, key: SigningKey) -> str:
     return key.sign(_PURPOSE, session.encode(), stem.encode())[:_MARK_DIGITS]

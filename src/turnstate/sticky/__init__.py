@@ -1,6 +1,6 @@
-"""Sticky context: files that are sent with every request, as one delimited text that is data.
+"""Sticky context: files that are sent with every request, as one delimited text.
 
-`ContextManager` keeps the paths and gathers their text; `Workspace` says where to look for them.
+`ContextManager` holds the paths and gathers their text; `Workspace` is where they are looked up.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .state import (
     ContextState,
     Dropped,
     Gathered,
-    Kept,
     Owner,
     Reason,
     Shown,
+    StickyFile,
     StickyPath,
 )
 
@@ -29,11 +29,11 @@ __all__ = [
     "Dropped",
     "DuplicatePath",
     "Gathered",
-    "Kept",
     "NothingMatches",
     "Owner",
     "Reason",
     "Shown",
+    "StickyFile",
     "StickyPath",
     "Workspace",
 ]

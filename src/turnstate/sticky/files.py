@@ -1,13 +1,14 @@
-"""Finding: which files a path stands for now, with bounded work and no way out of the allowed folders.
+"""Finds and reads the files that a path matches, with bounded work and only in allowed folders.
 
-What the user names may lie anywhere. What a folder or a pattern *finds* must lie, all links followed,
-in the workspace or in the named folder; a link that leads elsewhere is told and left alone. A link
-inside the workspace is not followed out of it on the word of an agent's configuration either: the
-configuration was trusted, the link was not. ``**`` does not go through links to folders, so no
-circle is endless.
+A path that the user names may be anywhere. A file that a folder or a pattern *finds* must be, with all
+links resolved, in the workspace or in the named folder; a link that leads elsewhere is reported and not
+followed. A path of an agent's configuration does not lead out of the workspace through a link either:
+the configuration is trusted, the link is not. ``**`` does not follow links to folders, so there are no
+endless cycles.
 
-The order is that of names: the files of a folder, then its subfolders. It needs no clock and no
-luck; only a folder with more entries than may be looked at is cut as the system lists it.
+Files are ordered by name: those of a folder first, then its subfolders. A folder with more entries than
+the limit is cut in the order of the system. A file is read again only when it may have changed, and
+reading never blocks on a FIFO or a device.
 """
 
 from __future__ import annotations
@@ -24,101 +25,101 @@ from .pattern import ANY_FILE, Glob, Positions, Workspace, is_inside, split
 from .state import Dropped, Owner, Reason, spelled
 
 __all__ = [
-    "MOST_BYTES",
-    "MOST_ENTRIES",
-    "MOST_FILES",
+    "MAX_ENTRIES",
+    "MAX_FILES",
+    "MAX_FILE_BYTES",
+    "CachedFile",
     "Candidate",
-    "Found",
+    "FoundFiles",
     "ReadCache",
-    "Reading",
     "Refused",
     "checked_status",
     "find",
     "refusal",
 ]
 
-MOST_ENTRIES = 100_000
-"""Directory entries that are looked at for one path: a fraction of a second on a local disk."""
+MAX_ENTRIES = 100_000
+"""Directory entries that are read for one path: a fraction of a second on a local disk."""
 
-MOST_FILES = 10_000
-"""Files that one path may stand for; more than any model's window can hold."""
+MAX_FILES = 10_000
+"""Files that one path may match; more than any model's window can hold."""
 
-_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+_MISSING = (FileNotFoundError, NotADirectoryError)
 
 
 class Candidate(Struct, frozen=True):
-    """A file that may be sent: the path that is shown, and where it lies, all links followed."""
+    """A file that may be sent: the path as shown, and its real path."""
 
     shown: str
     real: str
 
 
-class Found(Struct, frozen=True):
-    """What a path stands for, and what there is to say about it."""
+class FoundFiles(Struct, frozen=True):
+    """The files that a path matches, and what was left out."""
 
     files: tuple[Candidate, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
 
-class _Folder(Struct, frozen=True):
+class _PendingFolder(Struct, frozen=True):
     real: str
     shown: str
     positions: Positions
 
 
-def find(path: str, owner: Owner, workspace: Workspace) -> Found:
-    """Find the files that a path stands for."""
+def find(path: str, owner: Owner, workspace: Workspace) -> FoundFiles:
+    """Return the files that a path matches."""
     if not path or "\0" in path:
-        return Found((), (Dropped(spelled(path), "missing", "no file can have this name"),))
+        return FoundFiles((), (Dropped(spelled(path), "missing", "this is not a valid file name"),))
     parts = split(path)
     place, named = workspace.locate(parts)
     try:
         real = os.path.realpath(place, strict=True)
         is_folder = stat.S_ISDIR(os.stat(real).st_mode)
     except OSError as error:
-        return Found((), (refusal(path, error),))
+        return FoundFiles((), (refusal(path, error),))
     roots = workspace.real_roots()
     if owner == "agent" and workspace.holds(place) and not _within(real, roots):
-        return Found((), (_outside(path, "; add its target, or add it for the session"),))
+        return FoundFiles((), (_outside(path, "; add its target, or add it for the session"),))
     if not is_folder:
         found = () if parts.parts else (Candidate(spelled(named), real),)
-        return Found(found, () if found else (Dropped(spelled(path), "missing", "it matches no file"),))
-    walk = _Walk(path, Glob(parts.parts or ANY_FILE), (*roots, real))
+        return FoundFiles(found, () if found else (Dropped(spelled(path), "missing", "no file matches it"),))
+    walk = _Search(path, Glob(parts.parts or ANY_FILE), (*roots, real))
     walk.run(real, named)
-    return Found(tuple(walk.files), tuple(walk.dropped))
+    return FoundFiles(tuple(walk.files), tuple(walk.dropped))
 
 
 def refusal(path: str, error: OSError) -> Dropped:
-    """Say that the system refused a path."""
-    if isinstance(error, _NOT_THERE):
+    """Return what was left out because the system refused a path."""
+    if isinstance(error, _MISSING):
         return Dropped(spelled(path), "missing", "there is no such file")
     return Dropped(spelled(path), "unreadable", error.strerror or type(error).__name__)
 
 
-class _Walk:
-    """One search: folders still to be looked at, entries still allowed, files found."""
+class _Search:
+    """A search: the files found, what was left out, and how many entries may still be read."""
 
     def __init__(self, path: str, glob: Glob, roots: tuple[str, ...]) -> None:
         self.files: list[Candidate] = []
         self.dropped: list[Dropped] = []
         self._path, self._glob, self._roots = path, glob, roots
-        self._left = MOST_ENTRIES
+        self._left = MAX_ENTRIES
         self._stopped = ""
 
     def run(self, real: str, shown: str) -> None:
-        """Look through a folder and what the pattern names below it."""
-        folders = [_Folder(real, shown, self._glob.start)]
+        """Search a folder and its subfolders that the pattern can match."""
+        folders = [_PendingFolder(real, shown, self._glob.start)]
         while folders and not self._stopped:
             folder = folders.pop()
             folders += reversed(
-                [below for entry in self._listed(folder) for below in self._met(folder, entry)]
+                [below for entry in self._listed(folder) for below in self._subfolders(folder, entry)]
             )
         if self._stopped:
-            self._tell(self._path, "stopped", f"{self._stopped} and looked no further; name a narrower path")
+            self._drop(self._path, "stopped", f"{self._stopped} ; use a narrower path")
         elif not self.files and not self.dropped:
-            self._tell(self._path, "missing", "it matches no file")
+            self._drop(self._path, "missing", "no file matches it")
 
-    def _listed(self, folder: _Folder) -> list[os.DirEntry[str]]:
+    def _listed(self, folder: _PendingFolder) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder.real) as listing:
                 entries = list(islice(listing, self._left + 1))
@@ -127,27 +128,27 @@ class _Walk:
             return []
         if len(entries) > self._left:
             entries.pop()
-            self._stopped = f"stopped after {MOST_ENTRIES:,} directory entries"
+            self._stopped = f"stopped after {MAX_ENTRIES:,} directory entries"
         self._left -= len(entries)
         return sorted(entries, key=lambda entry: entry.name)
 
-    def _met(self, folder: _Folder, entry: os.DirEntry[str]) -> Iterator[_Folder]:
-        """Take an entry if it is a file that is meant; return it if it is a folder to be looked at."""
+    def _subfolders(self, folder: _PendingFolder, entry: os.DirEntry[str]) -> Iterator[_PendingFolder]:
+        """Take an entry if it is a matching file; yield it if it is a folder to search."""
         positions, name = folder.positions, entry.name
         try:
             if entry.is_symlink():
-                yield from self._followed(folder, entry)
+                yield from self._through_link(folder, entry)
             elif entry.is_dir(follow_symlinks=False):
                 if inside := self._glob.into(positions, name) | self._glob.below(positions, name):
-                    yield _Folder(entry.path, os.path.join(folder.shown, name), inside)
+                    yield _PendingFolder(entry.path, os.path.join(folder.shown, name), inside)
             elif self._glob.takes(positions, name):
                 self._take(os.path.join(folder.shown, name), entry.path)
         except OSError as error:
             if self._glob.takes(positions, name):
                 self.dropped.append(refusal(os.path.join(folder.shown, name), error))
 
-    def _followed(self, folder: _Folder, entry: os.DirEntry[str]) -> Iterator[_Folder]:
-        """Go where a link leads if that is allowed, but through a folder only where a part names the link."""
+    def _through_link(self, folder: _PendingFolder, entry: os.DirEntry[str]) -> Iterator[_PendingFolder]:
+        """Follow a link inside the allowed folders; to a folder only if a part of the pattern names it."""
         positions, name = folder.positions, entry.name
         named, passed = self._glob.into(positions, name), self._glob.below(positions, name)
         taken = self._glob.takes(positions, name)
@@ -162,15 +163,15 @@ class _Walk:
         elif not is_folder:
             self._take(shown, real)
         elif named:
-            yield _Folder(real, shown, named)
+            yield _PendingFolder(real, shown, named)
 
     def _take(self, shown: str, real: str) -> None:
-        if len(self.files) < MOST_FILES:
+        if len(self.files) < MAX_FILES:
             self.files.append(Candidate(spelled(shown), real))
         else:
-            self._stopped = f"stopped after {MOST_FILES:,} files"
+            self._stopped = f"stopped after {MAX_FILES:,} files"
 
-    def _tell(self, path: str, reason: Reason, why: str) -> None:
+    def _drop(self, path: str, reason: Reason, why: str) -> None:
         self.dropped.append(Dropped(spelled(path), reason, why))
 
 
@@ -184,30 +185,30 @@ def _outside(path: str, advice: str = "") -> Dropped:
     )
 
 
-# Reading: the text of a file, never at the price of a hang, and read again only when it may have changed.
+# CachedFile: the text of a file, never at the price of a hang, and read again only when it may have changed.
 
 
-MOST_BYTES = 4 * 1024 * 1024
-"""Of one file; about a million tokens, more than three quarters of nearly any model's window."""
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""The largest file that is read: about a million tokens, more than nearly any model's window."""
 
-TICK = 2_000_000_000
-"""Nanoseconds: the coarsest clock that a file system in use has (FAT)."""
+TICK_NS = 2_000_000_000
+"""The coarsest time stamp of a file system in use (FAT), in nanoseconds."""
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
-_BINARY = "it is no UTF-8 text"
+_BINARY = "it is not UTF-8 text"
 
 
 class Refused(Exception):
-    """A file is not sent, and why."""
+    """A file cannot be sent."""
 
     def __init__(self, reason: Reason, why: str) -> None:
         super().__init__(why)
         self.reason, self.why = reason, why
 
 
-class Reading(Struct, frozen=True):
-    """What a file held when it was read; no text if it is binary."""
+class CachedFile(Struct, frozen=True):
+    """The content of a file when it was read; None if it is binary."""
 
     trace: tuple[int, ...]
     at: int
@@ -215,16 +216,16 @@ class Reading(Struct, frozen=True):
     text: str | None
 
     def holds(self, status: os.stat_result) -> bool:
-        """Return True if a file with this status must still hold the same."""
+        """Return True if a file with this stat must have the same content."""
         changed = max(status.st_mtime_ns, status.st_ctime_ns)
-        return self.trace == _trace(status) and changed < self.at - TICK
+        return self.trace == _trace(status) and changed < self.at - TICK_NS
 
 
 class ReadCache:
-    """What was read last of each file."""
+    """The content of each file when it was last read."""
 
     def __init__(self) -> None:
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, CachedFile] = {}
 
     def text(self, place: str, status: os.stat_result, clock: Callable[[], int]) -> tuple[str, str]:
         """Return the text of a file and the hash of its bytes. Raise Refused if it must not be read."""
@@ -236,36 +237,36 @@ class ReadCache:
         return known.text, known.sha256
 
     def keep(self, places: Collection[str]) -> None:
-        """Forget all other files."""
+        """Drop all other files."""
         self._readings = {place: one for place, one in self._readings.items() if place in places}
 
 
 def checked_status(status: os.stat_result) -> os.stat_result:
-    """Refuse what is no regular file, or too large to be read."""
+    """Return the stat. Raise Refused if the file is not regular or too large."""
     if not stat.S_ISREG(status.st_mode):
         raise Refused("special", "it is not a regular file")
-    if status.st_size > MOST_BYTES:
-        raise Refused("huge", f"it has {status.st_size:,} bytes; at most {MOST_BYTES:,} are read")
+    if status.st_size > MAX_FILE_BYTES:
+        raise Refused("huge", f"it has {status.st_size:,} bytes; at most {MAX_FILE_BYTES:,} are read")
     return status
 
 
-def _read(place: str, now: int) -> Reading:
+def _read(place: str, now: int) -> CachedFile:
     file = os.open(place, _FLAGS)
     try:
-        # The trace from before the reading: what changes meanwhile is seen as changed next time.
+        # The stat from before the read: a change in between shows next time.
         trace = _trace(checked_status(os.fstat(file)))
         data = _bytes(file)
     finally:
         os.close(file)
-    return Reading(trace, now, hashlib.sha256(data).hexdigest(), _decoded(data))
+    return CachedFile(trace, now, hashlib.sha256(data).hexdigest(), _decoded(data))
 
 
 def _bytes(file: int) -> bytes:
     data = bytearray()
     while piece := os.read(file, _CHUNK):
         data += piece
-        if len(data) > MOST_BYTES:
-            raise Refused("huge", f"it grew beyond {MOST_BYTES:,} bytes")
+        if len(data) > MAX_FILE_BYTES:
+            raise Refused("huge", f"it grew beyond {MAX_FILE_BYTES:,} bytes")
     return bytes(data)
 
 

@@ -1,11 +1,11 @@
-"""Gathering: from paths to the one text that is sent, and a word about every file that is not in it.
+"""Gathers the files of all paths into the one text that is sent, and reports every file that is not in it.
 
-Files stand in the user's order, each once, where it is first named. When they are too many, the
-largest go first until the rest fits, of two alike the later: so as many stay as can. The same rule,
-by bytes, bounds what is read at all. A file that cannot be read costs no other file anything.
+Files are in the user's order, each once, where it is first named. If they are too large together, the
+largest are left out until the rest fits, of two equal ones the later, so that as many as possible stay.
+The same rule, by bytes, bounds what is read at all. A file that cannot be read does not affect others.
 
-The text is made anew only when a file that is in it changed, so it stays the same object, byte for
-byte, for as long as the prompt cache can use it.
+The text is rebuilt only when a file in it changed, so it stays the same, byte for byte, for as long as
+the prompt cache can use it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from msgspec import Struct
 from ..tokens import Counter
 from .files import Candidate, ReadCache, Refused, checked_status, find, refusal
 from .pattern import Workspace
-from .state import Dropped, Gathered, Kept, StickyPath, entry
+from .state import Dropped, Gathered, StickyFile, StickyPath, entry
 
-__all__ = ["MOST_BYTES_TOGETHER", "Gatherer", "fitting"]
+__all__ = ["MAX_TOTAL_BYTES", "Gatherer", "fitting"]
 
-MOST_BYTES_TOGETHER = 32 * 1024 * 1024
-"""Of all files; several times what fits in any model's window, and read in a second or two."""
+MAX_TOTAL_BYTES = 32 * 1024 * 1024
+"""The most bytes of all files together: several times any model's window, read in a second or two."""
 
 
 class _Weighed(Struct, frozen=True):
@@ -32,12 +32,12 @@ class _Weighed(Struct, frozen=True):
 
 
 class _Written(Struct, frozen=True):
-    kept: Kept
+    kept: StickyFile
     content: str
 
 
 class Gatherer:
-    """Gathers again and again, and remembers what it read."""
+    """Gathers files repeatedly, and remembers what it read."""
 
     def __init__(self) -> None:
         self._shelf = ReadCache()
@@ -47,7 +47,7 @@ class Gatherer:
     def gather(
         self, paths: Iterable[StickyPath], workspace: Workspace, *, limit: int, counter: Counter
     ) -> Gathered:
-        """Read the files that paths stand for, and keep those that fit in so many tokens."""
+        """Read the files that the paths match, and keep those that fit in ``limit`` tokens."""
         rows = _found(paths, workspace)
         weighed = [_weighed(row) if isinstance(row, Candidate) else row for row in rows]
         read = [
@@ -55,7 +55,7 @@ class Gatherer:
             for row in _bounded(weighed)
         ]
         chosen = _chosen(read, limit)
-        self._forget_all_but(rows, read, counter)
+        self._drop_stale(rows, read, counter)
         self._last = self._composed(
             [row for row in chosen if isinstance(row, _Written)],
             tuple(row for row in chosen if isinstance(row, Dropped)),
@@ -73,7 +73,7 @@ class Gatherer:
         key = (shown, sha256, counter.name)
         if key not in self._tokens:
             self._tokens[key] = counter.count(entry(shown, content)).tokens
-        return _Written(Kept(shown, self._tokens[key], sha256), content)
+        return _Written(StickyFile(shown, self._tokens[key], sha256), content)
 
     def _composed(self, written: Sequence[_Written], dropped: tuple[Dropped, ...]) -> Gathered:
         files = tuple(row.kept for row in written)
@@ -82,7 +82,7 @@ class Gatherer:
             text = "".join(entry(row.kept.path, row.content) for row in written) or None
         return Gathered(text=text, files=files, dropped=dropped)
 
-    def _forget_all_but(
+    def _drop_stale(
         self,
         rows: Sequence[Candidate | Dropped],
         read: Sequence[_Written | Dropped],
@@ -94,7 +94,7 @@ class Gatherer:
 
 
 def fitting(sizes: Sequence[int], limit: int) -> set[int]:
-    """Choose what stays: the largest go first until the rest fits, of two alike the later."""
+    """Return what stays: the largest go first until the rest fits, of two equal ones the later."""
     kept, total = set[int](), 0
     for index in sorted(range(len(sizes)), key=lambda index: (sizes[index], index)):
         total += sizes[index]
@@ -105,7 +105,7 @@ def fitting(sizes: Sequence[int], limit: int) -> set[int]:
 
 
 def _found(paths: Iterable[StickyPath], workspace: Workspace) -> list[Candidate | Dropped]:
-    """Return every file once, in the user's order, and what there is to say."""
+    """Return every file once, in the user's order, and what was left out."""
     rows, seen = list[Candidate | Dropped](), set[str]()
     for path in paths:
         found = find(path.path, path.owner, workspace)
@@ -128,9 +128,9 @@ def _weighed(file: Candidate) -> _Weighed | Dropped:
 
 def _bounded(rows: Sequence[_Weighed | Dropped]) -> list[_Weighed | Dropped]:
     sizes = {i: row.status.st_size for i, row in enumerate(rows) if isinstance(row, _Weighed)}
-    stay = _staying(sizes, MOST_BYTES_TOGETHER)
+    stay = _staying(sizes, MAX_TOTAL_BYTES)
     return [
-        Dropped(row.file.shown, "limit", _too_much(row.status.st_size, MOST_BYTES_TOGETHER, "bytes"))
+        Dropped(row.file.shown, "limit", _too_much(row.status.st_size, MAX_TOTAL_BYTES, "bytes"))
         if isinstance(row, _Weighed) and i not in stay
         else row
         for i, row in enumerate(rows)
@@ -154,8 +154,8 @@ def _staying(sizes: dict[int, int], limit: int) -> set[int]:
 
 
 def _too_much(size: int, limit: int, unit: str) -> str:
-    return f"it has {size:,} {unit}; the largest go first until the rest fits in {limit:,}"
+    return f"it has {size:,} {unit}; the largest are left out until the rest fits in {limit:,}"
 
 
-def _contents(files: Iterable[Kept]) -> list[tuple[str, str]]:
+def _contents(files: Iterable[StickyFile]) -> list[tuple[str, str]]:
     return [(file.path, file.sha256) for file in files]

@@ -1,8 +1,8 @@
-"""The context manager: files that are sent with every request, for as long as they are in the context.
+"""The context manager: adds, removes, shows and gathers the files that are sent with every request.
 
-It holds a small value, `state`, which goes into JSON and comes back, and a memory of what it read,
-which does not. After a restore it is attached to a workspace again. It blocks while it reads, and
-serves one caller at a time.
+It holds a small value, `state`, which can be stored as JSON, and a cache of what it read, which cannot.
+After it is restored, attach it to a workspace again. It blocks while it reads, and is for one caller at
+a time.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class ContextManager:
 
     @classmethod
     def from_json(cls, document: Any, workspace: Workspace | None = None) -> ContextManager:
-        """Take it from plain JSON values, ours or the original's; no file is looked at."""
+        """Create one from plain JSON values, ours or Amazon Q's; no file is read."""
         return cls(workspace, state=ContextState.from_json(document))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is to be kept as plain JSON values."""
+        """Return the state as plain JSON values."""
         return self._state.to_json()
 
     def attach(self, workspace: Workspace) -> None:
-        """Look for files there from now on."""
+        """Look up files in this workspace from now on."""
         self._workspace, self._length = workspace, None
 
     @property
     def state(self) -> ContextState:
-        """The paths and what belongs to them; setting it restores an earlier one."""
+        """The paths and their settings; assign an earlier state to restore it."""
         return self._state
 
     @state.setter
@@ -66,14 +66,14 @@ class ContextManager:
 
     @property
     def context_message_length(self) -> int | None:
-        """The characters of the text that was gathered last; none if something was changed since."""
+        """The number of characters that were gathered last; None if something changed since."""
         return self._length
 
     def add(self, path: str | os.PathLike[str], *, owner: Owner = "session", force: bool = False) -> Shown:
-        """Add a file, folder or pattern at the end, and say what it stands for.
+        """Add a file, folder or pattern at the end, and return what it matches.
 
-        One that stands for no file is refused with `NothingMatches` unless forced, one that is there
-        already with `DuplicatePath`.
+        Raise NothingMatches if it matches no file, unless ``force``; raise DuplicatePath if it is in the
+        context already.
         """
         text = _checked(path)
         state = self._state.adding(text, owner)
@@ -84,15 +84,15 @@ class ContextManager:
         return shown
 
     def remove(self, path: str | os.PathLike[str]) -> None:
-        """Remove a path, whoever asked for it; `UnknownName` if it is not in the context."""
+        """Remove a path, whoever added it. Raise UnknownName if it is not in the context."""
         self.state = self._state.without(os.fspath(path))
 
     def show(self) -> tuple[Shown, ...]:
-        """Say of each path whose it is, and which files it stands for now."""
+        """Return each path with its owner and the files that it matches now."""
         return tuple(map(self._shown, self._state.paths))
 
     def for_agent(self, profile: str, paths: Iterable[str] = ()) -> None:
-        """Take another agent's paths for those of the last; the session's stay."""
+        """Replace the paths of the last agent by those of another; the session's stay."""
         self.state = self._state.under_agent(profile, paths)
 
     def for_window(self, tokens: int) -> None:
@@ -100,9 +100,9 @@ class ContextManager:
         self.state = replace(self._state, max_context_files_size=limit_for(tokens))
 
     def gather(self, counter: Counter, *, limit_tokens: int | None = None) -> Gathered:
-        """Read what changed, and give the text to send with what was kept and what was dropped."""
+        """Read what changed; return the text to send, the files in it, and what was left out."""
         if self._workspace is None:
-            raise InputError("this context belongs to no workspace; attach it to one first")
+            raise InputError("this context has no workspace; attach one first")
         limit = self.max_context_files_size if limit_tokens is None else limit_tokens
         gathered = self._gatherer.gather(self.paths, self._workspace, limit=limit, counter=counter)
         self._length = gathered.length
@@ -118,12 +118,12 @@ class ContextManager:
 def _checked(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(f"{text!r:.80} is no path")
+        raise InputError(f"{text!r:.80} is not a path")
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"{spelled(text)} is not UTF-8 and cannot be kept by name; add a pattern that finds it"
+            f"{spelled(text)} is not UTF-8 and cannot be stored by name; add a pattern that matches it"
         ) from None
     return text
 
@@ -132,4 +132,4 @@ def _nothing(shown: Shown, *, attached: bool) -> str:
     if not attached:
         return f"{spelled(shown.path)} cannot be looked up without a workspace; attach one, or force it"
     reasons = "; ".join(one.why for one in shown.dropped[:3])
-    return f"{spelled(shown.path)} gives no file to send ({reasons}); force it if it will come to be"
+    return f"{spelled(shown.path)} matches no file to send ({reasons}); force it if the file will exist later"

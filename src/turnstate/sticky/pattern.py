@@ -1,11 +1,11 @@
-"""Patterns: which names a path with ``*``, ``?``, ``[…]`` or ``**`` stands for; pure, one name at a time.
+"""Patterns with ``*``, ``?``, ``[…]`` and ``**``, matched one name at a time, and the workspace of paths.
 
-A path is a base, which is everything before the first part with a wildcard, and the parts from there
-on. ``**`` stands for any number of folders, at the end for every file below. As in a shell, a name
-that begins with a dot is found only by a part that begins with one. A name always matches the part
-that it equals, so ``[id].tsx`` finds the file that is called so.
+A path is a base, everything before the first part with a wildcard, and the parts from there on. ``**``
+matches any number of folders, and at the end every file below. As in a shell, a name that begins with a
+dot is matched only by a part that begins with one. A name always matches a part that equals it, so
+``[id].tsx`` finds the file of that name.
 
-A folder is looked at once, whatever the pattern: what may come next in it is a set of positions.
+Each folder is read once, whatever the pattern: what may match in it is a set of positions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..errors import InputError
 __all__ = ["ANY_FILE", "Glob", "Positions", "Split", "Workspace", "comparable", "is_inside", "split"]
 
 ANY_FILE = ("*",)
-"""What a folder stands for: the files in it."""
+"""The pattern of a folder: the files in it."""
 
 _ANY_DEPTH = "**"
 _WILDCARD = re.compile(r"[*?\[]")
@@ -33,7 +33,7 @@ Positions = frozenset[int]
 
 
 class Split(Struct, frozen=True):
-    """A path as its user wrote it: where to start, and what to look for there."""
+    """A path as the user wrote it: where to start, and the pattern from there."""
 
     absolute: bool
     base: tuple[str, ...]
@@ -66,22 +66,22 @@ class Glob:
 
     @property
     def start(self) -> Positions:
-        """Where matching stands in the base folder."""
+        """The positions in the base folder."""
         return self._reached([0])
 
     def takes(self, positions: Positions, name: str) -> bool:
-        """Return True if a file of this name is meant."""
+        """Return True if a file of this name matches."""
         last = len(self._parts) - 1
         return last in positions and self._matches(last, name)
 
     def into(self, positions: Positions, name: str) -> Positions:
-        """Return where matching stands in a subfolder that parts name one by one."""
+        """Return the positions in a subfolder that a part other than ``**`` matches."""
         return self._reached(
             i + 1 for i in positions if self._parts[i] != _ANY_DEPTH and self._matches(i, name)
         )
 
     def below(self, positions: Positions, name: str) -> Positions:
-        """Return where matching stands in a subfolder that a ``**`` passes through."""
+        """Return the positions in a subfolder that a ``**`` passes through."""
         return self._reached(i for i in positions if self._parts[i] == _ANY_DEPTH and self._matches(i, name))
 
     def _matches(self, position: int, name: str) -> bool:
@@ -92,7 +92,7 @@ class Glob:
         return not hidden and expression is not None and expression.match(name) is not None
 
     def _reached(self, positions: Iterable[int]) -> Positions:
-        """Add that a ``**`` may stand for no folder at all; beyond the last part there is nothing."""
+        """Add the positions after each ``**``, which may match no folder; drop those past the last part."""
         reached = {i for i in positions if i < len(self._parts)}
         reached |= {i + 1 for i in reached if self._parts[i] == _ANY_DEPTH and i + 1 < len(self._parts)}
         return frozenset(reached)
@@ -105,11 +105,8 @@ def _expression(part: str) -> re.Pattern[str] | None:
         return None
 
 
-# The workspace: where paths are looked up, what may be looked at, and what time it is.
-
-
 class Workspace(Struct, frozen=True, kw_only=True):
-    """A folder that relative paths start from, the home that ``~`` stands for, further allowed folders."""
+    """The folder that relative paths start from, the home for ``~``, and further allowed folders."""
 
     root: Path
     home: Path | None = None
@@ -119,10 +116,10 @@ class Workspace(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for folder in (self.root, *self.roots, *([self.home] if self.home else [])):
             if not folder.is_absolute():
-                raise InputError(f"a workspace has absolute folders, and {str(folder)!r:.80} is not one")
+                raise InputError(f"the folders of a workspace must be absolute; {str(folder)!r:.80} is not")
 
     def locate(self, path: Split) -> tuple[str, str]:
-        """Return the place of a path's base, and the words in which it is shown."""
+        """Return the location of a path's base, and how it is shown."""
         if not path.absolute and path.base[:1] == ("~",) and self.home:
             return self._outside(str(self.home.joinpath(*path.base[1:])))
         if path.absolute:
@@ -130,17 +127,17 @@ class Workspace(Struct, frozen=True, kw_only=True):
         return os.path.join(self.root, *path.base), "/".join(path.base)
 
     def real_roots(self) -> tuple[str, ...]:
-        """Return the folders that may be looked at, all links followed."""
+        """Return the real paths of the allowed folders."""
         return tuple(os.path.realpath(folder) for folder in (self.root, *self.roots))
 
     def holds(self, place: str) -> bool:
-        """Return True if a place lies in an allowed folder by its name, whatever links in it do."""
+        """Return True if a location is in an allowed folder by its name, whatever its links lead to."""
         named = os.path.normpath(place)
         folders = (*map(os.path.normpath, (self.root, *self.roots)), *self.real_roots())
         return any(is_inside(named, folder) for folder in folders)
 
     def _outside(self, place: str) -> tuple[str, str]:
-        """Show a place in full, unless its name lies below the root."""
+        """Return a location and how it is shown: relative to the root if it is below it, else in full."""
         root = str(self.root)
         if place == root:
             return place, ""
@@ -148,5 +145,5 @@ class Workspace(Struct, frozen=True, kw_only=True):
 
 
 def is_inside(place: str, folder: str) -> bool:
-    """Return True if a place is a folder or lies below it; both are written without detours."""
+    """Return True if a location is a folder or below it; both must be normalized."""
     return place == folder or place.startswith(folder.rstrip("/") + "/")

@@ -1,9 +1,10 @@
-"""What is kept of sticky context: paths with their owners, the limit, the agent's name and hooks.
+"""The state of sticky context: paths with their owners, the limit, the agent's name and hooks.
 
-A value, written as ``{max_context_files_size, current_profile, paths, hooks}``. The CLI that this
-shape comes from writes bare paths and forgets whose they are; here a path is an object with an
-owner, bare ones are read as the agent's, and `original` gives the bare form. Hooks, and fields that
-this version does not know, are kept as they came.
+It is a value, stored as ``{max_context_files_size, current_profile, paths, hooks}``. Amazon Q's CLI,
+which this shape comes from, writes bare paths without their owners; here a path is an object with an
+owner, bare ones are read as the agent's, and `original` returns the bare form. Hooks, and fields that
+this version does not know, are kept unchanged. The module also has the form in which files are sent,
+which neither a content nor a name can break out of.
 """
 
 from __future__ import annotations
@@ -26,37 +27,34 @@ __all__ = [
     "ContextState",
     "Dropped",
     "Gathered",
-    "Kept",
     "Owner",
     "Reason",
     "Shown",
+    "StickyFile",
     "StickyPath",
     "entry",
     "limit_for",
     "spelled",
 ]
 
-# Entries: the form in which files are sent, and which neither a content nor a name can break out of.
-
-
 CONTEXT_ENTRY_START_HEADER = "--- CONTEXT ENTRY BEGIN ---\n"
 CONTEXT_ENTRY_END_HEADER = "--- CONTEXT ENTRY END ---\n\n"
 
-# Nothing before the first word: a file of a million backslashes must not take a million squared steps.
+# No prefix before the first word: a file of a million backslashes must not take quadratic time.
 _MARKER = re.compile(r"CONTEXT\s+ENTRY\s+(?:BEGIN|END)", re.IGNORECASE)
 _SHORT = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def entry(path: str, content: str) -> str:
-    """Write one file, under a path that `spelled` gave."""
+    """Return the entry of one file; the path comes from `spelled`."""
     named = f"{CONTEXT_ENTRY_START_HEADER}[{_guarded(path)}]\n"
     return f"{named}{_guarded(content)}\n{CONTEXT_ENTRY_END_HEADER}"
 
 
 def spelled(path: str) -> str:
-    r"""Spell a path so that it is one line that can be seen and stored: ``\n``, ``\u2028``, ``\xe9``.
+    r"""Return a path as one printable line: ``\n``, ``\u2028``, ``\xe9``.
 
-    A byte that is not UTF-8 is written ``\x..``, an invisible character ``\u....``.
+    A byte that is not UTF-8 becomes ``\x..``, an invisible character ``\u....``.
     """
     if path.isprintable() and "\\" not in path:
         return path
@@ -73,21 +71,18 @@ def _character(character: str) -> str:
     if character.isprintable():
         return character
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # how Python holds a byte of a name that is not UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # how Python represents a byte that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-# What sticky context tells: which files were kept, which were not and why, what a path stands for.
-
-
 Owner = Literal["agent", "session"]
-"""Who asked for a path: the agent's configuration, or the user in this conversation."""
+"""Who added a path: the agent's configuration, or the user in this conversation."""
 
 Reason = Literal["limit", "missing", "unreadable", "special", "huge", "binary", "outside", "stopped"]
 
 
-class Kept(Struct, frozen=True):
+class StickyFile(Struct, frozen=True):
     """A file that is sent: its path as shown, the tokens of its entry, the hash of its bytes."""
 
     path: str
@@ -104,15 +99,15 @@ class Dropped(Struct, frozen=True):
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
-    """The sticky context at one moment; no text where no file is kept."""
+    """The sticky context at one time; the text is None if there are no files."""
 
     text: str | None = None
-    files: tuple[Kept, ...] = ()
+    files: tuple[StickyFile, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
     @property
     def length(self) -> int:
-        """The characters of the text."""
+        """The number of characters in the text."""
         return len(self.text or "")
 
     @property
@@ -122,7 +117,7 @@ class Gathered(Struct, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True):
-    """A path, whose it is, the files that it stands for now, and what there is to say about it."""
+    """A path, its owner, the files that it matches now, and what was left out."""
 
     path: str
     owner: Owner
@@ -137,14 +132,14 @@ DEFAULT_PROFILE = "default"
 
 
 def limit_for(window: int) -> int:
-    """Return the tokens that context may have in a model's window: three quarters."""
+    """Return the most tokens of sticky context for a model's window: three quarters."""
     if type(window) is not int or window <= 0:
-        raise InputError(f"a model's window is a number of tokens, and {window!r:.40} is none")
+        raise InputError(f"a model's window must be a positive number of tokens, not {window!r:.40}")
     return window * 3 // 4
 
 
 class StickyPath(Value, frozen=True):
-    """A file, folder or pattern, as it was written, and who asked for it."""
+    """A file, folder or pattern as it was written, and its owner."""
 
     path: str
     owner: Owner = "agent"
@@ -152,11 +147,11 @@ class StickyPath(Value, frozen=True):
     def __post_init__(self) -> None:
         settle(self, "path")
         if self.owner not in OWNERS:
-            raise InputError(f"{self.owner!r:.40} owns no path; agent and session do")
+            raise InputError(f"the owner of a path must be agent or session, not {self.owner!r:.40}")
 
 
 class ContextState(Value, frozen=True, kw_only=True):
-    """The paths in the user's order, and what belongs to them; every change gives a new value."""
+    """The paths in the user's order, and their settings; every change returns a new value."""
 
     max_context_files_size: int = limit_for(DEFAULT_WINDOW)
     current_profile: str = DEFAULT_PROFILE
@@ -168,25 +163,25 @@ class ContextState(Value, frozen=True, kw_only=True):
         settle_object(self, "hooks")
 
     def find(self, path: str) -> StickyPath | None:
-        """Return the path that this one equals, if there is one."""
+        """Return the path in the context that equals this one, or None."""
         wanted = comparable(path)
         return next((one for one in self.paths if comparable(one.path) == wanted), None)
 
     def adding(self, path: str, owner: Owner) -> ContextState:
-        """Add a path at the end; one that is there already is refused."""
+        """Return the state with a path added at the end. Raise DuplicatePath if it is there already."""
         if there := self.find(path):
-            raise DuplicatePath(f"{spelled(path)} is in the context already, by the {there.owner}")
+            raise DuplicatePath(f"{spelled(path)} is in the context already, added by the {there.owner}")
         return replace(self, paths=(*self.paths, StickyPath(path, owner)))
 
     def without(self, path: str) -> ContextState:
-        """Remove a path, whoever asked for it."""
+        """Return the state without a path. Raise UnknownName if it is not in the context."""
         there = self.find(path)
         if there is None:
             raise UnknownName(f"{spelled(path)} is not in the context; show lists what is")
         return replace(self, paths=tuple(one for one in self.paths if one is not there))
 
     def under_agent(self, profile: str, paths: Iterable[str]) -> ContextState:
-        """Take another agent's paths for those of the last; what the user added stays."""
+        """Return the state with the paths of another agent; what the user added stays."""
         own = ContextState(paths=tuple(one for one in self.paths if one.owner == "session"))
         news = dict[str, StickyPath]()
         for path in paths:
@@ -195,7 +190,7 @@ class ContextState(Value, frozen=True, kw_only=True):
         return replace(self, current_profile=profile, paths=(*news.values(), *own.paths))
 
     def original(self) -> dict[str, Any]:
-        """Return plain JSON values in the original's shape: bare paths."""
+        """Return plain JSON values as Amazon Q writes them, with bare paths."""
         return {**self.to_json(), "paths": [one.path for one in self.paths]}
 
     def to_json(self) -> dict[str, Any]:
@@ -210,7 +205,7 @@ class ContextState(Value, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, document: Any, *, at: str = "$") -> ContextState:
-        """Take it from plain JSON values, ours or the original's."""
+        """Create a state from plain JSON values, ours or Amazon Q's."""
         strict_json.check(document, at=at)
         if not isinstance(document, dict):
             raise InvalidPayload("sticky context is an object", path=at)

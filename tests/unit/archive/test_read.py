@@ -54,10 +54,10 @@ def test_the_bytes_of_a_body_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("first", "reason"),
     [
-        (b"", "cut off"),
-        (b"hello\n", "no archive"),
-        ([1], "no archive"),
-        ({"turnstate": "messages", "version": 1}, "no archive"),
+        (b"", "incomplete"),
+        (b"hello\n", "not a Turnstate archive"),
+        ([1], "not a Turnstate archive"),
+        ({"turnstate": "messages", "version": 1}, "not a Turnstate archive"),
         ({"turnstate": "archive"}, "whole number"),
         ({"turnstate": "archive", "version": "1"}, "whole number"),
     ],
@@ -68,19 +68,19 @@ def test_what_is_no_archive_is_refused_at_once(first: Any, reason: str) -> None:
 
 
 def test_an_archive_of_a_newer_version_is_refused() -> None:
-    with pytest.raises(errors.NewerFormat, match="line 1: an archive of version 2"):
+    with pytest.raises(errors.NewerFormat, match="line 1: the archive has version 2"):
         bundles(lines({"turnstate": "archive", "version": 2}))
 
 
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([SESSION, BRANCH, ENTRY], "line 4: the file ends here"),
+        ([SESSION, BRANCH, ENTRY], "line 4: the file ends before"),
         ([SESSION, BRANCH, END], "line 4: a line with a entry is expected here, not with a end"),
         ([BRANCH], "line 2: a line with a session is expected"),
-        ([{**SESSION, "surprise": 1}], "line 2: no line of an archive: .*surprise"),
-        ([{**SESSION, "version": -1}], "line 2: no line of an archive"),
-        ([{**SESSION, "created": 1 << 60}], "line 2: no line of an archive"),
+        ([{**SESSION, "surprise": 1}], "line 2: not a line of an archive: .*surprise"),
+        ([{**SESSION, "version": -1}], "line 2: not a line of an archive"),
+        ([{**SESSION, "created": 1 << 60}], "line 2: not a line of an archive"),
         ([{**SESSION, "id": ""}], "line 2: a session id must have 1 to 500 characters"),
         ([{**SESSION, "id": "a\0b"}], "line 2: a session id contains a NUL"),
         ([{**SESSION, "tags": ["x" * 501]}], "line 2: a tag must have"),
@@ -94,9 +94,9 @@ def test_an_archive_of_a_newer_version_is_refused() -> None:
         ([SESSION, {**BRANCH, "id": 2}], "line 3: branch 1 is expected here, not 2"),
         ([SESSION, {**BRANCH, "name": "a\0b"}], "line 3: a branch name contains a NUL"),
         ([SESSION, {**BRANCH, "operation": "x" * 501}], "line 3: an operation must have"),
-        ([SESSION, {**BRANCH, "former": 1}], "line 3: branch 1 follows a branch that is not there"),
+        ([SESSION, {**BRANCH, "former": 1}], "line 3: branch 1 follows a branch that does not exist"),
         ([SESSION, {**BRANCH, "fork_seq": 1}], "line 3: branch 1 has no parent to fork from"),
-        ([SESSION, {**BRANCH, "parent": 1}], "line 3: branch 1 forks from a place"),
+        ([SESSION, {**BRANCH, "parent": 1}], "line 3: branch 1 forks from an entry"),
         ([SESSION, BRANCH, {**ENTRY, "seq": 2}], "line 4: entry 1 of branch 1 is expected here, not 2 of 1"),
         ([SESSION, BRANCH, {**ENTRY, "id": "m2"}], "line 4: the entry 'm2' holds a message with another id"),
         ([SESSION, BRANCH, {**ENTRY, "id": ""}], "line 4: an entry needs an id"),
@@ -104,7 +104,7 @@ def test_an_archive_of_a_newer_version_is_refused() -> None:
         ([SESSION, BRANCH, {**ENTRY, "body": {**MESSAGE, "role": "tool"}}], "line 4: message m1: a tool"),
         ([SESSION, BRANCH, {**ENTRY, "body": None}], "line 4: "),
         ([SESSION, BRANCH, ENTRY, {**END, "sessions": 2}], "line 5: the archive announces 2 sessions"),
-        ([SESSION, BRANCH, ENTRY, END, SESSION], "line 6: something stands behind the end"),
+        ([SESSION, BRANCH, ENTRY, END, SESSION], "line 6: there is text after the end"),
     ],
 )
 def test_a_line_that_is_wrong_is_named_by_its_number(values: list[Any], reason: str) -> None:
@@ -115,10 +115,10 @@ def test_a_line_that_is_wrong_is_named_by_its_number(values: list[Any], reason: 
 @pytest.mark.parametrize(
     ("fork", "reason"),
     [
-        ({**FORK, "fork_seq": 2, "entries": 0}, "forks from a place that is not there"),
-        ({**FORK, "parent": 2, "entries": 0}, "forks from a place that is not there"),
-        ({**FORK, "former": 2, "entries": 0}, "follows a branch that is not there"),
-        ({**FORK, "former": None, "entries": 0}, "follows a branch that is not there"),
+        ({**FORK, "fork_seq": 2, "entries": 0}, "forks from an entry that does not exist"),
+        ({**FORK, "parent": 2, "entries": 0}, "forks from an entry that does not exist"),
+        ({**FORK, "former": 2, "entries": 0}, "follows a branch that does not exist"),
+        ({**FORK, "former": None, "entries": 0}, "follows a branch that does not exist"),
     ],
 )
 def test_a_branch_that_hangs_on_nothing_is_refused(fork: dict[str, Any], reason: str) -> None:
@@ -128,7 +128,7 @@ def test_a_branch_that_hangs_on_nothing_is_refused(fork: dict[str, Any], reason:
 
 def test_an_id_that_stands_twice_in_a_session_is_refused() -> None:
     second = {**ENTRY, "seq": 2}
-    with pytest.raises(errors.InvalidPayload, match="line 5: the id 'm1' stands twice"):
+    with pytest.raises(errors.InvalidPayload, match="line 5: the id 'm1' occurs twice"):
         read(HEADER, SESSION, {**BRANCH, "entries": 2}, ENTRY, second, END)
 
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, errors
-from turnstate.archive import adopt, archive, bundles, conversation, is_half_made, restore, written
+from turnstate.archive import adopt, archive, bundles, conversation, encode_line, is_incomplete, restore
 from turnstate.session import SessionManager
 from turnstate.stores.values import Address
 from turnstate.testing import conversations
@@ -39,7 +39,7 @@ async def exported(sessions: SessionManager, *ids: str) -> list[bytes]:
         for id in ids:
             yield Address(sessions.tenant, id)
 
-    return [written(line).encode() async for line in archive(sessions.store, addresses())]
+    return [encode_line(line).encode() async for line in archive(sessions.store, addresses())]
 
 
 async def restored(sessions: SessionManager, lines: list[bytes], **settings: bool) -> list[str]:
@@ -72,7 +72,7 @@ def test_a_session_that_goes_on_is_exported_as_it_was_at_one_moment(tmp_path: Pa
 
         lines = []
         async for line in archive(one.store, growing()):
-            lines.append(written(line).encode())
+            lines.append(encode_line(line).encode())
             if len(lines) % 50 == 0:
                 await session.append(Message.user("meanwhile"))
                 await session.fork()
@@ -149,7 +149,7 @@ def test_an_import_that_is_under_way_keeps_others_out_and_gives_way_to_a_later_o
         task = await paused.begun()
         try:
             session = await other.open("long")
-            assert is_half_made(session.row)
+            assert is_incomplete(session.row)
             with pytest.raises(errors.Busy):
                 await session.append(Message.user("me too"))
             with pytest.raises(errors.Busy):
@@ -244,7 +244,7 @@ def test_a_foreign_conversation_becomes_a_session(tmp_path: Path) -> None:
         session = await one.open("s", user="anna")
         assert await session.messages() == said[2:]
         found = await conversation(one.store, session.row)
-        assert found.told[0].text == "You help.\n\nBe brief."
+        assert found.all_messages[0].text == "You help.\n\nBe brief."
         await session.append(Message.user("and on"))
         assert (await adopt(one.store, "default", said, id="s", now=1)).result == "known"
         with pytest.raises(errors.AlreadyExists):
@@ -259,11 +259,11 @@ def test_a_conversation_with_open_calls_is_made_sound(tmp_path: Path) -> None:
 
     async def scene(one: SessionManager, _: SessionManager) -> None:
         session = await one.create(system="You help.")
-        assert (await conversation(one.store, session.row)).sound()
+        assert (await conversation(one.store, session.row)).valid_messages()
         await session.append(Message.user("look"), Message.assistant(None, tool_calls=[call]))
         found = await conversation(one.store, (await one.open(session.id)).row)
-        assert [message.role for message in found.told] == ["system", "user", "assistant"]
-        assert [message.role for message in found.sound()] == ["system", "user", "assistant", "tool"]
+        assert [message.role for message in found.all_messages] == ["system", "user", "assistant"]
+        assert [message.role for message in found.valid_messages()] == ["system", "user", "assistant", "tool"]
 
     between(tmp_path, scene)
 
@@ -277,7 +277,7 @@ def test_a_sound_conversation_is_whole(tmp_path: Path) -> None:
             for message in messages:
                 await session.append(message)
             found = await conversation(one.store, (await one.open(session.id)).row)
-            sound = found.sound()[1:]  # results are in the order of their calls
+            sound = found.valid_messages()[1:]  # results are in the order of their calls
             assert [message.role for message in sound] == [message.role for message in messages]
             assert {message.id: message for message in sound} == {message.id: message for message in messages}
 

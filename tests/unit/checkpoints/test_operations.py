@@ -34,7 +34,7 @@ def back(number: int, **changes: Any) -> RestoreOperation:
 def do(act: Operation, state: ConversationState, name: str) -> None:
     assert act.is_possible(state)
     assert not act.is_done(state, name)
-    asyncio.run(act.do(state, None, name))
+    asyncio.run(act.apply(state, None, name))
     assert act.is_done(state, name)
 
 

@@ -24,7 +24,7 @@ ACTS = [
 
 @pytest.mark.parametrize("act", ACTS)
 def test_an_intent_comes_back_as_it_was_written(act: object, tmp_path: Path) -> None:
-    intent = Intent(name="c-1", act=act, files="c-0", hard=True, head=(1, 7), placed=True)  # type: ignore[arg-type]
+    intent = Intent(name="c-1", operation=act, files="c-0", hard=True, head=(1, 7), placed=True)  # type: ignore[arg-type]
     assert intents.read(tmp_path) is None
     intents.write(intent, tmp_path)
     assert intents.read(tmp_path) == intent
@@ -36,27 +36,29 @@ def test_an_intent_comes_back_as_it_was_written(act: object, tmp_path: Path) -> 
 def test_a_draft_that_a_process_left_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / "intent.json.draft").write_text("{")
     assert intents.read(tmp_path) is None
-    intents.write(Intent(name="c-1", act=ACTS[0]), tmp_path)
+    intents.write(Intent(name="c-1", operation=ACTS[0]), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["intent.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"name": "x"}', '{"name":"x","act":{"act":"fly"}}', "\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"name": "x"}', '{"name":"x","operation":{"operation":"fly"}}', "\xff"]
+)
 def test_an_intent_that_cannot_be_read_is_told(text: str, tmp_path: Path) -> None:
     (tmp_path / "intent.json").write_text(text, encoding="latin-1")
-    with pytest.raises(CheckpointsDamaged, match="remove it to go on"):
+    with pytest.raises(CheckpointsDamaged, match="remove it to continue"):
         intents.read(tmp_path)
 
 
 def test_a_folder_that_went_away_is_told(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     with pytest.raises(CheckpointError, match="nothing was restored"):
-        intents.write(Intent(name="c-1", act=ACTS[0]), gone)
+        intents.write(Intent(name="c-1", operation=ACTS[0]), gone)
 
     async def enter() -> None:
-        async with intents.alone(gone):
+        async with intents.locked(gone):
             pass
 
-    with pytest.raises(CheckpointsDamaged, match="no checkpoints in"):
+    with pytest.raises(CheckpointsDamaged, match="cannot be locked"):
         asyncio.run(enter())
 
 
@@ -64,7 +66,7 @@ def test_one_waits_for_the_other(tmp_path: Path) -> None:
     order = list[str]()
 
     async def enter(name: str) -> None:
-        async with intents.alone(tmp_path):
+        async with intents.locked(tmp_path):
             order.append(f"{name} in")
             await asyncio.sleep(0)
             order.append(f"{name} out")
@@ -80,7 +82,7 @@ def test_whoever_waits_too_long_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(intents, "_LOCK_SECONDS", 0.0)
 
     async def twice() -> None:
-        async with intents.alone(tmp_path), intents.alone(tmp_path):
+        async with intents.locked(tmp_path), intents.locked(tmp_path):
             pass
 
     with pytest.raises(CheckpointsBusy, match="another process"):
@@ -91,7 +93,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
     os.symlink("/etc/passwd", tmp_path / "intent.lock")
 
     async def enter() -> None:
-        async with intents.alone(tmp_path):
+        async with intents.locked(tmp_path):
             pass
 
     with pytest.raises(CheckpointsDamaged):

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from turnstate.archive import ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header
-from turnstate.archive.format import Line
+from turnstate.archive.format import ArchiveLine
 from turnstate.cli.commands.export import STEP, WHOLE, _Far
 from turnstate.cli.commands.import_ import STEP as BYTES
 from turnstate.cli.commands.import_ import _Lines
@@ -15,7 +15,7 @@ from turnstate.cli.commands.import_ import _Lines
 pytestmark = pytest.mark.req("P3")
 
 
-def session(entries: int) -> list[Line]:
+def session(entries: int) -> list[ArchiveLine]:
     return [
         ArchivedSession(id="a", counter="c", created=1, active=1, version=1),
         ArchivedBranch(id=1, created=1, operation="create", entries=entries),

@@ -25,7 +25,7 @@ from offload import begin, end, evict, said
 
 from turnstate.memory import Worker, jsonl
 from turnstate.memory.jsonl import JsonlEngine
-from turnstate.memory.jsonl_file import Notebook
+from turnstate.memory.jsonl_file import MemoryFile
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.values import Position
 from turnstate.testing.doubles import FixedClock
@@ -78,14 +78,14 @@ def arm(fuse: Fuse) -> None:
 class Hasty(Worker):
     """Acknowledges a parcel before the engine has it."""
 
-    async def _hand_over(self, parcel: Any, row: Any, inside: Any) -> None:
+    async def _pass_on(self, parcel: Any, row: Any, inside: Any) -> None:
         await self._store.delivered(parcel.id)
         await super()._hand_over(parcel, row, inside)
 
 
 def plant(bug: str) -> type[Worker]:
     if bug == "forgetful":
-        Notebook._note = lambda *_: True  # type: ignore[method-assign]
+        MemoryFile._note = lambda *_: True  # type: ignore[method-assign]
     return Hasty if bug == "hasty" else Worker
 
 

@@ -28,8 +28,8 @@ def test_waits_grow_fourfold_up_to_the_longest() -> None:
 
 
 def test_an_engine_may_be_down_for_more_than_a_night_before_anything_is_parked() -> None:
-    shortest = sum(worker.wait(tries, Fixed(0.0)) for tries in range(1, worker.MOST_TRIES))
-    longest = sum(worker.wait(tries, Fixed(1.0)) for tries in range(1, worker.MOST_TRIES))
+    shortest = sum(worker.wait(tries, Fixed(0.0)) for tries in range(1, worker.MAX_TRIES))
+    longest = sum(worker.wait(tries, Fixed(1.0)) for tries in range(1, worker.MAX_TRIES))
     assert (shortest // 60_000, longest // 60_000) == (227, 455)
 
 

@@ -90,7 +90,7 @@ def test_a_call_that_refuses_to_end_is_left_behind(monkeypatch: pytest.MonkeyPat
         enough = asyncio.Event()
         assert await failure(lambda: stubborn(enough), timeout=SOON) == "no answer within 0.02 s"
         enough.set()
-        while worker._left_behind:
+        while worker._abandoned:
             await asyncio.sleep(0)
 
     asyncio.run(test())
@@ -131,11 +131,11 @@ def test_an_error_that_cannot_be_told_is_named() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert outcome(raising(Mute())) == "Mute: an error that cannot be told"
+    assert outcome(raising(Mute())) == "Mute: an error without a readable text"
 
 
 def test_what_an_error_says_is_cut_and_can_be_kept_by_any_store() -> None:
     told = outcome(raising(ValueError("a\0b\ud800" + "c" * 10_000)))
     assert told is not None
     assert told.startswith("ValueError: ab?cc")
-    assert len(told) <= worker.LONGEST_ERROR
+    assert len(told) <= worker.MAX_ERROR

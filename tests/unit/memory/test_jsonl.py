@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import stat
 from collections.abc import Awaitable
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offload import TIME, evicted, said, session_record
+from offload import TIME, evicted, said, session_record, take_part
 
 from turnstate.errors import InputError, NewerFormat, StoreUnavailable
 from turnstate.memory import Listed, MemoryEngine, Recollection, User
 from turnstate.memory import jsonl as jsonl_module
-from turnstate.memory.jsonl import MOST_NOTEBOOKS, JsonlEngine, Shelf
+from turnstate.memory.jsonl import MAX_OPEN_FILES, JsonlEngine, TenantFolder
 from turnstate.message import Message
 from turnstate.stores.values import Address
 
@@ -40,7 +39,7 @@ def run(work: Awaitable[Any]) -> Any:
 
 
 def file_of(folder: Path, user: str | None = "u1", tenant: str = "default") -> Path:
-    return Shelf(folder, tenant).path(user)
+    return TenantFolder(folder, tenant).path(user)
 
 
 def objects(path: Path) -> list[dict[str, Any]]:
@@ -184,7 +183,7 @@ def test_a_torn_last_line_is_set_aside_and_its_delivery_taken_again(
     assert path.read_bytes() == whole
     torn = path.with_suffix(".torn")
     assert torn.read_bytes() == whole.splitlines(keepends=True)[-1][:-cut] + b"\n"
-    assert "ends in a torn line" in caplog.text
+    assert "ends in an incomplete line" in caplog.text
 
 
 @pytest.mark.req("F3")
@@ -221,7 +220,7 @@ def test_a_damaged_line_costs_no_other(folder: Path, junk: bytes, caplog: pytest
 
     found = asyncio.run(test())
     assert [one.message for one in found] == ["n1", "m1"]
-    assert caplog.records == [] or "1 damaged lines are passed over" in caplog.text
+    assert caplog.records == [] or "1 damaged lines were skipped" in caplog.text
 
 
 def test_a_file_that_a_newer_version_wrote_is_left_untouched(folder: Path) -> None:
@@ -269,9 +268,9 @@ def test_any_two_names_are_two_files_inside_the_folder(
     first: str, second: str, tenant: str, other: str
 ) -> None:
     folder = Path("/memory")
-    one, two = Shelf(folder, tenant).path(first), Shelf(folder, other).path(second)
+    one, two = TenantFolder(folder, tenant).path(first), TenantFolder(folder, other).path(second)
     assert (str(one).lower() == str(two).lower()) == ((first, tenant) == (second, other))
-    assert one != Shelf(folder, tenant).path(None)
+    assert one != TenantFolder(folder, tenant).path(None)
     for path in (one, two):
         assert path.parent.parent == folder
         assert os.path.normpath(path) == str(path)
@@ -294,9 +293,9 @@ def test_more_users_than_are_remembered_are_read_again(folder: Path) -> None:
     async def test() -> None:
         engine = JsonlEngine(folder)
         for _ in range(2):
-            for number in range(MOST_NOTEBOOKS + 2):
+            for number in range(MAX_OPEN_FILES + 2):
                 await engine.ingest(session_record(said("one"), user=f"user {number}"))
-        assert all(kept(file_of(folder, f"user {n}")) == ["m1"] for n in range(MOST_NOTEBOOKS + 2))
+        assert all(kept(file_of(folder, f"user {n}")) == ["m1"] for n in range(MAX_OPEN_FILES + 2))
 
     asyncio.run(test())
 
@@ -450,14 +449,14 @@ def test_a_rewrite_that_breaks_off_leaves_the_file_as_it_was(
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreUnavailable, match="name another folder"):
+    with pytest.raises(StoreUnavailable, match="choose another folder"):
         JsonlEngine(tmp_path / "file" / "memory")
 
 
 def test_a_lock_that_is_never_released_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnstate.memory.jsonl.LOCK_SECONDS", 0.02)
     engine = JsonlEngine(folder)
-    with Shelf(folder, "default").locked(), pytest.raises(StoreUnavailable, match="held the lock"):
+    with TenantFolder(folder, "default").locked(), pytest.raises(StoreUnavailable, match="held the lock"):
         run(engine.ingest(session_record(said("one"))))
 
 
@@ -476,23 +475,9 @@ def test_many_at_once_write_every_message_once(folder: Path) -> None:
     assert [line["kind"] for line in objects(file_of(folder))].count("session") == 1
 
 
-def _take_part(folder: str, number: int) -> None:
-    logging.disable()
-    messages = said(*(f"text {n}" for n in range(40)))
-
-    async def work() -> None:
-        engine = JsonlEngine(folder)
-        for round in range(5):
-            part = messages[round * 8 : round * 8 + 8 + number]
-            await engine.archive(evicted(part, key=f"cut {round} of {number}"), "")
-        await engine.ingest(session_record(messages))
-
-    asyncio.run(work())
-
-
 def test_processes_that_share_a_folder_write_every_message_once(folder: Path) -> None:
     fresh = get_context("spawn")
-    processes = [fresh.Process(target=_take_part, args=(str(folder), number)) for number in range(3)]
+    processes = [fresh.Process(target=take_part, args=(str(folder), number)) for number in range(3)]
     for process in processes:
         process.start()
     for process in processes:
@@ -507,6 +492,6 @@ def test_the_tests_of_several_at_once_would_see_a_missing_lock(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two engines that write without catching up with one another write messages twice."""
-    monkeypatch.setattr("turnstate.memory.jsonl_file.Notebook._catch_up", lambda *_: None)
+    monkeypatch.setattr("turnstate.memory.jsonl_file.MemoryFile._catch_up", lambda *_: None)
     with pytest.raises(AssertionError):
         test_many_at_once_write_every_message_once(folder)

@@ -151,11 +151,11 @@ def test_what_keeps_failing_is_parked_with_its_reason_where_it_can_be_seen(run: 
 def test_a_revived_parcel_is_tried_as_if_it_were_new(run: Run) -> None:
     async def test(here: Scene) -> None:
         parcel, engine = await ended(here), Moody(before=raising(ConnectionError("refused")), times=2)
-        assert await here.worker(engine, most_tries=1).run_once() == {"parked": 1}
+        assert await here.worker(engine, max_tries=1).run_once() == {"parked": 1}
         await here.store.revive(parcel.id, due=here.clock())
-        assert await here.worker(engine, most_tries=2).run_once() == {"delayed": 1}
+        assert await here.worker(engine, max_tries=2).run_once() == {"delayed": 1}
         here.later()
-        assert await here.worker(engine, most_tries=2).run_once() == {"delivered": 1}
+        assert await here.worker(engine, max_tries=2).run_once() == {"delivered": 1}
         assert engine.ids == ["m1", "m2"]
 
     run(test)
@@ -281,7 +281,7 @@ def test_a_parcel_that_workers_died_of_is_parked_and_not_tried_again(run: Run) -
             here.later()
         engine = Notes()
         assert await here.worker(engine).run_once() == {"parked": 1}
-        assert here.told[0].error == "begun 8 times and never ended: workers died of it"
+        assert here.told[0].error == "started 8 times and never finished: the workers died"
         assert engine.deliveries == 0
 
     run(test)

@@ -106,7 +106,7 @@ def test_a_character_that_was_torn_apart_is_whole_again() -> None:
 
 
 def test_a_stream_that_breaks_off_is_a_failure_that_brings_what_came() -> None:
-    with pytest.raises(ModelFailed, match="player ended before it was finished") as caught:
+    with pytest.raises(ModelFailed, match="player was interrupted") as caught:
         completed(TextDelta("half an ans"))
     assert isinstance(caught.value, TurnstateError)
     assert caught.value.partial is not None

@@ -10,7 +10,7 @@ import pytest
 from session_fixtures import Harness, answer, answers, asks, call, cuts, decisions, everything, grown, run
 
 from turnstate import Budget, Message
-from turnstate.archive import archive, bundles, restore, written
+from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.context.cut import Strategy, carried
 from turnstate.conversation import ConversationState, from_json
 from turnstate.entry import Revert
@@ -362,7 +362,7 @@ async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(harness: 
 async def test_the_summary_of_an_imported_archive_cannot_be_undone(harness: Harness) -> None:
     session = await imported(harness)
     store = session._writer.store
-    lines = [written(line) async for line in archive(store, _each(session.row.address))]
+    lines = [encode_line(line) async for line in archive(store, _each(session.row.address))]
     async with await SessionManager.open("memory:") as sessions:
         for bundle in bundles(io.BytesIO("\n".join(lines).encode())):
             await restore(sessions.store, "default", bundle, now=1)

@@ -253,7 +253,7 @@ def test_a_folder_that_cannot_hold_snapshots_shows_at_opening(tmp_path: Path, wh
         async with await SessionManager.open(f"sqlite:///{tmp_path}/agent.db", snapshots=snapshots):
             raise AssertionError("it was opened")
 
-    with pytest.raises(SnapshotFailed, match="snapshots cannot be kept"):
+    with pytest.raises(SnapshotFailed, match="snapshots cannot be written"):
         asyncio.run(opened())
     assert not (tmp_path / "agent.db").exists()
 

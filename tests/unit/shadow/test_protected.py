@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnstate.memory.jsonl_file import UserLine, written
+from turnstate.memory.jsonl_file import UserLine, encode_line
 from turnstate.shadow.folder import About, make
 from turnstate.shadow.protected import (
     InUse,
@@ -36,7 +36,7 @@ STORE = SQLITE + bytes(52) + APPLICATION.to_bytes(4, "big")
         (b"", b"empty-wal", "file"),
         (b"\x37\x7f\x06\x82", b"x-wal", "database"),
         (b"\x37\x7f\x06\x82", b"x", "file"),
-        (written(UserLine(tenant="t", user="u", file="f")), b"any", "store"),
+        (encode_line(UserLine(tenant="t", user="u", file="f")), b"any", "store"),
         (b'{"kind":"user","version":1}\n', b"users.jsonl", "file"),
     ],
 )

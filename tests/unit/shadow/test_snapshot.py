@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from turnstate.shadow.snapshot import KnownFile, StatCache, is_settled, remembered
+from turnstate.shadow.snapshot import KnownFile, StatCache, is_settled, known_file
 from turnstate.shadow.work_tree import FileStat
 
 SECOND = 1_000_000_000
@@ -41,8 +41,8 @@ def test_any_field_that_differs_makes_a_file_unknown(field: str) -> None:
 
 def test_a_file_that_is_not_settled_is_kept_in_mind_and_never_found() -> None:
     begun = STAMP.changed + SECOND
-    assert remembered(STAMP, "1", begun=begun).stamp == STAMP
-    assert remembered(STAMP, "1", begun=STAMP.changed).stamp != STAMP
+    assert known_file(STAMP, "1", begun=begun).stamp == STAMP
+    assert known_file(STAMP, "1", begun=STAMP.changed).stamp != STAMP
 
 
 def test_what_is_remembered_is_read_back(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from turnstate.home import Key
+from turnstate.home import SigningKey
 from turnstate.snapshots.folder import file_name, folder_name, is_own, newest_first, next_number
 
-KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
+KEY, OTHER = SigningKey(b"k" * 32), SigningKey(b"o" * 32)
 HOSTILE = [
     "",
     ".",

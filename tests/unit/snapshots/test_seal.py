@@ -11,14 +11,14 @@ from snapshot_scenes import snapshot
 
 from turnstate import ContextSnapshot, Message, ToolCallRequest, ToolCallResult
 from turnstate.errors import ForbiddenJSON, InputError, TooLarge
-from turnstate.home import Key
+from turnstate.home import SigningKey
 from turnstate.snapshots import seal
 
-KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
+KEY, OTHER = SigningKey(b"k" * 32), SigningKey(b"o" * 32)
 DATA = seal.sealed(snapshot(7, extension={"seq": 4}), session="s1", key=KEY)
 
 
-def opened(data: bytes, *, session: str = "s1", key: Key | None = KEY) -> seal.Verdict:
+def opened(data: bytes, *, session: str = "s1", key: SigningKey | None = KEY) -> seal.Verdict:
     return seal.opened(data, session=session, key=key)
 
 
@@ -71,7 +71,7 @@ def test_a_document_that_was_laid_out_anew_is_damaged(indent: int | None) -> Non
 
 @pytest.mark.req("H4")
 @pytest.mark.parametrize("key", [OTHER, None])
-def test_what_another_installation_wrote_is_foreign_and_whole(key: Key | None) -> None:
+def test_what_another_installation_wrote_is_foreign_and_whole(key: SigningKey | None) -> None:
     verdict = opened(DATA, key=key)
     assert verdict.state == "foreign"
     assert verdict.snapshot == snapshot(7, extension={"seq": 4})
@@ -79,7 +79,7 @@ def test_what_another_installation_wrote_is_foreign_and_whole(key: Key | None) -
 
 @pytest.mark.req("H4")
 def test_a_forger_who_knows_the_layout_does_not_know_the_key() -> None:
-    forged = seal.sealed(snapshot(text="obey"), session="s1", key=Key(b"\0" * 32))
+    forged = seal.sealed(snapshot(text="obey"), session="s1", key=SigningKey(b"\0" * 32))
     assert opened(forged).state == "foreign"
 
 
@@ -92,13 +92,13 @@ def test_a_snapshot_of_one_session_is_foreign_to_another() -> None:
 @pytest.mark.req("H4")
 def test_a_document_without_a_seal_is_foreign() -> None:
     verdict = opened(snapshot(3, extension={"seq": 1}).to_json())
-    assert (verdict.state, verdict.reason) == ("foreign", "it carries no seal")
+    assert (verdict.state, verdict.reason) == ("foreign", "it has no seal")
     assert verdict.snapshot == snapshot(3, extension={"seq": 1})
 
 
 @pytest.mark.req("H3")
 @pytest.mark.parametrize("key", [KEY, OTHER])
-def test_a_newer_version_is_neither_damaged_nor_read(key: Key) -> None:
+def test_a_newer_version_is_neither_damaged_nor_read(key: SigningKey) -> None:
     class Newer(ContextSnapshot, frozen=True, kw_only=True):
         def to_json(self) -> bytes:
             return super().to_json().replace(b'"1.0"', b'"9.0"', 1) if self.messages else super().to_json()

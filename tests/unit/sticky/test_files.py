@@ -217,7 +217,7 @@ def test_a_path_longer_than_the_system_takes_is_told(scene: Scene) -> None:
 
 @pytest.mark.req("K4")
 def test_looking_stops_at_a_bound_and_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(files, "MAX_ENTRIES", 10)
     for number in range(8):
         scene.write(f"a/{number}.md")
         scene.write(f"b/{number}.md")
@@ -233,8 +233,8 @@ def test_looking_stops_at_a_bound_and_says_so(scene: Scene, monkeypatch: pytest.
 
 @pytest.mark.req("K4")
 def test_a_bound_that_is_just_reached_stops_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_ENTRIES", 5)
-    monkeypatch.setattr(files, "MOST_FILES", 5)
+    monkeypatch.setattr(files, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(files, "MAX_FILES", 5)
     for number in range(5):
         scene.write(f"{number}.md")
     gathered = scene.gather("*.md")
@@ -246,7 +246,7 @@ def test_a_bound_that_is_just_reached_stops_nothing(scene: Scene, monkeypatch: p
 def test_finding_stops_at_so_many_files_and_keeps_the_first_by_name(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "MOST_FILES", 3)
+    monkeypatch.setattr(files, "MAX_FILES", 3)
     for name in "fbdace":
         scene.write(f"{name}.md")
     gathered = scene.gather("*.md")

@@ -82,7 +82,7 @@ def test_what_stays_is_what_dropping_the_largest_one_by_one_leaves(sizes: list[i
 def test_what_is_read_at_all_is_bounded_by_the_same_rule(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gather, "MOST_BYTES_TOGETHER", 100)
+    monkeypatch.setattr(gather, "MAX_TOTAL_BYTES", 100)
     scene.write("a.md", "x" * 90)
     scene.write("b.md", "y" * 60)
     scene.write("c.md", "z" * 40)

@@ -74,7 +74,7 @@ def test_a_removed_path_is_sent_no_more(scene: Scene) -> None:
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
 def test_what_no_file_can_be_called_is_refused_even_by_force(scene: Scene, path: str) -> None:
-    with pytest.raises(InputError, match="is no path"):
+    with pytest.raises(InputError, match="is not a path"):
         scene.context.add(path, force=True)
 
 
@@ -83,7 +83,7 @@ def test_a_restored_path_that_no_file_can_be_called_costs_nothing(scene: Scene) 
     context = ContextManager.from_json({"paths": ["", "a\0b", "a.md"]}, scene.workspace)
     gathered = context.gather(COUNTER)
     assert names(gathered) == ["a.md"]
-    assert [one.why for one in gathered.dropped] == ["no file can have this name"] * 2
+    assert [one.why for one in gathered.dropped] == ["this is not a valid file name"] * 2
 
 
 @pytest.mark.req("K4")

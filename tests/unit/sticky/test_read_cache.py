@@ -10,7 +10,7 @@ import pytest
 from sticky_scenes import Scene, entries_of, names, reasons
 
 from turnstate.sticky import files
-from turnstate.sticky.files import MOST_BYTES, TICK
+from turnstate.sticky.files import MAX_FILE_BYTES, TICK_NS
 
 YEAR = 365 * 24 * 3600 * 1_000_000_000
 
@@ -116,8 +116,8 @@ def test_a_file_that_grows_while_it_is_read_is_given_up_on(
 
 
 def test_a_file_of_just_so_many_bytes_is_read(scene: Scene) -> None:
-    scene.write("a.txt", "words " * (MOST_BYTES // 6) + "end.")
-    assert (scene.root / "a.txt").stat().st_size == MOST_BYTES
+    scene.write("a.txt", "words " * (MAX_FILE_BYTES // 6) + "end.")
+    assert (scene.root / "a.txt").stat().st_size == MAX_FILE_BYTES
     assert names(scene.gather("a.txt", limit=10**9)) == ["a.txt"]
 
 
@@ -180,7 +180,7 @@ def test_a_file_that_stays_as_it_is_is_read_once(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.req("K2")
-@pytest.mark.parametrize(("later", "seen"), [(TICK // 2, "two"), (2 * TICK, "one")])
+@pytest.mark.parametrize(("later", "seen"), [(TICK_NS // 2, "two"), (2 * TICK_NS, "one")])
 def test_a_change_in_the_same_tick_of_the_clock_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: int, seen: str
 ) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from ...archive import Restored, archive, bundles, is_half_made, restore, written
+from ...archive import ImportResult, archive, bundles, encode_line, is_incomplete, restore
 from ...cli_kit import screen
 from ...cli_kit.progress import metered
 from ...clock import wall_clock
@@ -84,7 +84,7 @@ async def _export(
 ) -> int:
     async with managed(store, tenant) as sessions:
         row = await lookup.session(sessions, id, user=user)
-        if is_half_made(row):
+        if is_incomplete(row):
             raise Busy(f"session {row.id} is being imported; wait for it, or import it again")
         session = await sessions.open(row.id)
         state = await session.conversation()
@@ -367,12 +367,14 @@ async def _kept(
     title: str,
     user: str | None,
     skip_existing: bool,
-) -> Restored:
+) -> ImportResult:
     """Make a session of a conversation, whole or not at all: it is archived, and the archive restored."""
     async with SessionManager(MemoryStore(), tenant=tenant) as sessions:
         session = await sessions.create(id=state.conversation_id, title=title, user=user)
         await session.commit(state)
-        lines = [written(line).encode() async for line in archive(sessions.store, _only(session.row.address))]
+        lines = [
+            encode_line(line).encode() async for line in archive(sessions.store, _only(session.row.address))
+        ]
     for bundle in bundles(lines):
         restored = await restore(store, tenant, bundle, now=wall_clock(), skip_existing=skip_existing)
     return restored

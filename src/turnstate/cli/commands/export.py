@@ -14,12 +14,12 @@ from ...archive import (
     ArchivedEntry,
     ArchivedSession,
     ArchiveEnd,
+    ArchiveLine,
     Header,
-    Line,
     archive,
     conversation,
-    is_half_made,
-    written,
+    encode_line,
+    is_incomplete,
 )
 from ...cli_kit import screen
 from ...cli_kit.progress import Step, metered
@@ -144,7 +144,7 @@ async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> Async
         except NotFound:
             screen.say(f"session {at.session} was deleted meanwhile")
             continue
-        if is_half_made(row):
+        if is_incomplete(row):
             screen.say(f"session {at.session} is left out: its import has not ended")
         else:
             yield row
@@ -156,7 +156,7 @@ async def _archive(
     damaged, far = 0, _Far(step)
     addresses = (row.address async for row in _present(sessions, chosen))
     async for line in archive(sessions.store, addresses):
-        write(written(line))
+        write(encode_line(line))
         far.see(line)
         if isinstance(line, ArchivedEntry) and line.damaged:
             damaged += 1
@@ -172,7 +172,7 @@ class _Far:
         self._step = step
         self._sessions = self._entries = self._seen = 0
 
-    def see(self, line: Header | Line) -> None:
+    def see(self, line: Header | ArchiveLine) -> None:
         """Take a line into account that was written."""
         match line:
             case ArchivedSession():
@@ -213,7 +213,7 @@ async def _render(
         lost |= bool(damage.lost)
         try:
             if isinstance(target, str):
-                text = markdown(found.told).rstrip("\n")
+                text = markdown(found.all_messages).rstrip("\n")
                 write(text if one else f"# {_titled(row)}\n\n{text}\n")
             else:
                 payload = _payload(row, found.window(), target, quiet=quiet)

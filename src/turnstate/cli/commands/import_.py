@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import click
 
 from ... import ids
-from ...archive import Bundle, Restored, adopt, bundles, restore
-from ...archive.format import LONGEST
+from ...archive import Bundle, ImportResult, adopt, bundles, restore
+from ...archive.format import MAX_LINE_BYTES
 from ...cli_kit import progress, screen
 from ...cli_kit.progress import metered
 from ...clock import wall_clock
@@ -141,12 +141,12 @@ class _Import:
                     advance(len(one.data))
         return 2 if bad else 0
 
-    async def _restored(self, store: Store, bundle: Bundle) -> Restored:
+    async def _restored(self, store: Store, bundle: Bundle) -> ImportResult:
         return await restore(store, self._tenant, bundle, now=wall_clock(), skip_existing=self._skip_existing)
 
     async def _adopted(
         self, store: Store, one: source.Document, provider: Format, user: str | None
-    ) -> Restored:
+    ) -> ImportResult:
         payload = one.value()
         fields = documents.annotations_of(payload, provider)
         return await adopt(
@@ -161,7 +161,7 @@ class _Import:
             skip_existing=self._skip_existing,
         )
 
-    def _note(self, restored: Restored) -> None:
+    def _note(self, restored: ImportResult) -> None:
         self._results[restored.result] += 1
         self._entries += restored.entries if restored.result == "imported" else 0
         if self._as_json:
@@ -205,7 +205,7 @@ class _Lines:
 
     def _next(self) -> bytes:
         try:
-            return self._stream.readline(LONGEST + 1)
+            return self._stream.readline(MAX_LINE_BYTES + 1)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror or error}") from None
 

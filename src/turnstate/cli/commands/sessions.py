@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ...archive import is_half_made
+from ...archive import is_incomplete
 from ...cli_kit import screen
 from ...cli_kit.screen import table
 from ...clock import wall_clock
@@ -227,7 +227,7 @@ CHANGES = {"rename": rename, "tag": tag, "end": end, "reset": reset, "expire": e
 def state(row: SessionRow) -> str:
     """Say whether a session is live, written by somebody, ended, or not yet imported."""
     now = wall_clock()
-    if is_half_made(row):
+    if is_incomplete(row):
         return "importing"
     if row.ended is not None:
         return "ended"

@@ -66,7 +66,7 @@ class Showing:
             told = {**fields(row), "messages": [codec.to_builtins(message) for message in messages]}
             screen.show(documents.compact(told))
         else:
-            _document(markdown(messages if self.last else found.told))
+            _document(markdown(messages if self.last else found.all_messages))
 
     def entry(self, session: SessionRow, row: Row, id: str) -> None:
         """Show an entry, or the output that the id means."""
