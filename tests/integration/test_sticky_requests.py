@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from turnstate import Budget, Message, SessionManager
-from turnstate.sticky import ContextManager, Gathered, Workspace
+from turnstate.sticky import ContextManager, Gathered, Workspace, files
 from turnstate.tokens import Estimator, counter
 
 BUDGET = Budget(20_000, 1_000)
-MANY = 100_000
+MANY = 24_000
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def crowd() -> Iterator[Path]:
-    """A hundred thousand empty files in two folders, gone when the test is over."""
+    """Many empty files in two folders, removed when the test is over."""
     with TemporaryDirectory() as root:
         for name in ("a", "b"):
             Path(root, name).mkdir()
@@ -88,7 +88,11 @@ def test_a_request_reuses_the_last_ones_prefix_until_a_file_changes(work: Path) 
 
 
 @pytest.mark.req("K3", "K4")
-def test_a_pattern_over_a_hundred_thousand_files_ends_with_what_it_found(crowd: Path) -> None:
+def test_a_pattern_over_more_files_than_are_read_ends_with_what_it_found(
+    crowd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (files.MAX_ENTRIES, files.MAX_FILES) == (100_000, 10_000)
+    monkeypatch.setattr(files, "MAX_ENTRIES", 20_000)
     context = ContextManager(Workspace(root=crowd))
     context.add("**/*.txt", owner="agent")
     context.add("named.md")
@@ -104,7 +108,7 @@ def test_a_pattern_over_a_hundred_thousand_files_ends_with_what_it_found(crowd: 
     assert len(fewer.files) + len(fewer.dropped) == 10_002
     nothing = context.add("**/*.rst", force=True)
     assert [(one.reason, one.why[:45]) for one in nothing.dropped] == [
-        ("stopped", "stopped after 100,000 directory entries and l")
+        ("stopped", "stopped after 20,000 directory entries; use a")
     ]
 
 

@@ -115,7 +115,7 @@ class _Search:
                 [below for entry in self._listed(folder) for below in self._subfolders(folder, entry)]
             )
         if self._stopped:
-            self._drop(self._path, "stopped", f"{self._stopped} ; use a narrower path")
+            self._drop(self._path, "stopped", f"{self._stopped}; use a narrower path")
         elif not self.files and not self.dropped:
             self._drop(self._path, "missing", "no file matches it")
 

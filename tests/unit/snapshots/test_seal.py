@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from snapshot_scenes import snapshot
 
-from turnstate import ContextSnapshot, Message, ToolCallRequest, ToolCallResult
+from turnstate import ContextSnapshot, Message, ToolCallRequest, ToolCallResult, strict_json
 from turnstate.errors import ForbiddenJSON, InputError, TooLarge
 from turnstate.home import SigningKey
 from turnstate.snapshots import seal
@@ -137,9 +137,14 @@ def test_what_would_not_be_read_back_is_not_written(change: dict[str, object], p
 
 
 @pytest.mark.req("H2")
-def test_more_than_can_be_read_back_is_not_written() -> None:
+def test_more_than_can_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seal.MAX_BYTES == strict_json.MAX_BYTES
+    monkeypatch.setattr(
+        seal, "MAX_BYTES", len(seal.sealed(snapshot(text="w" * 1_000), session="s1", key=KEY))
+    )
+    seal.sealed(snapshot(text="w" * 1_000), session="s1", key=KEY)
     with pytest.raises(TooLarge, match="are read back"):
-        seal.sealed(snapshot(text="w" * seal.MAX_BYTES), session="s1", key=KEY)
+        seal.sealed(snapshot(text="w" * 1_001), session="s1", key=KEY)
 
 
 @pytest.mark.req("H2")

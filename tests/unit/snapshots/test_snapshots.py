@@ -395,12 +395,15 @@ def test_a_list_tells_what_each_file_is_and_changes_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.req("H2")
-def test_a_snapshot_that_could_not_be_read_back_leaves_the_others_as_they_were(tmp_path: Path) -> None:
+def test_a_snapshot_that_could_not_be_read_back_leaves_the_others_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnstate.snapshots.seal.MAX_BYTES", 10_000)
     kept = keeper(tmp_path)
     kept.write(SESSION, snapshot(1))
     before = files(kept)
     with pytest.raises(TooLarge):
-        kept.write(SESSION, snapshot(text="w" * (64 << 20)))
+        kept.write(SESSION, snapshot(text="w" * 10_000))
     assert (files(kept), litter(kept), token_count(kept)) == (before, [], 1)
 
 
