@@ -235,7 +235,7 @@ async def test_an_unfinished_restore_of_another_process_is_waited_for(desk: Desk
 async def test_numbers_go_on_in_a_conversation_that_is_not_loaded_whole(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnstate.session.conversation.MAX_CONVERSATION_STATE_HISTORY_LEN", 4)
+    monkeypatch.setattr("turnstate.session.timelines.MAX_CONVERSATION_STATE_HISTORY_LEN", 4)
     async with desk.started() as talk:
         await talk.turn("one", {"a": "1\n"})
         await talk.turn("two", {"a": "2\n"})
