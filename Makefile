@@ -1,41 +1,57 @@
-# Two commands matter: `make run` and `make test`. Both build what they need.
+# `make run` shows Turnstate at work, `make test` tests it. Each installs what it needs into .venv.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
+
+# One stamp file per set of packages: the demo needs the base package, the tests the `dev` extra.
+CREATED := $(VENV)/.created
+BASE    := $(VENV)/.base
+DEV     := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench faults clean
+.PHONY: help run test quick check bench faults clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
+$(CREATED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Turnstate needs Python 3.11 or newer; set PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "cannot create $(VENV): on Debian, apt-get install python3-venv" >&2; exit 2; }
-	@echo "installing into $(VENV) …"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## see it work: a long conversation that survives everything
+$(BASE): $(CREATED) pyproject.toml
+	@echo "installing Turnstate into $(VENV) …"
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV): $(CREATED) pyproject.toml
+	@echo "installing Turnstate and its test tools into $(VENV) …"
+	@$(PIP) --editable '.[dev]'
+	@touch $(BASE) $@
+
+run: $(BASE) ## run the demo: a long conversation that survives everything
 	@$(BIN)/turnstate demo
 
-test: $(STAMP) check ## everything: lint, types, and all tests
-	@$(BIN)/pytest
+test: $(DEV) check ## run everything: lint, types, and all tests
+	@$(BIN)/pytest --durations=25
 
-check: $(STAMP) ## lint, types, layers and public names
+quick: $(DEV) ## run the unit tests
+	@$(BIN)/pytest tests/unit
+
+check: $(DEV) ## run lint, types, and the tests of layers and public names
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -n 0 tests/unit/test_layers.py tests/unit/test_public_names.py
 
-bench: $(STAMP) ## measure, beside peers and raw limits in the same run
+bench: $(DEV) ## run the benchmarks, beside other libraries and raw limits
 	@$(BIN)/python -m bench
 
-faults: $(STAMP) ## every fault at length, and the properties over many times the examples
+faults: $(DEV) ## run every fault test at full length, and the property tests with more examples
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/unit/stores tests/properties
 
-clean: ## remove what the commands above made
+clean: ## remove what the commands above created
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,1 +1,1 @@
-"""Measurements: each prints what it measured beside a peer or a raw limit of the same run."""
+"""Benchmarks: each prints its figures beside another library or a raw limit, measured in the same run."""

@@ -1,19 +1,21 @@
-"""Run all measurements, or those named on the command line."""
+"""Run all benchmarks, or those named on the command line."""
 
 from __future__ import annotations
 
+import argparse
 import platform
-import sys
 from importlib import import_module
 
-BENCHES = ("encoding", "counting", "startup", "windows", "sessions", "servers", "checkpoints")
+BENCHES = ("codec", "counters", "startup", "windows", "sessions", "servers", "checkpoints")
 
 
 def main() -> None:
-    """Run the benches and print their tables."""
-    names = sys.argv[1:] or BENCHES
+    """Run the benchmarks and print their tables."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", metavar="NAME", nargs="*", default=BENCHES, help=", ".join(BENCHES))
+    names = parser.parse_args().names
     if unknown := [name for name in names if name not in BENCHES]:
-        sys.exit(f"no bench is called {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+        parser.error(f"there is no benchmark {', '.join(unknown)}; choose from {', '.join(BENCHES)}")
     print(
         f"Python {platform.python_version()}, {platform.machine()}; best of several rounds; read the ratios"
     )

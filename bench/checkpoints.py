@@ -31,17 +31,17 @@ STEPS = ("first", "none changed", f"{CHANGED} changed", f"restore {CHANGED}", "r
 
 
 class Keeper(Protocol):
-    """Keeps the files of a work tree and brings them back."""
+    """Saves the files of a work tree and restores them."""
 
     name: str
     folder: Path
 
     def keep(self, tag: str) -> None:
-        """Keep the files as they are now, on the disk."""
+        """Save the current files durably."""
         ...
 
     def bring_back(self, tag: str) -> None:
-        """Bring the files of a moment back."""
+        """Restore the files of a snapshot."""
         ...
 
 
@@ -64,7 +64,7 @@ class Ours:
 
 
 class PlainGit:
-    """Git as people use it, told to wait for the disk."""
+    """Plain Git, configured to wait for the disk."""
 
     name = "git add + commit"
 
@@ -123,7 +123,7 @@ def report(folder: Path, count: int, *, rounds: int = ROUNDS) -> None:
 
 
 def measured(keeper: Keeper, tree: Path, rounds: int) -> dict[str, float]:
-    """Take the time of every step, the middle of several rounds where it can be repeated."""
+    """Time every step; the median of several rounds if it can be repeated."""
     series = dict[str, list[float]]((step, []) for step in STEPS)
     series["first"].append(timed(lambda: keeper.keep("start")))
     for number in range(rounds):
@@ -147,7 +147,7 @@ def grow(tree: Path, count: int) -> None:
         words = rolled.choices(WORDS, k=min(4_000, int(rolled.expovariate(1 / 400)) + 20))
         lines = (" ".join(words[start : start + 9]) for start in range(0, len(words), 9))
         (folder / f"file{number}.py").write_text(f"# {number}\n" + "\n".join(lines) + "\n")
-    time.sleep(0.2)  # as old as files are when somebody begins to work
+    time.sleep(0.2)  # so that the files are older than the clock's resolution
 
 
 def change(tree: Path, number: int) -> None:
@@ -158,14 +158,14 @@ def change(tree: Path, number: int) -> None:
 
 
 def timed(act: Callable[[], None]) -> float:
-    """Give the seconds that something takes by the clock on the wall."""
+    """Return the seconds that something takes by the clock on the wall."""
     start = time.perf_counter()
     act()
     return time.perf_counter() - start
 
 
 def disk(folder: Path) -> int:
-    """Give the bytes that a folder takes on the disk, which keeps files in blocks."""
+    """Return the bytes that a folder takes on the disk, which keeps files in blocks."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 

@@ -2,7 +2,7 @@
 
 The environment is made under ``.bench/`` when it is first needed, and again when other packages are
 wanted. A question is a line of JSON on standard input and its answer a line on standard output, so
-while a peer works nobody else does. Its first line says which versions answer.
+only one process works at a time. Its first line reports its versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class PeerMissing(Exception):
-    """The peer could not be installed or did not run; the text says why."""
+    """The peer could not be installed or did not run; the text gives the reason."""
 
 
 class Script(NamedTuple):
@@ -33,7 +33,7 @@ class Script(NamedTuple):
 
 
 class PeerProcess:
-    """A peer at work."""
+    """A running peer."""
 
     def __init__(self, script: Script, *arguments: str) -> None:
         self._name = script.environment
@@ -51,14 +51,14 @@ class PeerProcess:
         self.versions: dict[str, str] = self._answer()
 
     def ask(self, question: Any) -> Any:
-        """Ask something, and wait for the answer."""
+        """Send a question and wait for the answer."""
         if self._process.stdin:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
         return self._answer()
 
     def end(self) -> None:
-        """Let the peer go."""
+        """End the peer process."""
         self._process.communicate()
 
     def _answer(self) -> Any:
@@ -70,7 +70,7 @@ class PeerProcess:
 
 
 def python(environment: str, packages: tuple[str, ...]) -> str:
-    """Give the interpreter of an environment, which is made where there is none that holds the packages."""
+    """Return the interpreter of an environment, which is created if it lacks the packages."""
     home = ROOT / ".bench" / environment
     interpreter, made = str(home / "bin" / "python"), home / ".installed"
     if made.exists() and made.read_text() == " ".join(packages):

@@ -1,7 +1,7 @@
-"""Who takes part in the server benches: whoever appends to sessions on a server, alone or many at once.
+"""The interface of the contestants in the server benches: append to sessions, one client or many.
 
-All of one server share its settings, so an acknowledgement means the same for everybody; each says them
-as its own connection was told.
+All contestants on one server use its settings, so an acknowledgement means the same for all; each
+reports the settings of its own connection.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class Writer(Protocol):
         ...
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; give the time of each."""
+        """Write messages one by one until the time is over, at least one; return the time of each."""
         ...
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; give the time."""
+        """Let every client write its own part of a book to its session, all at once; return the time."""
         ...
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         ...
 
 
-def told(settings: Mapping[str, str]) -> str:
+def settings_text(settings: Mapping[str, str]) -> str:
     """Write settings in a few words."""
     names = (*POSTGRES_SETTINGS, *REDIS_SETTINGS)
     return ", ".join(f"{name} {settings[name]}" for name in names if name in settings)
 
 
 def session_name(place: Place) -> str:
-    """Give a session a name of its own on a server: what would be a file is the first part of it."""
+    """Return the name of a session on a server: the path of its file comes first."""
     return f"{place.file} {place.session}"

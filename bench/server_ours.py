@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from turnstate import Budget, Session, SessionManager
 from turnstate.entry import Cut
 
-from .server_contest import session_name, told
+from .server_contest import session_name, settings_text
 from .session_clock import timed, together
 from .session_contest import Place, Portion
 from .session_messages import Book
@@ -31,36 +31,36 @@ class ServerOurs:
     @property
     def settings(self) -> str:
         """How durable a write is, and what the store makes of it."""
-        return f"{told(self._facts)} ({self._manager.store.durability})"
+        return f"{settings_text(self._facts)} ({self._manager.store.durability})"
 
     def fill(self, place: Place, book: Book, span: range) -> None:
         """Write many messages at once."""
         self._runner.run(filled(self._session(place), book.messages[span.start : span.stop]))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; give the time of each."""
+        """Write messages one by one until the time is over, at least one; return the time of each."""
         messages = book.messages[span.start : span.stop]
         return self._runner.run(timed(messages, self._session(place).append, seconds))
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open a session of the open store anew and make its window; give the time of both."""
+        """Open a session of the open store again and make its window; return the time of both."""
         return self._runner.run(self._read(place, Budget(portion.budget)))
 
     def window(self, place: Place, budget: int) -> tuple[int, bool]:
-        """Make a window; give its messages, and whether there is a cut, which is recorded now."""
+        """Make a window; return its messages, and whether a cut was made and recorded."""
         window = self._runner.run(self._session(place).window(Budget(budget)))
         return len(window.messages), any(isinstance(one, Cut) for one in window.applied)
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; give the time."""
+        """Let every client write its own part of a book to its session, all at once; return the time."""
         return self._runner.run(together(book.messages, [self._session(place).append for place in places]))
 
     def close(self, file: str) -> None:
-        """Let go of the sessions of what would be a file."""
+        """Close the sessions of one file name."""
         self._sessions = {place: one for place, one in self._sessions.items() if place.file != file}
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._runner.run(self._manager.close())
         self._runner.close()
 

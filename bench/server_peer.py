@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .peer_process import Script
-from .server_contest import session_name, told
+from .server_contest import session_name, settings_text
 from .session_contest import Place
 from .session_peer import Peer
 
@@ -23,7 +23,7 @@ class ServerPeer(Peer):
     def __init__(self, name: str, script: Script, url: str) -> None:
         self._url = url
         super().__init__(name, script)
-        self.settings = told(self._settings())
+        self.settings = settings_text(self._settings())
 
     def _where(self, place: Place) -> dict[str, str]:
         return {"path": self._url, "session": session_name(place)}

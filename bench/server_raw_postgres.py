@@ -22,7 +22,7 @@ from turnstate.stores.postgres.connections import MAX_CONNECTIONS
 from turnstate.stores.postgres.rows import entry_columns
 from turnstate.stores.values import Record
 
-from .server_contest import POSTGRES_SETTINGS, session_name, told
+from .server_contest import POSTGRES_SETTINGS, session_name, settings_text
 from .session_clock import timed, together
 from .session_contest import Place, Portion
 from .session_messages import Book
@@ -57,7 +57,7 @@ class RawPostgres:
         self._runner = asyncio.Runner()
         self._pool = self._runner.run(_pool(url))
         self._runner.run(self._pool.execute(_TABLE))
-        self.settings = told(self._runner.run(_settings(self._pool)))
+        self.settings = settings_text(self._runner.run(_settings(self._pool)))
 
     def fill(self, place: Place, book: Book, span: range) -> None:
         """Write many messages at once."""
@@ -76,15 +76,15 @@ class RawPostgres:
         return self._runner.run(self._read(session_name(place), portion.messages))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book, all at once; give the time."""
+        """Let every client write its own part of a book, all at once; return the time."""
         clients = [partial(self._add, session_name(place)) for place in places]
         return self._runner.run(together(book.bodies, clients))
 
     def close(self, file: str) -> None:
-        """Do nothing: the connections are for all."""
+        """Do nothing: the connections are shared."""
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._runner.run(self._pool.close())
         self._runner.close()
 
@@ -108,7 +108,7 @@ class BarePostgres:
         self._runner = asyncio.Runner()
         self._pool = self._runner.run(_pool(url))
         self._manager = self._runner.run(_opened(f"{url}{'&' if '?' in url else '?'}schema={schema}"))
-        self.settings = told(self._runner.run(_settings(self._pool)))
+        self.settings = settings_text(self._runner.run(_settings(self._pool)))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
         """Write messages one by one, each in a transaction, until the time is over."""
@@ -117,13 +117,13 @@ class BarePostgres:
         return self._runner.run(timed(given, partial(self._add, session_name(place)), seconds))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book, all at once; give the time."""
+        """Let every client write its own part of a book, all at once; return the time."""
         self._make(places)
         clients = [partial(self._add, session_name(place)) for place in places]
         return self._runner.run(together(self._given(book), clients))
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._runner.run(self._pool.close())
         self._runner.run(self._manager.close())
         self._runner.close()

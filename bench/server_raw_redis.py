@@ -21,7 +21,7 @@ from turnstate.stores.redis.layout import moment, named, session_keys
 from turnstate.stores.redis.rows import record_arguments
 from turnstate.stores.values import Address, Record
 
-from .server_contest import REDIS_SETTINGS, session_name, told
+from .server_contest import REDIS_SETTINGS, session_name, settings_text
 from .server_start import plain
 from .session_clock import timed, together
 from .session_contest import Place, Portion
@@ -37,7 +37,7 @@ class RawRedis:
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
         self._client = _connected(url)
-        self.settings = told(self._runner.run(_settings(self._client)))
+        self.settings = settings_text(self._runner.run(_settings(self._client)))
 
     def fill(self, place: Place, book: Book, span: range) -> None:
         """Write many messages at once."""
@@ -55,15 +55,15 @@ class RawRedis:
         return self._runner.run(self._read(_key(place), portion.messages))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client push its own part of a book, all at once; give the time."""
+        """Let every client push its own part of a book, all at once; return the time."""
         clients = [partial(self._push, _key(place)) for place in places]
         return self._runner.run(together(book.bodies, clients))
 
     def close(self, file: str) -> None:
-        """Do nothing: the connections are for all."""
+        """Do nothing: the connections are shared."""
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._runner.run(self._client.aclose())
         self._runner.close()
 
@@ -86,7 +86,7 @@ class BareRedis:
         self._ready = dict[str, list[Record]]()
         self._runner = asyncio.Runner()
         self._client = _connected(url)
-        self.settings = told(self._runner.run(_settings(self._client)))
+        self.settings = settings_text(self._runner.run(_settings(self._client)))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
         """Write messages one by one until the time is over."""
@@ -94,12 +94,12 @@ class BareRedis:
         return self._runner.run(timed(records, partial(self._add, _bare(place)), seconds))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book, all at once; give the time."""
+        """Let every client write its own part of a book, all at once; return the time."""
         clients = [partial(self._add, _bare(place)) for place in places]
         return self._runner.run(together(self._given(book), clients))
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._runner.run(self._client.aclose())
         self._runner.close()
 

@@ -1,7 +1,7 @@
 """Real servers for the benches: PostgreSQL and Valkey, started for one run and thrown away with it.
 
 They are those of the tests, on sockets of this machine, with their files in a folder that is on a disk
-where there is one. ``TEST_PG_URL`` and ``TEST_REDIS_URL`` name others: then PostgreSQL gets a database for
+if there is one. ``TEST_PG_URL`` and ``TEST_REDIS_URL`` name others: then PostgreSQL gets a database for
 the run, and the database of the Redis server must be empty and is emptied afterwards.
 """
 
@@ -23,19 +23,19 @@ from redis import Redis
 
 from .peer_process import ROOT, PeerMissing
 
-SERVERS = ROOT / "tests" / "servers"
+SERVERS = ROOT / "tests" / "harness"
 ON_DISK = "/var/tmp"  # kept over a restart, so no file system in memory, as /tmp may be
 ALWAYS, EVERYSEC = "always", "everysec"
 
 
 def folder() -> Path:
-    """Give the folder in which the servers keep their files."""
+    """Return the folder in which the servers keep their files."""
     return Path(ON_DISK if os.access(ON_DISK, os.W_OK) else tempfile.gettempdir())
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Give the URL of an empty database."""
+    """Return the URL of an empty database."""
     if url := os.environ.get("TEST_PG_URL"):
         with _database(url) as fresh:
             yield fresh
@@ -50,7 +50,7 @@ def postgres() -> Iterator[str]:
 
 @contextmanager
 def valkey(syncs: str) -> Iterator[str]:
-    """Give the URL of an empty server that syncs its log of writes ``always`` or ``everysec``.
+    """Return the URL of an empty server that syncs its log of writes ``always`` or ``everysec``.
 
     One that is named is taken as it is.
     """
@@ -66,12 +66,12 @@ def valkey(syncs: str) -> Iterator[str]:
 
 
 def redis_is_named() -> bool:
-    """Tell whether the run is on somebody else's Redis server, which is set as it is."""
+    """True if TEST_REDIS_URL names a server, whose settings are used as they are."""
     return "TEST_REDIS_URL" in os.environ
 
 
 def plain(url: str) -> str:
-    """Give the URL of a Redis server as the client library takes it."""
+    """Return the URL of a Redis server as the client library takes it."""
     return url.replace("redis+unix://", "unix://")
 
 

@@ -2,7 +2,7 @@
 
 The servers are real ones, started for the run (`server_start` says how to name others). Everybody on a
 server works under its settings, which stand beside the figures as each one's own connection says them.
-Whoever cannot be installed is told of, and left out.
+A peer that cannot be installed is reported and left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import server_start, server_writing, session_length
+from . import server_appends, server_start, session_length
 from .peer_process import PeerMissing, Script
 from .server_contest import Writer
 from .server_ours import ServerOurs
@@ -29,7 +29,7 @@ BUDGETS = (4_000,)
 """One that the shorter session has to be cut for, too."""
 
 TURNS = 25
-"""Of everybody with one client; a fifth of it with many, and as often for long sessions."""
+"""Of all contestants with one client; a fifth of it with many, and as often for long sessions."""
 
 WHOLE_STATE = "LangGraph"
 """Stores everything again with each step, so a long session of it has its turns after the others."""
@@ -80,8 +80,8 @@ def _measured(
     writers: list[Writer] = [ours, raw, *bare, *peers]
     for one in writers:
         print(f"{one.name}: {one.settings}")
-    server_writing.latency(writers, folder, turns=TURNS)
-    server_writing.throughput(writers, folder, turns=-(-TURNS // 5))
+    server_appends.latency(writers, folder, turns=TURNS)
+    server_appends.throughput(writers, folder, turns=-(-TURNS // 5))
     if lengths:
         slow = [one for one in peers if one.name == WHOLE_STATE]
         quick = [raw, *(one for one in peers if one not in slow)]
@@ -91,7 +91,7 @@ def _measured(
 
 
 def _peers(scripts: Mapping[str, Script], url: str) -> list[ServerPeer]:
-    """Start the peers of a server, say their versions, or why one is missing."""
+    """Start the peers of a server; print their versions, or why one is missing."""
     found = list[ServerPeer]()
     for name, script in scripts.items():
         try:
@@ -106,7 +106,7 @@ def _peers(scripts: Mapping[str, Script], url: str) -> list[ServerPeer]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Give a folder for what the peers read."""
+    """Return a folder for what the peers read."""
     with tempfile.TemporaryDirectory(prefix="turnstate-bench-") as name:
         yield Path(name)
 

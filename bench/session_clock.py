@@ -13,7 +13,7 @@ Add = Callable[[T], Awaitable[Any]]
 
 
 async def timed(given: Sequence[T], add: Add[T], seconds: float) -> list[float]:
-    """Add one thing after the other until the time is over, at least one; give the time of each."""
+    """Add one thing after the other until the time is over, at least one; return the time of each."""
     spent, until = list[float](), time.perf_counter() + seconds
     for one in given:
         start = time.perf_counter()
@@ -25,7 +25,7 @@ async def timed(given: Sequence[T], add: Add[T], seconds: float) -> list[float]:
 
 
 async def together(given: Sequence[T], clients: Sequence[Add[T]]) -> float:
-    """Let every client add its own part of what is given, all at once; give the time."""
+    """Let every client add its own part of what is given, all at once; return the time."""
     each = len(given) // len(clients)
     start = time.perf_counter()
     await asyncio.gather(*(_all(given[at * each : (at + 1) * each], add) for at, add in enumerate(clients)))

@@ -1,9 +1,9 @@
-"""Who takes part in the session benches, what each is asked, and how turns are taken.
+"""The interface of the contestants in the session benches, and how they take turns.
 
 A contestant keeps sessions in files of one folder, or on a server. It appends messages of a book one
-by one and gives the time of each; it opens a session anew and reads what a request needs. The wall
+by one and gives the time of each; it opens a session again and reads what a request needs. The wall
 clock counts, since durable means waiting. Contestants take short turns, so a slow minute of the machine
-is everybody's.
+is everyone's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Settings(Struct, frozen=True):
 
     @property
     def are_full(self) -> bool:
-        """Whether an acknowledged write survives the power: FULL, or more."""
+        """True if an acknowledged write survives the power: FULL, or more."""
         return self.synchronous in ("FULL", "EXTRA")
 
     def __str__(self) -> str:
@@ -70,19 +70,19 @@ class Contestant(Protocol):
         ...
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; give the time of each."""
+        """Write messages one by one until the time is over, at least one; return the time of each."""
         ...
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open a session anew and read what a request needs; give the time of both."""
+        """Open a session again and read what a request needs; return the time of both."""
         ...
 
     def close(self, file: str) -> None:
-        """Let go of a file."""
+        """Close a file."""
         ...
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         ...
 
 
@@ -90,7 +90,7 @@ class Windowing(Contestant, Protocol):
     """Makes windows by a budget: that is we."""
 
     def window(self, place: Place, budget: int) -> tuple[int, bool]:
-        """Make a window; give its messages, and whether there is a cut, which is recorded now."""
+        """Make a window; return its messages, and whether a cut was made and recorded."""
         ...
 
 
@@ -113,7 +113,7 @@ def taking_turns(
     *,
     enough: float = ENOUGH,
 ) -> dict[tuple[str, Case], list[float]]:
-    """Run every case of everybody again and again, by turns; whoever takes too long runs a few times."""
+    """Run every case of all contestants repeatedly, in turns; slow ones run only a few times."""
     listed = list(cases)
     spent: dict[tuple[str, Case], list[float]] = {(name, case): [] for name in contestants for case in listed}
     gc.collect()
@@ -129,12 +129,12 @@ def taking_turns(
 
 
 def medians(spent: dict[tuple[str, Case], list[float]]) -> dict[tuple[str, Case], float]:
-    """Give the middle of every series."""
+    """Return the middle of every series."""
     return {key: statistics.median(series) for key, series in spent.items() if series}
 
 
 def disk_bytes(folder: Path, file: str) -> int:
-    """Give the size of a database with its log and whatever else lies beside it."""
+    """Return the size of a database with its log and whatever else lies beside it."""
     return sum(one.stat().st_size for one in folder.glob(f"{file}*"))
 
 

@@ -61,7 +61,7 @@ def report(
 
 
 def spans(conversations: Sequence[Sequence[Message]], most: int) -> list[range]:
-    """Say where each conversation stands in a book, up to so many messages in all."""
+    """Return the range of each conversation in a book, up to a total number of messages."""
     found, first = list[range](), 0
     for one in conversations:
         if first >= most:

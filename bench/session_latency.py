@@ -20,7 +20,7 @@ from .session_raw import Bare, recorder
 from .window_print import goal, table, times
 
 KINDS = ("question", "calls", "results", "answer", "report")
-TURNS, ROUNDS = 50, 5  # turns of everybody, and rounds of all kinds in each
+TURNS, ROUNDS = 50, 5  # turns of each contestant, and rounds of all kinds in each
 WARM_UP = 10  # rounds
 GOAL, AIM = 2.0, 1.5
 
@@ -96,7 +96,7 @@ def _print(names: Sequence[str], samples: Sequence[Record], series: Series) -> N
 
 
 def _ranked(spent: Sequence[float], share: float) -> float:
-    """Give the time that a share of all is quicker than."""
+    """Return the time that a share of all is quicker than."""
     return sorted(spent)[int(len(spent) * share)]
 
 

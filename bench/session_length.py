@@ -1,4 +1,4 @@
-"""Whether a session of 100,000 messages is as quick as one of 100: to append to, and to open.
+"""True if a session of 100,000 messages is as quick as one of 100: to append to, and to open.
 
 All sessions end alike: they are the newest parts of one long history, and the same messages are added
 to all. Opening is everything from the file to the first window, whose cut was recorded before; a peer

@@ -1,4 +1,4 @@
-"""What is written in the session benches: the same messages, as the same bytes, for everybody.
+"""What is written in the session benches: the same messages, as the same bytes, for all contestants.
 
 A `Book` is a list of messages in memory, for Turnstate and for raw SQLite, and the same as a file of
 JSON lines, for peers. The agent's messages are turns of a question, calls, results and an answer,
@@ -46,38 +46,38 @@ class Book:
         Path(self.path).write_bytes(b"".join(body + b"\n" for body in self.bodies))
 
     def size(self, span: range) -> int:
-        """Give the bytes of some messages as UTF-8 JSON."""
+        """Return the bytes of some messages as UTF-8 JSON."""
         return sum(map(len, self.bodies[span.start : span.stop]))
 
 
 def agent(count: int) -> list[Message]:
-    """Give that many messages of the agent."""
+    """Return that many messages of the agent."""
     return turns(-(-count // MESSAGES_A_TURN))[:count]
 
 
 def talk(count: int) -> list[Message]:
-    """Give that many of the agent's questions and answers, without calls."""
+    """Return that many of the agent's questions and answers, without calls."""
     said = (message for message in turns(-(-count // 2)) if not (message.tool_calls or message.tool_results))
     return list(said)[:count]
 
 
 def reports(count: int) -> list[Message]:
-    """Give that many messages of about 400 tokens."""
+    """Return that many messages of about 400 tokens."""
     return [_report(number) for number in range(count)]
 
 
 def kinds(rounds: int) -> list[Message]:
-    """Give turns of the agent, each with a report at its end: one of each kind of message a round."""
+    """Return turns of the agent, each with a report at its end: one of each kind of message a round."""
     return [message for number in range(rounds) for message in (*turn(number), _report(number))]
 
 
 def realistic(count: int) -> list[list[Message]]:
-    """Give generated conversations of that many messages in all, without what only the core may write."""
+    """Return generated conversations of that many messages in all, without what only the core may write."""
     return list(_first(count, _generated()))
 
 
 def brief(count: int) -> list[list[Message]]:
-    """Give conversations of a few words a message, of that many messages in all."""
+    """Return conversations of a few words a message, of that many messages in all."""
     return list(_first(count, map(_briefly, range(count))))
 
 
@@ -102,7 +102,7 @@ def _briefly(number: int) -> list[Message]:
 
 
 def _first(count: int, found: Iterable[list[Message]]) -> Iterator[list[Message]]:
-    """Give conversations until there are so many messages; the last one may end early."""
+    """Yield conversations until there are `count` messages; the last one may be cut."""
     for conversation in found:
         if count <= 0:
             return

@@ -35,29 +35,29 @@ class Ours:
         self._runner.run(self._fill(place, book.messages[span.start : span.stop]))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; give the time of each."""
+        """Write messages one by one until the time is over, at least one; return the time of each."""
         return self._runner.run(self._append(place, book.messages[span.start : span.stop], seconds))
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open the store, the session in it, and make its window; give the time of all."""
+        """Open the store, the session in it, and make its window; return the time of all."""
         return self._runner.run(self._read(place, Budget(portion.budget)))
 
     def window(self, place: Place, budget: int) -> tuple[int, bool]:
-        """Make a window; give its messages, and whether there is a cut, which is recorded now."""
+        """Make a window; return its messages, and whether a cut was made and recorded."""
         return self._runner.run(self._window(place, Budget(budget)))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; give the time."""
+        """Let every client write its own part of a book to its session, all at once; return the time."""
         return self._runner.run(self._clients(places, book.messages))
 
     def close(self, file: str) -> None:
-        """Let go of a file."""
+        """Close a file."""
         self._sessions = {place: one for place, one in self._sessions.items() if place.file != file}
         if manager := self._managers.pop(file, None):
             self._runner.run(manager.close())
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         for file in list(self._managers):
             self.close(file)
         self._runner.close()

@@ -33,32 +33,32 @@ class Peer:
         self._asked("fill", **self._where(place), **_part(book, span))
 
     def append(self, place: Place, book: Book, span: range, *, seconds: float = math.inf) -> list[float]:
-        """Write messages one by one until the time is over, at least one; give the time of each."""
+        """Write messages one by one until the time is over, at least one; return the time of each."""
         limit = min(seconds, 1e9)
         found: list[float] = self._asked("append", **self._where(place), **_part(book, span), seconds=limit)
         return found
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open a session anew and read its newest messages; give the time of both."""
+        """Open a session again and read its newest messages; return the time of both."""
         return float(self._asked("read", **self._where(place), count=portion.messages))
 
     def clients(self, places: Sequence[Place], book: Book) -> float:
-        """Let every client write its own part of a book to its session, all at once; give the time."""
+        """Let every client write its own part of a book to its session, all at once; return the time."""
         found = [self._where(place) for place in places]
         path, sessions = found[0]["path"], [one["session"] for one in found]
         each = len(book.messages) // len(places)
         return float(self._asked("clients", path=path, sessions=sessions, file=book.path, each=each))
 
     def close(self, file: str) -> None:
-        """Let go of a file."""
+        """Close a file."""
         self._asked("close", path=self._where(Place(file))["path"])
 
     def end(self) -> None:
-        """Let the peer go."""
+        """End the peer process."""
         self._process.end()
 
     def _where(self, place: Place) -> dict[str, str]:
-        """Give path and session as the peer takes them."""
+        """Return path and session as the peer takes them."""
         raise NotImplementedError
 
     def _settings(self) -> dict[str, str]:

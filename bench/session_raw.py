@@ -76,7 +76,7 @@ class Raw:
         return spent
 
     def read(self, place: Place, portion: Portion) -> float:
-        """Open the file anew and fetch the newest bodies as they are."""
+        """Open the file again and fetch the newest bodies as they are."""
         start = time.perf_counter()
         db = apsw.Connection(str(self.folder / place.file))
         db.execute(_NEWEST, (place.session, portion.messages)).fetchall()
@@ -85,12 +85,12 @@ class Raw:
         return spent
 
     def close(self, file: str) -> None:
-        """Let go of a file."""
+        """Close a file."""
         if db := self._open.pop(file, None):
             db.close()
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         for file in list(self._open):
             self.close(file)
 
@@ -116,7 +116,7 @@ class Bare:
     def write(
         self, work: Sequence[tuple[str, T]], made: Callable[[T], Record], *, at_once: int
     ) -> list[float]:
-        """Write rows, so many to a transaction; give the time of each transaction."""
+        """Write rows, so many to a transaction; return the time of each transaction."""
         spent = list[float]()
         for first in range(0, len(work), at_once):
             start = time.perf_counter()
@@ -128,7 +128,7 @@ class Bare:
         return spent
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def _add(self, session: str, record: Record) -> None:
@@ -143,7 +143,7 @@ class Bare:
 
 
 def recorder() -> Callable[[Message], Record]:
-    """Give what makes a message a record: encoded, counted, cut into words."""
+    """Return what makes a message a record: encoded, counted, cut into words."""
     count, policy = counter("o200k_base"), Policy()
     return lambda message: _record(message, count, policy)
 

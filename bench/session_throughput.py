@@ -43,7 +43,7 @@ class Case(Struct, frozen=True):
     shared: bool = False
 
     def places(self, number: int) -> list[Place]:
-        """Give every client a session that is new in this turn."""
+        """Return every client a session that is new in this turn."""
         sessions = ("shared" if self.shared else f"client {one}" for one in range(self.clients))
         return [Place(f"clients {self.name} {number}.db", session) for session in sessions]
 

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _peers(folder: Path) -> list[FilePeer]:
-    """Start the peers, say their versions, or why one is missing."""
+    """Start the peers; print their versions, or why one is missing."""
     found = list[FilePeer]()
     for name in SCRIPTS:
         try:
@@ -65,7 +65,7 @@ def _print_machine(folder: Path) -> None:
     mounts = Path("/proc/mounts")
     device, kind = file_system(folder.resolve(), mounts.read_text() if mounts.exists() else "")
     print(f"{platform.platform()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-    print(f"files on {device} ({kind}); wall clock; medians, everybody by turns")
+    print(f"files on {device} ({kind}); wall clock; medians, in turns")
     if kind in ("tmpfs", "ramfs"):
         print("THESE FILES ARE IN MEMORY: nothing below says anything about durable writes")
 

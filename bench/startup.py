@@ -1,4 +1,4 @@
-"""How long it takes until Turnstate is there, beside a bare interpreter."""
+"""Start-up time of Turnstate, beside a bare interpreter."""
 
 from __future__ import annotations
 

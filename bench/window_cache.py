@@ -91,7 +91,7 @@ class Play:
             yield [self.messages[0], *self.messages[first:end]]
 
     def shares(self, requests: Iterable[Request], limit: int) -> list[float]:
-        """Give the share that each request has in common with the one before, once they are full."""
+        """Return the share that each request has in common with the one before, once they are full."""
         found: list[float] = []
         before: Request = ()
         for end, request in zip(self._ends, requests, strict=True):

@@ -39,7 +39,7 @@ class Texts:
 
 
 def texts(messages: Iterable[Message]) -> list[str]:
-    """Give every text of some messages that costs tokens."""
+    """Return every text of some messages that costs tokens."""
     found = Texts()
     for message in messages:
         message_cost(message, found)
@@ -52,7 +52,7 @@ def rows(messages: Sequence[Message]) -> list[Row]:
 
 
 def kept(messages: Sequence[Message], ids: Iterable[str]) -> list[Message]:
-    """Give what the peer kept as messages again, each with the results that are left of it."""
+    """Return what the peer kept as messages again, each with the results that are left of it."""
     places: dict[int, list[int]] = {}
     for id in ids:
         index, number = map(int, id.split("."))
@@ -61,7 +61,7 @@ def kept(messages: Sequence[Message], ids: Iterable[str]) -> list[Message]:
 
 
 class Peer:
-    """The peer at work: it holds a long history and some cases, and answers one question at a time."""
+    """A running peer: it has a long history and some cases, and answers one question at a time."""
 
     def __init__(self, history: Sequence[Message], cases: list[Row]) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -86,12 +86,12 @@ class Peer:
         return found
 
     def windows(self) -> dict[str, list[list[str]]]:
-        """Give what is kept of every case, by the way of asking."""
+        """Return what is kept of every case, by the way of asking."""
         found: dict[str, list[list[str]]] = self._process.ask(None)
         return found
 
     def close(self) -> None:
-        """Let the peer go."""
+        """End the peer process."""
         self._process.end()
         self._folder.cleanup()
 

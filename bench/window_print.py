@@ -1,4 +1,4 @@
-"""Tables on paper: columns as wide as they need to be, figures to the right."""
+"""Prints tables: columns as wide as needed, figures aligned right."""
 
 from __future__ import annotations
 

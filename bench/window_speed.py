@@ -1,7 +1,7 @@
 """How long a window takes: from plain messages, with counts known, and when one message is added.
 
 All conversations are the newest part of one long one, so all sizes end alike. *Cold* is one call on
-a plain list, with a policy for a single use, beside the bare tokenising of what the window holds.
+a plain list, with a policy for a single use, beside the bare tokenizing of what the window holds.
 *Planned* has the counts but no decision, so it plans the cut and digests what leaves; *recorded* has
 the cut as well, as after opening a session. *Added* is one message more and its window, in a
 conversation that grew message by message with every decision recorded: the same messages for all
@@ -34,7 +34,7 @@ ENOUGH = 0.5  # seconds of rounds that make a steady median
 ADDED = 400  # messages added and timed at each size: a dozen cuts of the smaller window
 
 ONCE = Policy(low_water=1.0)
-"""For a window that nobody will extend: as full as can be, as `turnstate fit` makes it."""
+"""For a window that will not be extended: as full as possible, as `turnstate fit` makes it."""
 
 
 class Times(Struct):
@@ -82,8 +82,8 @@ def single(messages: Sequence[Message], limit: int) -> Times:
         len(messages),
         limit,
         cold=median(lambda: once.window(messages, budget)),
-        raw_sent=_tokenising(window.messages),
-        raw_whole=_tokenising([message for message in messages if message.id in held]),
+        raw_sent=_tokenizing(window.messages),
+        raw_whole=_tokenizing([message for message in messages if message.id in held]),
         planned=median(lambda: manager.window(tally, budget)),
         recorded=median(lambda: manager.window(tally, budget, decisions=decided)),
     )
@@ -135,7 +135,7 @@ def median(run: Callable[[], object]) -> float:
     return statistics.median(spent)
 
 
-def _tokenising(messages: Sequence[Message]) -> float:
-    """Time the bare tokenising of the texts of some messages."""
+def _tokenizing(messages: Sequence[Message]) -> float:
+    """Time the bare tokenizing of the texts of some messages."""
     texts, encode = window_peer.texts(messages), encoding("o200k_base").encode
     return median(lambda: [len(encode(text, disallowed_special=())) for text in texts])

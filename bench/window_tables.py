@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .window_print import goal, ms, table, times
 from .window_speed import Times
 
-COLD_GOAL = 2.0  # times the bare tokenising of what is kept
+COLD_GOAL = 2.0  # times the bare tokenizing of what is kept
 PEER_GOAL, PEER_SIZE = 100.0, 10_000
 ADDED_GOAL = 0.2e-3
 FLAT_GOAL, SHORT, LONG = 1.2, 100, 100_000
@@ -55,7 +55,7 @@ def _cold(found: Sequence[Times]) -> None:
 
 
 def _known(found: Sequence[Times]) -> None:
-    print("\nCounts known: the cut planned anew, and taken from the record (ms).")
+    print("\nCounts known: the cut planned again, and taken from the record (ms).")
     print("The peer counts at every call; `known` is the same with its counts looked up.")
     head = (
         *_CASE,
@@ -83,7 +83,7 @@ def _known(found: Sequence[Times]) -> None:
 
 
 def _added(found: Sequence[Times]) -> None:
-    print("\nOne message added, and the window (ms). The peer has no such way: it starts anew.")
+    print("\nOne message added, and the window (ms). The peer cannot do that: it starts over.")
     head = (*_CASE, "median", "mean with cuts", "longest", "peer", "peer / median")
     rows = []
     for one in found:

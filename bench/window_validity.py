@@ -86,7 +86,7 @@ def peers(cases: Sequence[Case], windows: Sequence[Sequence[str]], manager: Stat
 def judged(
     messages: Sequence[Message], limit: int, window: Sequence[Message], manager: StateManager
 ) -> Iterator[str]:
-    """Name what is wrong with a window."""
+    """Return the faults of a window."""
     spoken = [message for message in window if message.role != "system"]
     request = bool(spoken) and spoken[-1].role in ("user", "tool")
     for name in ("openai-chat", "anthropic"):

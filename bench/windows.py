@@ -1,7 +1,7 @@
 """Windows beside LangChain's `trim_messages`: how fast, how often wrong, how kind to the cache.
 
 The peer runs in an environment of its own, which is made under ``.bench/`` when it is first needed.
-Where it cannot be installed, that is said, and our own figures are printed alone.
+If it cannot be installed, only our own figures are printed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(
 
 
 def _peer(history: list[Message], sets: dict[str, list[window_validity.Case]]) -> window_peer.Peer | None:
-    """Start the peer; say what is compared, or why nothing is."""
+    """Start the peer; print what is compared, or why nothing is."""
     cases = [case for one in sets.values() for case in window_validity.asked(one)]
     try:
         peer = window_peer.Peer(history, cases)
@@ -63,7 +63,7 @@ def _print_machine() -> None:
 
 
 def _processor() -> str:
-    """Name the processor, where the system tells."""
+    """Return the name of the processor, if the system reports it."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -74,7 +74,7 @@ WINDOWS = _tests(f"{UNIT}/session/test_*windows.py")
 LOADING = _tests(f"{UNIT}/session/test_setbacks.py|{UNIT}/session/test_load*.py")
 COMPACTION = _tests(f"{UNIT}/session/test_compaction_races.py", f"{UNIT}/session/test_compact[!_]*.py")
 UNDO = _tests(f"{UNIT}/session/test_undoing.py|{UNIT}/session/test_branching.py")
-GROUPS = _tests(f"{UNIT}/session/test_*groups.py")
+GROUPS = _tests(f"{UNIT}/session/test_branching.py")
 PARCELS = _tests(f"{UNIT}/session/test_parcels.py|{UNIT}/log/test_outbox.py")
 EPOCHS = _tests(f"{UNIT}/session/test_*epochs.py")
 LEASES = _tests(f"{UNIT}/session/test_leas*.py")
@@ -414,8 +414,8 @@ MUTANTS = (
     Mutant(
         "append-refusal-of-retry",
         "a repeated request whose results are known by now is refused",
-        "        if key is None:\n            raise refusal\n",
-        "        raise refusal\n",
+        "    if key is None:\n        raise refusal\n",
+        "    raise refusal\n",
         APPEND,
     ),
     # Session: windows.
@@ -451,7 +451,7 @@ MUTANTS = (
     Mutant(
         "undo-inside-group",
         "a path may end between calls and their answers",
-        "return place if calls <= answered else before",
+        "return group.open_from or place",
         "return place",
         GROUPS,
     ),
@@ -473,15 +473,15 @@ MUTANTS = (
     Mutant(
         "outbox-evicted-since",
         "each cut hands over again what earlier cuts did",
-        "first=since[0].id if since else cut.covers[0],",
-        "first=cut.covers[0],",
+        "first = shown[0].id if shown else cut.covers[0]",
+        "first = cut.covers[0]",
         WINDOWS,
     ),
     Mutant(
         "outbox-ended-twice",
         "the history of an ended epoch goes to the memory engine again",
-        "if not said or row.ended is not None:",
-        "if not said:",
+        "if not newest or row.ended is not None:",
+        "if not newest:",
         EPOCHS,
     ),
     Mutant(
@@ -545,7 +545,7 @@ MUTANTS = (
     Mutant(
         "conversation-tangent-place",
         "a tangent begins between calls and their answers",
-        "return end if answered.issuperset(call.id for call in entry.tool_calls) else place",
+        "return end if group.open_from is None else group.open_from",
         "return end",
         TANGENTS,
     ),

@@ -68,7 +68,7 @@ def sources(root: Path) -> dict[Path, str]:
 
 
 def faults(mutants: list[Mutant]) -> list[str]:
-    """Say which mutants cannot be planted, and why."""
+    """Return which mutants cannot be planted, and why."""
     texts, wrong = sources(ROOT), list[str]()
     for mutant in mutants:
         times = sum(text.count(mutant.find) for text in texts.values())

@@ -1,7 +1,7 @@
 """Build the vocabulary files of `turnstate.tokens` from the tables in the bpe-openai wheel.
 
 The wheel holds the published rank files, gzipped. Each is checked against the SHA-256 of the
-original before it is packed, and `--check` turns what stands in the tree back into the original
+original before it is packed, and `--check` turns the files in the tree back into the original
 file and compares the same hash: what we ship is what was published, token for token.
 """
 
@@ -64,7 +64,7 @@ def build(folder: Path) -> None:
 
 
 def check(folder: Path) -> list[str]:
-    """Say what is wrong with the packed files, if anything is."""
+    """Return the faults of the packed files."""
     faults = []
     for name, digest in ORIGINALS.items():
         try:

@@ -30,7 +30,7 @@ _Count = Callable[[Sequence[Any]], int]
 
 
 def main() -> None:
-    """Say who answers, then answer line by line."""
+    """Print the versions, then answer line by line."""
     given = json.loads(Path(sys.argv[1]).read_text())
     history, (exact, known) = [_message(row) for row in given["history"]], _counts(given["history"])
     known(history)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def window(case: dict[str, Any], mode: str) -> list[str]:
-    """Give the ids of what the peer keeps of a conversation."""
+    """Return the ids of what the peer keeps of a conversation."""
     exact, _ = _counts(case["rows"])
     messages = [_message(row) for row in case["rows"]]
     kept = _messages.trim_messages(messages, max_tokens=case["limit"], token_counter=exact, **MODES[mode])

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from bench.peers import langgraph_threads
-from bench.peers.serving import Handle, Row, serve
+from bench.peers.service import Handle, Row, serve
 
 _saver: Any = import_module("langgraph.checkpoint.postgres.aio").AsyncPostgresSaver  # here only
 _pools: Any = import_module("psycopg_pool")
@@ -31,7 +31,7 @@ class Thread(langgraph_threads.Thread):
         return {name: value for row in found for name, value in row.items()}
 
     async def close(self) -> None:
-        """Do nothing: the connections are everybody's."""
+        """Do nothing: the connections are shared."""
 
 
 class Threads:
@@ -43,7 +43,7 @@ class Threads:
         self._pools = dict[str, Any]()
 
     def messages(self, row: Row) -> list[Any]:
-        """Make a message of ours LangChain's."""
+        """Convert one of our messages to LangChain's."""
         return langgraph_threads.messages(row)
 
     async def opened(self, path: str, session: str) -> Handle:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from bench.peers import langgraph_threads, sqlite_settings
-from bench.peers.serving import Handle, Row, serve
+from bench.peers.service import Handle, Row, serve
 
 _saver: Any = import_module("langgraph.checkpoint.sqlite.aio").AsyncSqliteSaver  # here only
 
@@ -42,7 +42,7 @@ class Threads:
         self._full = full
 
     def messages(self, row: Row) -> list[Any]:
-        """Make a message of ours LangChain's."""
+        """Convert one of our messages to LangChain's."""
         return langgraph_threads.messages(row)
 
     async def opened(self, path: str, session: str) -> Handle:

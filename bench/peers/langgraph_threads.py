@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from bench.peers.serving import Row
+from bench.peers.service import Row
 
 _messages: Any = import_module("langchain_core.messages")  # here only, so there is nothing to type-check
 _checkpoints: Any = import_module("langgraph.checkpoint.base")
@@ -46,7 +46,7 @@ class Thread:
 
 
 def messages(row: Row) -> list[Any]:
-    """Make a message of ours one of LangChain's, or one a result."""
+    """Convert one of our messages to LangChain's, one per result."""
     match row["role"]:
         case "user":
             return [_messages.HumanMessage(_text(row.get("content")), id=row["id"])]
@@ -68,7 +68,7 @@ def _result(id: str, place: int, result: Row) -> Any:
 
 
 def _text(content: Any) -> str:
-    """Give text as it is, nothing as no text, and anything else as JSON."""
+    """Return text as it is, nothing as no text, and anything else as JSON."""
     if content is None:
         return ""
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from bench.peers.serving import Handle, Row, serve
+from bench.peers.service import Handle, Row, serve
 
 _memory: Any = import_module("agents.extensions.memory")  # here only, so there is nothing to type-check
 _sqlalchemy: Any = import_module("sqlalchemy")
@@ -32,7 +32,7 @@ class Session:
         await self._session.add_items(list(messages))
 
     async def read(self, count: int) -> int:
-        """Give the newest items."""
+        """Return the newest items."""
         return len(await self._session.get_items(limit=count))
 
     async def settings(self) -> dict[str, str]:
@@ -44,7 +44,7 @@ class Session:
             }
 
     async def close(self) -> None:
-        """Do nothing: the connections are everybody's."""
+        """Do nothing: the connections are shared."""
 
 
 class Sessions:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from bench.peers import sqlite_settings
-from bench.peers.serving import Handle, Row, serve
+from bench.peers.service import Handle, Row, serve
 
 _agents: Any = import_module("agents")  # here only, so there is nothing to type-check
 
@@ -37,7 +37,7 @@ class Session:
         await self._session.add_items(list(messages))
 
     async def read(self, count: int) -> int:
-        """Give the newest items."""
+        """Return the newest items."""
         return len(await self._session.get_items(limit=count))
 
     async def settings(self) -> dict[str, str]:

@@ -4,7 +4,7 @@
 
 URL is a store (default: a SQLite file in a temporary folder). Every worker takes whatever session is free,
 under a lease, and answers a few of its requests; where a worker dies, its lease runs out and another one
-goes on. At the end the sessions are compared with what the workers were told was written.
+goes on. At the end the sessions are compared with what was acknowledged to the workers.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ async def work(url: str, tenant: str, name: str) -> None:
 
 
 async def serve(sessions: SessionManager, id: str, name: str) -> None:
-    """Answer some requests of a session, if nobody else does; what goes wrong is tried again later."""
+    """Answer some requests of a session, unless another worker does; errors are retried later."""
     try:
         session = await sessions.open(id)
         async with session.lease(seconds=LEASE, holder=name):
             await answer(session)
     except errors.Busy:  # another worker has it
         say("busy")
-    except (errors.Fenced, errors.Conflict) as error:  # this worker was too slow: look at it anew
+    except (errors.Fenced, errors.Conflict) as error:  # this worker was too slow: open it again
         say(type(error).__name__)
-    except errors.StoreUnavailable as error:  # nobody knows whether the last write was taken: the key does
+    except errors.StoreUnavailable as error:  # unknown whether the last write was committed: the key does
         say(type(error).__name__)
         await asyncio.sleep(0.5)
 
@@ -73,7 +73,7 @@ async def answer(session: Session) -> None:
 
 
 def say(what: str, session: str = "", text: str = "") -> None:
-    """Tell the parent what happened; an append is told when it was acknowledged."""
+    """Report an event to the parent; an append is reported when it was acknowledged."""
     print(json.dumps([what, session, text]), flush=True)
 
 
@@ -88,14 +88,14 @@ async def run(url: str) -> bool:
             await sessions.create(id=f"session-{number:02}")
         kind, durability = url.partition(":")[0], sessions.store.durability
         print(f"{WORKERS} workers on {kind} ({durability}): {SESSIONS} sessions of {REQUESTS} requests each")
-        told = await all_told(url, tenant)
+        events = await all_events(url, tenant)
         found = {row.id: await texts(sessions, row.id) async for row in sessions.all()}
         for id in found:
             await sessions.destroy(id)
-    return report(told, found)
+    return report(events, found)
 
 
-async def all_told(url: str, tenant: str) -> list[list[Said]]:
+async def all_events(url: str, tenant: str) -> list[list[Said]]:
     """Start the workers together, and give what each said until it ended or was killed."""
     arguments = [sys.executable, __file__, url, tenant]
     pipe = asyncio.subprocess.PIPE
@@ -112,35 +112,35 @@ async def all_told(url: str, tenant: str) -> list[list[Said]]:
 
 async def heard(worker: asyncio.subprocess.Process, number: int) -> list[Said]:
     """Listen to a worker; the victim is killed when it has asked and not yet answered."""
-    told, spared = list[Said](), number != VICTIM
+    events, spared = list[Said](), number != VICTIM
     async for line in worker.stdout:
-        told.append(tuple(json.loads(line)))
-        if not spared and told[-1][0] == "asked" and len(told) >= PORTION:
+        events.append(tuple(json.loads(line)))
+        if not spared and events[-1][0] == "asked" and len(events) >= PORTION:
             worker.kill()  # SIGKILL
             spared = True
             print(f"worker {number} is killed in the middle of a request, with the lease of a session")
     await worker.wait()
-    return told
+    return events
 
 
 async def texts(sessions: SessionManager, id: str) -> list[str]:
-    """Give what a session holds."""
+    """Return the texts of a session's messages."""
     return [message.text for message in await (await sessions.open(id)).messages()]
 
 
-def report(told: list[list[Said]], found: dict[str, list[str]]) -> bool:
+def report(events: list[list[Said]], found: dict[str, list[str]]) -> bool:
     """Compare what was acknowledged with what is there."""
-    for number, said in enumerate(told):
+    for number, said in enumerate(events):
         did, served = Counter(what for what, *_ in said), len({session for _, session, _ in said if session})
         counts = f"{did['answered']} answers in {served} sessions, turned away {did['busy']} times"
         print(f"worker {number}: {counts}")
     expected = [f"{what} {number}" for number in range(REQUESTS) for what in ("request", "answer")]
-    acknowledged = {(session, text) for said in told for _, session, text in said if session}
+    acknowledged = {(session, text) for said in events for _, session, text in said if session}
     lost = [text for session, text in acknowledged if text not in found[session]]
     doubled = [text for held in found.values() for text, times in Counter(held).items() if times > 1]
     whole = sum(held == expected for held in found.values())
-    taken_over = sum(what == "begun by another" for said in told for what, *_ in said)
-    ended = sum(said[-1][0] == "ended" for said in told)
+    taken_over = sum(what == "begun by another" for said in events for what, *_ in said)
+    ended = sum(said[-1][0] == "ended" for said in events)
     print(f"requests begun by one worker and answered by another: {taken_over}")
     print(f"{ended} of {WORKERS} workers ended by themselves")
     print(f"{whole} of {SESSIONS} sessions hold their {2 * REQUESTS} messages, each once and in order")

@@ -1,15 +1,19 @@
-"""The program as the acceptance tests run it: in this process for most, as a real one for some."""
+"""Runs the program for the acceptance tests: mostly in this process, in a real one where that matters."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
 import subprocess
 import sys
+import threading
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from click.testing import CliRunner
 
 from turnstate import cli
@@ -45,6 +49,21 @@ def turnstate(*arguments: object, stdin: str | bytes | object = b"") -> Outcome:
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
+def in_order(*arguments: object) -> tuple[int, str]:
+    """Run a command line in this process; return its exit code and both streams as a terminal shows them."""
+    result = CliRunner().invoke(_Program(), [str(argument) for argument in arguments])  # type: ignore[arg-type]
+    return result.exit_code, result.output
+
+
+def into_a_pipe(*arguments: object) -> Outcome:
+    """Run a command line in this process; return what a pipe would get, with line ends as they are."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err):
+        code = cli.run([str(argument) for argument in arguments])
+    texts = [stream.detach().getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    return Outcome(code, *texts)
+
+
 def environment(**changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "COLUMNS")}
     path = os.pathsep.join(filter(None, [str(SOURCE), kept.get("PYTHONPATH")]))
@@ -65,14 +84,34 @@ def real_turnstate(*arguments: object, stdin: bytes = b"", **settings: Any) -> O
 def on_a_terminal(
     *arguments: object, stdout: Any = None, stdin: Any = subprocess.DEVNULL, **changes: str
 ) -> Outcome:
-    """Run the real program with stderr, and stdout unless it is given, on a terminal."""
+    """Run a command line in this process with stderr, and stdout unless it is given, on a terminal."""
+    master, slave = pty.openpty()
+    seen = list[str]()
+    reader = threading.Thread(target=lambda: seen.append(_drained(master)))
+    reader.start()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        open(os.devnull if stdin == subprocess.DEVNULL else stdin, closefd=True) as source,
+        os.fdopen(slave, "w", encoding="utf-8", buffering=1) as terminal,
+        os.fdopen(os.dup(stdout.fileno() if stdout else slave), "w", encoding="utf-8") as results,
+    ):
+        for name in ("NO_COLOR", "COLUMNS"):
+            patch.delenv(name, raising=False)
+        for name, value in {"TERM": "xterm", **changes}.items():
+            patch.setenv(name, value)
+        for name, stream in {"stdin": source, "stdout": results, "stderr": terminal}.items():
+            patch.setattr(sys, name, stream)
+            patch.setattr(sys, f"__{name}__", stream)
+        code = cli.run([str(argument) for argument in arguments])
+    reader.join(60)
+    return Outcome(code, "", seen[0])
+
+
+def on_a_real_terminal(*arguments: object) -> Outcome:
+    """Run the real program in a process of its own, with its output on a terminal."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        command_line(*arguments),
-        stdin=stdin,
-        stdout=stdout or slave,
-        stderr=slave,
-        env=environment(**changes),
+        command_line(*arguments), stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=environment()
     )
     os.close(slave)
     seen = _drained(master)
@@ -84,7 +123,7 @@ def _drained(master: int) -> str:
     try:
         while chunk := os.read(master, 65_536):
             seen += chunk
-    except OSError:  # how Linux says that the other side has closed
+    except OSError:  # how Linux reports that the other side has closed
         pass
     finally:
         os.close(master)
@@ -92,7 +131,7 @@ def _drained(master: int) -> str:
 
 
 def conversation(**fields: Any) -> dict[str, Any]:
-    """Give a small conversation in OpenAI Chat format with a call and its answer."""
+    """Return a small conversation in OpenAI Chat format with a call and its answer."""
     call = {"id": "call_1", "type": "function", "function": {"name": "ls", "arguments": '{"path":"."}'}}
     return {
         **fields,
@@ -107,7 +146,7 @@ def conversation(**fields: Any) -> dict[str, Any]:
 
 
 def broken(**fields: Any) -> dict[str, Any]:
-    """Give a conversation whose tool result lost its call."""
+    """Return a conversation with a tool result whose call is missing."""
     return {
         **fields,
         "messages": [

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name a store that nobody else uses, and let the commands find it, as they find an empty home."""
+    """Name a new store, and let the commands find it and an empty home."""
     found = f"sqlite:///{tmp_path}/agent.db"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "home"))

@@ -51,7 +51,7 @@ def row(url: str, id: str, tenant: str = "default") -> SessionRow:
 
 
 def there(url: str, tenant: str = "default") -> list[str]:
-    """Give the ids of all sessions."""
+    """Return the ids of all sessions."""
     with opened(url, tenant) as sessions:
         return [one.id for one in sessions.all()]
 

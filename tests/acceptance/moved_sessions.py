@@ -87,7 +87,7 @@ async def _told(session: Session, messages: list[Message]) -> None:
 
 
 def everything_in(url: str, tenant: str = "default") -> list[Any]:
-    """Give all that a store shows of its sessions, and last the bytes of windows that are made now."""
+    """Return everything that a store shows of its sessions, and last the bytes of new windows."""
     return asyncio.run(_everything_in(url, tenant))
 
 
@@ -108,7 +108,7 @@ async def _everything_in(url: str, tenant: str) -> list[Any]:
 
 
 async def _sent(session: Session, budget: Budget) -> list[bytes]:
-    """Give what each provider would be sent; to a session that has ended nothing more is written."""
+    """Return what each provider would be sent; nothing more is written to a session that has ended."""
     window = await (session.window(budget) if session.row.ended is None else session.preview(budget))
     return [
         msgspec.json.encode(rendered(window.messages, formats.get(name)))

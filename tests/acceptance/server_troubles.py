@@ -42,14 +42,14 @@ class Trouble(NamedTuple):
 
 
 @contextmanager
-def nobody_listens(scheme: str, _folder: Path) -> Iterator[Trouble]:
+def connection_refused(scheme: str, _folder: Path) -> Iterator[Trouble]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         yield Trouble(_tcp(scheme, free.getsockname()[1]), "cannot be reached (")
 
 
 @contextmanager
-def somebody_is_silent(scheme: str, _folder: Path) -> Iterator[Trouble]:
+def server_is_silent(scheme: str, _folder: Path) -> Iterator[Trouble]:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         yield Trouble(_tcp(scheme, silent.getsockname()[1]), "cannot be reached (no")
 

@@ -35,7 +35,7 @@ def as_row(document: dict[str, Any]) -> str:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Make a database with the conversations of two folders, and a table of somebody else's."""
+    """Make a database with the conversations of two folders, and an unrelated table."""
     path = tmp_path / "data.sqlite3"
     rows = [
         (str(tmp_path / "shop"), as_row(example())),
@@ -49,16 +49,16 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_a_saved_file_becomes_a_session_and_goes_back_byte_for_byte(url: str, tmp_path: Path) -> None:
-    code, out, err = turnstate("import", "qcli", EXAMPLE)
+    code, out, err = turnstate("amazon-q", "import", EXAMPLE)
     assert (code, err) == (0, "turnstate: 1 session imported\n")
     assert out == f"{ID}  qcli.json: 2 exchanges, 4 messages, 1 tool\n"
     assert (there(url), row(url, ID).title) == ([ID], "qcli.json")
-    assert turnstate("export", "qcli", ID[:8], "--out", tmp_path / "back.json") == (0, "", "")
+    assert turnstate("amazon-q", "export", ID[:8], "--out", tmp_path / "back.json") == (0, "", "")
     assert (tmp_path / "back.json").read_bytes() == EXAMPLE.read_bytes()
 
 
 def test_the_other_commands_show_what_came_over(url: str) -> None:
-    turnstate("import", "qcli", EXAMPLE, "--store", url)
+    turnstate("amazon-q", "import", EXAMPLE, "--store", url)
     shown = turnstate("show", ID).out
     assert "add a retry to fetch.py" in shown
     assert "→ fs_write" in shown
@@ -68,7 +68,7 @@ def test_the_other_commands_show_what_came_over(url: str) -> None:
 
 
 def test_json_says_what_came_over() -> None:
-    assert turnstate("import", "qcli", EXAMPLE, "--json").objects == [
+    assert turnstate("amazon-q", "import", EXAMPLE, "--json").objects == [
         {
             "id": ID,
             "title": "qcli.json",
@@ -82,13 +82,13 @@ def test_json_says_what_came_over() -> None:
             "result": "imported",
         }
     ]
-    (again,) = turnstate("import", "qcli", EXAMPLE, "--json", "--skip-existing").objects
+    (again,) = turnstate("amazon-q", "import", EXAMPLE, "--json", "--skip-existing").objects
     assert again["result"] == "skipped"
 
 
 def test_an_id_that_is_taken_is_an_error_and_nothing_changes(url: str) -> None:
     make(url, "ours", id=ID)
-    code, out, err = turnstate("import", "qcli", EXAMPLE)
+    code, out, err = turnstate("amazon-q", "import", EXAMPLE)
     assert (code, out) == (1, "")
     assert err == (
         f"turnstate: {EXAMPLE}: another session {ID} exists already; pass --skip-existing to skip it\n"
@@ -103,33 +103,33 @@ def test_the_conversation_of_one_folder_is_taken_from_a_database(
     before = database.read_bytes(), sorted(os.listdir(tmp_path))
     (tmp_path / "shop").mkdir()
     monkeypatch.chdir(tmp_path / "shop")
-    code, out, _ = turnstate("import", "qcli", database, "--key", ".", "--store", url)
+    code, out, _ = turnstate("amazon-q", "import", database, "--key", ".", "--store", url)
     assert (code, out) == (0, f"{ID}  {tmp_path}/shop: 2 exchanges, 4 messages, 1 tool\n")
     assert row(url, ID).title == f"{tmp_path}/shop"
     assert database.read_bytes() == before[0]
     assert set(os.listdir(tmp_path)) - set(before[1]) <= {"shop", "agent.db", "agent.db-wal", "agent.db-shm"}
 
 
-def test_the_range_of_a_row_is_computed_anew(database: Path, tmp_path: Path) -> None:
-    turnstate("import", "qcli", database, "--key", tmp_path / "shop")
-    code, out, _ = turnstate("export", "qcli", ID)
+def test_the_range_of_a_row_is_computed_again(database: Path, tmp_path: Path) -> None:
+    turnstate("amazon-q", "import", database, "--key", tmp_path / "shop")
+    code, out, _ = turnstate("amazon-q", "export", ID)
     assert (code, json.loads(out)) == (0, example())
 
 
 def test_all_conversations_of_a_database_come_over(url: str, database: Path) -> None:
-    code, out, err = turnstate("import", "qcli", database, "--all", "--user", "ann")
+    code, out, err = turnstate("amazon-q", "import", database, "--all", "--user", "ann")
     assert (code, len(out.splitlines()), err) == (0, 2, "turnstate: 2 sessions imported\n")
     assert sorted(there(url)) == [ID, "blog-1"]
     assert row(url, "blog-1").user == "ann"
 
 
 def test_a_database_of_several_folders_wants_to_know_which(database: Path, tmp_path: Path) -> None:
-    code, _, err = turnstate("import", "qcli", database)
+    code, _, err = turnstate("amazon-q", "import", database)
     assert code == 2
-    assert f"holds 2 conversations ({tmp_path}/blog, {tmp_path}/shop); say which with --key DIR" in err
-    code, _, err = turnstate("import", "qcli", database, "--key", "/nowhere")
-    assert (code, "no conversation of /nowhere; there are 2 conversations" in err) == (1, True)
-    assert turnstate("import", "qcli", database, "--key", "/a", "--all").code == 2
+    assert f"contains 2 conversations ({tmp_path}/blog, {tmp_path}/shop); pass --key DIR" in err
+    code, _, err = turnstate("amazon-q", "import", database, "--key", "/nowhere")
+    assert (code, "no conversation for /nowhere; it contains 2 conversations" in err) == (1, True)
+    assert turnstate("amazon-q", "import", database, "--key", "/a", "--all").code == 2
     assert not (tmp_path / "agent.db").exists()
 
 
@@ -137,19 +137,19 @@ def test_a_bad_row_costs_the_others_nothing_where_one_keeps_going(url: str, data
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("INSERT INTO conversations VALUES ('/bad', '{\"conversation_id\": 7}')")
         connection.execute("INSERT INTO conversations VALUES ('/empty', NULL)")
-    code, _, err = turnstate("import", "qcli", database, "--all")
+    code, _, err = turnstate("amazon-q", "import", database, "--all")
     assert (code, "/bad: " in err) == (2, True)
     assert there(url) == []
-    code, out, err = turnstate("import", "qcli", database, "--all", "--keep-going")
+    code, out, err = turnstate("amazon-q", "import", database, "--all", "--keep-going")
     assert (code, len(out.splitlines())) == (2, 2)
-    assert ", /empty: the row holds no text" in err
+    assert ", /empty: the row's value is not text" in err
     assert sorted(there(url)) == [ID, "blog-1"]
 
 
 def test_a_database_in_wal_mode_is_read_and_left_alone(database: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode=wal")
-    assert turnstate("import", "qcli", database, "--key", tmp_path / "shop").code == 0
+    assert turnstate("amazon-q", "import", database, "--key", tmp_path / "shop").code == 0
     assert not list(tmp_path.glob("data.sqlite3-*"))
 
 
@@ -160,7 +160,7 @@ def test_a_database_that_is_in_use_gives_what_was_written_last(
         connection.execute("PRAGMA journal_mode=wal")
         newest = as_row(example(conversation_id="newest"))
         connection.execute("UPDATE conversations SET value = ? WHERE key LIKE '%/shop'", [newest])
-        assert turnstate("import", "qcli", database, "--key", tmp_path / "shop").code == 0
+        assert turnstate("amazon-q", "import", database, "--key", tmp_path / "shop").code == 0
     assert there(url) == ["newest"]
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_conversation_is_refused_and_makes_no_session(
     url: str, tmp_path: Path, content: bytes, code: int, told: str
 ) -> None:
     (tmp_path / "bad.json").write_bytes(content)
-    outcome = turnstate("import", "qcli", tmp_path / "bad.json")
+    outcome = turnstate("amazon-q", "import", tmp_path / "bad.json")
     assert (outcome.code, outcome.out) == (code, "")
     assert f"bad.json: {'' if told != 'cannot be read' else told}" in outcome.err
     assert told in outcome.err
@@ -191,12 +191,12 @@ def test_a_missing_field_is_named_by_its_path(tmp_path: Path) -> None:
     document = example()
     del document["history"][1]["user"]["content"]
     (tmp_path / "bad.json").write_text(json.dumps(document))
-    code, _, err = turnstate("import", "qcli", tmp_path / "bad.json")
+    code, _, err = turnstate("amazon-q", "import", tmp_path / "bad.json")
     assert (code, "(at $.history[1].user.content)" in err) == (2, True)
 
 
 def test_a_file_is_read_from_standard_input(url: str) -> None:
-    assert turnstate("import", "qcli", "-", stdin=EXAMPLE.read_bytes()).code == 0
+    assert turnstate("amazon-q", "import", "-", stdin=EXAMPLE.read_bytes()).code == 0
     assert row(url, ID).title == "stdin"
 
 
@@ -215,25 +215,25 @@ def test_checkpoints_and_a_tangent_come_over_and_go_back(tmp_path: Path) -> None
         "tangent_start_time": [2025, 298, 5, 3, 11, 482_913_377, 0, 0, 0],
     }
     (tmp_path / "aside.json").write_text(json.dumps(document))
-    code, out, err = turnstate("import", "qcli", tmp_path / "aside.json")
-    assert (code, out.endswith(", a tangent under way\n")) == (0, True)
-    assert "note: its checkpoints are kept for the way back only" in err
-    assert json.loads(turnstate("export", "qcli", ID).out) == document
+    code, out, err = turnstate("amazon-q", "import", tmp_path / "aside.json")
+    assert (code, out.endswith(", an open tangent\n")) == (0, True)
+    assert "note: its checkpoints are only kept for export" in err
+    assert json.loads(turnstate("amazon-q", "export", ID).out) == document
 
 
 def test_an_existing_file_is_replaced_only_with_force(tmp_path: Path) -> None:
-    turnstate("import", "qcli", EXAMPLE)
+    turnstate("amazon-q", "import", EXAMPLE)
     (tmp_path / "talk.json").write_text("mine")
-    code, _, err = turnstate("export", "qcli", ID, "--out", tmp_path / "talk.json")
-    assert (code, "exists already; --force replaces it" in err) == (2, True)
+    code, _, err = turnstate("amazon-q", "export", ID, "--out", tmp_path / "talk.json")
+    assert (code, "already exists; pass --force to replace it" in err) == (2, True)
     assert (tmp_path / "talk.json").read_text() == "mine"
-    assert turnstate("export", "qcli", ID, "-o", tmp_path / "talk.json", "--force").code == 0
+    assert turnstate("amazon-q", "export", ID, "-o", tmp_path / "talk.json", "--force").code == 0
     assert (tmp_path / "talk.json").read_bytes() == EXAMPLE.read_bytes()
 
 
 def test_a_row_for_the_database_is_one_line() -> None:
-    turnstate("import", "qcli", EXAMPLE)
-    out = turnstate("export", "qcli", ID, "--row").out
+    turnstate("amazon-q", "import", EXAMPLE)
+    out = turnstate("amazon-q", "export", ID, "--row").out
     assert out == json.dumps(example(), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
@@ -241,7 +241,7 @@ def test_a_session_of_ours_is_written_in_that_shape_and_says_what_is_left_out(ur
     with opened(url) as sessions:
         session = sessions.create(system="You help.", id="ours")
         session.append(Message.user("hello"), Message.assistant("Good morning!"))
-    code, out, err = turnstate("export", "qcli", "ours")
+    code, out, err = turnstate("amazon-q", "export", "ours")
     document = json.loads(out)
     assert code == 0
     assert document["transcript"] == ["> hello", "Good morning!\n[Tool uses: none]"]
@@ -249,32 +249,23 @@ def test_a_session_of_ours_is_written_in_that_shape_and_says_what_is_left_out(ur
     assert err == (
         "turnstate: session ours: note: the system prompt is left out: there, an agent brings it along\n"
     )
-    assert turnstate("import", "qcli", "-", "--tenant", "other", stdin=out).code == 0
+    assert turnstate("amazon-q", "import", "-", "--tenant", "other", stdin=out).code == 0
 
 
 def test_a_session_that_is_not_there_is_an_error(url: str) -> None:
     make(url, "hello")
-    assert turnstate("export", "qcli", "nobody").code == 1
-    assert turnstate("export", "qcli").code == 2
-    assert turnstate("import", "qcli").code == 2
-
-
-def test_a_file_and_a_session_may_still_be_called_qcli(url: str, tmp_path: Path) -> None:
-    make(url, "hello", id="qcli")
-    archive = turnstate("export", "--", "qcli").out
-    (tmp_path / "qcli").write_text(archive)
-    code, _, err = turnstate("import", "./qcli", "--tenant", "other")
-    assert (code, err) == (0, "turnstate: 1 session imported (1 entry)\n")
-    assert there(url, "other") == ["qcli"]
+    assert turnstate("amazon-q", "export", "nobody").code == 1
+    assert turnstate("amazon-q", "export").code == 2
+    assert turnstate("amazon-q", "import").code == 2
 
 
 @pytest.mark.parametrize("name", ["import", "export"])
-def test_the_help_explains_the_command_and_leads_to_it(name: str) -> None:
-    assert f"`turnstate {name} qcli`" in " ".join(turnstate(name, "--help").out.split())
-    code, out, _ = turnstate(name, "qcli", "--help")
+def test_the_help_explains_the_command_and_is_linked_from_the_general_one(name: str) -> None:
+    assert f"`turnstate amazon-q {name}`" in " ".join(turnstate(name, "--help").out.split())
+    code, out, _ = turnstate("amazon-q", name, "--help")
     assert code == 0
-    assert out.startswith(f"Usage: turnstate {name} qcli [OPTIONS]")
-    assert f"\n    turnstate {name} qcli" in out
+    assert out.startswith(f"Usage: turnstate amazon-q {name} [OPTIONS]")
+    assert f"\n    turnstate amazon-q {name}" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -293,9 +284,9 @@ def test_only_a_plain_table_of_a_database_is_read(
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "endless.sqlite3")) as connection, connection:
         connection.execute(schema)
-    done = turnstate("import", "qcli", tmp_path / "endless.sqlite3", *which)
+    done = turnstate("amazon-q", "import", tmp_path / "endless.sqlite3", *which)
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "no table of conversations" in done.err
+    assert "no table `conversations`" in done.err
 
 
 def test_a_query_of_a_foreign_database_stops_after_so_much_work(
@@ -309,7 +300,7 @@ def test_a_query_of_a_foreign_database_stops_after_so_much_work(
         connection.executemany("INSERT INTO conversations VALUES (?, ?)", rows)
     monkeypatch.setattr(amazon_q, "MAX_STEPS", amazon_q._STEPS)
     with (
-        pytest.raises(InputError, match="does not come to an end"),
-        amazon_q.stored_conversations(str(path), key=None, everything=True),
+        pytest.raises(InputError, match="a query takes too long"),
+        amazon_q.saved_conversations(str(path), key=None, everything=True),
     ):
         pass

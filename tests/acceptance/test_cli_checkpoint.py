@@ -98,7 +98,7 @@ def test_a_diff_shows_what_changed_since_then_or_between_two(session: str) -> No
     ]
     (found,) = checkpoint("diff", session, "1", "2", "--json").objects
     assert [(one["path"], one["status"]) for one in found["files"]] == [("a", "modified"), ("b", "added")]
-    assert checkpoint("diff", session, "1", "1") == (0, "", "turnstate: nothing differs\n")
+    assert checkpoint("diff", session, "1", "1") == (0, "", "turnstate: no differences\n")
 
 
 def test_a_restore_brings_files_and_conversation_back_and_undo_takes_it_back(
@@ -107,13 +107,13 @@ def test_a_restore_brings_files_and_conversation_back_and_undo_takes_it_back(
     code, out, err = checkpoint("restore", session, "1", "--hard")
     assert (code, out) == (0, "")
     first, second = err.splitlines()
-    assert first == "turnstate: session lamp is back at 1: files ~1 -1 and the conversation"
-    assert second.startswith("turnstate: the files before are kept as ")
+    assert first == "turnstate: session lamp restored to 1: files ~1 -1 and the conversation"
+    assert second.startswith("turnstate: the previous files are saved as ")
     assert (files(tree), said(url, session)) == ({"a": "one\n"}, ["hello"])
     code, _, err = checkpoint("undo", session)
     assert code == 0
     assert err.startswith(
-        "turnstate: session lamp is as it was before the restore of 1: files +1 ~1 and the conversation\n"
+        "turnstate: session lamp back to before the restore of 1: files +1 ~1 and the conversation\n"
     )
     assert (files(tree), said(url, session)) == ({"a": "three\n", "b": "new\n"}, ["hello", "hi"])
     assert checkpoint("undo", session) == (
@@ -156,7 +156,7 @@ def test_what_could_not_be_restored_is_told(session: str, tree: Path) -> None:
     (tree / "a" / "ignored").write_text("mine")
     code, _, err = checkpoint("restore", session, "1", "--files")
     assert code == 1
-    assert "turnstate: left as it was: a: a folder with files that no snapshot holds is in the way\n" in err
+    assert "turnstate: not restored: a: a folder with files that no snapshot holds stands there\n" in err
     assert (tree / "a" / "ignored").read_text() == "mine"
 
 
@@ -195,14 +195,14 @@ def test_looking_makes_nothing(url: str, tree: Path, tmp_path: Path) -> None:
 def test_cleaning_asks_first(session: str, tree: Path) -> None:
     code, _, err = checkpoint("clean", session)
     assert code == 2
-    assert "--yes deletes without asking" in err
+    assert "pass --yes to delete without confirmation" in err
     code, _, seen = answering("n", "checkpoint", "clean", session)
     assert code == 1
-    assert "Remove 3 checkpoints of" in seen
+    assert "Delete 3 checkpoints of" in seen
     assert checkpoint("list", session).code == 0
     code, _, err = checkpoint("clean", session, "--yes")
     assert code == 0
-    assert "the checkpoints are removed: " in err
+    assert "checkpoints deleted: " in err
     assert checkpoint("list", session).code == 1
     assert files(tree)["a"] == "three\n"
 
@@ -219,7 +219,7 @@ def test_cleaning_asks_first(session: str, tree: Path) -> None:
         (["list"], 2, "Missing argument 'SESSION'"),
         (["restore", "lamp"], 2, "Missing argument 'CHECKPOINT'"),
         (["fly", "lamp"], 2, "No such command 'fly'"),
-        (["list", "lamp", "--store", "sqlite:///none.db"], 3, "there is no file none.db"),
+        (["list", "lamp", "--store", "sqlite:///none.db"], 3, "the file none.db does not exist"),
         (["keep", "lamp", "--work-tree", "/"], 1, "is the whole machine"),
         (["list", "lamp", "--work-tree", "nowhere"], 1, "nowhere cannot be used"),
     ],
@@ -241,7 +241,7 @@ def test_without_git_it_says_so(session: str, tmp_path: Path) -> None:
     assert "git" in err
 
 
-def test_somebody_at_a_terminal_sees_that_it_works(session: str) -> None:
+def test_a_diff_is_shown_on_a_terminal(session: str) -> None:
     code, _, seen = on_a_terminal("checkpoint", "diff", session, "1")
     assert code == 0
     assert "+three" in seen
@@ -252,10 +252,10 @@ def test_a_session_shows_where_its_checkpoints_are(session: str) -> None:
     checkpoint("undo", session)
     shown = turnstate("show", session).out
     assert "— checkpoint 1: first light\n" in shown
-    assert "— files of checkpoint 1\n" in shown
-    assert "— the files are as they were before checkpoint 1 was restored\n" in shown
+    assert "— files of checkpoint 1 restored\n" in shown
+    assert "— restore of checkpoint 1 undone\n" in shown
     checkpoint("restore", session, "1")
-    assert "— back to checkpoint 1\n" in turnstate("show", session).out
+    assert "— checkpoint 1 restored\n" in turnstate("show", session).out
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -263,7 +263,7 @@ def test_every_verb_explains_itself(verb: str) -> None:
     code, out, _ = checkpoint(verb, "--help")
     assert code == 0
     assert "\n    turnstate checkpoint" in out
-    assert "Exit codes:\n    0  good\n" in out
+    assert "Exit codes:\n    0  success\n" in out
     assert max(map(len, out.splitlines())) <= 80
     assert verb in turnstate("checkpoint", "--help").out
 
@@ -284,11 +284,15 @@ asyncio.run(main())
 
 
 @pytest.mark.req("O3")
-def test_a_store_in_the_project_loses_nothing_beside_a_live_agent(tree: Path) -> None:
+def test_a_store_in_the_project_loses_nothing_beside_a_live_agent(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = "sqlite:///agent.db"
     settings = {"env": environment(TURNSTATE_STORE=store), "cwd": tree}
+    monkeypatch.chdir(tree)
+    monkeypatch.setenv("TURNSTATE_STORE", store)
     make(f"sqlite:///{tree}/agent.db", "hello", id="lamp")
-    assert real_turnstate("checkpoint", "keep", "lamp", **settings).code == 0
+    assert turnstate("checkpoint", "keep", "lamp").code == 0
     with opened(f"sqlite:///{tree}/agent.db") as sessions:
         for number in range(10):
             sessions.open("lamp").append(Message.user(f"later {number}"))
@@ -307,11 +311,11 @@ def test_a_store_in_the_project_loses_nothing_beside_a_live_agent(tree: Path) ->
             agent.stdin.write("go on\n")
             agent.stdin.flush()
             (tree / "a").write_text(f"{number}\n")
-            done = real_turnstate("checkpoint", *command, **settings)
+            done = turnstate("checkpoint", *command)
             assert done.code == 0, done.err
             assert "agent.db" not in done.out + done.err
             verified = turnstate("verify", "--store", store)
-            assert (verified.code, "is sound" in verified.err) == (0, True), verified
+            assert (verified.code, "no damage found" in verified.err) == (0, True), verified
         agent.stdin.write("go on\n" * 2)
         agent.stdin.flush()
         acknowledged = [int(line) for line in agent.stdout]
@@ -337,7 +341,7 @@ def test_a_database_in_use_is_named_by_keep_and_by_restore(session: str, tree: P
             True,
         )
         code, _, err = checkpoint("restore", session, "3")
-        assert (code, "left as it was: db.sqlite3: it belongs to an SQLite" in err) == (1, True)
+        assert (code, "not restored: db.sqlite3: it belongs to an SQLite" in err) == (1, True)
         code, _, err = checkpoint("restore", session, "1")
         assert (code, "left out: db.sqlite3: it belongs to an SQLite" in err) == (0, True)
         (told,) = checkpoint("restore", session, "0", "--json").objects
@@ -390,7 +394,7 @@ def test_what_is_ignored_now_can_be_removed_from_all_checkpoints(
     (tree / ".gitignore").write_text("b\n")
     code, _, err = checkpoint("clean", session, "--ignored")
     assert code == 2
-    assert "ignored now: b\n" in err
+    assert "now ignored: b\n" in err
     code, _, err = checkpoint("clean", session, "--ignored", "--yes")
     assert code == 0
     assert "1 file removed from " in err
@@ -452,7 +456,7 @@ def test_a_damaged_checkpoint_is_marked_refused_and_found_and_the_others_are_goo
     "name", ["HEAD", "config", "refs/heads/history", "refs/heads/seen", "info/exclude", "objects/pack"]
 )
 @pytest.mark.parametrize("how", ["gone", "garbage"])
-def test_the_frame_of_the_repository_is_written_anew(
+def test_the_frame_of_the_repository_is_rewritten(
     session: str, tree: Path, tmp_path: Path, name: str, how: str
 ) -> None:
     path = shadow(tmp_path) / "repository" / name
@@ -500,7 +504,7 @@ def test_cleaning_works_whatever_the_condition_of_the_checkpoints(
         assert out or "clean" in err or "`keep` takes the first" in err or "no restore on this path" in err
     code, _, err = checkpoint("clean", session, "--yes")
     assert code == 0
-    assert "the checkpoints are removed: " in err
+    assert "checkpoints deleted: " in err
     assert not folder.exists()
     assert checkpoint("keep", session).code == 0
     assert files(tree)["a"] == "three\n"

@@ -78,7 +78,7 @@ def test_an_annotation_never_replaces_a_field_of_the_provider() -> None:
     )
     assert code == 0
     assert json.loads(out)["system"] == "You help."
-    assert err == "turnstate: stdin: note: the field `system` gives way to the provider's own\n"
+    assert err == "turnstate: stdin: note: the field `system` is replaced by the provider's own\n"
 
 
 def test_what_is_left_out_is_told_on_stderr() -> None:
@@ -114,7 +114,7 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     arguments = ["convert", "--from", "openai-chat", "--to", "gemini", "--output", place]
     code, out, err = turnstate(*arguments, stdin=conversation())
     assert (code, out) == (2, "")
-    assert err == f"turnstate: {place}: exists already; --force replaces it\n"
+    assert err == f"turnstate: {place}: already exists; pass --force to replace it\n"
     assert place.read_text() == "precious"
     assert turnstate(*arguments, "--force", stdin=conversation()).code == 0
     assert "contents" in json.loads(place.read_text())

@@ -96,7 +96,7 @@ def test_every_format_is_counted(name: str) -> None:
     assert counted["messages"] == len(payload if isinstance(payload, list) else payload[form.list_key])
 
 
-def test_a_model_that_nobody_knows_is_estimated_and_said_to_be() -> None:
+def test_an_unknown_model_is_estimated_and_marked_so() -> None:
     code, out, err = turnstate("count", "--model", "frobnicator-9", stdin=conversation())
     assert code == 0
     assert "estimated" in out

@@ -18,7 +18,7 @@ import turnstate as package
 from turnstate import SessionManager, formats
 from turnstate.checkpoints import CheckpointManager
 from turnstate.conversation import ConversationState
-from turnstate.demo import agent, story
+from turnstate.demo import agent, process, story
 from turnstate.demo.screen import Claims
 from turnstate.session import Session
 
@@ -32,7 +32,7 @@ def shown_commands(text: str) -> list[list[str]]:
 
 
 def false_claims(text: str) -> list[str]:
-    return [line.partition("NOT SO: ")[2] for line in text.splitlines() if line.startswith("  ✗")]
+    return [line.partition("FALSE: ")[2] for line in text.splitlines() if line.startswith("  ✗")]
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +49,6 @@ def told(surroundings: dict[str, Path]) -> Outcome:
         for name in ("TURNSTATE_HOME", "XDG_DATA_HOME"):
             patch.delenv(name, raising=False)
         patch.setattr(tempfile, "tempdir", str(surroundings["temporary"]))
-        return turnstate("demo")
-
-
-@pytest.fixture(scope="module")
-def told_without_git(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Run the demo in an empty folder, where no program is found."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
-        patch.setenv("PATH", str(tmp_path_factory.mktemp("no programs")))
         return turnstate("demo")
 
 
@@ -104,7 +95,7 @@ def test_the_demo_shows_what_fitting_leaves_and_what_it_tells(told: Outcome) -> 
 
 @pytest.mark.req("G6")
 def test_the_demo_loses_nothing_in_a_kill(told: Outcome) -> None:
-    assert "✓ The process died of signal 9, with 2 calls under way." in told.out
+    assert "✓ The process died of signal 9, with 2 open calls." in told.out
     assert "✓ A new process: of 547 messages acknowledged before, 0 are missing." in told.out
     assert "✓ 708 messages were acknowledged, on all branches: 0 lost or changed." in told.out
     assert false_claims(told.out) == []
@@ -121,11 +112,11 @@ def test_the_demo_leaves_nothing_behind(surroundings: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "When the budget was full, the oldest turns left; a summary stands for them.",
+        "When the budget was full, the oldest turns left; a summary replaces them.",
         "Left: messages, state and next request are byte for byte what they were.",
         "Undone: messages, state and next request are byte for byte what they were.",
         "Restored: jobs/export.py has its 365 bytes again; nothing else changed.",
-        "The conversation went back with it: its 500 messages, byte for byte.",
+        "The conversation was restored with it: its 500 messages, byte for byte.",
     ],
 )
 def test_the_demo_comes_to_everything_that_it_promises(told: Outcome, line: str) -> None:
@@ -139,23 +130,12 @@ def test_what_the_readme_shows_is_what_the_demo_prints(told: Outcome) -> None:
     printed = iter(told.out.splitlines())
     assert len(shown) > 20
     for line in shown:
-        assert line in printed  # each behind the one before
-
-
-def test_the_demo_works_from_any_directory(told_without_git: Outcome) -> None:
-    assert told_without_git.code == 0
-    assert shown_commands(told_without_git.out)[0] == ["count", str(ROOT / "demo.json")]
-
-
-def test_without_git_the_demo_says_so_in_a_line_and_goes_on(told_without_git: Outcome) -> None:
-    part = told_without_git.out.partition("A file that the agent overwrites\n")[2].partition("\n\n")[0]
-    assert part == "  Left out: it needs git 2.36 or newer, which is not here."
-    assert "✓ 704 messages were acknowledged, on all branches: 0 lost or changed." in told_without_git.out
+        assert line in printed  # each after the one before
 
 
 LIAR = """
 import asyncio, sys
-from turnstate.cli import demo_agent
+from turnstate.demo import agent
 from turnstate.session import Session
 
 append = Session.append
@@ -165,24 +145,32 @@ async def forgetful(self, message, **options):
         await append(self, message, **options)
 
 Session.append = forgetful
-asyncio.run(demo_agent.main(sys.argv[1], until=int(sys.argv[2]), hang_at=int(sys.argv[3])))
+asyncio.run(agent.main(sys.argv[1], until=int(sys.argv[2]), hang_at=int(sys.argv[3])))
 """
 
 
 @pytest.mark.req("G6")
-def test_the_demo_finds_a_message_that_was_acknowledged_and_not_kept(
+def test_the_demo_finds_a_lost_message_and_runs_in_any_directory_and_without_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One run with an agent that drops an acknowledged message, in an empty folder, without git."""
     (tmp_path / "liar.py").write_text(LIAR)
+    for name in ("elsewhere", "no programs"):
+        (tmp_path / name).mkdir()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT.parent)]))
-    monkeypatch.setattr(agent, "AGENT", "liar")
+    monkeypatch.setattr(process, "AGENT", "liar")
+    monkeypatch.setenv("PATH", str(tmp_path / "no programs"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
     code, out, _ = turnstate("demo")
     assert code == 1
     assert false_claims(out) == [
         "A new process: of 547 messages acknowledged before, 1 are missing.",
-        "708 messages were acknowledged, on all branches: 1 lost or changed.",
+        "704 messages were acknowledged, on all branches: 1 lost or changed.",
     ]
-    assert "\n2 of 17 claims do not hold.\n" in out
+    assert "\n2 of 14 claims do not hold.\n" in out
+    assert shown_commands(out)[0] == ["count", str(ROOT / "demo.json")]
+    part = out.partition("A file that the agent overwrites\n")[2].partition("\n\n")[0]
+    assert part == "  Skipped: checkpoints need git 2.36 or newer, which is missing."
 
 
 def tangent_with_tail(patch: pytest.MonkeyPatch) -> None:
@@ -214,9 +202,9 @@ async def tell_all(url: str, folder: Path, claims: Claims) -> None:
         session = await sessions.create(id=agent.SESSION, system=agent.SYSTEM)
         for number in (1, 2, 3):
             await session.append(*agent.messages(number))
-        await story.tell_tangent(sessions, claims)
-        await story.tell_compaction(sessions, claims)
-        await story.tell_checkpoint(sessions, claims, folder)
+        await story.play_tangent(sessions, claims)
+        await story.play_compaction(sessions, claims)
+        await story.play_checkpoint(sessions, claims, folder)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +216,7 @@ async def tell_all(url: str, folder: Path, claims: Claims) -> None:
         pytest.param(restore_without("files"), ["Restored: jobs"], id="a restore without the files"),
         pytest.param(
             restore_without("conversation"),
-            ["The conversation went back"],
+            ["The conversation was restored"],
             id="a restore without the conversation",
         ),
     ],
@@ -279,7 +267,7 @@ def interrupted(folder: Path, **changes: str) -> Interrupted:
     return Interrupted(demo.wait(60), seen.decode(), os.listdir(folder))
 
 
-@pytest.mark.parametrize("changes", [{}, {"NO_COLOR": "1"}], ids=["coloured", "plain"])
+@pytest.mark.parametrize("changes", [{}, {"NO_COLOR": "1"}], ids=["colored", "plain"])
 def test_ctrl_c_ends_the_demo_quietly_and_nothing_is_left(changes: dict[str, str], tmp_path: Path) -> None:
     demo = interrupted(tmp_path, **changes)
     assert (demo.code, demo.left) == (130, [])

@@ -133,7 +133,9 @@ def test_a_damaged_entry_is_told_and_keeps_its_place(url: str, tmp_path: Path) -
     db.close()
     code, out, err = turnstate("export", id)
     assert code == 1
-    assert err == f"turnstate: the entry {damaged} is damaged: its place is kept, what it said is not\n"
+    assert (
+        err == f"turnstate: entry {damaged} is damaged: the archive keeps its position without its content\n"
+    )
     assert [json.loads(line).get("damaged") for line in out.splitlines()[3:6]] == [None, True, None]
 
 

@@ -247,7 +247,7 @@ def test_a_result_and_its_report_go_to_files(tmp_path: Path) -> None:
         existing.write_text("precious")
         other.unlink()
         code, _, err = turnstate(*arguments, stdin=long_talk())
-        assert (code, err) == (2, f"turnstate: {existing}: exists already; --force replaces it\n")
+        assert (code, err) == (2, f"turnstate: {existing}: already exists; pass --force to replace it\n")
         assert existing.read_text() == "precious"
         assert os.listdir(tmp_path) == [existing.name]
         assert turnstate(*arguments, "--force", stdin=long_talk()) == (0, "", "")
@@ -324,7 +324,7 @@ def test_fitting_what_was_fitted_and_went_on_leaves_one_summary() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "give --budget, or --model to fit its window"),
+        ([], "pass --budget, or --model to fit its context window"),
         (["--budget", "0"], "--budget"),
         (["--budget", "-5"], "--budget"),
         (["--budget", "many"], "--budget"),

@@ -53,7 +53,7 @@ def test_an_archive_moves_to_another_store_as_it_is(url: str, other: str, tmp_pa
     assert err.startswith("turnstate: 2 sessions imported (")
     assert exported(other) == archive
     assert turnstate("import", "-", "--store", other, stdin=archive).err == (
-        "turnstate: 0 sessions imported, 2 sessions there already (0 entries)\n"
+        "turnstate: 0 sessions imported, 2 sessions already present (0 entries)\n"
     )
     assert exported(other) == archive
 
@@ -81,7 +81,7 @@ def test_another_session_of_the_same_id_is_an_error_or_passed_over(url: str, oth
     assert (code, err.count("\n")) == (1, 1)
     assert "stdin: another session a exists already; pass --skip-existing to skip it" in err
     code, _, err = turnstate("import", "-", "--store", other, "--skip-existing", stdin=exported(url))
-    assert (code, err) == (0, "turnstate: 1 session imported, 1 session passed over (1 entry)\n")
+    assert (code, err) == (0, "turnstate: 1 session imported, 1 session skipped (1 entry)\n")
     assert sorted(there(other)) == ["a", kept]
     assert "theirs" in turnstate("show", "a", "--store", other).out
 
@@ -142,10 +142,10 @@ def test_after_a_kill_the_same_command_completes_the_import(url: str, other: str
         process.kill()
     states = {one["id"]: one["state"] for one in turnstate("sessions", "--json", "--store", other).objects}
     assert states == {first: "live", second: "importing"}
-    assert turnstate("export", second, "--store", other).err.endswith("its import has not ended\n")
+    assert turnstate("export", second, "--store", other).err.endswith("its import is not finished\n")
     code, _, err = turnstate("import", "-", "--store", other, stdin=archive)
     assert code == 0
-    assert err.startswith("turnstate: 1 session imported, 1 session there already (")
+    assert err.startswith("turnstate: 1 session imported, 1 session already present (")
     assert exported(other) == archive
 
 
@@ -168,7 +168,7 @@ def test_the_same_conversations_are_not_imported_twice(url: str) -> None:
     lines = jsonl(conversation(id="one"), conversation(), conversation())
     assert turnstate("import", "-", "--from", "openai-chat", stdin=lines).code == 0
     code, _, err = turnstate("import", "-", "--from", "openai-chat", stdin=lines)
-    assert (code, err) == (0, "turnstate: 0 sessions imported, 3 sessions there already (0 entries)\n")
+    assert (code, err) == (0, "turnstate: 0 sessions imported, 3 sessions already present (0 entries)\n")
     assert len(there(url)) == 3
 
 
@@ -194,7 +194,7 @@ def test_a_bad_line_is_named_and_the_others_can_be_taken(url: str) -> None:
     assert there(url) == ["a"]
     code, _, err = turnstate("import", "-", "--from", "openai-chat", "--keep-going", stdin=lines)
     assert code == 2
-    assert err.endswith("turnstate: 1 session imported, 1 session there already (5 entries)\n")
+    assert err.endswith("turnstate: 1 session imported, 1 session already present (5 entries)\n")
     assert sorted(there(url)) == ["a", "c"]
 
 

@@ -64,7 +64,7 @@ def test_more_than_the_limit_is_told(url: str) -> None:
     make(url, *["again"] * 5)
     code, out, err = turnstate("search", "again", "--limit", 3)
     assert (code, len(out.splitlines())) == (0, 6)
-    assert err == "turnstate: the newest 3 are shown; --limit N shows more\n"
+    assert err == "turnstate: showing the newest 3; --limit N shows more\n"
 
 
 @pytest.mark.parametrize("words", [[], ["!?"]])

@@ -21,7 +21,7 @@ Scene = Callable[[Path], AbstractContextManager[Trouble]]
 
 SCENES: dict[str, Scene] = {
     f"{what.__name__}-{scheme}": partial(what, scheme)
-    for what in (troubles.nobody_listens, troubles.somebody_is_silent, troubles.the_driver_is_missing)
+    for what in (troubles.connection_refused, troubles.server_is_silent, troubles.the_driver_is_missing)
     for scheme in ("postgresql", "redis", "redis+cluster")
 } | {
     what.__name__: what
@@ -74,7 +74,7 @@ def test_a_store_that_cannot_be_used_is_told_in_one_line_and_left_alone(name: st
     assert not exported.exists()
 
 
-@pytest.mark.parametrize("name", ["nobody_listens-redis", "postgres_refuses_the_password"])
+@pytest.mark.parametrize("name", ["connection_refused-redis", "postgres_refuses_the_password"])
 def test_doctor_tells_it_among_its_other_checks(name: str, tmp_path: Path) -> None:
     with SCENES[name](tmp_path) as trouble:
         before = trouble.kept()
@@ -87,7 +87,7 @@ def test_doctor_tells_it_among_its_other_checks(name: str, tmp_path: Path) -> No
 
 
 def test_every_command_on_sessions_says_the_same_of_a_server_that_is_not_there(tmp_path: Path) -> None:
-    with troubles.nobody_listens("postgresql", tmp_path) as trouble:
+    with troubles.connection_refused("postgresql", tmp_path) as trouble:
         outcomes = at_once(
             tmp_path,
             trouble,

@@ -67,7 +67,7 @@ def test_a_store_that_was_never_used_is_empty_and_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TURNSTATE_STORE")
-    assert turnstate("sessions") == (0, "", "turnstate: there are no such sessions\n")
+    assert turnstate("sessions") == (0, "", "turnstate: no sessions found\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -103,7 +103,7 @@ def test_a_moment_is_a_date_or_how_long_ago(url: str, option: list[str], count: 
 def test_no_moment_is_bad_usage() -> None:
     code, out, err = turnstate("sessions", "--since", "yesterday")
     assert (code, out) == (2, "")
-    assert "'yesterday' is no moment" in err
+    assert "'yesterday' is not a time" in err
 
 
 def test_a_long_list_says_that_there_is_more(url: str) -> None:
@@ -111,7 +111,7 @@ def test_a_long_list_says_that_there_is_more(url: str) -> None:
         make(url)
     code, out, err = turnstate("sessions", "--limit", 3)
     assert (code, len(out.splitlines())) == (0, 4)
-    assert err == "turnstate: the newest 3 are shown; --limit 0 shows all\n"
+    assert err == "turnstate: showing the newest 3; --limit 0 shows all\n"
     assert len(listed("--limit", 0)) == len(listed("--limit", 5)) == 5
     assert turnstate("sessions", "--limit", 5).err == ""
 
@@ -144,7 +144,7 @@ def test_a_session_is_renamed_by_the_beginning_of_its_id(url: str) -> None:
     make(url, id="0298ffff")
     code, out, err = turnstate("sessions", "rename", "0197", "The nightly export")
     assert (code, out) == (0, "")
-    assert err == f"turnstate: session {id} is called 'The nightly export' now\n"
+    assert err == f"turnstate: session {id} renamed to 'The nightly export'\n"
     assert row(url, id).title == "The nightly export"
 
 
@@ -174,14 +174,14 @@ def test_tags_are_added_and_taken_away(url: str) -> None:
 
 
 @pytest.mark.req("G7")
-def test_a_conversation_is_ended_and_begun_anew(url: str) -> None:
+def test_a_conversation_is_ended_and_reset(url: str) -> None:
     id = make(url, "hello", system="You help.")
     assert turnstate("sessions", "end", id, "--reason", "solved").code == 0
     assert (row(url, id).ended is not None, row(url, id).reason) == (True, "solved")
     code, _, err = turnstate("sessions", "end", id)
     assert (code, err.count("\n")) == (1, 1)
     code, _, err = turnstate("sessions", "reset", id)
-    assert (code, err) == (0, f"turnstate: session {id} begins anew: epoch 2\n")
+    assert (code, err) == (0, f"turnstate: session {id} starts again: epoch 2\n")
     assert (row(url, id).ended, row(url, id).epoch) == (None, 2)
 
 
@@ -219,7 +219,7 @@ def test_another_users_and_another_tenants_id_are_unknown(url: str, verb: str) -
 
 @pytest.mark.req("G9")
 @pytest.mark.parametrize("verb", ["destroy", "erase"])
-def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes(url: str, verb: str) -> None:
+def test_without_a_terminal_nothing_is_deleted_without_yes(url: str, verb: str) -> None:
     id = make(url)
     arguments = [word for word in verb_line(verb, id) if word != "--yes"]
     code, out, err = turnstate("sessions", *arguments)
@@ -281,7 +281,7 @@ def test_erasing_a_user_makes_the_memory_forget(url: str, tmp_path: Path) -> Non
     assert any(b"xyzzy" in path.read_bytes() for path in memory.rglob("*") if path.is_file())
     code, out, _ = turnstate("sessions", "erase", "--user", "anna", "--yes")
     assert code == 0
-    assert "1 session, 0 snapshots, 1 remembered messages; no byte" in out
+    assert "1 session, 0 snapshots, 1 message in memory; no byte" in out
     assert not any(b"xyzzy" in path.read_bytes() for path in memory.rglob("*") if path.is_file())
 
 
@@ -292,7 +292,7 @@ def test_a_user_of_whom_nothing_is_kept_is_erased_all_the_same(url: str) -> None
 
 
 @pytest.mark.usefixtures("url")
-def test_erasing_nobody_in_particular_is_bad_usage() -> None:
+def test_erasing_without_a_session_or_user_is_bad_usage() -> None:
     assert turnstate("sessions", "erase", "--yes").code == 2
 
 
@@ -301,7 +301,7 @@ def test_every_verb_explains_itself(verb: str) -> None:
     code, out, _ = turnstate("sessions", verb, "--help")
     assert code == 0
     assert "\n    turnstate sessions" in out
-    assert "Exit codes:\n    0  good\n" in out
+    assert "Exit codes:\n    0  success\n" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -315,10 +315,10 @@ def test_an_unknown_verb_is_bad_usage() -> None:
 @pytest.mark.parametrize(
     ("wrong", "code", "reason"),
     [
-        ("nowhere", 2, "no store goes by"),
-        ("ftp://x", 2, "no store goes by"),
-        ("sqlite:///missing.db", 3, "there is no file missing.db"),
-        ("sqlite:///missing/agent.db", 3, "there is no file missing/agent.db"),
+        ("nowhere", 2, "no store has the scheme"),
+        ("ftp://x", 2, "no store has the scheme"),
+        ("sqlite:///missing.db", 3, "the file missing.db does not exist"),
+        ("sqlite:///missing/agent.db", 3, "the file missing/agent.db does not exist"),
         ("sqlite:///text.db", 3, "text.db is no"),
         ("sqlite:///", 2, "names no file"),
     ],

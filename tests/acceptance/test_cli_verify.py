@@ -21,8 +21,8 @@ def damage(path: Path, seq: int) -> str:
 
 def test_a_sound_store_is_said_to_be_sound(url: str) -> None:
     make(url, "hello")
-    assert turnstate("verify") == (0, "", f"turnstate: {url} is sound\n")
-    assert turnstate("verify", "--repair", "--json") == (0, "", f"turnstate: {url} is sound\n")
+    assert turnstate("verify") == (0, "", f"turnstate: {url}: no damage found\n")
+    assert turnstate("verify", "--repair", "--json") == (0, "", f"turnstate: {url}: no damage found\n")
 
 
 def test_a_damaged_entry_is_found_and_left_alone(url: str, tmp_path: Path) -> None:

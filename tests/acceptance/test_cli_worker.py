@@ -116,7 +116,7 @@ def recalled(folder: Path, query: str = "tea") -> list[str]:
 
 
 def broken_engine(tmp_path: Path) -> str:
-    """Give an engine that fails: where its tenant's folder should be, there is a file."""
+    """Return an engine that fails: its tenant's folder is a file."""
     folder = tmp_path / "broken"
     asyncio.run(JsonlEngine(folder).forget(User("default", "u1")))
     (place,) = folder.iterdir()
@@ -178,7 +178,7 @@ def test_an_engine_that_fails_is_told_and_exits_with_1(url: str, tmp_path: Path)
     assert code == 1
     first, last = err.splitlines()
     assert first.startswith(f"turnstate: delayed {id}: ")
-    assert "; again in " in first
+    assert "; next attempt in " in first
     assert last == "turnstate: 1 delayed"
 
 
@@ -206,7 +206,7 @@ def test_what_was_given_up_can_be_tried_again(url: str, tmp_path: Path, which: s
     id = parked(url, tmp_path)
     assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").err == "turnstate: nothing was due\n"
     revived = worker(url, "--revive", id if which == "one" else "all")
-    assert revived == (0, "", "turnstate: 1 parcel will be tried again\n")
+    assert revived == (0, "", "turnstate: 1 parcel will be retried\n")
     assert worker(url, "--once", "--engine", f"jsonl:{tmp_path}/memory").code == 0
     assert recalled(tmp_path / "memory") == ["s1-1"]
 
@@ -226,7 +226,7 @@ def test_reviving_what_is_not_parked_is_refused(url: str) -> None:
     [
         (["--engine", "parrot"], 2, "there is no memory engine 'parrot'; known engines: none, jsonl"),
         (["--engine", "jsonl"], 2, "needs a folder"),
-        (["--once", "--parked"], 2, "give one of --once, --parked and --revive"),
+        (["--once", "--parked"], 2, "pass only one of --once, --parked and --revive"),
         (["--interval", "0"], 2, "--interval"),
         (["--store", "carrier-pigeon:"], 2, "no store goes by 'carrier-pigeon'"),
         (["--store", "sqlite:////dev/null/x.db"], 2, "does not exist"),
@@ -280,7 +280,7 @@ def test_a_signal_ends_a_worker_when_the_parcel_in_hand_has_arrived(
     until((tmp_path / "kept").exists, process)
     process.send_signal(number)
     assert "delivering from" in process.stderr.readline()
-    assert "stopping when the parcel in hand has arrived" in process.stderr.readline()
+    assert "stopping after the current parcel" in process.stderr.readline()
     (tmp_path / "go").touch()
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "turnstate: 1 delivered\n")
@@ -356,10 +356,10 @@ def test_a_reader_that_goes_away_ends_the_worker_without_a_word(url: str) -> Non
     leave(url, "s1")
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "wb") as nobody:
+    with os.fdopen(writing, "wb") as closed:
         done = subprocess.run(
             command_line("worker", "--store", url, "--engine", "none", "--once", "--json"),
-            stdout=nobody,
+            stdout=closed,
             stderr=subprocess.PIPE,
             env=environment(),
             timeout=PATIENCE,

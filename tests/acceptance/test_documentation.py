@@ -1,19 +1,22 @@
-"""The pages are true: their Python runs, and their commands print what the page shows.
+"""The pages are correct: their Python runs, and their commands print what the page shows.
 
-A ```python block runs as it stands; blocks of one page share a namespace. In a ```console block
-a line that starts with `$ ` is run by a shell in the project's root, and what it prints (both
-streams) must be what follows, where a line `…` stands for any number of lines.
+A ```python block is executed; blocks of one page share a namespace. In a ```console block a line that
+starts with `$ ` is run in the project's root, by a shell if it needs one, and its output (both streams)
+must be what follows, where a line `…` matches any number of lines.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cli_program import in_order, turnstate
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
@@ -36,12 +39,52 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
         exec(compile(body, f"{page.name}, block {number}", "exec"), namespace)
 
 
-def run(command: str) -> list[str]:
+STORE = ". docs/examples/store.sh; "
+QUIET = " > /dev/null 2>&1"
+PLAIN = re.compile(rf'(turnstate [^|;<>&$`]*({QUIET})?|echo "exit code \$\?")(; |$)')
+"""Command lines without other shell syntax: they run in this process, which is much quicker."""
+
+
+@pytest.fixture(scope="module")
+def example_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Import the example sessions once, as `docs/examples/store.sh` does for each command."""
+    folder = tmp_path_factory.mktemp("example")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNSTATE_HOME", str(folder / "home"))
+        archive = ROOT / "docs/examples/sessions.jsonl"
+        assert turnstate("import", archive, "--store", f"sqlite:///{folder}/example.db").code == 0
+    return folder
+
+
+def run(command: str, example_store: Path, folder: Path) -> str:
+    """Return what a command of a page prints, both streams in order."""
+    lines = [match[1] for match in PLAIN.finditer(command.removeprefix(STORE))]
+    if "; ".join(lines) != command.removeprefix(STORE):
+        return shell(command)
+    printed, code = "", 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("NO_COLOR", "1")
+        if command.startswith(STORE):
+            shutil.copytree(example_store, folder)
+            patch.setenv("TURNSTATE_STORE", f"sqlite:///{folder}/example.db")
+            patch.setenv("TURNSTATE_HOME", str(folder / "home"))
+        for line in lines:
+            if line.startswith("echo "):
+                printed += f"exit code {code}\n"
+                continue
+            code, output = in_order(*shlex.split(line.removesuffix(QUIET))[1:])
+            printed += "" if line.endswith(QUIET) else output
+    return printed
+
+
+def shell(command: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     done = subprocess.run(command, shell=True, cwd=ROOT, env=env, text=True, check=False, **pipes)
-    return done.stdout.rstrip("\n").splitlines()
+    return done.stdout
 
 
 def pattern(shown: list[str]) -> str:
@@ -51,20 +94,22 @@ def pattern(shown: list[str]) -> str:
     )
 
 
-COMMANDS = [
-    pytest.param(part, id=f"{page.stem}-{part.splitlines()[0][:40]}")
-    for page in PAGES
-    for body in blocks(page, "console")
-    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]
-    if not part.startswith("make ")
-]
+WITH_COMMANDS = [pytest.param(page, id=page.name) for page in PAGES if blocks(page, "console")]
 
 
-@pytest.mark.parametrize("part", COMMANDS)
-def test_a_command_prints_what_the_page_shows(part: str) -> None:
-    command, *shown = part.rstrip("\n").splitlines()
-    printed = "".join(f"{line}\n" for line in run(command))
-    assert re.fullmatch(pattern(shown), printed), f"$ {command}\n{printed}"
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, example_store: Path, tmp_path: Path) -> None:
+    parts = [
+        part
+        for body in blocks(page, "console")
+        for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]
+        if not part.startswith("make ")
+    ]
+    for number, part in enumerate(parts):
+        command, *shown = part.rstrip("\n").splitlines()
+        printed = run(command, example_store, tmp_path / str(number))
+        lines = "".join(f"{line}\n" for line in printed.rstrip("\n").splitlines())
+        assert re.fullmatch(pattern(shown), lines), f"{page.name}: $ {command}\n{printed}"
 
 
 def test_a_page_that_is_wrong_is_caught() -> None:

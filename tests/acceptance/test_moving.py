@@ -36,7 +36,7 @@ def source(kind: str, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def destination(kind: str, folder: Path) -> Iterator[str]:
-    """Give an empty store that is another one than the source of its kind."""
+    """Yield an empty store that is not the source of its kind."""
     match kind:
         case "sqlite":
             yield f"sqlite:///{folder}/there.db"

@@ -36,7 +36,7 @@ def python(code: str, *before: str) -> subprocess.CompletedProcess[str]:
 
 
 def without_network() -> list[str]:
-    """Give a command that runs another one in a namespace without any network."""
+    """Return a command that runs another one in a namespace without any network."""
     unshare = shutil.which("unshare")
     for options in ("-n", "-rn"):
         if (

@@ -59,7 +59,7 @@ def test_a_store_with_its_log_of_writes_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("umask")
-def test_a_store_for_a_group_is_open_to_the_group_and_nobody_else(tmp_path: Path) -> None:
+def test_a_store_for_a_group_is_accessible_to_the_group_only(tmp_path: Path) -> None:
     async def keep() -> dict[str, int]:
         async with await SessionManager.open(f"sqlite:///{tmp_path}/agent.db?mode=0660") as sessions:
             await talk(sessions)
@@ -71,7 +71,7 @@ def test_a_store_for_a_group_is_open_to_the_group_and_nobody_else(tmp_path: Path
 @pytest.mark.parametrize(
     "query", ["mode=0666", "mode=0664", "mode=0700", "mode=rw", "mode=", "mod=0660", "x"]
 )
-def test_a_mode_that_lets_everybody_in_or_makes_no_sense_is_refused(query: str, tmp_path: Path) -> None:
+def test_a_mode_that_admits_everyone_or_is_invalid_is_rejected(query: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="mode=0660"):
         asyncio.run(SessionManager.open(f"sqlite:///{tmp_path}/agent.db?{query}"))
     assert modes(tmp_path) == {}
@@ -135,7 +135,7 @@ def test_what_commands_write_is_private(tmp_path: Path) -> None:
             tmp_path / "fit.json",
             talk,
         ],
-        ["export", "qcli", "talk", "--out", tmp_path / "original.json"],
+        ["amazon-q", "export", "talk", "--out", tmp_path / "original.json"],
     ):
         outcome = turnstate(*line)
         assert outcome.code == 0, (line, outcome)
@@ -175,7 +175,9 @@ def test_memories_and_snapshots_are_private(tmp_path: Path) -> None:
     assert wrong(tmp_path) == {}
 
 
-def test_doctor_names_what_is_open_to_everybody_and_how_to_close_it(tmp_path: Path, home: Path) -> None:
+def test_doctor_names_what_is_accessible_to_everyone_and_how_to_change_that(
+    tmp_path: Path, home: Path
+) -> None:
     path = tmp_path / "agent.db"
     asyncio.run(SqliteStore(str(path)).close())
     url = f"sqlite:///{path}"
@@ -186,7 +188,7 @@ def test_doctor_names_what_is_open_to_everybody_and_how_to_close_it(tmp_path: Pa
             for one in turnstate("doctor", "--store", url, "--json").objects
         }
 
-    assert told()["store.permissions"] == ("ok", "other users are kept out")
+    assert told()["store.permissions"] == ("ok", "not accessible to other users")
     path.chmod(0o644)
     home.mkdir(parents=True)
     home.chmod(0o755)
@@ -196,6 +198,6 @@ def test_doctor_names_what_is_open_to_everybody_and_how_to_close_it(tmp_path: Pa
     assert f"chmod o-rwx {path}" in text
     assert told()["home.permissions"] == (
         "warning",
-        f"open to every user of this machine: run chmod o-rwx {home} {home / 'key'}",
+        f"accessible to every user of this machine: run chmod o-rwx {home} {home / 'key'}",
     )
     assert path.stat().st_mode & 0o777 == 0o644

@@ -1,79 +1,62 @@
-"""The command line: ``turnstate COMMAND``, one module a command.
+"""The command line: ``turnstate COMMAND``, one module in `cli.commands` per command.
 
-A command is a module with a `command` and one line in `COMMANDS`; it is imported only when it is
-asked for, so that ``turnstate --help`` stays instant. Whatever goes wrong ends here: an error of
-Turnstate is one line on stderr and its exit code, a reader that closed the pipe is no error at all.
+To add a command, write its module with a `command` and add one line to `COMMANDS`. `run` turns every
+failure into an exit code: an error of Turnstate is one line on stderr, and a reader that closed the
+pipe is not an error.
 """
 
 from __future__ import annotations
 
 import errno
-import keyword
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 
 from .._version import __version__
 from ..cli_kit import screen
 from ..errors import TurnstateError, exit_code
+from .lazy_group import LazyCommand, LazyGroup
 
 __all__ = ["COMMANDS", "run"]
 
 COMMANDS = {
-    "count": "Count the tokens of conversations.",
-    "validate": "Say what a provider would reject.",
-    "convert": "Rewrite conversations for another provider.",
-    "fit": "Make conversations fit a budget, and keep them valid.",
-    "sessions": "List sessions, describe them, end them, delete them.",
-    "show": "Show a session, a message, or a tool's whole output.",
-    "search": "Find messages by their words.",
-    "checkpoint": "Keep the files of a moment, compare, go back to it.",
-    "export": "Write sessions to a file.",
-    "import": "Bring sessions into a store.",
-    "worker": "Deliver what sessions left for long-term memory.",
-    "doctor": "Check this installation.",
-    "verify": "Check a whole store.",
-    "demo": "Watch a long conversation survive everything.",
+    "count": LazyCommand("count", "Count the tokens of conversations."),
+    "validate": LazyCommand("validate", "Report what a provider would reject."),
+    "convert": LazyCommand("convert", "Rewrite conversations for another provider."),
+    "fit": LazyCommand("fit", "Make conversations fit a token budget and stay valid."),
+    "sessions": LazyCommand("sessions", "List, describe, end and delete sessions."),
+    "show": LazyCommand("show", "Show a session, a message, or a complete tool output."),
+    "search": LazyCommand("search", "Search the messages of all sessions."),
+    "checkpoint": LazyCommand("checkpoint", "Save, compare and restore files and conversation."),
+    "export": LazyCommand("export", "Write sessions to a file."),
+    "import": LazyCommand("import_", "Import sessions into a store."),
+    "amazon-q": LazyCommand("amazon_q", "Import from and export to the Amazon Q command line."),
+    "worker": LazyCommand("worker", "Deliver messages to long-term memory."),
+    "doctor": LazyCommand("doctor", "Check this installation."),
+    "verify": LazyCommand("verify", "Check a whole store."),
+    "demo": LazyCommand("demo", "Run a long conversation through everything that can happen."),
 }
-"""Every command, in the order of the help, with its summary."""
+"""Every command, in the order of the help."""
 
 BAD_USAGE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-PIPE_CLOSED = 141  # 128 + SIGPIPE: what `yes | head` makes of `yes`
-
-
-class _Program(click.Group):
-    """A group that imports a command when it runs, not when it is listed."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        screen.hear()
-        command: click.Command = import_module(_module(cmd_name), __name__).command
-        return command
-
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as shells report it
 
 
 @click.group(
-    cls=_Program,
+    cls=LazyGroup,
+    lazy=COMMANDS,
     invoke_without_command=True,
-    epilog="Exit codes: 0 good, 1 invalid or not found, 2 bad usage or input, 3 the store cannot be used.",
+    epilog="Exit codes: 0 success, 1 invalid or not found, 2 bad usage or input, 3 store unusable.",
 )
 @click.version_option(__version__, prog_name="turnstate", message="%(prog)s %(version)s")
 @click.pass_context
 def program(ctx: click.Context) -> int:
-    """Keep the conversations of LLM agents countable, valid and portable.
+    """Count, validate, convert, fit and store the conversations of LLM agents.
 
     A conversation is the JSON that you send to a provider: OpenAI (Chat and Responses), Anthropic,
     Amazon Bedrock or Google Gemini. Commands read a file or standard input: one document, or
-    JSONL with a conversation a line.
+    JSONL with one conversation per line.
 
     \b
     Example:
@@ -85,14 +68,9 @@ def program(ctx: click.Context) -> int:
     return 0
 
 
-def _module(name: str) -> str:
-    if name == "demo":
-        return "..demo"
-    return f".commands.{name}_" if keyword.iskeyword(name) else f".commands.{name}"
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and give its exit code; what went wrong is told on stderr."""
+    """Run one command line and return its exit code; errors are reported on stderr."""
+    screen.show_warnings()
     try:
         with program.make_context("turnstate", list(arguments)) as ctx:
             code: int = program.invoke(ctx)

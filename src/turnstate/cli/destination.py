@@ -1,8 +1,8 @@
-"""Where results go: standard output, or a file that appears whole or not at all.
+"""Where results go: standard output, or a file that is written atomically.
 
-A new file is written beside its place and moved there when it is complete and on the disk; when
-the work fails, what stood there before still stands. It is private to its owner; one that it
-replaces keeps its mode. A device or a pipe cannot be replaced and is written to as it is.
+A file is written under a temporary name and renamed when it is complete and synced; if the work
+fails, an earlier file is unchanged. A new file is private to its owner; a replacement keeps the mode
+of the old one. A device or a pipe cannot be replaced and is written to directly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Write = Callable[[str], None]
 
 @contextmanager
 def opened(path: str | None, *, force: bool = False, end: str = "\n") -> Iterator[Write]:
-    """Give a function that writes one line, or one document, of results; in a file, with this end."""
+    """Yield a function that writes one line or document of results; in a file, followed by `end`."""
     if path is None or path == "-":
         yield screen.show
         return
@@ -34,7 +34,7 @@ def opened(path: str | None, *, force: bool = False, end: str = "\n") -> Iterato
         with _file(place, force=force) as file:
             yield lambda text: print(text, end=end, file=file)
     except FileExistsError:
-        raise InputError(f"{path}: exists already; --force replaces it") from None
+        raise InputError(f"{path}: already exists; pass --force to replace it") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -74,7 +74,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _move(draft: str, place: str, *, force: bool) -> None:
-    """Put the draft in its place; without force, only if the place is still free."""
+    """Rename the draft; without force, only if no file has appeared there meanwhile."""
     if not force:
         try:
             os.link(draft, place)

@@ -1,7 +1,7 @@
-"""The walk that every command takes: each conversation of the input, once, in order.
+"""Iterates over the conversations of an input, and handles the fields of provider documents.
 
-A fault in a conversation is noted with the place where it stands. It ends the walk, unless the
-user asked to keep going through a JSONL: then it is told, counted, and the next line is taken.
+An error in a conversation gets a note with its place. It ends the walk, unless the user asked to keep
+going through a JSONL: then it is reported and counted, and the next line follows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
     "walk",
 ]
 
-LONGEST_LABEL = 80
+MAX_LABEL_CHARS = 80
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A provider's document, where it stood, and on which line of a JSONL, if it was one of many."""
+    """A provider's document, its place for error messages, and its line if the input is JSONL."""
 
     payload: Any
     where: str
@@ -44,19 +44,19 @@ class Conversation:
 
     @property
     def id(self) -> Any:
-        """What the document calls itself, if anything."""
+        """The document's own id, or None."""
         return self.payload.get("id") if isinstance(self.payload, dict) else None
 
     @property
     def label(self) -> str:
-        """The place among many by which people are told about it."""
+        """The line and id that identify the conversation in output for people."""
         named = isinstance(self.id, str | int) and self.id != ""
-        return f"line {self.line}{screen.escaped(f' ({self.id})', LONGEST_LABEL) if named else ''}"
+        return f"line {self.line}{screen.escaped(f' ({self.id})', MAX_LABEL_CHARS) if named else ''}"
 
 
 @dataclass(frozen=True)
 class Walk:
-    """How a walk went: whether the input was a JSONL, how many were walked, how many were bad."""
+    """The result of a walk: whether the input was JSONL, and the number of good and bad conversations."""
 
     many: bool
     good: int
@@ -64,7 +64,7 @@ class Walk:
 
 
 def walk(path: str | None, work: Callable[[Conversation], None], *, keep_going: bool) -> Walk:
-    """Do the work for every conversation of a file or of standard input."""
+    """Call `work` for every conversation of a file or of standard input."""
     good = bad = 0
     with opened(path) as source, progress.shown(source.size, many=source.many) as advance:
         for document in source.documents:
@@ -88,17 +88,14 @@ def _step(document: Document, work: Callable[[Conversation], None]) -> None:
         raise
 
 
-# Provider documents as the commands handle them: their messages, their annotations, their text.
-
-
 def size(payload: Any, provider: Format) -> int:
-    """Count the provider's messages in a document."""
+    """Return the number of messages in a document."""
     listed = payload.get(provider.list_key) if isinstance(payload, dict) else payload
     return len(listed) if isinstance(listed, list) else 0
 
 
 def annotations_of(payload: Any, provider: Format) -> dict[str, Any]:
-    """Return the fields of a document that are none of the provider's."""
+    """Return the fields of a document that the provider does not define."""
     if not isinstance(payload, dict):
         return {}
     known = provider.keys | provider.response_keys
@@ -106,29 +103,29 @@ def annotations_of(payload: Any, provider: Format) -> dict[str, Any]:
 
 
 def unlabeled(payload: Any) -> Any:
-    """Return a document without the `id` by which a file tells its conversations apart."""
+    """Return a document without the `id` that identifies it within a file."""
     if not isinstance(payload, dict):
         return payload
     return {key: value for key, value in payload.items() if key != "id"}
 
 
 def annotated(payload: Any, fields: dict[str, Any], provider: Format) -> Any:
-    """Put annotations on a document, before its own fields, which win."""
+    """Return a document with extra fields before its own, which take precedence."""
     if not fields:
         return payload
     return {**fields, **(payload if isinstance(payload, dict) else {provider.list_key: payload})}
 
 
 def clashes(payload: Any, fields: dict[str, Any]) -> list[str]:
-    """Name the annotations in whose place a document has a field of its own."""
+    """Return the names of extra fields that a field of the document has replaced."""
     return [key for key, value in fields.items() if payload[key] != value]
 
 
 def compact(value: Any) -> str:
-    """Write JSON on one line."""
+    """Return JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def indented(value: Any) -> str:
-    """Write JSON for people."""
+    """Return indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2)

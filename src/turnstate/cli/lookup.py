@@ -1,7 +1,6 @@
-"""Finding what an id means: a session, by all of its id or its beginning; an entry, in whatever session.
+"""Finds a session by its id or a unique prefix of it, and an entry by its id in any session.
 
-An entry is looked for in one session after the other, the newest first. Who knows the session says so,
-and nothing else is looked through.
+Entries are searched page by page through all sessions, newest first, unless the session is known.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from ..errors import NotFound
 from ..session import SessionManager
 from ..stores.values import Address, Filter, Row, SessionRow
 
-__all__ = ["Place", "entry", "session", "session_or_entry", "walk"]
+__all__ = ["EntryPlace", "entry", "session", "session_or_entry", "walk"]
 
 PAGE = 500
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
-Place = tuple[SessionRow, Row]
-"""An entry, and the session it stands in."""
+EntryPlace = tuple[SessionRow, Row]
+"""An entry and the session that contains it."""
 
 
 async def session(sessions: SessionManager, id: str, *, user: str | None = None) -> SessionRow:
-    """Give the session of that id, or the only one whose id begins so."""
+    """Return the session with this id, or the only one whose id starts with it."""
     if row := await _exact(sessions, id, user):
         return row
     found = [row async for row in walk(sessions, Filter(user=user)) if row.id.startswith(id)]
@@ -32,27 +31,27 @@ async def session(sessions: SessionManager, id: str, *, user: str | None = None)
 
 async def session_or_entry(
     sessions: SessionManager, id: str, *, user: str | None = None
-) -> SessionRow | Place:
-    """Give a session, or an entry and its session; an entry is meant by ``ID`` and by ``ID/CALL``."""
+) -> SessionRow | EntryPlace:
+    """Return a session, or an entry with its session; an entry id is ``ID`` or ``ID/CALL``."""
     if row := await _exact(sessions, id, user):
         return row
     candidates = list[SessionRow]()
     async for page in _pages(sessions, Filter(user=user)):
-        if place := await _among(sessions, page, id):
+        if place := await _find(sessions, page, id):
             return place
         candidates += [row for row in page if row.id.startswith(id)]
     return _only(candidates, id, f"there is no session, message or output {id}")
 
 
-async def entry(sessions: SessionManager, row: SessionRow, id: str) -> Place:
-    """Give an entry of one session."""
-    if place := await _among(sessions, [row], id):
+async def entry(sessions: SessionManager, row: SessionRow, id: str) -> EntryPlace:
+    """Return an entry of one session."""
+    if place := await _find(sessions, [row], id):
         return place
     raise NotFound(f"session {row.id} has no entry {id}")
 
 
 async def walk(sessions: SessionManager, which: Filter) -> AsyncIterator[SessionRow]:
-    """Walk the sessions that a filter lets through, the newest first."""
+    """Iterate over the sessions that match a filter, newest first."""
     async for page in _pages(sessions, which):
         for row in page:
             yield row
@@ -73,16 +72,17 @@ async def _pages(sessions: SessionManager, which: Filter) -> AsyncIterator[Seque
         after = page[-1]
 
 
-async def _among(sessions: SessionManager, page: Sequence[SessionRow], id: str) -> Place | None:
+async def _find(sessions: SessionManager, page: Sequence[SessionRow], id: str) -> EntryPlace | None:
+    # A call id may contain slashes itself, so every prefix before a slash may be the entry's id.
     ids = [id, *(id[:place] for place, character in enumerate(id) if character == "/")]
-    found = await asyncio.gather(*(_find(sessions, row, ids) for row in page))
+    found = await asyncio.gather(*(_rows(sessions, row, ids) for row in page))
     return next(((row, rows[0]) for row, rows in zip(page, found, strict=True) if rows), None)
 
 
-async def _find(sessions: SessionManager, row: SessionRow, ids: Sequence[str]) -> list[Row]:
+async def _rows(sessions: SessionManager, row: SessionRow, ids: Sequence[str]) -> list[Row]:
     try:
         return await sessions.store.find(row.address, ids)
-    except NotFound:  # removed meanwhile
+    except NotFound:  # the session was deleted meanwhile
         return []
 
 
@@ -91,6 +91,6 @@ def _only(candidates: Sequence[SessionRow], id: str, otherwise: str) -> SessionR
         return candidates[0]
     if not candidates:
         raise NotFound(otherwise)
-    shown = ", ".join(row.id for row in candidates[:MOST_SHOWN])
-    more = f" and {len(candidates) - MOST_SHOWN:,} more" if len(candidates) > MOST_SHOWN else ""
-    raise NotFound(f"{id} is the beginning of several ids: {shown}{more}; give more of it")
+    shown = ", ".join(row.id for row in candidates[:MAX_SHOWN])
+    more = f" and {len(candidates) - MAX_SHOWN:,} more" if len(candidates) > MAX_SHOWN else ""
+    raise NotFound(f"{id} is a prefix of several session ids: {shown}{more}; use a longer prefix")

@@ -1,4 +1,4 @@
-"""Arguments and options that commands share, each defined once."""
+"""Arguments and options that several commands share, each defined once."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 __all__ = [
     "EPILOG",
     "EXIT_CODES",
-    "as_json",
     "file",
     "format_option",
     "input_format",
+    "json_option",
     "keep_going",
+    "yes_option",
 ]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 EXIT_CODES = """\b
 Exit codes:
-  0  good
+  0  success
   1  a conversation is not what the provider accepts
   2  bad usage, or input that cannot be read
 """
@@ -42,29 +43,34 @@ def file(command: Decorated) -> Decorated:
 
 
 def format_option(flag: str, name: str, text: str, **settings: Any) -> Callable[[Decorated], Decorated]:
-    """Make an option that takes the name of a provider format and gives the format."""
-    return click.option(flag, name, metavar="NAME", help=text, callback=_found, **settings)
+    """Return an option that takes the name of a provider format and passes the format on."""
+    return click.option(flag, name, metavar="NAME", help=text, callback=_format, **settings)
 
 
 def input_format(command: Decorated) -> Decorated:
-    """Add the option that says which provider's documents the input holds."""
+    """Add the option for the provider format of the input."""
     text = "Provider format of the input."
     return format_option("--format", "source", text, default="openai-chat", show_default=True)(command)
 
 
-def as_json(command: Decorated) -> Decorated:
-    """Add the switch for output that programs read."""
-    text = "Print one JSON object a conversation."
-    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+def json_option(text: str) -> Callable[[Decorated], Decorated]:
+    """Return the switch for machine-readable output."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def keep_going(command: Decorated) -> Decorated:
-    """Add the switch that passes over bad lines of a JSONL."""
-    text = "Report every bad line of a JSONL and go on; exit 2 at the end."
+    """Add the switch that skips bad lines of a JSONL."""
+    text = "Report every bad line of a JSONL and continue; exit 2 at the end."
     return click.option("--keep-going", is_flag=True, help=text)(command)
 
 
-def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format:
-    from .. import formats  # only now: help does not need it
+def yes_option(command: Decorated) -> Decorated:
+    """Add the switch that skips the confirmation."""
+    text = "Do not ask for confirmation; required if stdin is not a terminal."
+    return click.option("--yes", is_flag=True, help=text)(command)
+
+
+def _format(_ctx: click.Context, _option: click.Parameter, name: str) -> Format:
+    from .. import formats  # deferred: help does not need it
 
     return formats.get(name)

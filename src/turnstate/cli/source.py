@@ -1,8 +1,8 @@
-"""Where conversations come from: a file or standard input, one document or one a line.
+"""Where conversations come from: a file or standard input, with one document or one per line.
 
-The first line decides. When it is a JSON value by itself and more lines follow, the input is
-JSONL and is read line by line, however large it is; everything else is one document. Nothing is
-parsed before it is asked for, so that one bad line costs one conversation.
+The first line decides. If it is a complete JSON value and more lines follow, the input is JSONL and is
+read line by line, however large it is; everything else is one document. Documents are parsed lazily, so
+one bad line costs one conversation.
 """
 
 from __future__ import annotations
@@ -25,36 +25,37 @@ from ..strict_json import MAX_BYTES
 
 __all__ = ["Document", "Line", "Source", "lines", "opened", "readable", "source"]
 
-# Lines of an input of any size: numbered, bounded, never held all at once.
+STDIN = "stdin"
+LINE_SUFFIXES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line with its end; `cut` when only its beginning was read."""
+    """One line with its newline; `cut` if only its beginning was read."""
 
     number: int
     data: bytes
 
     @property
     def cut(self) -> bool:
-        """Whether the line is longer than a document may be."""
+        """True if the line is longer than a document may be."""
         return len(self.data) > MAX_BYTES
 
     @property
     def blank(self) -> bool:
-        """Whether the line says nothing."""
+        """True if the line is empty or whitespace."""
         return not self.data.strip()
 
 
 def lines(stream: BinaryIO, name: str) -> Iterator[Line]:
-    """Read a stream line by line, without the byte order mark that some editors put first."""
+    """Yield the lines of a stream, each bounded in size, without a leading byte order mark."""
     for number, raw in enumerate(_bounded(stream, name), 1):
         yield Line(number, raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw)
 
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn a failure to open or read into one that the user understands."""
+    """Convert a failure to open or read into an `InputError`."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -74,13 +75,9 @@ def _readline(stream: BinaryIO, name: str) -> bytes:
         return stream.readline(MAX_BYTES + 1)
 
 
-STDIN = "stdin"
-LINE_SUFFIXES = (".jsonl", ".ndjson")
-
-
 @dataclass(frozen=True)
 class Document:
-    """One conversation as it stands in the input; `line` is None when it is the whole input."""
+    """The bytes of one conversation; `line` is None if it is the whole input."""
 
     name: str
     line: int | None
@@ -88,20 +85,20 @@ class Document:
 
     @property
     def where(self) -> str:
-        """The place as an error names it."""
+        """The place for error messages."""
         return self.name if self.line is None else f"{self.name} line {self.line}"
 
     def value(self) -> Any:
         """Parse the document strictly."""
         if len(self.data) > strict_json.MAX_BYTES:
-            advice = "; put one conversation on each line to read more" if self.line is None else ""
+            advice = "; write one conversation per line to read more" if self.line is None else ""
             raise TooLarge(f"one conversation of more than {strict_json.MAX_BYTES:,} bytes{advice}")
         return strict_json.read(self.data)
 
 
 @dataclass(frozen=True)
 class Source:
-    """An input that can be walked once; `size` is its number of bytes where that is known."""
+    """An input that can be iterated once; `size` is its number of bytes, if known."""
 
     name: str
     many: bool
@@ -111,7 +108,7 @@ class Source:
 
 @contextmanager
 def opened(path: str | None) -> Iterator[Source]:
-    """Open a file, or standard input for `-` and nothing."""
+    """Open a file, or standard input for `-` and None."""
     if path is None or path == "-":
         yield source(_standard_input(), STDIN)
         return
@@ -122,27 +119,27 @@ def opened(path: str | None) -> Iterator[Source]:
 
 
 def source(stream: BinaryIO, name: str) -> Source:
-    """Look at the first lines of a stream and say how to read it."""
+    """Decide by the first lines of a stream how to read it."""
     numbered = lines(stream, name)
-    spoken, head = _head(numbered)
-    if not spoken:
-        raise InputError(f"{name}: nothing in it; expected a conversation as JSON, or one on each line")
-    if len(spoken) == 1:  # the input ended: a person at a terminal is not asked for its end twice
+    filled, head = _head(numbered)
+    if not filled:
+        raise InputError(f"{name}: empty; expected a conversation as JSON, or one per line")
+    if len(filled) == 1:  # end of input; a terminal must not be read again, or Ctrl-D is needed twice
         return Source(name, False, _size(stream), iter([Document(name, None, bytes(head))]))
-    many = _is_jsonl(spoken[0].data, spoken[1].data, name)
-    documents = _each(chain(spoken, numbered), name) if many else _only(head, stream, name)
+    many = _is_jsonl(filled[0].data, filled[1].data, name)
+    documents = _each(chain(filled, numbered), name) if many else _only(head, stream, name)
     return Source(name, many, _size(stream), documents)
 
 
 def _head(numbered: Iterator[Line]) -> tuple[list[Line], bytearray]:
-    """Take lines until two of them say something; give those two, and all that was taken."""
-    spoken: list[Line] = []
+    """Read until two lines are not blank; return those two, and everything that was read."""
+    filled: list[Line] = []
     taken = bytearray()
-    while len(spoken) < 2 and len(taken) <= strict_json.MAX_BYTES and (line := next(numbered, None)):
+    while len(filled) < 2 and len(taken) <= strict_json.MAX_BYTES and (line := next(numbered, None)):
         taken += line.data
         if not line.blank:
-            spoken.append(line)
-    return spoken, taken
+            filled.append(line)
+    return filled, taken
 
 
 def _each(numbered: Iterator[Line], name: str) -> Iterator[Document]:
@@ -156,7 +153,7 @@ def _only(head: bytearray, stream: BinaryIO, name: str) -> Iterator[Document]:
 
 
 def _is_jsonl(first: bytes, second: bytes, name: str) -> bool:
-    """Decide by the first line; when it is damaged, two of three hints must agree."""
+    """Decide by the first line; if it is not valid JSON, two of three hints must agree."""
     if _is_complete(first):
         return True
     named = name.endswith(LINE_SUFFIXES) and first.strip(b" \t\r\n[{") != b""
@@ -169,12 +166,12 @@ def _is_complete(line: bytes) -> bool:
     except MalformedJSON:
         return False
     except InputError:
-        return True  # a JSON value, though one that will be refused
+        return True  # a JSON value, though one that will be rejected
     return True
 
 
 def _is_beyond_repair(line: bytes) -> bool:
-    """Tell whether no further line could make this the beginning of a JSON document."""
+    """True if no continuation could make this the beginning of a JSON document."""
     try:
         json.loads(line.decode().rstrip())
     except json.JSONDecodeError as error:
@@ -193,7 +190,7 @@ def _size(stream: BinaryIO) -> int | None:
 
 def _standard_input() -> BinaryIO:
     if sys.stdin is None:
-        raise InputError(f"{STDIN}: closed; name a file instead")
+        raise InputError(f"{STDIN} is closed; pass a file")
     if sys.stdin.isatty():
         screen.say("reading a conversation from the terminal: paste JSON, then press Ctrl-D")
     return sys.stdin.buffer

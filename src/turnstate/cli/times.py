@@ -1,4 +1,4 @@
-"""Moments as people write and read them: a date, a time in UTC, or how long ago."""
+"""Reads and writes points in time: a date, a UTC time, or how long ago."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["ago", "iso", "moment_option"]
+__all__ = ["ago", "iso", "time_option"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _STEPS = (("d", 86_400), ("h", 3_600), ("min", 60))
-_RECENT = 60 * 86_400
+_RECENT_SECONDS = 60 * 86_400
 
 
-def moment_option(flag: str, text: str) -> Callable[[Decorated], Decorated]:
-    """Make an option that takes a moment and gives its milliseconds."""
+def time_option(flag: str, text: str) -> Callable[[Decorated], Decorated]:
+    """Return an option that takes a point in time and passes on its milliseconds since 1970."""
     return click.option(flag, metavar="WHEN", callback=_read, help=text)
 
 
 def iso(ms: int) -> str:
-    """Write a moment for programs."""
+    """Return a time in ISO 8601, for programs."""
     try:
         moment = datetime.fromtimestamp(ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # a year beyond the calendar
+    except (ValueError, OverflowError, OSError):  # the year is out of range
         return f"{ms} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def ago(ms: int) -> str:
-    """Write a moment for people: how long ago, or the day where that is long."""
+    """Return how long ago a time was, or its date if that is more than 60 days."""
     seconds = (_now() - ms) // 1000
-    if not 0 <= seconds < _RECENT:
+    if not 0 <= seconds < _RECENT_SECONDS:
         return iso(ms)[:10]
     for unit, size in _STEPS:
         if seconds >= size:
@@ -53,7 +53,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, given: str | None) -> i
         moment = datetime.fromisoformat(given)
     except ValueError:
         raise click.BadParameter(
-            f"{given!r:.40} is no moment: write 2025-06-30, 2025-06-30T12:00Z, 12h or 7d"
+            f"{given!r:.40} is not a time: write 2025-06-30, 2025-06-30T12:00Z, 12h or 7d"
         ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, int(aware.timestamp() * 1000))

@@ -1,6 +1,6 @@
-"""A conversation for people at a terminal: who said what, long output cut to its beginning.
+"""Log entries as text for a terminal: messages with their calls and outputs, decisions as one line.
 
-What is cut says how to see all of it. Characters that a terminal would act on are spelled out.
+Long calls and outputs are cut, with the command that shows all of them. Control characters are escaped.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from ..message import Message, ToolCallResult
 from . import screen
 from .screen import harmless, styled
 
-__all__ = ["told"]
+__all__ = ["entry_text"]
 
-MOST_LINES = 12
-LONGEST = 2_000
+MAX_LINES = 12
+MAX_CHARS = 2_000
 
 
-def told(id: str, entry: Entry | None, *, whole: bool = False) -> str:
-    """Tell one entry of a log; a message whole, or with its long calls and outputs cut."""
+def entry_text(id: str, entry: Entry | None, *, whole: bool = False) -> str:
+    """Return the text of one log entry; long calls and outputs of a message are cut unless `whole`."""
     if entry is None:
         return styled(harmless(f"[{id} is damaged]"), bold=True)
     if isinstance(entry, Message):
         kind = f" ({entry.kind})" if entry.kind else ""
         heading = f"{entry.role}{kind} · {entry.timestamp} · {entry.id}"
-        return "\n".join([styled(harmless(heading), bold=True), *_said(entry, whole=whole)])
-    return styled(harmless(_noted(entry)), dim=True)
+        return "\n".join([styled(harmless(heading), bold=True), *_message_lines(entry, whole=whole)])
+    return styled(harmless(_decision_line(entry)), dim=True)
 
 
-def _said(message: Message, *, whole: bool) -> Iterator[str]:
+def _message_lines(message: Message, *, whole: bool) -> Iterator[str]:
     for part in message.parts:
         if text := wire_text.described(part):
             yield harmless(text)
@@ -64,25 +64,25 @@ def _output(result: ToolCallResult) -> str:
 
 
 def _short(text: str, id: str) -> str:
-    """Give the beginning of a text, and where the rest is."""
+    """Return the beginning of a text, and the command that shows the rest."""
     lines = text.split("\n")
-    shown = "\n".join(lines[:MOST_LINES])[:LONGEST]
+    shown = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
     if shown == text:
         return text
     return f"{shown}\n… of {screen.counted(len(lines), 'line')}: turnstate show {id}"
 
 
-def _noted(entry: Entry) -> str:
+def _decision_line(entry: Entry) -> str:
     match entry:
         case Prompt(text=text):
             return f"— prompt: {text}"
         case Bootstrap(text=text):
-            return f"— what is known of the user: {text}"
+            return f"— facts about the user: {text}"
         case Cut(asked=asked, kept_from=kept, summary=summary):
-            begins = f"begins at {kept}" if kept else "begins here"
-            return f"— {asked.get('operation', 'cut')}: the window {begins}; {summary}".rstrip("; ")
+            start = f"starts at {kept}" if kept else "starts here"
+            return f"— {asked.get('operation', 'cut')}: the window {start}; {summary}".rstrip("; ")
         case Revert(at=at):
-            return f"— entry {at} is taken back"
+            return f"— entry {at} is reverted"
         case Mask(ids=ids, saved=saved, each=each) if each:
             outputs = screen.counted(len(ids), "output")
             return f"— {outputs} shortened to {each:,} tokens each, {saved:,} tokens saved"
@@ -91,24 +91,28 @@ def _noted(entry: Entry) -> str:
         case Summary():
             return f"— summary: {entry.shown}"
         case Answer(call=call, text=text):
-            return f"— {call} never got a result: {text}"
+            return f"— {call} has no result: {text}"
         case Usage(input=0, output=0, model=model):
-            return f"— answered by {model or 'a model without a name'}; no tokens were counted"
+            return f"— answered by {model or 'an unnamed model'}; no token usage reported"
         case Usage(input=input, output=output):
-            return f"— the provider counted {input:,} tokens in and {output:,} out"
+            return f"— token usage: {input:,} in, {output:,} out"
         case Note(text=text):
             return f"— {text}"
         case Settings(fields=fields):
             return f"— settings: {', '.join(fields)}"
         case FileLines(path=path):
-            return f"— the lines of {path}"
+            return f"— line counts of {path}"
         case Tangent(started=started):
-            return "— a tangent begins" if started else "— back from a tangent"
+            return "— tangent started" if started else "— tangent left"
         case Checkpoint(label=label, description=description):
             return f"— checkpoint {label}: {description}"
         case Restore(label=label, undone=undone) if undone:
-            return f"— the files are as they were before checkpoint {label} was restored"
+            return f"— restore of checkpoint {label} undone"
         case Restore(label=label, conversation=conversation):
-            return f"— back to checkpoint {label}" if conversation else f"— files of checkpoint {label}"
+            return (
+                f"— checkpoint {label} restored"
+                if conversation
+                else f"— files of checkpoint {label} restored"
+            )
         case _:
             return f"— {type(entry).__name__}"

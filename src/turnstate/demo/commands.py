@@ -1,42 +1,46 @@
-"""The commands of the demo, at work on a bundled conversation.
+"""The demo's commands section: the real commands, run on a bundled conversation.
 
-Every command line shown can be typed as it stands, and what follows it is what the program printed
-just now: the real commands are run, and only what is shown of them is shortened.
+Every command line can be typed as shown, and is followed by what the program printed just now, shortened
+to fit the screen.
 """
 
 from __future__ import annotations
 
 import io
 import shlex
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from textwrap import wrap
 
 from .. import formats
-from ..cli import run
 from ..cli_kit import screen
 from . import screen as demo_screen
 from .screen import COLUMNS
 
-__all__ = ["tell"]
+__all__ = ["Run", "play"]
+
+Run = Callable[[Sequence[str]], int]
+"""Runs one command line and returns its exit code."""
 
 SOURCE = "openai-chat"
-LANDMARK = "jobs/nightly_export.py"  # an argument of the first call, which each provider writes its own way
+LANDMARK = "jobs/nightly_export.py"  # an argument of the first call, which each provider writes differently
 SUMMARY = "[Memory Summary]"
 SMALL_BUDGET = 800  # about a third of the conversation
-REMARK = "turnstate: "
+STDERR_PREFIX = "turnstate: "
 MAX_LINES = 9
-ABOVE = 4  # lines above a landmark: what a call is called, in every format
+ABOVE = 4  # lines above a landmark: they contain the name of the call in every format
 
 
-def tell() -> bool:
-    """Run the commands and show them; tell whether each ended as it should."""
+def play(run: Run) -> bool:
+    """Run the commands and show their output; return True if each exited as expected."""
     good, broken = _bundled("demo.json"), _bundled("demo_broken.json")
     as_expected = [
-        _step("What does it cost?", 0, "count", good),
-        _step("Would the provider take it?", 0, "validate", good),
-        _step("And after a careless cut?", 1, "validate", broken),
+        _step(run, "What does it cost?", 0, "count", good),
+        _step(run, "Would the provider accept it?", 0, "validate", good),
+        _step(run, "And after a careless cut?", 1, "validate", broken),
         _step(
+            run,
             f"Make it fit {SMALL_BUDGET} tokens, and stay valid:",
             0,
             *("fit", "--budget", str(SMALL_BUDGET), good),
@@ -48,19 +52,21 @@ def tell() -> bool:
         if name != SOURCE:
             line = ("convert", "--from", SOURCE, "--to", name, good)
             as_expected.append(
-                _step(f"The same conversation for {name}, and what a call looks like there:", 0, *line)
+                _step(run, f"The same conversation for {name}, and what a call looks like there:", 0, *line)
             )
     return all(as_expected)
 
 
-def _step(question: str, expected: int, *arguments: str, landmark: str = LANDMARK, below: int = 0) -> bool:
-    """Run one command line and show it; tell whether it ended as it should."""
-    output, code = _ran(arguments)
+def _step(
+    run: Run, question: str, expected: int, *arguments: str, landmark: str = LANDMARK, below: int = 0
+) -> bool:
+    """Run one command line and show it; return True if it exited as expected."""
+    output, code = _captured(run, arguments)
     demo_screen.quiet(f"# {question}")
     demo_screen.strong(_command_line(arguments))
     lines = output.splitlines()
-    remarks = [line for line in lines if line.startswith(REMARK)]
-    results = [line for line in lines if not line.startswith(REMARK)]
+    remarks = [line for line in lines if line.startswith(STDERR_PREFIX)]
+    results = [line for line in lines if not line.startswith(STDERR_PREFIX)]
     for line in (*_shortened(results, landmark, below), *_wrapped(remarks)):
         demo_screen.line(line)
     if code:
@@ -70,14 +76,14 @@ def _step(question: str, expected: int, *arguments: str, landmark: str = LANDMAR
 
 
 def _command_line(arguments: tuple[str, ...]) -> str:
-    """Write a command line as one would type it, broken before its last word where it is long."""
+    """Return a command line as one would type it, broken before its last word if it is long."""
     *first, last = ("$ turnstate", *map(shlex.quote, arguments))
     line = " ".join(first)
     return f"{line} {last}" if len(line) + 1 + len(last) <= COLUMNS else f"{line} \\\n    {last}"
 
 
-def _ran(arguments: tuple[str, ...]) -> tuple[str, int]:
-    """Run a command line with its output caught, remarks and results in their order."""
+def _captured(run: Run, arguments: tuple[str, ...]) -> tuple[str, int]:
+    """Run a command line and return its output, both streams in order, and its exit code."""
     caught = io.BytesIO()
     with (
         io.TextIOWrapper(caught, encoding="utf-8") as stream,
@@ -89,7 +95,7 @@ def _ran(arguments: tuple[str, ...]) -> tuple[str, int]:
 
 
 def _shortened(lines: list[str], landmark: str, below: int) -> list[str]:
-    """Give what fits on the screen: all of it, or an excerpt around the landmark."""
+    """Return what fits on the screen: all of it, or an excerpt around the landmark."""
     if len(lines) <= MAX_LINES:
         return _wrapped(lines)
     seen = next((index for index, line in enumerate(lines) if landmark in line), 0)
@@ -109,7 +115,7 @@ def _wrapped(lines: list[str]) -> list[str]:
 
 
 def _bundled(name: str) -> str:
-    """Give the path of a bundled file as one would type it here."""
+    """Return the path of a bundled file as one would type it in the current folder."""
     path = Path(__file__).parents[1] / name
     try:
         return str(path.relative_to(Path.cwd()))

@@ -1,7 +1,7 @@
-"""What the demo claims: each sentence comes with the comparison that bears it out.
+"""How the demo looks: headings, lines, a bar that fills, and claims with a tick or a cross.
 
-A sentence whose comparison fails is shown as such, and the demo ends with 1. So nobody has to take a
-tick for granted, and a test can plant a falsehood to see it caught.
+A claim is made with the result of the comparison that proves it. A false claim is shown as such and
+the demo exits 1, so a test can plant a fault and see it caught.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ __all__ = [
     "ticked",
 ]
 
-# How the demo looks: headings, lines, ticks, and a bar that fills.
-
-
 COLUMNS = 80
 INDENT = "  "
 BAR = 24
@@ -39,44 +36,44 @@ NOTE_LINES = 2
 
 
 def heading(text: str) -> None:
-    """Begin something new."""
+    """Write a heading."""
     line("")
     strong(text)
 
 
 def strong(text: str) -> None:
-    """Write a line that stands out."""
+    """Write a bold line."""
     line(_styled(text, bold=True))
 
 
 def quiet(text: str) -> None:
-    """Write a line that does not."""
+    """Write a dim line."""
     line(_styled(text, dim=True))
 
 
 def line(text: str) -> None:
-    """Write a line that stays."""
+    """Write a line."""
     screen.display(text)
     screen.flush()
 
 
 def note(text: str, *, margin: int) -> None:
-    """Write a text below what it belongs to, as much of it as a few lines take."""
+    """Write an indented note, shortened to `NOTE_LINES` lines."""
     for one in wrap(text, COLUMNS - margin, max_lines=NOTE_LINES, placeholder="…"):
         quiet(f"{' ' * margin}{one}")
 
 
 def ticked(text: str, *, good: bool) -> None:
-    """Write a claim, with a tick or with what must not be."""
-    mark, colour = ("✓", "green") if good else ("✗", "red")
-    first, *more = wrap(text if good else f"NOT SO: {text}", COLUMNS - len(INDENT) - 2)
-    line(f"{INDENT}{_styled(mark, fg=colour)} {first}")
+    """Write a claim with a tick, or with a cross if it is false."""
+    mark, color = ("✓", "green") if good else ("✗", "red")
+    first, *more = wrap(text if good else f"FALSE: {text}", COLUMNS - len(INDENT) - 2)
+    line(f"{INDENT}{_styled(mark, fg=color)} {first}")
     for one in more:
         line(f"{INDENT}  {one}")
 
 
 def moving(text: str) -> None:
-    """Show a line that the next one replaces; nothing in a pipe. Behind the last one, `clear`."""
+    """Show a line that the next one replaces; nothing in a pipe. Call `clear` after the last one."""
     if _can_move():
         encoding = sys.stdout.encoding or "utf-8"
         width = min(COLUMNS, get_terminal_size().columns) - 1  # a line that wraps cannot be replaced
@@ -86,7 +83,7 @@ def moving(text: str) -> None:
 
 
 def clear() -> None:
-    """Take away the line that moved."""
+    """Remove the moving line."""
     moving("")
 
 
@@ -107,23 +104,23 @@ def _styled(text: str, *, bold: bool = False, dim: bool = False, fg: str | None 
 
 
 class Claims:
-    """The sentences so far, and those of them that were not so."""
+    """The claims made so far, and those that were false."""
 
     def __init__(self) -> None:
         self.made = 0
         self.false = list[str]()
 
     def make(self, text: str, *, holds: bool) -> None:
-        """Show a sentence, and whether it is so."""
+        """Show a claim and whether it holds."""
         self.made += 1
         if not holds:
             self.false.append(text)
         ticked(text, good=holds)
 
     def conclude(self) -> bool:
-        """Say how many held; tell whether all did."""
+        """Show how many claims held; return True if all did."""
         if self.false:
             heading(f"{len(self.false)} of {self.made} claims do not hold.")
         else:
-            heading(f"{self.made} claims, each compared just now: all hold.")
+            heading(f"{self.made} claims, each verified just now: all hold.")
         return not self.false

@@ -11,9 +11,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
 
-from bench import peer_process, server_start, server_writing, servers, session_messages
+from bench import peer_process, server_appends, server_start, servers, session_messages
 from bench.peer_process import PeerMissing
-from bench.server_contest import session_name, told
+from bench.server_contest import session_name, settings_text
 from bench.server_ours import ServerOurs
 from bench.server_peer import ON_POSTGRES
 from bench.server_raw_postgres import BarePostgres, RawPostgres
@@ -102,7 +102,8 @@ def test_raw_contestants_keep_what_they_are_given(database: str, keys: str, book
 def test_settings_are_said_as_the_connection_was_told(database: str, keys: str) -> None:
     said = "fsync on, synchronous_commit on, full_page_writes on"
     assert (
-        told({"store": "x", "fsync": "on", "synchronous_commit": "off"}) == "fsync on, synchronous_commit off"
+        settings_text({"store": "x", "fsync": "on", "synchronous_commit": "off"})
+        == "fsync on, synchronous_commit off"
     )
     for one, expected in (
         (ServerOurs(database), f"{said} (fsync)"),
@@ -115,9 +116,9 @@ def test_settings_are_said_as_the_connection_was_told(database: str, keys: str) 
 
 
 def test_it_is_said_whom_we_are_slower_than() -> None:
-    said = server_writing.verdict({"we": 2.0, "raw": 1.0, "peer": 5.0})
+    said = server_appends.verdict({"we": 2.0, "raw": 1.0, "peer": 5.0})
     assert said == "we is slower than raw (2.00 ×); quicker than peer (2.50 ×)"
-    assert server_writing.verdict({"we": 1.0, "raw": 2.0}) == "we is quicker than raw (2.00 ×)"
+    assert server_appends.verdict({"we": 1.0, "raw": 2.0}) == "we is quicker than raw (2.00 ×)"
 
 
 def test_a_redis_database_that_is_not_empty_is_left_alone(keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +167,9 @@ def test_everything_is_reported_without_peers(
     monkeypatch.setattr(peer_process, "python", missing)
     monkeypatch.setattr(servers, "LENGTHS", (100, 200))
     monkeypatch.setattr(servers, "TURNS", 1)
-    monkeypatch.setattr(server_writing, "EACH", 4)
-    monkeypatch.setattr(server_writing, "CLIENTS", 4)
-    monkeypatch.setattr(server_writing, "CLIENT_EACH", 4)
+    monkeypatch.setattr(server_appends, "EACH", 4)
+    monkeypatch.setattr(server_appends, "CLIENTS", 4)
+    monkeypatch.setattr(server_appends, "CLIENT_EACH", 4)
     monkeypatch.setattr(servers.session_length, "READS", 2)
     servers.main()
     printed = capsys.readouterr().out

@@ -24,7 +24,7 @@ from bench import (
     sessions,
 )
 from bench.peer_process import PeerMissing
-from bench.peers import serving, sqlite_settings
+from bench.peers import service, sqlite_settings
 from bench.session_contest import Place
 from bench.session_messages import Book
 from bench.session_ours import Ours
@@ -178,10 +178,10 @@ class Notebook:
         self.kept = dict[tuple[str, str], list[object]]()
         self.closed = 0
 
-    def messages(self, row: serving.Row) -> list[object]:
+    def messages(self, row: service.Row) -> list[object]:
         return [row["id"]]
 
-    async def opened(self, path: str, session: str) -> serving.Handle:
+    async def opened(self, path: str, session: str) -> service.Handle:
         return Page(self, self.kept.setdefault((path, session), []))
 
 
@@ -210,17 +210,17 @@ class Page:
 
 def test_a_peer_is_given_the_messages_that_were_asked_for(tmp_path: Path) -> None:
     book, notebook = Book(tmp_path, "talk", session_messages.talk(12)), Notebook()
-    service, ids = serving.Service(notebook), [str(message.id) for message in book.messages]
+    answering, ids = service.Service(notebook), [str(message.id) for message in book.messages]
 
     async def ask() -> None:
         settings = {"journal": "wal", "synchronous": "NORMAL", "sqlite": "3.0"}
-        assert await service.settings("p", "s") == settings
-        await service.fill("p", "s", book.path, 0, 3)
-        assert len(await service.append("p", "s", book.path, 3, 6, 1e9)) == 3
-        assert len(await service.append("p", "s", book.path, 6, 9, 0.0)) == 1
-        await service.clients("q", ["a", "b"], book.path, 6)
-        assert await service.read("p", "s", 2) >= 0
-        await service.close("p")
+        assert await answering.settings("p", "s") == settings
+        await answering.fill("p", "s", book.path, 0, 3)
+        assert len(await answering.append("p", "s", book.path, 3, 6, 1e9)) == 3
+        assert len(await answering.append("p", "s", book.path, 6, 9, 0.0)) == 1
+        await answering.clients("q", ["a", "b"], book.path, 6)
+        assert await answering.read("p", "s", 2) >= 0
+        await answering.close("p")
 
     asyncio.run(ask())
     assert notebook.kept["p", "s"] == ids[:7]

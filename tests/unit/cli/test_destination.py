@@ -22,7 +22,7 @@ def test_nothing_is_seen_before_it_is_complete(tmp_path: Path) -> None:
 
 def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     place = tmp_path / "out"
-    with pytest.raises(InputError, match="exists already"), destination.opened(str(place)):
+    with pytest.raises(InputError, match="already exists"), destination.opened(str(place)):
         place.write_text("theirs")
     assert place.read_text() == "theirs"
     assert os.listdir(tmp_path) == ["out"]

@@ -117,7 +117,7 @@ def test_a_first_line_that_is_refused_is_still_a_line(first: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n\r\n", "\ufeff", "\ufeff\n"])
 def test_an_input_that_says_nothing_is_refused_by_its_name(text: str) -> None:
-    with pytest.raises(InputError, match=r"^empty\.json: nothing in it"):
+    with pytest.raises(InputError, match=r"^empty\.json: empty"):
         read(text, "empty.json")
 
 
@@ -185,7 +185,7 @@ def test_an_overlong_line_is_refused_and_passed_over(size: int) -> None:
 def test_an_overlong_document_is_refused_without_being_read_whole() -> None:
     stream = io.BytesIO(b"[\n" + b"1,\n" * 1_000 + b"1]")
     (document,) = source(stream, "long.json").documents
-    with pytest.raises(TooLarge, match="more than 100 bytes; put one conversation on each line"):
+    with pytest.raises(TooLarge, match="more than 100 bytes; write one conversation per line"):
         document.value()
     assert stream.tell() <= 110
 
@@ -193,7 +193,7 @@ def test_an_overlong_document_is_refused_without_being_read_whole() -> None:
 @pytest.mark.usefixtures("small_limit")
 def test_blank_lines_without_end_are_not_collected() -> None:
     stream = io.BufferedReader(Endless(iter(lambda: b"\n", None)))
-    with pytest.raises(InputError, match="nothing in it"):
+    with pytest.raises(InputError, match="empty; expected"):
         source(stream, "blank")
 
 

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from turnstate.cli.times import ago, iso, moment_option
+from turnstate.cli.times import ago, iso, time_option
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_programs_get_milliseconds_in_utc() -> None:
 @pytest.mark.parametrize("given", ["2025-06-30", "2025-06-30T00:00", "2025-06-30T09:00+09:00"])
 def test_a_day_without_a_zone_is_one_in_utc(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
-    @moment_option("--since", "a moment")
+    @time_option("--since", "a moment")
     def command(since: int) -> None:
         click.echo(since)
 

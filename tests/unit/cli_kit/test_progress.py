@@ -8,7 +8,7 @@ import pytest
 
 from turnstate.archive import ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, Header
 from turnstate.archive.format import ArchiveLine
-from turnstate.cli.commands.export import STEP, WHOLE, _Far
+from turnstate.cli.commands.export import STEP, WHOLE, _ArchiveProgress
 from turnstate.cli.commands.import_ import STEP as BYTES
 from turnstate.cli.commands.import_ import _Lines
 
@@ -25,9 +25,9 @@ def session(entries: int) -> list[ArchiveLine]:
 
 def test_an_export_tells_how_far_it_is_inside_of_a_long_session() -> None:
     steps = list[tuple[int, int]]()
-    far = _Far(lambda far, done: steps.append((far, done)))
+    far = _ArchiveProgress(lambda far, done: steps.append((far, done)))
     for line in [Header(), *session(0), *session(4 * STEP), *session(1), ArchiveEnd(sessions=3)]:
-        far.see(line)
+        far.add(line)
     quarters = [(WHOLE + WHOLE * quarter // 4, 2) for quarter in (1, 2, 3, 4)]
     assert steps == [(WHOLE, 1), *quarters, (2 * WHOLE, 2), (3 * WHOLE, 3)]
 

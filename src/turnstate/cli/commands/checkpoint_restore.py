@@ -1,4 +1,4 @@
-"""``turnstate checkpoint restore|undo|keep|clean``: what is done to files, conversation and checkpoints."""
+"""``turnstate checkpoint restore|undo|keep|clean``: the commands that change files or checkpoints."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ import click
 from ...checkpoints import CheckpointManager, KeptPath, LeftOut, Purged, RestoredFiles, RestoreResult, shown
 from ...cli_kit import screen
 from ...cli_kit.progress import waiting
-from ...cli_kit.screen import agreed, yes_option
+from ...cli_kit.screen import confirmed
 from ...entry import Checkpoint
 from .. import documents
-from ..store import EXIT_CODES, as_json
-from .checkpoint import Whose, changes, whose_options
+from ..options import json_option, yes_option
+from ..store import EXIT_CODES
+from .checkpoint import Target, changes, target_options
 
-__all__ = ["COMMANDS"]
+__all__ = ["clean", "keep", "restore", "undo"]
 
-MOST_TOLD = 20
-"""Files that are told one by one; --json has all of them."""
+MAX_LISTED = 20
+"""Files that are listed one by one; --json lists all of them."""
 
 
 @click.command("restore", epilog=EXIT_CODES)
-@whose_options
+@target_options
 @click.argument("checkpoint")
-@click.option("--files", "what", flag_value="files", help="Only the files.")
-@click.option("--conversation", "what", flag_value="conversation", help="Only the conversation.")
-@click.option("--both", "what", flag_value="both", default="both", help="Both.  [default]")
-@click.option("--hard", is_flag=True, help="Remove newer files, too, if a checkpoint holds them.")
-@as_json("Print what was done as JSON.")
-def restore(whose: Whose, checkpoint: str, what: str, hard: bool, as_json: bool) -> int:
-    """Go back to a checkpoint: the files of that moment, and the conversation as it was then.
+@click.option("--files", "what", flag_value="files", help="Restore only the files.")
+@click.option("--conversation", "what", flag_value="conversation", help="Restore only the conversation.")
+@click.option("--both", "what", flag_value="both", default="both", help="Restore both.  [default]")
+@click.option("--hard", is_flag=True, help="Also remove newer files that a checkpoint contains.")
+@json_option("Print what was done as JSON.")
+def restore(target: Target, checkpoint: str, what: str, hard: bool, as_json: bool) -> int:
+    """Restore a checkpoint: its files, and the conversation as it was then.
 
-    Newer files stay where they are. The files before are kept first, so that undo brings everything
-    back. Files that are ignored, or that no checkpoint ever held, are never touched. What was said
-    since stays in the log. A process that talks in this session loads it again.
+    The current files are saved first, so that undo can bring everything back. Newer files stay.
+    Files that are ignored, or that no checkpoint contains, are never touched. Later messages stay
+    in the log. A process that uses this session at the same time reloads it.
 
-    With --files, CHECKPOINT may also be the commit that an earlier restore named.
+    With --files, CHECKPOINT may also be the commit that an earlier restore reported.
 
     \b
     Example:
@@ -51,16 +52,16 @@ def restore(whose: Whose, checkpoint: str, what: str, hard: bool, as_json: bool)
             checkpoint, files=what != "conversation", conversation=what != "files", hard=hard
         )
 
-    return _moved(whose, go, "is back at", as_json=as_json)
+    return _restored(target, go, "restored to", as_json=as_json)
 
 
 @click.command("undo", epilog=EXIT_CODES)
-@whose_options
-@as_json("Print what was done as JSON.")
-def undo(whose: Whose, as_json: bool) -> int:
-    """Take the last restore back: files and conversation as they were before it.
+@target_options
+@json_option("Print what was done as JSON.")
+def undo(target: Target, as_json: bool) -> int:
+    """Undo the last restore: files and conversation become what they were before it.
 
-    Several restores are undone one after the other.
+    Run it again to undo the restore before that.
 
     \b
     Example:
@@ -70,49 +71,49 @@ def undo(whose: Whose, as_json: bool) -> int:
     async def go(checkpoints: CheckpointManager) -> RestoreResult:
         return await checkpoints.undo_restore()
 
-    return _moved(whose, go, "is as it was before the restore of", as_json=as_json)
+    return _restored(target, go, "back to before the restore of", as_json=as_json)
 
 
 @click.command("keep", epilog=EXIT_CODES)
-@whose_options
-@click.argument("description", default="kept by hand")
-@as_json("Print the checkpoint as JSON.")
-def keep(whose: Whose, description: str, as_json: bool) -> int:
-    """Keep the files as they are now, under the next number.
+@target_options
+@click.argument("description", default="saved by hand")
+@json_option("Print the checkpoint as JSON.")
+def keep(target: Target, description: str, as_json: bool) -> int:
+    """Save the current files as the next checkpoint.
 
-    The first time, the folder is --work-tree or the current one; later it is known.
+    The first time, the folder is --work-tree or the current one; after that it is remembered.
 
     \b
     Example:
       turnstate checkpoint keep 0197a1 "before the rewrite" --work-tree ~/project
     """
-    kept, left_out = asyncio.run(_kept(whose, description))
+    kept, left_out = asyncio.run(_kept(target, description))
     for path, reason in left_out:
         screen.say(f"left out: {path}: {reason}")
     if as_json:
         missing = [{"path": path, "reason": reason} for path, reason in left_out]
-        told = {"checkpoint": kept.label, "commit": kept.commit, "left_out": missing}
-        screen.show(documents.compact(told))
+        fields = {"checkpoint": kept.label, "commit": kept.commit, "left_out": missing}
+        screen.show(documents.compact(fields))
     else:
         screen.say(
-            f"checkpoint {kept.label} is kept; files since the one before: "
+            f"checkpoint {kept.label} saved; files changed since the previous one: "
             f"{changes(kept.added, kept.modified, kept.deleted)}"
         )
     return 0
 
 
 @click.command("clean", epilog=EXIT_CODES)
-@whose_options
-@click.option("--ignored", is_flag=True, help="Only remove files that are ignored now, from all snapshots.")
+@target_options
+@click.option("--ignored", is_flag=True, help="Only remove files that are now ignored, from all snapshots.")
 @yes_option
-def clean(whose: Whose, ignored: bool, yes: bool) -> int:
-    """Remove all snapshots of a session's files. The files themselves and the conversation stay.
+def clean(target: Target, ignored: bool, yes: bool) -> int:
+    """Delete all snapshots of a session's files. The files and the conversation stay.
 
-    There is no way back: nothing that was kept so far can be restored after it. It works also if the
+    This cannot be undone: no checkpoint so far can be restored afterwards. It also works if the
     checkpoints are damaged.
 
-    With --ignored the checkpoints stay, without the files that your ignore rules name now: no byte of
-    such a file is left in any snapshot.
+    With --ignored the checkpoints stay, but files that your ignore rules now name are removed from
+    all of them, without leaving a byte.
 
     \b
     Example:
@@ -120,60 +121,60 @@ def clean(whose: Whose, ignored: bool, yes: bool) -> int:
       turnstate checkpoint clean 0197a1 --ignored
     """
     if ignored:
-        return _purge(whose, yes=yes)
-    count, name = asyncio.run(_size(whose))
-    if not agreed(f"Remove {screen.counted(count, 'checkpoint')} of {name}?", yes=yes):
+        return _purge(target, yes=yes)
+    count, name = asyncio.run(_size(target))
+    if not confirmed(f"Delete {screen.counted(count, 'checkpoint')} of {name}?", yes=yes):
         return 1
-    screen.say(f"the checkpoints are removed: {asyncio.run(_cleaned(whose)):,} bytes")
+    screen.say(f"checkpoints deleted: {asyncio.run(_cleaned(target)):,} bytes")
     return 0
 
 
-def _purge(whose: Whose, *, yes: bool) -> int:
-    paths, folder = asyncio.run(_ignored(whose))
-    for path in paths[:MOST_TOLD]:
-        screen.say(f"ignored now: {shown(path)}")
-    if len(paths) > MOST_TOLD:
-        screen.say(f"and {len(paths) - MOST_TOLD:,} more")
+def _purge(target: Target, *, yes: bool) -> int:
+    paths, folder = asyncio.run(_ignored(target))
+    for path in paths[:MAX_LISTED]:
+        screen.say(f"now ignored: {shown(path)}")
+    if len(paths) > MAX_LISTED:
+        screen.say(f"and {len(paths) - MAX_LISTED:,} more")
     count = screen.counted(len(paths), "file")
-    if paths and not agreed(f"Remove {count} from all snapshots of {folder}?", yes=yes):
+    if paths and not confirmed(f"Remove {count} from all snapshots of {folder}?", yes=yes):
         return 1
-    done = asyncio.run(_purged(whose))
+    done = asyncio.run(_purged(target))
     screen.say(f"{count} removed from {screen.counted(done.snapshots, 'snapshot')}: {done.freed:,} bytes")
     return 0
 
 
-def _moved(
-    whose: Whose, go: Callable[[CheckpointManager], Awaitable[RestoreResult]], how: str, *, as_json: bool
+def _restored(
+    target: Target, go: Callable[[CheckpointManager], Awaitable[RestoreResult]], how: str, *, as_json: bool
 ) -> int:
-    session, went = asyncio.run(_gone(whose, go))
+    session, result = asyncio.run(_run(target, go))
     if as_json:
-        files = _fields(went.files) if went.files else None
-        told = {"session": session, "checkpoint": went.label, "files": files}
-        screen.show(documents.compact({**told, "conversation": went.conversation}))
+        files = _fields(result.files) if result.files else None
+        fields = {"session": session, "checkpoint": result.label, "files": files}
+        screen.show(documents.compact({**fields, "conversation": result.conversation}))
     else:
-        _tell(session, went, how)
-    return 1 if went.files and went.files.kept else 0
+        _report(session, result, how)
+    return 1 if result.files and result.files.kept else 0
 
 
-def _tell(session: str, went: RestoreResult, how: str) -> None:
+def _report(session: str, result: RestoreResult, how: str) -> None:
     parts = list[str]()
-    if went.files:
-        done = went.files.changes
+    if result.files:
+        done = result.files.changes
         parts.append(f"files {changes(len(done.added), len(done.modified), len(done.deleted))}")
-    if went.conversation:
+    if result.conversation:
         parts.append("the conversation")
-    screen.say(f"session {session} {how} {went.label}: {' and '.join(parts)}")
-    if went.files:
-        screen.say(f"the files before are kept as {went.files.undo}")
-        _tell_paths("left as it was", went.files.kept)
-        _tell_paths("left out", went.files.left_out)
+    screen.say(f"session {session} {how} {result.label}: {' and '.join(parts)}")
+    if result.files:
+        screen.say(f"the previous files are saved as {result.files.undo}")
+        _list_paths("not restored", result.files.kept)
+        _list_paths("left out", result.files.left_out)
 
 
-def _tell_paths(what: str, paths: Sequence[KeptPath | LeftOut]) -> None:
-    for one in paths[:MOST_TOLD]:
+def _list_paths(what: str, paths: Sequence[KeptPath | LeftOut]) -> None:
+    for one in paths[:MAX_LISTED]:
         screen.say(f"{what}: {shown(one.path)}: {one.reason}")
-    if len(paths) > MOST_TOLD:
-        screen.say(f"and {len(paths) - MOST_TOLD:,} more")
+    if len(paths) > MAX_LISTED:
+        screen.say(f"and {len(paths) - MAX_LISTED:,} more")
 
 
 def _fields(restored: RestoredFiles) -> dict[str, Any]:
@@ -188,42 +189,39 @@ def _fields(restored: RestoredFiles) -> dict[str, Any]:
     }
 
 
-async def _gone(
-    whose: Whose, go: Callable[[CheckpointManager], Awaitable[RestoreResult]]
+async def _run(
+    target: Target, go: Callable[[CheckpointManager], Awaitable[RestoreResult]]
 ) -> tuple[str, RestoreResult]:
-    async with whose.checkpoints() as checkpoints:
-        with waiting("bringing files back"):
+    async with target.checkpoints() as checkpoints:
+        with waiting("restoring the files"):
             return checkpoints.state.conversation_id, await go(checkpoints)
 
 
-async def _kept(whose: Whose, description: str) -> tuple[Checkpoint, list[tuple[str, str]]]:
-    async with whose.checkpoints(make=True) as checkpoints:
-        with waiting("keeping the files"):
+async def _kept(target: Target, description: str) -> tuple[Checkpoint, list[tuple[str, str]]]:
+    async with target.checkpoints(make=True) as checkpoints:
+        with waiting("saving the files"):
             kept = await checkpoints.keep(description)
         return kept, [(shown(one.path), one.reason) for one in checkpoints.left_out]
 
 
-async def _size(whose: Whose) -> tuple[int, str]:
-    async with whose.conversation() as (session, state):
+async def _size(target: Target) -> tuple[int, str]:
+    async with target.conversation() as (session, state):
         return CheckpointManager.count(state, session=session)
 
 
-async def _ignored(whose: Whose) -> tuple[tuple[bytes, ...], str]:
-    async with whose.checkpoints() as checkpoints:
+async def _ignored(target: Target) -> tuple[tuple[bytes, ...], str]:
+    async with target.checkpoints() as checkpoints:
         repository = checkpoints.repository
-        with waiting("looking for ignored files"):
+        with waiting("searching for ignored files"):
             return await asyncio.to_thread(repository.ignored_now), str(repository.work_tree)
 
 
-async def _purged(whose: Whose) -> Purged:
-    async with whose.checkpoints() as checkpoints:
-        with waiting("writing the snapshots anew"):
+async def _purged(target: Target) -> Purged:
+    async with target.checkpoints() as checkpoints:
+        with waiting("rewriting the snapshots"):
             return await checkpoints.purge()
 
 
-async def _cleaned(whose: Whose) -> int:
-    async with whose.conversation() as (session, state):
+async def _cleaned(target: Target) -> int:
+    async with target.conversation() as (session, state):
         return await CheckpointManager.discard(state, session=session)
-
-
-COMMANDS = {"restore": restore, "undo": undo, "keep": keep, "clean": clean}

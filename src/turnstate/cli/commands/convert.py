@@ -1,4 +1,4 @@
-"""``turnstate convert``: the same conversations, in the format of another provider, or as a transcript."""
+"""``turnstate convert``: rewrite conversations for another provider, or as a transcript."""
 
 from __future__ import annotations
 
@@ -18,32 +18,30 @@ from .. import destination, documents, options
 from ..documents import Conversation, walk
 from .validate import described
 
-__all__ = ["TRANSCRIPTS", "Transcript", "command"]
-
-# Conversations in no provider's format: Markdown for people, JSON Lines as Turnstate keeps messages.
+__all__ = ["TRANSCRIPTS", "command"]
 
 
 Transcript = Callable[[Conversation, Sequence[Message]], str]
 
 
 def _markdown(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """Write Markdown; among many, each conversation has a title."""
+    """Return Markdown; one of many conversations gets a title."""
     text = harmless(markdown(messages).rstrip("\n"))
     return text if conversation.line is None else f"# {conversation.label}\n\n{text}\n"
 
 
 def _jsonl(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """Write a header and a message a line, which is one conversation."""
+    """Return JSON Lines: a header and one message per line, so one conversation per file."""
     if conversation.line is not None:
-        raise InputError("jsonl holds one conversation, a message a line; convert the lines one by one")
+        raise InputError("jsonl holds one conversation, one message per line; convert the lines one by one")
     return "".join(jsonl(messages)).rstrip("\n")
 
 
 TRANSCRIPTS: dict[str, Transcript] = {"markdown": _markdown, "jsonl": _jsonl}
-"""What `convert` writes besides the formats of providers."""
+"""What `convert` writes besides the provider formats."""
 
 
-def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | Transcript:
+def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | Transcript:
     return TRANSCRIPTS.get(name) or formats.get(name)
 
 
@@ -55,12 +53,12 @@ def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format |
     "target",
     metavar="NAME",
     required=True,
-    callback=_found,
-    help="Provider format of the output; or markdown, for people; or jsonl, a message a line.",
+    callback=_target,
+    help="Provider format of the output; or markdown; or jsonl, one message per line.",
 )
-@click.option("--output", metavar="FILE", help="Write to this file, which appears complete or not at all.")
+@click.option("--output", metavar="FILE", help="Write to this file, atomically.")
 @click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
-@click.option("--quiet", is_flag=True, help="Do not tell what had to be left out.")
+@click.option("--quiet", is_flag=True, help="Do not report what had to be left out.")
 @options.keep_going
 def command(
     file: str | None,
@@ -71,13 +69,13 @@ def command(
     quiet: bool,
     keep_going: bool,
 ) -> int:
-    """Rewrite conversations, tool calls and definitions for another provider, or for people.
+    """Rewrite conversations, tool calls and tool definitions for another provider, or as Markdown.
 
-    FILE is a JSON document (a list of messages, or an object that holds one) or JSONL with a
-    conversation a line; nothing or - is standard input. The output has the same shape: an
-    indented document, or compact JSONL. Fields that are none of the provider's, like the id of
-    a line, are passed on. What the other provider cannot be given is told on stderr, and so is
-    what it would reject in the result, which is written nevertheless.
+    FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
+    conversation per line; the default, or -, is standard input. The output has the same shape: an
+    indented document, or compact JSONL. Fields that the provider does not define, like the id of
+    a line, are passed on. What the target format cannot express is reported on stderr, and so is
+    what the provider would reject in the result; the result is written anyway.
 
     \b
     Example:
@@ -85,7 +83,7 @@ def command(
       turnstate convert --from anthropic --to gemini --output out.jsonl in.jsonl
       turnstate convert --from openai-chat --to markdown messages.json
 
-    The output is JSON as the provider takes it; there is nothing more that --json could give.
+    The output is already JSON, so there is no --json.
     """
     with destination.opened(output, force=force) as write:
         conversion = (
@@ -101,7 +99,7 @@ def command(
 
 @dataclass
 class _Conversion:
-    """Conversations, written as they are converted, and how many the provider would reject."""
+    """Converts and writes conversations, and counts those that the provider would reject."""
 
     source: Format
     target: Format
@@ -110,13 +108,14 @@ class _Conversion:
     rejected: int = 0
 
     def convert(self, conversation: Conversation) -> None:
-        """Convert one conversation, write it, and tell what is to be known about it."""
+        """Convert and write one conversation, and report what was lost or would be rejected."""
         rendering = formats.convert(conversation.payload, self.source, self.target)
         fields = documents.annotations_of(conversation.payload, self.source)
         payload = documents.annotated(rendering.payload, fields, self.target)
         self.write(documents.indented(payload) if conversation.line is None else documents.compact(payload))
         lost = [
-            f"the field `{key}` gives way to the provider's own" for key in documents.clashes(payload, fields)
+            f"the field `{key}` is replaced by the provider's own"
+            for key in documents.clashes(payload, fields)
         ]
         if not self.quiet:
             for note in (*rendering.left_out, *lost):
@@ -131,7 +130,7 @@ class _Conversion:
 
 @dataclass
 class _Transcription:
-    """Conversations, written as no provider takes them, so that none rejects them."""
+    """Writes conversations as transcripts, which no provider can reject."""
 
     source: Format
     transcript: Transcript

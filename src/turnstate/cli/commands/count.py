@@ -1,4 +1,4 @@
-"""``turnstate count``: the tokens of conversations, as the model would be sent them."""
+"""``turnstate count``: count the tokens of conversations as they would be sent to a model."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ DEFAULT_COUNTER = "o200k_base"
 @options.input_format
 @click.option("--counter", metavar="NAME", help=f"The counter to use.  [default: {DEFAULT_COUNTER}]")
 @click.option("--model", metavar="NAME", help="Use the counter of this model instead.")
-@options.as_json
+@options.json_option("Print one JSON object per conversation.")
 @options.keep_going
 def command(
     file: str | None, source: Format, counter: str | None, model: str | None, as_json: bool, keep_going: bool
 ) -> int:
     """Count the tokens of a conversation, tool definitions included.
 
-    FILE is a JSON document (a list of messages, or an object that holds one) or JSONL with a
-    conversation a line; nothing or - is standard input. A count is exact where the counter is
-    the model's own, and says so where it is an estimate. Many conversations get a line each and
-    a total.
+    FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
+    conversation per line; the default, or -, is standard input. A count is exact if the counter is
+    the model's own, and otherwise marked as estimated. For JSONL, each conversation gets a line,
+    followed by a total.
 
     \b
     Example:
@@ -42,16 +42,16 @@ def command(
       turnstate count --model gpt-4o --json < conversations.jsonl
 
     \b
-    With --json, one object a conversation:
-      id        what the conversation calls itself, or null
+    With --json, one object per conversation:
+      id        the document's own id, or null
       line      its line in the JSONL, or null for a single document
-      messages  how many messages the document holds
-      tokens    what they and the tool definitions cost
+      messages  number of messages in the document
+      tokens    tokens of messages and tool definitions
       quality   exact or estimated
       counter   the counter used
     """
     if counter and model:
-        raise click.UsageError("give --counter or --model, not both")
+        raise click.UsageError("pass --counter or --model, not both")
     chosen = tokens.counter_for(model) if model else tokens.counter(counter or DEFAULT_COUNTER)
     tally = _Tally(source, chosen, as_json)
     result = walk(file, tally.add, keep_going=keep_going)
@@ -62,7 +62,7 @@ def command(
 
 @dataclass
 class _Tally:
-    """Counts, shown as they are made, and their sum."""
+    """Counts conversations, shows each count, and adds them up."""
 
     source: Format
     counter: Counter
@@ -71,7 +71,7 @@ class _Tally:
     total: Count = field(default_factory=Count)
 
     def add(self, conversation: Conversation) -> None:
-        """Count one conversation and show what it costs."""
+        """Count one conversation and show the result."""
         payload = conversation.payload
         messages, tools = self.source.parse(payload), self.source.tools(payload)
         cost = tokens.conversation_cost(messages, self.counter, tools=tools)
@@ -83,8 +83,8 @@ class _Tally:
         elif conversation.line is not None:
             _show_row(cost, size, conversation.label)
         else:
-            said = f"{screen.counted(cost.tokens, 'token')} in {screen.counted(size, 'message')}"
-            screen.show(f"{said} ({self.counter.name}, {cost.quality})")
+            text = f"{screen.counted(cost.tokens, 'token')} in {screen.counted(size, 'message')}"
+            screen.show(f"{text} ({self.counter.name}, {cost.quality})")
 
     def _fields(self, conversation: Conversation, size: int, cost: Count) -> dict[str, Any]:
         return {

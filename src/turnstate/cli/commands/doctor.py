@@ -1,4 +1,4 @@
-"""``turnstate doctor``: whether this installation can do its work, line by line."""
+"""``turnstate doctor``: check this installation, one line per check."""
 
 from __future__ import annotations
 
@@ -26,31 +26,29 @@ from ...errors import TurnstateError
 from ...home import Home
 from ...tokens.exact import SIZES as VOCABULARIES
 from .. import documents
-from ..store import as_json, file_of, opened, shown_url, store_option
+from ..options import json_option
+from ..store import file_of, opened, shown_url, store_option
 
 __all__ = ["Check", "checks", "command"]
 
-# The checks of ``turnstate doctor``: each looks at one thing and says how it was found.
-
-
 Result = Literal["ok", "warning", "failed"]
 
-LEAST_PYTHON = (3, 11)
-TIMEOUT = 10.0  # seconds for `git --version`
+MIN_PYTHON = (3, 11)
+GIT_TIMEOUT = 10.0  # seconds for `git --version`
 SAMPLE = "Never lose a message. 会話を失わない。"
 MEANINGS: dict[str, tuple[Result, str]] = {
-    "fsync": ("ok", "what is acknowledged survives a power cut"),
-    "best_effort": ("warning", "a power cut may lose what was acknowledged last"),
-    "memory": ("warning", "everything is gone when the process ends"),
+    "fsync": ("ok", "acknowledged writes survive a power cut"),
+    "best_effort": ("warning", "a power cut may lose the last acknowledged writes"),
+    "memory": ("warning", "everything is lost when the process ends"),
 }
-MOST_NAMED = 5  # files that are named; the others are counted
+MAX_NAMED = 5  # files that are named; the others are counted
 WANTED = {"journal_mode": "wal", "synchronous": "FULL"}
-FOREIGN = "can run with the rights of whoever uses the store; drop what you do not know"
+FOREIGN = "may run with the privileges of every user of the store; drop what you do not know"
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something that was looked at, and how it was found."""
+    """The result of checking one thing."""
 
     name: str
     result: Result
@@ -58,7 +56,7 @@ class Check:
 
 
 async def checks(store: str) -> AsyncIterator[Check]:
-    """Look at everything, one thing after the other."""
+    """Yield all checks, one after the other."""
     yield _python()
     yield Check("turnstate", "ok", __version__)
     yield _sqlite()
@@ -74,9 +72,11 @@ async def checks(store: str) -> AsyncIterator[Check]:
 
 def _python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
-    least = ".".join(map(str, LEAST_PYTHON))
-    good = sys.version_info >= LEAST_PYTHON
-    return Check("python", "ok" if good else "failed", found if good else f"{found}; {least} is needed")
+    least = ".".join(map(str, MIN_PYTHON))
+    good = sys.version_info >= MIN_PYTHON
+    return Check(
+        "python", "ok" if good else "failed", found if good else f"{found}; {least} or newer is required"
+    )
 
 
 def _sqlite() -> Check:
@@ -89,7 +89,7 @@ def _sqlite() -> Check:
     found, least = apsw.sqlite_lib_version(), ".".join(map(str, LEAST_SQLITE))
     if tuple(int(number) for number in found.split(".")) >= LEAST_SQLITE:
         return Check("sqlite", "ok", found)
-    text = f"{found} can damage databases in WAL mode; install an apsw that brings {least} or newer"
+    text = f"{found} can damage databases in WAL mode; install an apsw with SQLite {least} or newer"
     return Check("sqlite", "failed", text)
 
 
@@ -115,35 +115,35 @@ async def _store(url: str) -> AsyncIterator[Check]:
 
 
 def _files_of(path: str) -> list[str]:
-    """Name the files of an SQLite store that exist."""
+    """Return the existing files of an SQLite store."""
     names = [path, *(f"{path}{suffix}" for suffix in ("-wal", "-shm", "-journal", ".salvaged"))]
     return [name for name in names if os.path.exists(name)]
 
 
 def _permissions(name: str, paths: Sequence[str | Path]) -> Check:
-    """Name the files and folders that every user of this machine may read or write."""
+    """Warn about files and folders that every user of this machine may read or write."""
     wide = [str(path) for path in paths if os.stat(path).st_mode & stat.S_IRWXO]
     if not wide:
-        return Check(name, "ok", "other users are kept out")
-    shown = " ".join(map(shlex.quote, wide[:MOST_NAMED]))
-    more = f" and {len(wide) - MOST_NAMED} more" if len(wide) > MOST_NAMED else ""
-    return Check(name, "warning", f"open to every user of this machine: run chmod o-rwx {shown}{more}")
+        return Check(name, "ok", "not accessible to other users")
+    shown = " ".join(map(shlex.quote, wide[:MAX_NAMED]))
+    more = f" and {len(wide) - MAX_NAMED} more" if len(wide) > MAX_NAMED else ""
+    return Check(name, "warning", f"accessible to every user of this machine: run chmod o-rwx {shown}{more}")
 
 
 def _fact(name: str, text: str) -> Check:
     if name == "foreign" and text != "none":
         return Check("store.foreign", "warning", f"{text}: not made by Turnstate, and {FOREIGN}")
     wanted = WANTED.get(name, text)
-    told = text if text == wanted else f"{text}, and should be {wanted}"
-    return Check(f"store.{name}", "ok" if text == wanted else "failed", told)
+    shown = text if text == wanted else f"{text}, and should be {wanted}"
+    return Check(f"store.{name}", "ok" if text == wanted else "failed", shown)
 
 
 def _missing(path: str, shown: str) -> Check:
-    """Tell a store that is made when it is first used from one that cannot be."""
+    """Check that a missing store can be created when it is first used."""
     folder = next((parent for parent in Path(path).absolute().parents if parent.exists()), Path("/"))
     if folder.is_dir() and os.access(folder, os.W_OK):
-        return Check("store", "ok", f"{shown}: not there yet; the first session makes it")
-    return Check("store", "failed", f"{shown}: not there, and {folder} cannot be written")
+        return Check("store", "ok", f"{shown}: does not exist yet; the first session creates it")
+    return Check("store", "failed", f"{shown}: does not exist, and {folder} is not writable")
 
 
 def _counters() -> Iterator[Check]:
@@ -162,7 +162,7 @@ def _git() -> Check:
         return Check("git", "warning", "not found; checkpoints need it")
     try:
         line = [program, "--version"]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=TIMEOUT, check=True)  # noqa: S603
+        done = subprocess.run(line, capture_output=True, text=True, timeout=GIT_TIMEOUT, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         return Check("git", "warning", f"{program} does not run: {error}")
     return Check("git", "ok", done.stdout.strip().removeprefix("git version "))
@@ -176,9 +176,9 @@ def _home() -> Check:
     if not path.exists():
         folder = next((parent for parent in path.parents if parent.exists()), path)
         if os.access(folder, os.W_OK):
-            return Check("home", "ok", f"{path}: not there yet; made when it is needed")
+            return Check("home", "ok", f"{path}: does not exist yet; created when needed")
         return Check(
-            "home", "failed", f"{path}: not there, and {folder} cannot be written; set TURNSTATE_HOME"
+            "home", "failed", f"{path}: does not exist, and {folder} is not writable; set TURNSTATE_HOME"
         )
     try:
         with tempfile.TemporaryFile(dir=path):
@@ -188,7 +188,7 @@ def _home() -> Check:
 
 
 def _home_permissions() -> Iterator[Check]:
-    """Look at the home folder and what stands in it; what is deeper is kept by the folders above it."""
+    """Check the home folder and its direct contents; deeper files are protected by these folders."""
     with suppress(TurnstateError, OSError):
         path = Home.from_environment().path
         if path.is_dir():
@@ -197,20 +197,20 @@ def _home_permissions() -> Iterator[Check]:
 
 EXIT_CODES = """\b
 Exit codes:
-  0  good
-  1  something failed
+  0  success
+  1  a check failed
   2  bad usage, or input that cannot be read
 """
 
 
 @click.command("doctor", epilog=EXIT_CODES)
 @store_option
-@as_json("Print one JSON object a check.")
+@json_option("Print one JSON object per check.")
 def command(store: str, as_json: bool) -> int:
     """Check this installation: Python, SQLite, the store, the counters, git, the home folder.
 
-    Nothing that is kept is changed, and nothing is fetched from the network. Warnings are good
-    enough for exit code 0.
+    Nothing is changed, and the network is not used except for the store itself. Warnings do not
+    affect the exit code.
 
     \b
     Example:
@@ -218,15 +218,15 @@ def command(store: str, as_json: bool) -> int:
       turnstate doctor --store sqlite:///agent.db --json
 
     \b
-    With --json, one object a check:
+    With --json, one object per check:
       name
       result  ok, warning or failed
-      text    what was found, and what to do about it
+      text    what was found, and what to do
     """
-    return asyncio.run(_examine(store, as_json=as_json))
+    return asyncio.run(_run_checks(store, as_json=as_json))
 
 
-async def _examine(store: str, *, as_json: bool) -> int:
+async def _run_checks(store: str, *, as_json: bool) -> int:
     failed = False
     async for check in checks(store):
         failed |= check.result == "failed"

@@ -1,4 +1,4 @@
-"""``turnstate export``: sessions in a file, whole, or what was said in them, for a provider or people."""
+"""``turnstate export``: write sessions as an archive, as Markdown, or in a provider's format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from ...log.path import Damage, WatchedLog
 from ...session import SessionManager
 from ...stores.values import Address, Filter, SessionRow
 from .. import destination, documents, lookup
-from ..first_word import FirstWord
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
 __all__ = ["command"]
@@ -41,21 +40,21 @@ ARCHIVE = ("archive", "jsonl")
 MARKDOWN = "markdown"
 
 WHOLE = 1_000
-"""What a session counts on the meter, so that a part of a long one shows."""
+"""Steps of the progress meter per session, so that part of a long session is visible."""
 
 STEP = 500
-"""Entries after which progress is told."""
+"""Entries between two updates of the progress meter."""
 
 
-def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | str:
-    from ... import formats  # only now: help does not need it
+def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | str:
+    from ... import formats  # deferred: help does not need it
 
     return name if name in (*ARCHIVE, MARKDOWN) else formats.get(name)
 
 
-@click.command("export", cls=FirstWord, others={"qcli": "amazon_q:export_command"}, epilog=EXIT_CODES)
+@click.command("export", epilog=EXIT_CODES)
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Export all sessions, the oldest first.")
+@click.option("--all", "everything", is_flag=True, help="Export all sessions, oldest first.")
 @tenant_option
 @user_option
 @click.option(
@@ -64,14 +63,12 @@ def _found(_ctx: click.Context, _option: click.Parameter, name: str) -> Format |
     metavar="NAME",
     default=ARCHIVE[0],
     show_default=True,
-    callback=_found,
-    help="archive, markdown, or the format of a provider.",
+    callback=_target,
+    help="archive, markdown, or a provider format.",
 )
-@click.option(
-    "-o", "--output", metavar="FILE", help="Write to this file, which appears complete or not at all."
-)
+@click.option("-o", "--output", metavar="FILE", help="Write to this file, atomically.")
 @click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
-@click.option("--quiet", is_flag=True, help="Do not tell what had to be left out.")
+@click.option("--quiet", is_flag=True, help="Do not report what had to be left out.")
 def command(
     ids: tuple[str, ...],
     everything: bool,
@@ -83,13 +80,13 @@ def command(
     force: bool,
     quiet: bool,
 ) -> int:
-    """Write sessions to a file, for a backup, another store, a provider or people.
+    """Write sessions to a file: as a backup, for another store, for a provider or for reading.
 
-    An archive (JSON Lines) holds everything: messages, branches, epochs and decisions, with
-    their ids and times; `turnstate import` brings it into any store. In a provider's format and in
-    markdown it is the conversation at the head, whole: one ID gives a document, several or
-    --all give JSON Lines. Calls that never got a result are answered, so that the provider
-    takes the conversation. `turnstate export qcli` writes one for the Q command line.
+    An archive (JSON Lines) contains everything: messages, branches, epochs and decisions, with
+    their ids and times; `turnstate import` restores it into any store. A provider's format and
+    markdown contain the complete conversation at the head: a document for one ID, JSON Lines for
+    several or --all. Calls without a result are answered, so that the provider accepts the
+    conversation. For the Amazon Q command line, use `turnstate amazon-q export`.
 
     \b
     Example:
@@ -103,7 +100,7 @@ def command(
       openai-chat  openai-responses  anthropic  bedrock  gemini
     """
     if bool(ids) == everything:
-        raise click.UsageError("give the IDs of sessions, or --all")
+        raise click.UsageError("pass session IDs, or --all")
     return asyncio.run(_export(ids, store, tenant, user, target, output, force=force, quiet=quiet))
 
 
@@ -137,15 +134,15 @@ async def _chosen(sessions: SessionManager, ids: Sequence[str], user: str | None
 
 
 async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> AsyncIterator[SessionRow]:
-    """Give the sessions that are there when their turn comes."""
+    """Yield the sessions that still exist when they are reached."""
     for at in chosen:
         try:
             row = await sessions.store.get(at)
         except NotFound:
-            screen.say(f"session {at.session} was deleted meanwhile")
+            screen.say(f"session {at.session} was deleted during the export")
             continue
         if is_incomplete(row):
-            screen.say(f"session {at.session} is left out: its import has not ended")
+            screen.say(f"session {at.session} skipped: its import is not finished")
         else:
             yield row
 
@@ -153,42 +150,42 @@ async def _present(sessions: SessionManager, chosen: Sequence[Address]) -> Async
 async def _archive(
     sessions: SessionManager, chosen: Sequence[Address], write: destination.Write, step: Step
 ) -> int:
-    damaged, far = 0, _Far(step)
+    damaged, progress = 0, _ArchiveProgress(step)
     addresses = (row.address async for row in _present(sessions, chosen))
     async for line in archive(sessions.store, addresses):
         write(encode_line(line))
-        far.see(line)
+        progress.add(line)
         if isinstance(line, ArchivedEntry) and line.damaged:
             damaged += 1
             place = line.id or f"{line.seq} of branch {line.branch}"
-            screen.say(f"the entry {place} is damaged: its place is kept, what it said is not")
+            screen.say(f"entry {place} is damaged: the archive keeps its position without its content")
     return 1 if damaged else 0
 
 
-class _Far:
-    """How far an archive is: by sessions, and inside of a long one by its entries."""
+class _ArchiveProgress:
+    """Progress of an archive in sessions, and within a long session in entries."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
         self._sessions = self._entries = self._seen = 0
 
-    def see(self, line: Header | ArchiveLine) -> None:
-        """Take a line into account that was written."""
+    def add(self, line: Header | ArchiveLine) -> None:
+        """Count a line that was written."""
         match line:
             case ArchivedSession():
-                self._tell()
+                self._report()
                 self._sessions, self._entries, self._seen = self._sessions + 1, 0, 0
             case ArchivedBranch(entries=entries):
                 self._entries += entries
             case ArchivedEntry():
                 self._seen += 1
                 if self._seen % STEP == 0:
-                    self._tell()
+                    self._report()
             case ArchiveEnd():
-                self._tell()
+                self._report()
 
-    def _tell(self) -> None:
-        """Say how much is done: the sessions before, and a part of the last."""
+    def _report(self) -> None:
+        """Report the finished sessions and the finished part of the current one."""
         if self._sessions:
             part = WHOLE * self._seen // self._entries if self._entries else WHOLE
             self._step((self._sessions - 1) * WHOLE + part, self._sessions)

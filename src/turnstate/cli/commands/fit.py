@@ -1,4 +1,4 @@
-"""``turnstate fit``: the same conversations within a budget, and such that the provider takes them."""
+"""``turnstate fit``: shorten conversations to a token budget such that they stay valid."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .validate import described
 
 __all__ = ["command"]
 
-MOST_REMARKS = 20
-"""Remarks of one kind on one conversation: a list without any structure may have thousands."""
+MAX_PER_KIND = 20
+"""Lines of one kind per conversation: a malformed document may have thousands of violations."""
 
-FILL = 1.0  # there is no next request for which to leave room
+FILL = 1.0  # use the whole budget: there is no next request to leave room for
 
 
 @click.command("fit", epilog=options.EPILOG)
@@ -41,22 +41,24 @@ FILL = 1.0  # there is no next request for which to leave room
     "--output-reserve",
     type=click.IntRange(0),
     metavar="N",
-    help="Tokens of the budget to leave for the answer.  [default: 0, or the most that the --model writes]",
+    help="Tokens of the budget to leave for the answer.  [default: 0, or the maximum output of --model]",
 )
 @click.option(
     "--counter", metavar="NAME", help=f"The counter to use.  [default: the --model's, or {DEFAULT_COUNTER}]"
 )
 @click.option(
-    "--keep-turns", type=click.IntRange(1), metavar="N", help="Newest turns to keep whole.  [default: 5]"
+    "--keep-turns", type=click.IntRange(1), metavar="N", help="Newest turns to keep complete.  [default: 5]"
 )
-@click.option("--strict", is_flag=True, help="Fail where these turns do not fit, instead of cutting them.")
-@click.option("--summary-template", metavar="TEXT", help="What to say of the rest; holds {summary} once.")
+@click.option("--strict", is_flag=True, help="Fail if these turns do not fit, instead of cutting them.")
+@click.option(
+    "--summary-template", metavar="TEXT", help="Text for the omitted turns; contains {summary} once."
+)
 @click.option("--language", type=click.Choice(LANGUAGES), default="en", help="Language of the digest.")
 @click.option("--report", metavar="FILE", help="Write what was done, and why, to this file as JSON.")
-@click.option("--output", metavar="FILE", help="Write to this file, which appears complete or not at all.")
+@click.option("--output", metavar="FILE", help="Write to this file, atomically.")
 @click.option("--force", is_flag=True, help="Replace the --output and --report files if they exist.")
-@click.option("--quiet", is_flag=True, help="Do not tell what was done.")
-@click.option("--keep-going", is_flag=True, help="Report every line of a JSONL that fails and go on.")
+@click.option("--quiet", is_flag=True, help="Do not report what was done.")
+@click.option("--keep-going", is_flag=True, help="Report every bad line of a JSONL and continue.")
 def command(
     file: str | None,
     source: Format,
@@ -74,14 +76,14 @@ def command(
     quiet: bool,
     keep_going: bool,
 ) -> int:
-    """Make a conversation fit a budget, in the same format and such that the provider takes it.
+    """Make a conversation fit a token budget, in the same format and valid for the provider.
 
-    FILE is a JSON document (a list of messages, or an object that holds one) or JSONL with a
-    conversation a line; nothing or - is standard input. The system prompt, the tool definitions
-    and all other fields stay. Long tool output is shortened, old output hidden, the oldest turns
-    left out, and one message says what they held. Calls keep their results. A conversation that
-    is broken is repaired; one that is valid and fits comes out as it came in. One that cannot be
-    made to fit is told with the numbers, is not written, and exits with 1.
+    FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
+    conversation per line; the default, or -, is standard input. The system prompt, the tool
+    definitions and all other fields stay. Long tool output is shortened, old output hidden, the
+    oldest turns are left out, and one message summarizes them. Calls keep their results. An invalid
+    conversation is repaired; a valid one that fits is written unchanged. One that cannot fit is
+    reported with the numbers and not written, and the exit code is 1.
 
     \b
     Example:
@@ -90,21 +92,21 @@ def command(
       turnstate fit --format anthropic --budget 8000 --output out.jsonl in.jsonl
 
     \b
-    With --report, one object a conversation:
-      id, line            what it calls itself, and its line in the JSONL
-      format, counter     what it was read as, and what counted it
-      budget              the tokens that the request may have
-      changed             false where it came out as it came in
+    With --report, one object per conversation:
+      id, line            the document's own id, and its line in the JSONL
+      format, counter     its provider format, and the counter used
+      budget              the token limit of the request
+      changed             false if it was written unchanged
       tokens_before, tokens_after, messages_before, messages_after
       quality             exact or estimated
       usage               how the tokens are spent, and how many are free
       events              what the collector did, step by step
-      evicted_messages    how many messages were left out
-      summary             what stands for them
-      hidden, reduced     the calls whose output is not shown whole
-      violations          what the provider would have rejected before
-      repairs             what was done about it
-      error               where nothing could be written: why, instead of the rest
+      evicted_messages    number of messages left out
+      summary             the text that replaces them
+      hidden, reduced     calls whose output is hidden or shortened
+      violations          what the provider would have rejected
+      repairs             how that was repaired
+      error               why nothing was written, instead of the rest
     """
     limits = _budget(budget, model, output_reserve)
     _refuse_one_place(output, report)
@@ -124,7 +126,7 @@ def _budget(budget: int | None, model: str | None, reserve: int | None) -> Budge
     if budget is not None:
         return Budget(budget, reserve or 0)
     if model is None:
-        raise click.UsageError("give --budget, or --model to fit its window")
+        raise click.UsageError("pass --budget, or --model to fit its context window")
     found = catalog.model(model)
     return Budget.of(found) if reserve is None else Budget(found.context_window, reserve)
 
@@ -148,19 +150,19 @@ def _policy(keep_turns: int | None, strict: bool, template: str | None, language
 
 
 def _refuse_one_place(output: str | None, report: str | None) -> None:
-    """Refuse to write results and report into one another."""
+    """Raise if results and report would go to the same file."""
     places = {"-" if path in (None, "-") else os.path.realpath(str(path)) for path in (output, report)}
     if report and len(places) == 1:
         raise click.UsageError("the result and the report cannot go to the same place")
 
 
 class _Elsewhere(Exception):
-    """A failure for which the file that is open is not to blame."""
+    """Carries a failure of another file through a context manager that would blame its own."""
 
 
 @contextmanager
 def _opened(path: str | None, *, force: bool) -> Iterator[destination.Write]:
-    """Open one of two destinations: what goes wrong with the other is not told of this one."""
+    """Open one of two destinations; an error of the other one is not reported as an error of this one."""
     failure: OSError | None = None
     with suppress(_Elsewhere), destination.opened(path, force=force) as write:
         try:
@@ -174,7 +176,7 @@ def _opened(path: str | None, *, force: bool) -> Iterator[destination.Write]:
 
 @dataclass
 class _Fitting:
-    """Conversations, written as they are fitted, and how many could not be."""
+    """Fits and writes conversations, and counts those that cannot fit."""
 
     source: Format
     manager: StateManager
@@ -185,7 +187,7 @@ class _Fitting:
     unfit: int = 0
 
     def fit(self, conversation: Conversation) -> None:
-        """Fit one conversation, write it, and tell what was done to it."""
+        """Fit and write one conversation, and report what was done."""
         try:
             result = fitted(conversation.payload, self.source, self.manager, self.budget)
         except (ContextOverflow, InvalidConversation) as error:
@@ -199,9 +201,9 @@ class _Fitting:
         }
         self._report(conversation, {**sizes, **result.to_json()})
         if not self.quiet and result.window:
-            self._tell(conversation.where, result)
+            self._say(conversation.where, result)
 
-    def _report(self, conversation: Conversation, told: dict[str, Any]) -> None:
+    def _report(self, conversation: Conversation, outcome: dict[str, Any]) -> None:
         if self.record:
             fields = {
                 "id": conversation.id,
@@ -209,11 +211,11 @@ class _Fitting:
                 "format": self.source.name,
                 "counter": self.manager.counter.name,
                 "budget": self.budget.limit,
-                **told,
+                **outcome,
             }
             self.record(_written(fields, conversation))
 
-    def _tell(self, where: str, result: Fitted) -> None:
+    def _say(self, where: str, result: Fitted) -> None:
         now = f"{result.before.tokens:,} tokens are now {result.after.tokens:,} of {self.budget.limit:,}"
         done = "; ".join(_steps(result))
         screen.say(f"{where}: {now}{f': {done}' if done else ''}")
@@ -224,7 +226,7 @@ class _Fitting:
 
 
 def _steps(result: Fitted) -> Iterator[str]:
-    """Say in a few words what was done."""
+    """Yield short descriptions of what was done."""
     if not result.window:
         return
     yield from result.window.report.events
@@ -235,10 +237,10 @@ def _steps(result: Fitted) -> Iterator[str]:
 
 
 def _say_some(where: str, remarks: Iterable[str], count: int) -> None:
-    for remark in islice(remarks, MOST_REMARKS):
+    for remark in islice(remarks, MAX_PER_KIND):
         screen.say(f"{where}: {remark}")
-    if count > MOST_REMARKS:
-        screen.say(f"{where}: and {count - MOST_REMARKS:,} more like this; --report lists all of them")
+    if count > MAX_PER_KIND:
+        screen.say(f"{where}: and {count - MAX_PER_KIND:,} more like this; --report lists all of them")
 
 
 def _written(value: Any, conversation: Conversation) -> str:

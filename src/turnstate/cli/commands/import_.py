@@ -1,4 +1,4 @@
-"""``turnstate import``: an archive, or conversations as they were sent to a provider, into a store."""
+"""``turnstate import``: import an archive, or conversations in a provider's format, into a store."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from ...formats.port import Format
 from ...session.names import checked
 from ...stores.port import Store
 from .. import documents, source
-from ..first_word import FirstWord
+from ..options import json_option
 from ..source import readable
-from ..store import EXIT_CODES, as_json, opened, tenant_option
+from ..store import EXIT_CODES, opened, tenant_option
 from .sessions import entries
 
 __all__ = ["command"]
 
 STEP = 64 << 10
-"""Bytes of an archive after which progress is told: also in the middle of a long session."""
+"""Bytes of an archive between two updates of the progress meter, also within a long session."""
 
-RESULTS = {"imported": "imported", "known": "there already", "skipped": "passed over"}
+RESULTS = {"imported": "imported", "known": "already present", "skipped": "skipped"}
 
 
-def _found(_ctx: click.Context, _option: click.Parameter, name: str | None) -> Format | None:
-    from ... import formats  # only now: help does not need it
+def _format(_ctx: click.Context, _option: click.Parameter, name: str | None) -> Format | None:
+    from ... import formats  # deferred: help does not need it
 
     return formats.get(name) if name is not None else None
 
 
-@click.command("import", cls=FirstWord, others={"qcli": "amazon_q:import_command"}, epilog=EXIT_CODES)
+@click.command("import", epilog=EXIT_CODES)
 @click.argument("file")
-@click.option("--from", "provider", metavar="NAME", callback=_found, help="Read this provider's format.")
-@click.option("--user", metavar="NAME", help="With --from: whose conversations these are.")
-@click.option("--skip-existing", is_flag=True, help="Pass over sessions whose id another one has.")
+@click.option("--from", "provider", metavar="NAME", callback=_format, help="Read this provider's format.")
+@click.option("--user", metavar="NAME", help="With --from: the user whose conversations these are.")
+@click.option("--skip-existing", is_flag=True, help="Skip sessions whose id is already in use.")
 @click.option(
-    "--keep-going", is_flag=True, help="With --from: report every bad line, go on, and exit with 2."
+    "--keep-going", is_flag=True, help="With --from: report every bad line, continue, and exit with 2."
 )
 @tenant_option
-@as_json("Print one JSON object a session.")
+@json_option("Print one JSON object per session.")
 def command(
     file: str,
     provider: Format | None,
@@ -63,18 +63,18 @@ def command(
     tenant: str,
     as_json: bool,
 ) -> int:
-    """Bring sessions into a store: from an archive, or from a provider's conversations.
+    """Import sessions into a store: from an archive, or from conversations in a provider's format.
 
-    FILE is what `turnstate export` wrote, or - for standard input. Ids, order, branches, epochs,
-    decisions and times stay what they were. A session is there whole or not at all, and one that
-    is there already is not imported twice: after an interruption, give the same command again.
-    An id that another session has is an error.
+    FILE is an archive written by `turnstate export`, or - for standard input. Ids, order, branches,
+    epochs, decisions and times are preserved. Each session is imported completely or not at all, and
+    a session that is already present is not imported twice: after an interruption, run the same
+    command again. An id that is used by a different session is an error.
 
-    With --from, FILE holds conversations as `turnstate convert` reads them, one document or one a
-    line. Each becomes a session: its id is the document's, its prompt the system messages that
-    lead it, its title and its meta the document's other fields.
+    With --from, FILE contains conversations as `turnstate convert` reads them: one document, or one
+    per line. Each becomes a session. Its id, title and meta come from the document's own fields, its
+    system prompt from the leading system messages.
 
-    `turnstate import qcli` brings conversations of the Q command line over.
+    To import conversations of the Amazon Q command line, use `turnstate amazon-q import`.
 
     \b
     Example:
@@ -87,12 +87,12 @@ def command(
       openai-chat  openai-responses  anthropic  bedrock  gemini
 
     \b
-    With --json, one object a session:
+    With --json, one object per session:
       id, entries
       result  imported, known or skipped
     """
     if provider is None and (user is not None or keep_going):
-        raise click.UsageError("--user and --keep-going are for conversations that are imported with --from")
+        raise click.UsageError("--user and --keep-going require --from")
     work = _Import(checked(tenant, "a tenant"), skip_existing, as_json)
     if provider is None:
         return asyncio.run(work.archive(store, file))
@@ -100,7 +100,7 @@ def command(
 
 
 class _Import:
-    """Sessions on their way into a store, and what became of them."""
+    """Imports sessions and counts the results."""
 
     def __init__(self, tenant: str, skip_existing: bool, as_json: bool) -> None:
         self._tenant, self._skip_existing, self._as_json = tenant, skip_existing, as_json
@@ -108,14 +108,14 @@ class _Import:
 
     async def archive(self, url: str, file: str) -> int:
         """Import an archive."""
-        with _bytes(file) as (name, stream), self._told(), metered("sessions", _size(stream)) as step:
+        with _bytes(file) as (name, stream), self._summarized(), metered("sessions", _size(stream)) as step:
             lines = _Lines(stream, lambda far: step(far, self._results.total()))
             with _named(name):
                 found = bundles(lines)
             async with opened(url) as store:
                 with _named(name):
                     for bundle in found:
-                        self._note(await self._restored(store, bundle))
+                        self._count(await self._restored(store, bundle))
         return 0
 
     async def conversations(
@@ -126,13 +126,13 @@ class _Import:
         with (
             source.opened(file) as found,
             progress.shown(found.size, many=found.many) as advance,
-            self._told(),
+            self._summarized(),
         ):
             async with opened(url) as store:
                 for one in found.documents:
                     try:
                         with _named(one.where):
-                            self._note(await self._adopted(store, one, provider, user))
+                            self._count(await self._adopted(store, one, provider, user))
                     except TurnstateError as error:
                         if not (keep_going and found.many):
                             raise
@@ -161,25 +161,25 @@ class _Import:
             skip_existing=self._skip_existing,
         )
 
-    def _note(self, restored: ImportResult) -> None:
+    def _count(self, restored: ImportResult) -> None:
         self._results[restored.result] += 1
         self._entries += restored.entries if restored.result == "imported" else 0
         if self._as_json:
-            told = {"id": restored.id, "result": restored.result, "entries": restored.entries}
-            screen.show(documents.compact(told))
+            fields = {"id": restored.id, "result": restored.result, "entries": restored.entries}
+            screen.show(documents.compact(fields))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Sum up at the end; where it comes early, what was done before it."""
+    def _summarized(self) -> Iterator[None]:
+        """Print the counts at the end, also after a failure if something was imported before it."""
         try:
             yield
         except BaseException:
             if self._results:
-                self._sum_up()
+                self._print_summary()
             raise
-        self._sum_up()
+        self._print_summary()
 
-    def _sum_up(self) -> None:
+    def _print_summary(self) -> None:
         counts = [
             f"{screen.counted(self._results[result], 'session')} {text}"
             for result, text in RESULTS.items()
@@ -189,19 +189,19 @@ class _Import:
 
 
 class _Lines:
-    """The lines of a stream; how many bytes of it were read is told now and then."""
+    """The lines of a stream; calls back with the number of bytes read every `STEP` bytes."""
 
-    def __init__(self, stream: BinaryIO, tell: Callable[[int], None]) -> None:
-        self._stream, self._tell = stream, tell
+    def __init__(self, stream: BinaryIO, report: Callable[[int], None]) -> None:
+        self._stream, self._report = stream, report
 
     def __iter__(self) -> Iterator[bytes]:
-        read, told = 0, 0
+        read = reported = 0
         while data := self._next():
             read += len(data)
-            if read - told >= STEP:
-                self._tell(told := read)
+            if read - reported >= STEP:
+                self._report(reported := read)
             yield data
-        self._tell(read)
+        self._report(read)
 
     def _next(self) -> bytes:
         try:
@@ -225,7 +225,7 @@ def _bytes(file: str) -> Iterator[tuple[str, BinaryIO]]:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Say in which file, or on which line, something went wrong."""
+    """Add the name of the file, or of the file and line, to errors."""
     try:
         yield
     except (InputError, SessionError) as error:

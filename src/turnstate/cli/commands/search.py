@@ -1,4 +1,4 @@
-"""``turnstate search``: messages by their words, in all sessions, the newest first."""
+"""``turnstate search``: find messages by their words in all sessions, newest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ...cli_kit import screen
 from ...cli_kit.screen import styled
 from ...session import SearchResult
 from .. import documents
-from ..store import EXIT_CODES, as_json, managed, tenant_option, user_option
+from ..options import json_option
+from ..store import EXIT_CODES, managed, tenant_option, user_option
 
 __all__ = ["command"]
 
@@ -29,17 +30,17 @@ WIDTH = 100
     default=20,
     show_default=True,
     metavar="N",
-    help="The most messages to show.",
+    help="Maximum number of messages to show.",
 )
-@as_json("Print one JSON object a message.")
+@json_option("Print one JSON object per message.")
 def command(
     text: tuple[str, ...], store: str, tenant: str, user: str | None, limit: int, as_json: bool
 ) -> int:
-    """Find messages that hold all the words, in all sessions, the newest first.
+    """Find messages that contain all the words, in all sessions, newest first.
 
-    Words are found whatever their case, and in any order: what people and models said, calls
-    with their arguments, and outputs of tools. Of a name like readConfigFile each part is found,
-    too. Nothing found exits with 1.
+    Case and order do not matter. The text of messages, calls with their arguments, and tool
+    outputs are searched. In a name like readConfigFile each part is found, too. If nothing is
+    found, the exit code is 1.
 
     \b
     Example:
@@ -47,10 +48,10 @@ def command(
       turnstate search --user anna --json "nightly export"
 
     \b
-    With --json, one object a message:
-      session, id, seq   where it is
-      role, timestamp    who said it, and when
-      snippet            a line of it, around the first word
+    With --json, one object per message:
+      session, id, seq   its session, id and position
+      role, timestamp    its author and time
+      snippet            an excerpt around the first word
     """
     return asyncio.run(_search(" ".join(text), store, tenant, user, limit, as_json=as_json))
 
@@ -64,7 +65,7 @@ async def _search(text: str, store: str, tenant: str, user: str | None, limit: i
     if not count:
         screen.say("nothing found")
     elif count == limit:
-        screen.say(f"the newest {limit:,} are shown; --limit N shows more")
+        screen.say(f"showing the newest {limit:,}; --limit N shows more")
     return 0 if count else 1
 
 
@@ -72,7 +73,7 @@ def _show(found: SearchResult, terms: list[str], *, as_json: bool) -> None:
     message = found.message
     snippet = search_terms.snippet("\n".join(search_terms.searchable(message)), terms, WIDTH)
     if as_json:
-        told = {
+        fields = {
             "session": found.session,
             "id": message.id,
             "seq": found.seq,
@@ -80,14 +81,14 @@ def _show(found: SearchResult, terms: list[str], *, as_json: bool) -> None:
             "timestamp": message.timestamp,
             "snippet": snippet,
         }
-        screen.show(documents.compact(told))
+        screen.show(documents.compact(fields))
     else:
         head = f"{message.timestamp}  {found.session}  {message.id}  {message.role}"
         screen.display(f"{styled(screen.escaped(head), dim=True)}\n  {_highlighted(snippet, terms)}")
 
 
 def _highlighted(snippet: str, terms: list[str]) -> str:
-    """Make the words stand out, as far as they stand in the snippet as they were asked for."""
+    """Return the snippet with the search terms in bold."""
     pattern = re.compile("|".join(map(re.escape, sorted(terms, key=len, reverse=True))), re.IGNORECASE)
     pieces, end = list[str](), 0
     for match in pattern.finditer(snippet):

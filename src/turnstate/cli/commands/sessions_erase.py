@@ -1,4 +1,4 @@
-"""``turnstate sessions destroy|erase``: the only deletions there are, and nobody is surprised by one."""
+"""``turnstate sessions destroy|erase``: the commands that delete, after a confirmation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ...cli_kit import screen
-from ...cli_kit.screen import agreed, yes_option
+from ...cli_kit.screen import confirmed
 from ...errors import NotFound
 from ...home import Home
 from ...memory.engines import open_engine
@@ -20,11 +20,12 @@ from ...snapshots import Snapshots
 from ...snapshots.snapshots import FOLDER
 from ...stores.values import Address, Filter, Removed, SessionRow
 from .. import documents, lookup
-from ..store import EXIT_CODES, as_json, existing, managed, tenant_option, user_option
+from ..options import json_option, yes_option
+from ..store import EXIT_CODES, existing, managed, tenant_option, user_option
 from ..times import iso
 from .sessions import entries
 
-__all__ = ["COMMANDS"]
+__all__ = ["destroy", "erase"]
 
 
 @click.command("destroy", epilog=EXIT_CODES)
@@ -32,25 +33,25 @@ __all__ = ["COMMANDS"]
 @tenant_option
 @user_option
 @yes_option
-@as_json("Print what was deleted as JSON.")
+@json_option("Print what was deleted as JSON.")
 def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_json: bool) -> int:
-    """Delete a session: its log, its words for search, what waits for delivery, its checkpoints.
+    """Delete a session: its log, search index, pending deliveries and checkpoints.
 
-    There is no way back. All of the ID is asked for. The bytes may stay in the store's file
-    until they are written over; erase leaves none.
+    This cannot be undone. The ID must be complete. Deleted bytes may stay in the store's file until
+    they are overwritten; use erase to leave none.
 
     \b
     Example:
       turnstate sessions destroy 0197a1c2-5b7e-7d80-a1b2-0123456789ab
     """
     row = asyncio.run(_one(store, tenant, id, user))
-    if not agreed(f"Delete {_described(row)}?", yes=yes):
+    if not confirmed(f"Delete {_described(row)}?", yes=yes):
         return 1
     removed = asyncio.run(_destroy(store, tenant, id, user))
     if as_json:
         screen.show(documents.compact({"id": id, **msgspec.to_builtins(removed)}))
     else:
-        screen.say(f"session {id} is deleted: {_counts(removed)}")
+        screen.say(f"session {id} deleted: {_counts(removed)}")
     return 0
 
 
@@ -58,12 +59,12 @@ def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_js
 @click.option("--session", "id", metavar="ID", help="Erase this session.")
 @click.option("--user", metavar="NAME", help="Erase all sessions of this user.")
 @tenant_option
-@click.option("--engine", metavar="NAME", help="The memory engine to erase from.  [default: the worker's]")
+@click.option("--engine", metavar="NAME", help="Memory engine to erase from.  [default: the worker's]")
 @click.option(
-    "--snapshots", metavar="FOLDER", default=FOLDER, show_default=True, help="Where snapshots are kept."
+    "--snapshots", metavar="FOLDER", default=FOLDER, show_default=True, help="Folder of the snapshots."
 )
 @yes_option
-@as_json("Print the receipt as JSON.")
+@json_option("Print the receipt as JSON.")
 def erase(
     id: str | None,
     user: str | None,
@@ -74,36 +75,37 @@ def erase(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Delete a session, or all there is of a user, such that no byte is left, and give a receipt.
+    """Erase a session, or everything of a user, without leaving a byte, and print a receipt.
 
-    Log, index, parcels, snapshots, the files that checkpoints hold and long-term memory: everything
-    goes, and there is no way back. Give --session, --user, or both for a session that must be this user's.
+    Deletes log, search index, pending deliveries, snapshots, checkpoints and long-term memory. This
+    cannot be undone. Pass --session, --user, or both for a session that must belong to that user.
 
     \b
     Example:
-      turnstate sessions erase --user anna
-      turnstate sessions erase --session 0197a1c2-5b7e-7d80-a1b2-0123456789ab --yes
+      turnstate sessions erase --user anna --yes
+      turnstate sessions erase --session 0197a1c2-5b7e-7d80-a1b2-0123456789ab
 
     \b
     With --json, the receipt:
-      at           when
-      sessions     by id: how many entries, branches, keys and parcels it had
-      snapshots    how many files, and
-      memories     how many remembered messages were deleted
-      checkpoints  how many sessions had checkpoints, which were deleted
-      scrubbed     whether no byte of the sessions is left in the store's files
+      at           time of the deletion
+      sessions     by id: number of entries, branches, keys and parcels
+      snapshots    number of deleted snapshot files
+      memories     number of deleted messages in long-term memory
+      checkpoints  number of sessions whose checkpoints were deleted
+      scrubbed     true if the store has no byte of the sessions left
     """
     if id is None and user is None:
-        raise click.UsageError("say what to erase: --session ID or --user NAME")
-    rows = asyncio.run(_doomed(store, tenant, id, user))
-    what = _described(rows[0]) if id is not None else f"all of {user}: {screen.counted(len(rows), 'session')}"
-    if not agreed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
+        raise click.UsageError("pass --session ID or --user NAME")
+    rows = asyncio.run(_matching(store, tenant, id, user))
+    everything = f"everything of {user}: {screen.counted(len(rows), 'session')}"
+    what = _described(rows[0]) if id is not None else everything
+    if not confirmed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
         return 1
     receipt = asyncio.run(_erase(store, tenant, id, user, engine, snapshots))
     _show(receipt, as_json=as_json)
     if not receipt.scrubbed:
-        screen.say("deleted, but bytes may be left in the store's files: others used it all the time")
-        screen.say("(erase again at a quieter moment), or it keeps a log of writes of its own")
+        screen.say("deleted, but bytes may be left in the store's files: either it was in use all the time")
+        screen.say("(erase again when it is quiet), or it keeps a write log of its own")
     return 0 if receipt.scrubbed else 1
 
 
@@ -112,7 +114,7 @@ async def _one(store: str, tenant: str, id: str, user: str | None) -> SessionRow
         return await _exactly(sessions, id, user)
 
 
-async def _doomed(store: str, tenant: str, id: str | None, user: str | None) -> list[SessionRow]:
+async def _matching(store: str, tenant: str, id: str | None, user: str | None) -> list[SessionRow]:
     async with managed(store, tenant) as sessions:
         if id is not None:
             return [await _exactly(sessions, id, user)]
@@ -134,14 +136,14 @@ async def _destroy(store: str, tenant: str, id: str, user: str | None) -> Remove
 async def _erase(
     store: str, tenant: str, id: str | None, user: str | None, engine: str | None, snapshots: str
 ) -> Erasure:
-    async with existing(store) as kept, _remembering(engine) as memory:
-        sessions = SessionManager(kept, tenant=tenant, memory=memory, snapshots=Snapshots(snapshots))
+    async with existing(store) as opened, _memory_engine(engine) as memory:
+        sessions = SessionManager(opened, tenant=tenant, memory=memory, snapshots=Snapshots(snapshots))
         return await sessions.erase(session=id, user=user)
 
 
 @asynccontextmanager
-async def _remembering(name: str | None) -> AsyncIterator[MemoryEngine]:
-    """Open a memory engine; the worker's own, where it never worked, knows nothing."""
+async def _memory_engine(name: str | None) -> AsyncIterator[MemoryEngine]:
+    """Open a memory engine: the named one, else the worker's default if it was ever used."""
     own = Home.from_environment().path / "memory"
     engine = await open_engine(name or (f"jsonl:{own}" if own.exists() else "none"))
     try:
@@ -170,7 +172,7 @@ def _show(receipt: Erasure, *, as_json: bool) -> None:
     counts = [
         screen.counted(len(receipt.sessions), "session"),
         screen.counted(receipt.snapshots, "snapshot"),
-        f"{receipt.memories:,} remembered messages",
+        f"{screen.counted(receipt.memories, 'message')} in memory",
         *(
             [f"checkpoints of {screen.counted(receipt.checkpoints, 'session')}"]
             if receipt.checkpoints
@@ -179,6 +181,3 @@ def _show(receipt: Erasure, *, as_json: bool) -> None:
     ]
     left = "no byte of the sessions is left" if receipt.scrubbed else "some bytes may be left"
     screen.show(f"erased at {iso(receipt.at)}: {', '.join(counts)}; {left}")
-
-
-COMMANDS = {"destroy": destroy, "erase": erase}

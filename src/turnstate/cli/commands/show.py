@@ -1,4 +1,4 @@
-"""``turnstate show``: a session, a message, or the whole of an output that was shown shortened."""
+"""``turnstate show``: print a session, a message, or a complete tool output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from ... import codec
 from ...archive.adopt import conversation, rows_of
 from ...cli_kit import screen
-from ...cli_kit.entry_text import told
+from ...cli_kit.entry_text import entry_text
 from ...cli_kit.screen import harmless, styled
 from ...context import text as text_lines
 from ...context.reduction import full_range, output_texts
@@ -23,75 +23,71 @@ from ...message import Message, ToolCallResult
 from ...stores.port import Log
 from ...stores.values import MESSAGE, Row, SessionRow
 from .. import documents, lookup
-from ..store import EXIT_CODES, as_json, managed, tenant_option, user_option
+from ..options import json_option
+from ..store import EXIT_CODES, managed, tenant_option, user_option
 from ..times import iso
 from .sessions import entries, fields, state
 
-__all__ = ["ALL", "Lines", "Showing", "command"]
+__all__ = ["command"]
 
-# What ``turnstate show`` prints: a session from its head back, an entry, or an output as it was.
-
-
-ALL = 10**12
-"""A line behind the last of any text."""
+LAST_LINE = 10**12
+"""A line number after the last line of any text."""
 
 
-class Lines(NamedTuple):
-    """Some lines of a text, from 1, both ends included."""
+class LineRange(NamedTuple):
+    """A range of lines, counted from 1, both ends included."""
 
     first: int
     last: int
 
 
 @dataclass(frozen=True)
-class Showing:
-    """What to show of what is found, and how."""
+class View:
+    """What to show of a session, message or output, and in which form."""
 
     last: int | None
-    lines: Lines | None
+    lines: LineRange | None
     as_json: bool
     as_markdown: bool
     raw: bool = False
 
     async def session(self, log: Log, row: SessionRow) -> None:
-        """Show a session: what is known of it, and its messages."""
+        """Show the metadata and the messages of a session."""
         if self.lines:
-            raise click.UsageError(f"--lines is for a message or an output, and {row.id} is a session")
+            raise click.UsageError(f"--lines applies to a message or an output, but {row.id} is a session")
         if not (self.as_json or self.as_markdown):
-            await self._tell(log, row)
+            await self._print_session(log, row)
             return
         found = await conversation(log, row)
         messages = found.messages[-self.last :] if self.last else found.messages
         if self.as_json:
-            told = {**fields(row), "messages": [codec.to_builtins(message) for message in messages]}
-            screen.show(documents.compact(told))
+            listed = [codec.to_builtins(message) for message in messages]
+            screen.show(documents.compact({**fields(row), "messages": listed}))
         else:
             _document(markdown(messages if self.last else found.all_messages))
 
     def entry(self, session: SessionRow, row: Row, id: str) -> None:
-        """Show an entry, or the output that the id means."""
+        """Show an entry, or the tool output that the id names."""
         if self.last is not None:
-            raise click.UsageError(f"--last is for a session, and {id} is a message")
+            raise click.UsageError(f"--last applies to a session, but {id} is a message")
         entry, call = entry_of(row), id[len(row.id) + 1 :]
         if entry is None:
-            raise StoreDamaged(
-                f"the entry {row.id} of session {session.id} is damaged; run `turnstate verify`"
-            )
+            raise StoreDamaged(f"entry {row.id} of session {session.id} is damaged; run `turnstate verify`")
         if not isinstance(entry, Message):
-            screen.show(row.body.decode()) if self.as_json else _print(told(row.id, entry))
-        elif result := _meant(entry, call):
+            screen.show(row.body.decode()) if self.as_json else _print(entry_text(row.id, entry))
+        elif result := _named_result(entry, call):
             self._output(session, entry, result, id)
         else:
             self._message(session, entry)
 
-    async def _tell(self, log: Log, row: SessionRow) -> None:
+    async def _print_session(self, log: Log, row: SessionRow) -> None:
         _print(_heading(row))
         if self.last is None:
             async for one in rows_of(log, row):
-                _print(f"\n{told(one.id, entry_of(one))}")
+                _print(f"\n{entry_text(one.id, entry_of(one))}")
         else:
             for one in await _newest(log, row, self.last):
-                _print(f"\n{told(one.id, entry_of(one))}")
+                _print(f"\n{entry_text(one.id, entry_of(one))}")
 
     def _message(self, session: SessionRow, message: Message) -> None:
         if self.lines:
@@ -101,7 +97,7 @@ class Showing:
         elif self.as_markdown:
             _document(markdown([message]))
         else:
-            _print(told(message.id, message, whole=True))
+            _print(entry_text(message.id, message, whole=True))
 
     def _output(self, session: SessionRow, message: Message, result: ToolCallResult, id: str) -> None:
         place = {"id": id, "session": session.id, "call": result.tool_call_id, "is_error": result.is_error}
@@ -115,10 +111,10 @@ class Showing:
     def _text(self, text: str, place: dict[str, Any]) -> None:
         shown = full_range(text, *self.lines) if self.lines else text
         if self.as_json:
-            first, last = self.lines or (1, ALL)
+            first, last = self.lines or (1, LAST_LINE)
             of = text_lines.count(text)
-            told = {**place, "text": shown, "lines": [first, min(last, of)], "of": of}
-            screen.show(documents.compact(told))
+            fields = {**place, "text": shown, "lines": [first, min(last, of)], "of": of}
+            screen.show(documents.compact(fields))
         elif self.raw:
             _document(shown)
         else:
@@ -137,12 +133,12 @@ def _heading(row: SessionRow) -> str:
         f"active {iso(row.active)}",
     ]
     title = f" “{row.title}”" if row.title else ""
-    said = " · ".join(one for one in known if one)
-    return f"{styled(screen.escaped(f'session {row.id}{title}'), bold=True)}\n{screen.escaped(said)}"
+    details = " · ".join(one for one in known if one)
+    return f"{styled(screen.escaped(f'session {row.id}{title}'), bold=True)}\n{screen.escaped(details)}"
 
 
 async def _newest(log: Log, row: SessionRow, count: int) -> list[Row]:
-    """Give the entries from the newest messages on, so many of them."""
+    """Return the entries from the oldest of the newest `count` messages to the head."""
     found, messages = list[Row](), 0
     async for one in rows_backwards(log, row.address, await path_to(log, row.address, row.head)):
         found.append(one)
@@ -152,49 +148,49 @@ async def _newest(log: Log, row: SessionRow, count: int) -> list[Row]:
     return found[::-1]
 
 
-def _meant(message: Message, call: str) -> ToolCallResult | None:
-    """Give the output that is meant: that of a call, or the only one."""
+def _named_result(message: Message, call: str) -> ToolCallResult | None:
+    """Return the result of a call, or the only result if no call is named."""
     if not call:
         return message.tool_results[0] if len(message.tool_results) == 1 else None
     for result in message.tool_results:
         if result.tool_call_id == call:
             return result
-    raise NotFound(f"message {message.id} answers no call {call}")
+    raise NotFound(f"message {message.id} has no result for call {call}")
 
 
 def _print(text: str) -> None:
-    """Print harmless text that may bring its own line end."""
+    """Print harmless text, without doubling its final newline."""
     screen.display(text.removesuffix("\n"))
 
 
 def _document(text: str) -> None:
-    """Write a text as it is, but for a terminal."""
+    """Write a document, unchanged except on a terminal."""
     screen.show(text.removesuffix("\n"))
 
 
-def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> Lines | None:
+def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> LineRange | None:
     if given is None:
         return None
     match = re.fullmatch(r"(\d{1,12})(-(\d{1,12})?)?", given, re.ASCII)
     if not match:
-        raise click.BadParameter(f"{given!r:.40} is no range: write 100-200, 100- or 100")
+        raise click.BadParameter(f"{given!r:.40} is not a range: write 100-200, 100- or 100")
     first = int(match[1])
-    last = int(match[3]) if match[3] else ALL if match[2] else first
+    last = int(match[3]) if match[3] else LAST_LINE if match[2] else first
     if not 1 <= first <= last:
-        raise click.BadParameter(f"{given!r:.40}: lines are counted from 1, the first one first")
-    return Lines(first, last)
+        raise click.BadParameter(f"{given!r:.40}: lines start at 1, and the first must not be after the last")
+    return LineRange(first, last)
 
 
 @click.command("show", epilog=EXIT_CODES)
 @click.argument("id")
 @tenant_option
 @user_option
-@click.option("--session", "within", metavar="ID", help="The session that a message is in, if you know it.")
+@click.option("--session", "within", metavar="ID", help="The session that contains the message, if known.")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the newest N messages of a session.")
 @click.option("--lines", callback=_range, metavar="A-B", help="Only these lines of an output or message.")
-@as_json("Print one JSON object.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, with nothing cut.")
-@click.option("--raw", is_flag=True, help="Write an output or message to a pipe or file byte for byte.")
+@json_option("Print one JSON object.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Write complete Markdown.")
+@click.option("--raw", is_flag=True, help="Write an output or message byte for byte.")
 def command(
     id: str,
     store: str,
@@ -202,17 +198,17 @@ def command(
     user: str | None,
     within: str | None,
     last: int | None,
-    lines: Lines | None,
+    lines: LineRange | None,
     as_json: bool,
     as_markdown: bool,
     raw: bool,
 ) -> int:
-    """Show a session, a message, or a tool's whole output.
+    """Show a session, a message, or a complete tool output.
 
-    ID is that of a session (its beginning will do), of a message, or of an output as a line
-    [Full output: ID] names it. An output is printed as the tool returned it, with the characters
-    that a terminal would act on spelled out; --raw leaves them as they are. --lines counts as the
-    frame above that line does. A message is looked for in all sessions, unless --session names one.
+    ID is the id of a session (a unique prefix is enough), of a message, or of an output as in a
+    line [Full output: ID]. An output is printed as the tool returned it, with control characters
+    escaped; --raw leaves them as they are. --lines counts lines as the shortened output in the
+    window does. A message is searched for in all sessions, unless --session names one.
 
     \b
     Example:
@@ -223,33 +219,31 @@ def command(
       turnstate show 0197a1 --markdown > conversation.md
 
     \b
-    With --json, for a session what `sessions --json` tells of it, and
-      messages  those on the path to the head, as Turnstate keeps them
+    With --json, for a session the fields of `sessions --json`, and
+      messages  those on the path to the head, as Turnstate stores them
     for a message its fields, and
-      session   the session it is in
+      session   the session that contains it
     for an output
       id, session, call, is_error, result
-      text, lines, of  instead of the result, with --lines: which, of how many
+      text, lines, of  with --lines, instead of the result: range and total
     """
     if as_json and as_markdown:
-        raise click.UsageError("give --json or --markdown, not both")
-    showing = Showing(last=last, lines=lines, as_json=as_json, as_markdown=as_markdown, raw=raw)
-    return asyncio.run(_show(showing, id, store, tenant, user, within))
+        raise click.UsageError("pass --json or --markdown, not both")
+    view = View(last=last, lines=lines, as_json=as_json, as_markdown=as_markdown, raw=raw)
+    return asyncio.run(_show(view, id, store, tenant, user, within))
 
 
-async def _show(
-    showing: Showing, id: str, store: str, tenant: str, user: str | None, within: str | None
-) -> int:
+async def _show(view: View, id: str, store: str, tenant: str, user: str | None, within: str | None) -> int:
     async with managed(store, tenant) as sessions:
         if within is None:
             found = await lookup.session_or_entry(sessions, id, user=user)
         else:
             found = await lookup.entry(sessions, await lookup.session(sessions, within, user=user), id)
         if not isinstance(found, SessionRow):
-            showing.entry(*found, id)
+            view.entry(*found, id)
             return 0
         damage = Damage()
-        await showing.session(WatchedLog(sessions.store, damage), found)
+        await view.session(WatchedLog(sessions.store, damage), found)
     for notice in damage.notices():
         screen.say(notice)
     return 1 if damage.lost else 0

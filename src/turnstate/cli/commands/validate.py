@@ -1,4 +1,4 @@
-"""``turnstate validate``: would the provider take these conversations, or answer 400?"""
+"""``turnstate validate``: report what a provider would reject in conversations."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["command", "described"]
 @click.command("validate", epilog=options.EPILOG)
 @options.file
 @options.input_format
-@click.option("--request", is_flag=True, help="Apply the rules about the last message of a request, too.")
-@click.option("--strict", is_flag=True, help="Count fields that the provider does not declare as violations.")
-@options.as_json
+@click.option("--request", is_flag=True, help="Also apply the rules for the last message of a request.")
+@click.option("--strict", is_flag=True, help="Treat fields that the provider does not define as violations.")
+@options.json_option("Print one JSON object per conversation.")
 @options.keep_going
 def command(
     file: str | None, source: Format, request: bool, strict: bool, as_json: bool, keep_going: bool
 ) -> int:
-    """Say what the provider would reject: unanswered calls, orphaned results, empty texts and so on.
+    """Report what the provider would reject: unanswered calls, orphaned results, empty texts and so on.
 
-    FILE is a JSON document (a list of messages, or an object that holds one) or JSONL with a
-    conversation a line; nothing or - is standard input. Each violation is one line: the
-    conversation (where there are many), the message's index from 0, the rule, the id concerned,
-    the reason. A conversation in the log may end as it likes; one that is about to be sent is
-    checked with --request. Fields that only responses hold, like a usage, are violations. Fields
-    that the provider does not declare are warnings, which leave a conversation valid, since a
-    compatible server may take them; with --strict they are violations.
+    FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
+    conversation per line; the default, or -, is standard input. Each violation is one line: the
+    conversation (for JSONL), the message's index from 0, the rule, the id concerned, the reason.
+    A stored conversation may end with any message; use --request to check one that is about to be
+    sent. Fields that occur only in responses, like a usage, are violations. Fields that the
+    provider does not define are warnings, since a compatible server may accept them; with --strict
+    they are violations.
 
     \b
     Example:
@@ -42,32 +42,32 @@ def command(
       turnstate validate --format anthropic --request --json < request.json
 
     \b
-    With --json, one object a conversation:
-      id          what the conversation calls itself, or null
+    With --json, one object per conversation:
+      id          the document's own id, or null
       line        its line in the JSONL, or null for a single document
-      messages    how many messages the document holds
+      messages    number of messages in the document
       valid       true or false
       violations  a list of {rule, index, id, text}
       warnings    a list of the same; empty with --strict
     """
-    verdict = _Verdict(source, request, strict, as_json)
-    result = walk(file, verdict.judge, keep_going=keep_going)
+    validation = _Validation(source, request, strict, as_json)
+    result = walk(file, validation.check, keep_going=keep_going)
     if result.many and not as_json:
-        verdict.show_total(result.good)
+        validation.show_total(result.good)
     if result.bad:
         return 2
-    return 1 if verdict.invalid else 0
+    return 1 if validation.invalid else 0
 
 
 def described(violation: Violation) -> str:
-    """Write a violation as one harmless line."""
+    """Return a violation as one line without control characters."""
     concerned = f" ({violation.id})" if violation.id else ""
     return screen.escaped(f"message {violation.index}: {violation.rule}{concerned}: {violation.text}")
 
 
 @dataclass
-class _Verdict:
-    """Judgements, shown as they are made, and how many went wrong."""
+class _Validation:
+    """Validates conversations, shows the violations, and counts them."""
 
     source: Format
     request: bool
@@ -76,15 +76,15 @@ class _Verdict:
     invalid: int = 0
     violations: int = 0
 
-    def judge(self, conversation: Conversation) -> None:
-        """Judge one conversation and show what is wrong with it."""
+    def check(self, conversation: Conversation) -> None:
+        """Validate one conversation and show its violations."""
         payload = documents.unlabeled(conversation.payload)
         found = self.source.validate(payload, request=self.request, strict=self.strict)
         warnings = [] if self.strict else self.source.warnings(payload)
         self.invalid += bool(found)
         self.violations += len(found)
         if self.as_json:
-            screen.show(documents.compact(self._judgement(conversation, found, warnings)))
+            screen.show(documents.compact(self._fields(conversation, found, warnings)))
             return
         place = "" if conversation.line is None else f"{conversation.label}: "
         for violation in found:
@@ -95,7 +95,7 @@ class _Verdict:
             self._show_one(conversation, found)
 
     def show_total(self, conversations: int) -> None:
-        """Show how many conversations are valid."""
+        """Show the number of valid conversations."""
         valid = f"{conversations - self.invalid:,} of {screen.counted(conversations, 'conversation')}"
         screen.show(f"{valid} valid for {self.source.name}, {screen.counted(self.violations, 'violation')}")
 
@@ -107,7 +107,7 @@ class _Verdict:
         else:
             screen.show(f"valid for {self.source.name}: {messages}")
 
-    def _judgement(
+    def _fields(
         self, conversation: Conversation, found: list[Violation], warnings: list[Violation]
     ) -> dict[str, Any]:
         return {

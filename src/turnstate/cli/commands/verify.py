@@ -1,4 +1,4 @@
-"""``turnstate verify``: every record of a store looked at, and what is damaged set aside if asked for."""
+"""``turnstate verify``: check every record of a store, and set damaged ones aside with --repair."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from ...home import Home
 from ...log.records import recount, sampled_recount
 from ...stores.values import Finding
 from .. import documents
-from ..store import as_json, existing, file_of, shown_url, store_option
+from ..options import json_option
+from ..store import existing, file_of, shown_url, store_option
 
 __all__ = ["command"]
 
 EXIT_CODES = """\b
 Exit codes:
-  0  good
-  1  something was found, whether it could be repaired or not
+  0  success
+  1  damage was found, whether or not it was repaired
   2  bad usage, or input that cannot be read
   3  the store cannot be opened
 """
@@ -31,16 +32,16 @@ Exit codes:
 @click.command("verify", epilog=EXIT_CODES)
 @store_option
 @click.option("--repair", is_flag=True, help="Set damaged records aside, so that the rest can be used.")
-@click.option("--deep", is_flag=True, help="Count the tokens of every message again, not of a sample.")
-@as_json("Print one JSON object a finding.")
+@click.option("--deep", is_flag=True, help="Recount the tokens of every message, not of a sample.")
+@json_option("Print one JSON object per finding.")
 def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
-    """Check a whole store, all tenants: order, checksums, branches, token counts, and the search index.
+    """Check a whole store, all tenants: order, checksums, branches, token counts and search index.
 
-    Then the checkpoints of this installation: every byte of their repositories, and which of them
-    can be restored.
+    Then check the checkpoints of this installation: every byte of their repositories, and which of
+    them can be restored.
 
-    Without --repair nothing is changed. What is set aside is kept beside the log and can be
-    looked at. Make a copy of the store's files first.
+    Without --repair nothing is changed. Records that are set aside stay beside the log and can be
+    inspected. Copy the store's files before a repair.
 
     \b
     Example:
@@ -49,10 +50,10 @@ def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
       turnstate verify --store sqlite:///agent.db --repair
 
     \b
-    With --json, one object a finding:
-      tenant, session, branch, seq, id  where, as far as that is known
+    With --json, one object per finding:
+      tenant, session, branch, seq, id  where, as far as known
       fault                             what is wrong
-      done                              what was done about it, or an empty text
+      done                              what was done about it, or an empty string
     """
     return asyncio.run(_verify(store, repair=repair, deep=deep, as_json=as_json))
 
@@ -66,7 +67,7 @@ async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
             _show(finding, as_json=as_json)
             step(found, found)
     if not found:
-        screen.say(f"{shown_url(url)} is sound")
+        screen.say(f"{shown_url(url)}: no damage found")
     elif not repair:
         screen.say(f"{screen.counted(found, 'finding')}; --repair sets damaged records aside")
     else:
@@ -75,17 +76,17 @@ async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
 
 
 async def _everything(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
-    """Check a store, and then all checkpoints."""
+    """Yield the findings of a store, then those of all checkpoints."""
     async for finding in _findings(url, repair=repair, deep=deep):
         yield finding
-    from ...checkpoints import verify  # only now: help does not need it
+    from ...checkpoints import verify  # deferred: help does not need it
 
     for finding in verify(Home.from_environment(), repair=repair):
         yield finding
 
 
 async def _findings(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Finding]:
-    """Check a store; of a file that cannot even be opened, save what can be read if asked to."""
+    """Yield the findings of a store; with repair, salvage an SQLite file that cannot be opened."""
     try:
         async with existing(url) as store:
             recounting = recount if deep else sampled_recount
@@ -96,7 +97,7 @@ async def _findings(url: str, *, repair: bool, deep: bool) -> AsyncIterator[Find
         if path is None or not repair:
             raise
         screen.say(str(damage))
-        from ...stores.sqlite import rescue  # only now: a sound store does not need it
+        from ...stores.sqlite import rescue  # deferred: only a damaged file needs it
 
         async for finding in rescue(path):
             yield finding

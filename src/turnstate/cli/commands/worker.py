@@ -1,4 +1,4 @@
-"""``turnstate worker``: what sessions left for long-term memory, delivered."""
+"""``turnstate worker``: deliver the messages of sessions to a long-term memory engine."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ...memory.worker import TIMEOUT, Delivery, Worker
 from ...stores.port import Store
 from ...stores.values import Parcel
 from .. import documents
+from ..options import json_option
 from ..store import EXIT_CODES, opened, shown_url, store_option
 
 __all__ = ["command"]
@@ -31,17 +32,17 @@ RESULTS = ("delivered", "delayed", "parked", "dropped")
 
 @click.command("worker", epilog=EXIT_CODES)
 @store_option
-@click.option("--engine", metavar="NAME", help="Where to.  [default: jsonl: and a folder of your own]")
-@click.option("--once", is_flag=True, help="Try what is due now, and end.")
+@click.option("--engine", metavar="NAME", help="Memory engine.  [default: jsonl: in the home folder]")
+@click.option("--once", is_flag=True, help="Deliver what is due now, then exit.")
 @click.option(
-    "--interval", type=click.FloatRange(0.01), default=5.0, metavar="S", help="Seconds between looks."
+    "--interval", type=click.FloatRange(0.01), default=5.0, metavar="S", help="Seconds between polls."
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0.01), default=TIMEOUT, metavar="S", help="Seconds for a delivery."
+    "--timeout", type=click.FloatRange(0.01), default=TIMEOUT, metavar="S", help="Seconds for one delivery."
 )
-@click.option("--parked", is_flag=True, help="List what was given up, and why.")
-@click.option("--revive", metavar="ID", help=f"Try this parked parcel again, or {EVERYTHING} of them.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a parcel.")
+@click.option("--parked", is_flag=True, help="List the parcels that failed for good, and why.")
+@click.option("--revive", metavar="ID", help=f"Retry this parked parcel, or {EVERYTHING} of them.")
+@json_option("Print one JSON object per parcel.")
 def command(
     store: str,
     engine: str | None,
@@ -52,18 +53,18 @@ def command(
     revive: str | None,
     as_json: bool,
 ) -> int:
-    """Deliver to long-term memory what sessions left for it.
+    """Deliver the messages of sessions to long-term memory.
 
-    A session that ends, and each cut that takes messages out of a window, leave a parcel in the
-    store. The worker reads the messages from the log and gives them to a memory engine. What fails
-    is tried again later and later, and after eight tries parked. Any number of workers may run.
-    It runs until SIGTERM or Ctrl-C, which let the parcel in hand arrive; a second one does not.
+    When a session ends, and when a cut removes messages from a window, a parcel is added to the
+    store's outbox. The worker reads the messages from the log and passes them to a memory engine.
+    A failed delivery is retried with growing delays, and parked after eight attempts. Any number of
+    workers may run. SIGTERM or Ctrl-C stops after the current parcel; a second one stops at once.
 
     \b
     Engines:
-      jsonl:PATH   a folder of text files, one a user
-      none         nothing is remembered
-      NAME:ADDRESS an engine that an installed package offers
+      jsonl:PATH   a folder of text files, one per user
+      none         discards everything
+      NAME:ADDRESS an engine of an installed package
 
     \b
     Example:
@@ -73,16 +74,16 @@ def command(
       turnstate worker --revive all
 
     \b
-    With --json, one object a parcel:
+    With --json, one object per parcel:
       id, kind, tenant, session
       result   delivered, delayed, parked or dropped
-      tries    how often it was tried
-      error    why it did not arrive, or null
-      due      when it is tried again, in milliseconds since 1970, or null
-    With --revive, its id and the result revived.
+      tries    number of attempts
+      error    why it failed, or null
+      due      time of the next attempt, in milliseconds since 1970, or null
+    With --revive: id, and the result revived.
     """
     if sum((once, parked, revive is not None)) > 1:
-        raise click.UsageError("give one of --once, --parked and --revive")
+        raise click.UsageError("pass only one of --once, --parked and --revive")
     if parked:
         return asyncio.run(_list(store, as_json=as_json))
     if revive is not None:
@@ -96,14 +97,14 @@ Show = Callable[[Parcel, str, str, int | None], None]
 
 
 async def _work(store: str, name: str, show: Show, *, once: bool, interval: float, timeout: float) -> int:
-    def tell(delivery: Delivery) -> None:
+    def report(delivery: Delivery) -> None:
         show(delivery.parcel, delivery.result, delivery.error, delivery.due)
 
     async with opened(store) as outbox:
         engine = await open_engine(name)
         try:
-            worker = Worker(outbox, engine, timeout=timeout, tell=tell)
-            with _stopping() as stop:
+            worker = Worker(outbox, engine, timeout=timeout, tell=report)
+            with _stop_signal() as stop:
                 if once:
                     counts = await worker.run_once(stop)
                 else:
@@ -111,31 +112,31 @@ async def _work(store: str, name: str, show: Show, *, once: bool, interval: floa
                     counts = await worker.run(stop, interval=interval)
         finally:
             await engine.close()
-    screen.say(_summed_up(counts))
+    screen.say(_summary(counts))
     return 1 if once and counts["delayed"] + counts["parked"] else 0
 
 
 @contextmanager
-def _stopping() -> Iterator[asyncio.Event]:
-    """Give an event that the first signal sets; the second does what it always does."""
+def _stop_signal() -> Iterator[asyncio.Event]:
+    """Yield an event that the first signal sets; the second signal has its default effect."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
 
-    def leave() -> None:
+    def restore() -> None:
         for number in signals:
             loop.remove_signal_handler(number)
 
     def end() -> None:
         stop.set()
-        leave()
-        screen.say("stopping when the parcel in hand has arrived")
+        restore()
+        screen.say("stopping after the current parcel")
 
     for number in signals:
         loop.add_signal_handler(number, end)
     try:
         yield stop
     finally:
-        leave()
+        restore()
 
 
 async def _list(store: str, *, as_json: bool) -> int:
@@ -148,7 +149,7 @@ async def _list(store: str, *, as_json: bool) -> int:
             times = "once" if parcel.tries == 1 else f"{parcel.tries} times"
             screen.show(f"{parcel.id}  tried {times}  {screen.escaped(parcel.error)}")
     if len(found) == PAGE:
-        screen.say(f"the first {PAGE:,} are shown; there may be more")
+        screen.say(f"showing the first {PAGE:,}; there may be more")
     elif not found:
         screen.say("nothing is parked")
     return 0
@@ -165,7 +166,7 @@ async def _revive(store: str, which: str, *, as_json: bool) -> int:
         for id in revived:
             screen.show(documents.compact({"id": id, "result": "revived"}))
     else:
-        screen.say(f"{screen.counted(len(revived), 'parcel')} will be tried again")
+        screen.say(f"{screen.counted(len(revived), 'parcel')} will be retried")
     return 0
 
 
@@ -174,7 +175,7 @@ async def _revive_all(outbox: Store) -> list[str]:
     while found := [one.id for one in await outbox.parcels(parked=True, limit=PAGE) if one.id not in revived]:
         for id in found:
             revived[id] = None
-            with suppress(NotFound):  # somebody else was faster
+            with suppress(NotFound):  # another process was faster
                 await outbox.revive(id, due=wall_clock())
     return list(revived)
 
@@ -195,10 +196,10 @@ def _show_json(parcel: Parcel, result: str, error: str, due: int | None) -> None
 
 
 def _say(parcel: Parcel, result: str, error: str, due: int | None) -> None:
-    later = f"; again in {(due - wall_clock()) / 1000:,.0f} s" if due is not None else ""
+    later = f"; next attempt in {(due - wall_clock()) / 1000:,.0f} s" if due is not None else ""
     screen.say(f"{result} {parcel.id}{f': {error}' if error else ''}{later}")
 
 
-def _summed_up(counts: Counter[Any]) -> str:
-    told = ", ".join(f"{counts[result]:,} {result}" for result in RESULTS if counts[result])
-    return told or "nothing was due"
+def _summary(counts: Counter[Any]) -> str:
+    text = ", ".join(f"{counts[result]:,} {result}" for result in RESULTS if counts[result])
+    return text or "nothing was due"

@@ -1,6 +1,6 @@
 """What an append costs on a server: how long one client waits, and how many a second 64 clients get.
 
-Every turn writes to new sessions, so nobody's sessions grow long. Clients are tasks of one process, each
+Every turn writes to new sessions, so no session grows long. Clients are tasks of one process, each
 waits for its acknowledgement before it goes on, and each has a session. Beside ours stand the raw limit and
 the bare loops, which look at nothing before they write, and the peers.
 """
@@ -57,7 +57,7 @@ def throughput(writers: Sequence[Writer], folder: Path, *, turns: int) -> None:
 
 
 def verdict(costs: Mapping[str, float]) -> str:
-    """Say whom the first is slower than, and whom it is quicker than."""
+    """Return which contestants are faster and slower than the first."""
     (ours, own), *others = costs.items()
     slower = [f"{name} ({times(own / cost)})" for name, cost in others if cost < own]
     quicker = [f"{name} ({times(cost / own)})" for name, cost in others if cost >= own]

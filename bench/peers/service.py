@@ -28,15 +28,15 @@ class Handle(Protocol):
         ...
 
     async def read(self, count: int) -> int:
-        """Give as many of the newest messages as are asked for; all, where the peer can do no less."""
+        """Return the newest messages, or all if the peer cannot read fewer."""
         ...
 
     async def settings(self) -> dict[str, str]:
-        """Tell how durable a write is, as the connection that writes says."""
+        """Return the durability of a write, as reported by the connection that writes."""
         ...
 
     async def close(self) -> None:
-        """Let go of the session."""
+        """Close the session."""
         ...
 
 
@@ -46,11 +46,11 @@ class Peer(Protocol):
     packages: tuple[str, ...]
 
     def messages(self, row: Row) -> list[Any]:
-        """Make a message of ours its own: one or several."""
+        """Convert one of our messages to the peer's: one or several."""
         ...
 
     async def opened(self, path: str, session: str) -> Handle:
-        """Open a session of a file, or of a server; it is made where there is none."""
+        """Open a session of a file, or of a server; it is made if there is none."""
         ...
 
 
@@ -63,7 +63,7 @@ class Service:
         self._files = dict[str, list[list[Any]]]()
 
     async def settings(self, path: str, session: str) -> dict[str, str]:
-        """Tell how durable a write is."""
+        """Return the durability of a write."""
         return await (await self._handle(path, session)).settings()
 
     async def fill(self, path: str, session: str, file: str, first: int, last: int) -> float:
@@ -77,7 +77,7 @@ class Service:
     async def append(
         self, path: str, session: str, file: str, first: int, last: int, seconds: float
     ) -> list[float]:
-        """Write messages one by one until the time is over, at least one; give the time of each."""
+        """Write messages one by one until the time is over, at least one; return the time of each."""
         handle, spent = await self._handle(path, session), list[float]()
         for messages in self._lines(file, first, last):
             start = time.perf_counter()
@@ -88,7 +88,7 @@ class Service:
         return spent
 
     async def read(self, path: str, session: str, count: int) -> float:
-        """Open a session anew and read it; give the time of both."""
+        """Open a session again and read it; return the time of both."""
         start = time.perf_counter()
         handle = await self._peer.opened(path, session)
         await handle.read(count)
@@ -97,7 +97,7 @@ class Service:
         return spent
 
     async def clients(self, path: str, sessions: list[str], file: str, each: int) -> float:
-        """Let every client write its own part of a file to its session, all at once; give the time."""
+        """Let every client write its own part of a file to its session, all at once; return the time."""
         handles = [await self._handle(path, session) for session in sessions]
         parts = [self._lines(file, place * each, (place + 1) * each) for place in range(len(sessions))]
         start = time.perf_counter()
@@ -130,7 +130,7 @@ async def _write_all(handle: Handle, parts: list[list[Any]]) -> None:
 
 
 async def serve(peer: Peer) -> None:
-    """Say who answers, then answer line by line."""
+    """Print the versions, then answer line by line."""
     service = Service(peer)
     _print({name: metadata.version(name) for name in peer.packages})
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""How fast tokens are counted: ours beside the tokenizer as it ships, and the estimator.
+"""Speed of token counters: ours beside the unmodified tokenizer, and the estimator.
 
 The texts: English is the help of the standard library, code its source, JSON a table of
 characters, Japanese a few paragraphs over and over; messages are 200 characters each. All three
@@ -32,7 +32,7 @@ JAPANESE = """会議は午後三時から始まります。資料は前日まで
 
 
 def texts() -> dict[str, list[str]]:
-    """Give the texts, each as a list of what is counted in one call."""
+    """Return the texts, each as a list of what is counted in one call."""
     english = "\n".join(pydoc_data.topics.topics.values())[:CHARACTERS]
     code = "".join(map(inspect.getsource, (argparse, inspect, typing)))[:CHARACTERS]
     characters = [chr(point) for point in range(0x21, 0x3000) if unicodedata.name(chr(point), "")]

@@ -1,6 +1,6 @@
 """Messages to JSON and back: `codec` beside other ways, over the same messages in the same run.
 
-What each does for its time stands beside it: the fastest check nothing.
+What each one checks is printed beside it: the fastest check nothing.
 """
 
 from __future__ import annotations
