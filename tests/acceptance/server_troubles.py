@@ -77,7 +77,7 @@ def postgres_refuses_the_password(_folder: Path) -> Iterator[Trouble]:
 def postgres_has_no_such_database(_folder: Path) -> Iterator[Trouble]:
     server = local_server()
     names = "SELECT datname::text FROM pg_database ORDER BY 1"
-    yield Trouble(server.url("nowhere"), "no such database", lambda: execute(names, url=server.url()))
+    yield Trouble(server.url("nowhere"), "does not exist", lambda: execute(names, url=server.url()))
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def valkey_has_a_newer_layout(_folder: Path) -> Iterator[Trouble]:
 @contextmanager
 def valkey_is_no_cluster(_folder: Path) -> Iterator[Trouble]:
     with _valkey() as server:
-        yield Trouble(f"redis+cluster://127.0.0.1:{server.port}", "is no Cluster", _keys(server))
+        yield Trouble(f"redis+cluster://127.0.0.1:{server.port}", "is not a Cluster", _keys(server))
 
 
 @contextmanager

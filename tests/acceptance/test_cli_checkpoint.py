@@ -156,7 +156,7 @@ def test_what_could_not_be_restored_is_told(session: str, tree: Path) -> None:
     (tree / "a" / "ignored").write_text("mine")
     code, _, err = checkpoint("restore", session, "1", "--files")
     assert code == 1
-    assert "turnstate: not restored: a: a folder with files that no snapshot holds stands there\n" in err
+    assert "turnstate: not restored: a: a folder with files that no snapshot holds is in the way\n" in err
     assert (tree / "a" / "ignored").read_text() == "mine"
 
 

@@ -228,7 +228,7 @@ def test_reviving_what_is_not_parked_is_refused(url: str) -> None:
         (["--engine", "jsonl"], 2, "needs a folder"),
         (["--once", "--parked"], 2, "pass only one of --once, --parked and --revive"),
         (["--interval", "0"], 2, "--interval"),
-        (["--store", "carrier-pigeon:"], 2, "no store goes by 'carrier-pigeon'"),
+        (["--store", "carrier-pigeon:"], 2, "no store has the scheme 'carrier-pigeon'"),
         (["--store", "sqlite:////dev/null/x.db"], 2, "does not exist"),
     ],
 )

@@ -239,7 +239,7 @@ def test_the_messages_of_a_session_are_those_of_a_list() -> None:
 
 def test_a_rewind_into_a_group_that_stays_there_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     async def raw(log: Any, at: Any, id: str) -> Any:
-        row = await session_groups.found(log, at, id)
+        row = await session_groups.entry_row(log, at, id)
         return session_groups.Position(row.branch, row.seq)
 
     monkeypatch.setattr("turnstate.session.session.end_of", raw)
