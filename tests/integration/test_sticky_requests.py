@@ -14,7 +14,7 @@ from turnstate import Budget, Message, SessionManager
 from turnstate.sticky import ContextManager, Gathered, Workspace, files
 from turnstate.tokens import Estimator, counter
 
-BUDGET = Budget(20_000, 1_000)
+BUDGET = Budget(20_000, output=1_000)
 MANY = 24_000
 
 

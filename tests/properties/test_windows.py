@@ -158,7 +158,7 @@ def one_agent(seed: int, size: int, policy: Policy) -> int:
     return hidden
 
 
-HIDING = Policy(mask=0.5, mask_gain=0.03, lock_turns=2)
+HIDING = Policy(mask_at=0.5, mask_gain=0.03, lock_turns=2)
 
 
 @pytest.mark.req("C2", "B3")

@@ -43,6 +43,6 @@ async def a_session(url: str) -> list[str]:
         session = await sessions.create(user="u1", system="You are kind.")
         receipt = await session.append(Message.user("hello"), expected_version=0, key="k")
         session = await sessions.open(session.id, user="u1")
-        window = await session.window(Budget(8_000, 1_000))
+        window = await session.window(Budget(8_000, output=1_000))
         found = [hit.message.text async for hit in sessions.search("hello", user="u1")]
         return [*found, str(receipt.version), str(window.tokens)]

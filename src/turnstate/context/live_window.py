@@ -151,9 +151,9 @@ class LiveWindow:
         tally, room = self._tally, self.limit - lead.tokens + view.saved
         over = tally.exceeds(view.kept, room)
         if not over:
-            if self.policy.mask >= 1:
+            if self.policy.mask_at >= 1:
                 return None
-            if not tally.exceeds(view.kept, room - self.limit + int(self.policy.mask * self.limit)):
+            if not tally.exceeds(view.kept, room - self.limit + int(self.policy.mask_at * self.limit)):
                 return None
         space = Room(
             limit=self.limit,

@@ -45,9 +45,9 @@ class Policy(Value, frozen=True, kw_only=True):
     lock_turns: int = 5  # the newest turns are kept whole …
     lock_turns_at_most: int = 10  # … and more of them where they fit
     hard_lock: int = 10  # the newest messages, when even these turns are too much
-    warn: float = 0.85  # from this part of the budget on, the summary of the coming cut is prepared …
-    compact: float = 0.95  # … and from here on it is put in, once a model has written it
-    mask: float = 1.0  # from here on, old tool output is hidden where that is worth it
+    warn_at: float = 0.85  # from this part of the budget on, the summary of the coming cut is prepared …
+    compact_at: float = 0.95  # … and from here on it is put in, once a model has written it
+    mask_at: float = 1.0  # from here on, old tool output is hidden where that is worth it
     low_water: float = 0.6  # a cut frees this much at once, so that the next one is far away
     mask_gain: float = 0.1  # masking old tool output must free this part of the budget to be worth a cache
     strict: bool = False  # raise instead of relaxing the turn lock
@@ -63,9 +63,9 @@ class Policy(Value, frozen=True, kw_only=True):
             check_whole(f"Policy.{field}", getattr(self, field), least=1)
         check_whole("Policy.lock_turns_at_most", self.lock_turns_at_most, least=self.lock_turns)
         check_whole("Policy.summary_least", self.summary_least, least=1, most=self.summary_tokens)
-        for field in ("compact", "mask", "low_water"):
+        for field in ("compact_at", "mask_at", "low_water"):
             check_number(f"Policy.{field}", getattr(self, field), least=0, most=1, above=True)
-        check_number("Policy.warn", self.warn, least=0, most=self.compact, above=True)
+        check_number("Policy.warn_at", self.warn_at, least=0, most=self.compact_at, above=True)
         check_number("Policy.mask_gain", self.mask_gain, least=0, most=1)
         check_number("Policy.summary_share", self.summary_share, least=0, most=1, above=True, below=True)
         check_kind("Policy.strict", self.strict, bool)
@@ -99,11 +99,14 @@ class Policy(Value, frozen=True, kw_only=True):
 # The budget: how many tokens a request may have, and who uses them.
 
 
-class Budget(Value, frozen=True):
+class _ModelWindow(Value, frozen=True):
+    window: int  # in a class of its own, since msgspec makes all fields of a class keyword-only or none
+
+
+class Budget(_ModelWindow, frozen=True, kw_only=True):
     """A model's window, and the part of it that is kept for the answer."""
 
     UNLIMITED: ClassVar[Budget]
-    window: int
     output: int = 0
 
     def __post_init__(self) -> None:
@@ -117,7 +120,7 @@ class Budget(Value, frozen=True):
     def of(cls, model: ModelInfo) -> Budget:
         """Return the budget of a model, its whole output limit reserved (at most half of the window)."""
         check_kind("Budget.of(model)", model, ModelInfo)
-        return cls(model.context_window, min(model.output_limit, model.context_window // 2))
+        return cls(model.context_window, output=min(model.output_limit, model.context_window // 2))
 
     @property
     def limit(self) -> int:

@@ -53,7 +53,7 @@ from .tools import ToolOrigin, Tools, repaired, specs
 
 __all__ = ["ConversationState"]
 
-DEFAULT_BUDGET = Budget(200_000, 4_096)
+DEFAULT_BUDGET = Budget(200_000, output=4_096)
 """For a conversation without a model."""
 
 

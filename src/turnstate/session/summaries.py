@@ -118,7 +118,7 @@ class Summarizer:
 
     def prepare(self, window: Window) -> None:
         """Begin with the summary of the coming cut, where a window is nearly full."""
-        if window.tokens < self._manager.policy.warn * window.limit or not self._may_ask():
+        if window.tokens < self._manager.policy.warn_at * window.limit or not self._may_ask():
             return
         follows = window.view.cut.id if window.view.cut else None
         if self._prepared and self._prepared[0] == follows:

@@ -156,7 +156,7 @@ class WindowMaker:
 
             def decide() -> Window:
                 plain = live.window(head, decisions)
-                is_due = plain.pending_cut or plain.tokens >= live.policy.compact * plain.limit
+                is_due = plain.pending_cut or plain.tokens >= live.policy.compact_at * plain.limit
                 if not ready or not is_due:
                     return plain
                 prepared = live.window(head, [*decisions, *ready])

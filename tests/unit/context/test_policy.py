@@ -25,7 +25,7 @@ def test_the_limit_is_the_window_less_the_output_reserve() -> None:
 @pytest.mark.req("C1", "M1")
 def test_a_models_budget_reserves_its_output() -> None:
     info = model("gpt-4o")
-    assert Budget.of(info) == Budget(info.context_window, info.output_limit)
+    assert Budget.of(info) == Budget(info.context_window, output=info.output_limit)
 
 
 NOT_WHOLE = [None, "5", "", True, 1.0, 2.5, math.nan, math.inf, -math.inf, [5], {}, 10**30, -1, b"5"]
@@ -39,8 +39,12 @@ BAD_POLICIES: list[tuple[str, dict[str, Any]]] = [
     *((name, {name: value}) for name in ("lock_turns", "hard_lock", "summary_tokens") for value in NOT_WHOLE),
     *((name, {name: 0}) for name in ("lock_turns", "hard_lock", "summary_tokens", "summary_least")),
     *((name, {name: value}) for name in ("lock_turns_at_most", "summary_least") for value in NOT_WHOLE),
-    *((name, {name: value}) for name in ("low_water", "compact", "mask", "warn") for value in NOT_A_SHARE),
-    *((name, {name: 0}) for name in ("low_water", "compact", "mask", "warn", "summary_share")),
+    *(
+        (name, {name: value})
+        for name in ("low_water", "compact_at", "mask_at", "warn_at")
+        for value in NOT_A_SHARE
+    ),
+    *((name, {name: 0}) for name in ("low_water", "compact_at", "mask_at", "warn_at", "summary_share")),
     *((name, {name: value}) for name in ("mask_gain", "summary_share") for value in NOT_A_SHARE),
     *(("strict", {"strict": value}) for value in (None, 1, 0, "yes", [])),
     *(("reduction", {"reduction": value}) for value in (None, 50, {"head": 50}, Reduction)),
@@ -61,7 +65,7 @@ BAD_POLICIES: list[tuple[str, dict[str, Any]]] = [
     ),
     ("lock_turns_at_most", {"lock_turns": 11}),
     ("lock_turns_at_most", {"lock_turns_at_most": 4}),
-    ("warn", {"warn": 0.9, "compact": 0.8}),
+    ("warn_at", {"warn_at": 0.9, "compact_at": 0.8}),
     ("summary_share", {"summary_share": 1}),
     ("summary_least", {"summary_tokens": 30, "summary_least": 40}),
 ]
@@ -123,8 +127,8 @@ def test_an_error_repeats_the_value() -> None:
     [
         Budget(1),
         Budget(2**62),
-        Budget(2, 1),
-        Policy(low_water=1, warn=1, compact=1, mask=1, mask_gain=0),
+        Budget(2, output=1),
+        Policy(low_water=1, warn_at=1, compact_at=1, mask_at=1, mask_gain=0),
         Policy(lock_turns=1, lock_turns_at_most=1, hard_lock=1, summary_tokens=1, summary_least=1),
         Policy(reduction=Reduction(head=20, tail=80)),
         Strategy(keep=0, longest=1),

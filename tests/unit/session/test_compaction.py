@@ -464,7 +464,7 @@ async def test_with_a_model_the_summary_that_was_prepared_goes_in_before_the_bud
     harness: Harness,
 ) -> None:
     model = ScriptedModel(GOOD)
-    sessions = await harness.manager(model=model, policy=Policy(warn=0.5, compact=0.7))
+    sessions = await harness.manager(model=model, policy=Policy(warn_at=0.5, compact_at=0.7))
     session = await sessions.create()
     assert not (await talked(session, 0.5)).decisions
     await sessions.settled()
@@ -484,7 +484,7 @@ async def test_with_a_model_the_summary_that_was_prepared_goes_in_before_the_bud
 @run
 async def test_below_the_warning_no_model_is_asked(harness: Harness) -> None:
     model = ScriptedModel()
-    sessions = await harness.manager(model=model, policy=Policy(warn=0.9))
+    sessions = await harness.manager(model=model, policy=Policy(warn_at=0.9))
     session = await sessions.create()
     await talked(session, 0.8)
     await sessions.settled()
@@ -516,7 +516,7 @@ async def test_without_a_model_nothing_is_cut_until_the_budget_is_exceeded(harne
 async def test_old_output_is_hidden_from_where_the_policy_says(
     harness: Harness, mask: float, hidden: bool
 ) -> None:
-    session = await (await harness.manager(policy=Policy(mask=mask))).create()
+    session = await (await harness.manager(policy=Policy(mask_at=mask))).create()
     for number in range(12):
         one = call()
         await session.append(

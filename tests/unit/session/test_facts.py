@@ -83,7 +83,9 @@ async def test_facts_stay_beside_words_that_are_swapped_in(harness: Harness) -> 
 
 @run
 async def test_facts_stay_beside_words_that_were_prepared(harness: Harness) -> None:
-    manager = await harness.manager(model=ScriptedModel(*[WORDS] * 9), policy=Policy(warn=0.3, compact=0.4))
+    manager = await harness.manager(
+        model=ScriptedModel(*[WORDS] * 9), policy=Policy(warn_at=0.3, compact_at=0.4)
+    )
     session = await manager.create()
     await failed_writes(session, 20)
     whole = (await session.preview(Budget(100_000))).tokens

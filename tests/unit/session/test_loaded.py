@@ -189,7 +189,7 @@ async def test_a_session_is_loaded_from_what_its_newest_cut_kept(harness: Harnes
 
 
 @pytest.mark.req("G2")
-@pytest.mark.parametrize("budget", [Budget(900), Budget(700, 1)])
+@pytest.mark.parametrize("budget", [Budget(900), Budget(700, output=1)])
 @run
 async def test_under_another_budget_it_is_loaded_from_the_root(harness: Harness, budget: Budget) -> None:
     session = await (await harness.manager()).create(id="s1")

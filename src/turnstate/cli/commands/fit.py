@@ -124,11 +124,11 @@ def command(
 
 def _budget(budget: int | None, model: str | None, reserve: int | None) -> Budget:
     if budget is not None:
-        return Budget(budget, reserve or 0)
+        return Budget(budget, output=reserve or 0)
     if model is None:
         raise click.UsageError("pass --budget, or --model to fit its context window")
     found = catalog.model(model)
-    return Budget.of(found) if reserve is None else Budget(found.context_window, reserve)
+    return Budget.of(found) if reserve is None else Budget(found.context_window, output=reserve)
 
 
 def _counter(counter: str | None, model: str | None) -> Counter:
