@@ -22,7 +22,6 @@ from .value import Value
 __all__ = [
     "ABANDONED",
     "CANCELLED",
-    "IMPORTED",
     "INTERRUPTED",
     "LEFT",
     "PENDING",
@@ -47,15 +46,6 @@ __all__ = [
     "effective",
 ]
 
-# Decisions: what changes the view of a log, written down so that it can be replayed and undone.
-
-
-IMPORTED = (
-    "the summary was imported, and the messages that it covers are not in this log; "
-    "undoing would lose it and bring nothing back"
-)
-"""Why the compaction of an imported conversation cannot be undone."""
-
 # The table of texts that are shown as the result of a call that has none, by the reason.
 PENDING = "[Still running.]"
 ABANDONED = "[No result: the conversation went on without it.]"
@@ -64,6 +54,8 @@ INTERRUPTED = "[No result: the process ended while the tool was running.]"
 LEFT = "The tangent was left before the tool answered"
 RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
 UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
+
+# Decisions: what changes the view of a log, written down so that it can be replayed and undone.
 
 
 class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):

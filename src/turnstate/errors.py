@@ -39,7 +39,8 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     │   ├── Fenced                another worker took the lease over
     │   ├── Busy                  another worker holds the lease
     │   ├── ClockSkew             the clock of this machine cannot be trusted, so nothing was ended
-    │   └── Conflict              the conversation moved on since it was read
+    │   ├── Conflict              the conversation moved on since it was read
+    │   └── NothingToUndo         there is no operation that can be taken back here
     └── StoreError                the store cannot be used
         ├── StoreUnavailable      not there, not writable, full, or held too long
         └── StoreDamaged          not a store of ours, or its bytes are damaged
@@ -81,6 +82,7 @@ __all__ = [
     "NewerFormat",
     "NotFound",
     "NothingMatches",
+    "NothingToUndo",
     "RestoreFailed",
     "SessionError",
     "SnapshotFailed",
@@ -290,6 +292,10 @@ class Conflict(SessionError):
     def __init__(self, text: str = "", *, version: int = 0, head: tuple[int, int] = (0, 0)) -> None:
         super().__init__(text)
         self.version, self.head = version, head
+
+
+class NothingToUndo(SessionError):
+    """There is no operation that can be taken back here."""
 
 
 class StoreError(TurnstateError):

@@ -120,9 +120,13 @@ def _timeline(timeline: Timeline, timelines: list[Timeline], shown: set[Any]) ->
     if timeline.parent is not None:
         at = timeline.forked_at + len(timeline.recalled) if timeline.forked_at else 0
         plain |= {"parent": timelines.index(timeline.parent), "at": at, "name": timeline.name}
-    if timeline.restores is not None:
-        shared = timeline.shared + len(timeline.recalled)
-        plain |= {"restores": timelines.index(timeline.restores), "shared": shared}
+        plain |= {"begun": timeline.begun + len(timeline.recalled)} if timeline.begun and not at else {}
+    elif begun := timeline.begun + len(recalled):  # undo goes no further back
+        plain["begun"] = begun
+    if timeline.former is not None and timeline.operation != "tangent":
+        shared = max(0, timeline.shared) + len(timeline.recalled)
+        plain |= {"restores": timelines.index(timeline.former), "shared": shared}
+        plain |= {"operation": timeline.operation} if timeline.operation != "restore" else {}
     if timeline.leavings:
         known = len(timeline.recalled)
         plain["left"] = [[place + known, timelines.index(one)] for place, one in timeline.leavings.items()]
@@ -158,9 +162,11 @@ class _TimelinePart(msgspec.Struct, frozen=True):
     entries: list[str | tuple[str, dict[str, Any]]]
     parent: int | None = None
     at: int = 0
+    begun: int = 0
     name: str = ""
     restores: int | None = None
     shared: int = 0
+    operation: str = "restore"
     left: list[tuple[int, int]] = []
 
 
@@ -214,7 +220,11 @@ def _begun(plain: _TimelinePart, timelines: list[Timeline], at: str) -> Timeline
 
 
 def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeline], at: str) -> None:
-    """Link a timeline that a restore began to the one that it replaced."""
+    """Set where a timeline began, and link one that a restore began to the one that it replaced."""
+    if plain.begun:
+        if not 0 < plain.begun <= len(timeline.entries):
+            raise InvalidPayload("it has no such entry", path=f"{at}.begun")
+        timeline.begun = timeline.shared = plain.begun
     if plain.restores is None:
         return
     if not 0 <= plain.restores < len(timelines):
@@ -222,7 +232,7 @@ def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeli
     left = timelines[plain.restores]
     if not 0 <= plain.shared <= min(len(left.entries), len(timeline.entries)):
         raise InvalidPayload("the two timelines do not share so many entries", path=f"{at}.shared")
-    timeline.restores, timeline.shared = left, plain.shared
+    timeline.operation, timeline.former, timeline.shared = plain.operation, left, plain.shared
 
 
 def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at: str) -> Entry:

@@ -23,7 +23,6 @@ from ..context.summary import with_facts
 from ..context.window import Window
 from ..entry import (
     CANCELLED,
-    IMPORTED,
     Answer,
     Cut,
     Decision,
@@ -35,9 +34,9 @@ from ..entry import (
     Settings,
     Summary,
 )
-from ..errors import InputError, InvalidMessage
+from ..errors import InvalidMessage
 from ..ids import MessageId
-from ..log.fold import below_undone
+from ..log.undo import UndoSearch
 from ..message import Message, ToolCallResult
 from ..part import Part
 from ..sticky import ContextManager
@@ -296,19 +295,20 @@ class ConversationState(Tangents):
         return live.shown(self._message_head(tools), [*self.head.decisions, *more])
 
     def undo(self) -> str:
-        """Undo the newest compaction or clearing of this timeline, and return which it was."""
-        first, number = self.head.first, self.head.first + len(self.head.entries) - 1
-        while number >= first + self.head.forked_at:
-            entry = self.head.entries[number - first]
-            below = below_undone(number, entry)
-            if below is None and isinstance(entry, Cut):
-                if entry.imported:
-                    raise InputError(f"conversation {self.conversation_id}: {IMPORTED}")
-                self._revert(entry, number)
-                return str(entry.asked.get("operation", "compact"))
-            number = (below or number) - 1
-        reason = f"; {IMPORTED}" if self.head.cut is not None and self.head.cut.imported else ""
-        raise InputError(f"there is nothing to undo{reason}")
+        """Undo the newest operation by the rule of `session.undo`, and return which; files stay.
+
+        Raise `NothingToUndo` if there is none, or none in the part that is loaded.
+        """
+        timeline = self.head
+        search = UndoSearch(self.conversation_id, timeline.first - 1 + len(timeline.entries))
+        found = timeline.newest_operation(search)
+        if found is None:
+            return self._undo_branch(search)
+        if isinstance(found.entry, Cut):
+            self._revert(found.entry, found.number)
+        else:
+            self._undo_exit(found)
+        return found.name
 
     # Entries.
 
@@ -355,6 +355,6 @@ class ConversationState(Tangents):
 
 def _is_stored(timeline: Timeline) -> bool:
     """Return True if a log holds the timeline, or will: then whole outputs can be found there."""
-    while not timeline.recorded and timeline.source is not None:
-        timeline = timeline.source
+    while not timeline.recorded and timeline.former is not None:
+        timeline = timeline.former
     return timeline.recorded

@@ -18,9 +18,10 @@ from .. import ids
 from ..context.calls import open_calls
 from ..context.digest import digest, text
 from ..entry import LEFT, Answer, Entry, Tangent
-from ..errors import InputError, NotFound
+from ..errors import NotFound, NothingToUndo
 from ..ids import CallId, MessageId
 from ..log.fold import LastRound
+from ..log.undo import Undoable, UndoSearch
 from ..message import Message
 from ..tokens import counter
 from ..value import Extra
@@ -199,6 +200,9 @@ class Tangents:
         if found is None:
             raise NotFound(f"there is no tangent {name}; kept_tangents() lists those that exist")
         self.record_settings()
+        around = _around(found)
+        while self.head not in around and self.head.parent is not None:
+            self._leave(self.head.parent)
         self._go_to(found)
 
     @property
@@ -226,12 +230,30 @@ class Tangents:
     def undo_restore(self) -> None:
         """Undo the last restore, whatever tangents began since."""
         timeline: Timeline | None = self.head
-        while timeline is not None and timeline.restores is None:
+        while timeline is not None and timeline.operation != "restore":
             timeline = timeline.parent
-        if timeline is None or timeline.restores is None:
-            raise InputError("there is no restore to undo")
+        if timeline is None or timeline.former is None:
+            raise NothingToUndo("there is no restore to undo")
         self.record_settings()
-        self._go_to(timeline.restores)
+        self._go_to(timeline.former)
+
+    def _undo_exit(self, exit: Undoable) -> None:
+        """Go back into a tangent that was left; an entry says that leaving it was undone."""
+        tangent = self.head.leavings[exit.number - self.head.first]
+        self.add(Tangent(name=tangent.name, undone=exit.number))
+        self._go_to(tangent)
+
+    def _undo_branch(self, search: UndoSearch) -> str:
+        """Go back to the timeline before the one that is the head, and return what had created it."""
+        undone = self.head
+        if undone.shared < 0 or (undone.operation and undone.former is None):
+            raise search.not_loaded()
+        if undone.former is None:
+            raise search.nothing(undone.cut)
+        self.record_settings()
+        self._go_to(undone.former)
+        self._drop_if_empty(undone)
+        return undone.operation
 
     def adopt(self, other: Tangents) -> None:
         """Replace the content by that of another state of the same conversation, as loaded from the log."""
@@ -264,7 +286,8 @@ class Tangents:
         bases = [*under_way, under_way[-1].parent if under_way else self.head]
         while bases:
             base = bases.pop()
-            began = {one.name: one for one in self.timelines if one.parent is base and one.name not in names}
+            began = {one.name: one for one in reversed(self.timelines) if one.parent is base}
+            began = {name: one for name, one in began.items() if name not in names}
             found = {name: (base.last_left(name) if base else None) or one for name, one in began.items()}
             left |= found
             bases += found.values()
@@ -274,19 +297,21 @@ class Tangents:
         tangent = self.head
         self.record_settings()
         self._go_to(back_to)
-        needed = any(tangent in (one.parent, one.restores) for one in self.timelines)
-        if needed or tangent.restores or len(tangent.entries.own) > 1 or tangent.recorded:
+        if not self._drop_if_empty(tangent):
             back_to.left(tangent)
-        else:  # it is empty
-            self.timelines.remove(tangent)
+
+    def _drop_if_empty(self, timeline: Timeline) -> bool:
+        """Forget a tangent in which nothing was said and which no log holds; return True if it is one."""
+        needed = any(timeline in (one.parent, one.former) for one in self.timelines)
+        is_new = timeline.operation == "tangent" and not timeline.recorded
+        if needed or not is_new or len(timeline.entries.own) > 1:
+            return False
+        self.timelines.remove(timeline)
+        return True
 
     def _under_way(self) -> list[Timeline]:
         """Return the open tangents, the innermost first."""
-        found, timeline = list[Timeline](), self.head
-        while timeline.parent is not None:
-            found.append(timeline)
-            timeline = timeline.parent
-        return found
+        return _around(self.head)[:-1]
 
     def _place_after(self, id: str) -> int:
         """Count the entries up to a message; inside a group of calls and answers, up to the group."""
@@ -295,6 +320,14 @@ class Tangents:
             if isinstance(entry, Message | Answer) and entry.id == id:
                 return _path_end(entries, len(entries) - back)
         raise NotFound(f"there is no message {id} on this path")
+
+
+def _around(timeline: Timeline) -> list[Timeline]:
+    """Return a timeline, and those to which leaving it leads."""
+    found = [timeline]
+    while found[-1].parent is not None:
+        found.append(found[-1].parent)
+    return found
 
 
 def _path_end(entries: Sequence[Entry], end: int) -> int:

@@ -30,6 +30,7 @@ from ..entry import (
 )
 from ..errors import InvalidPayload
 from ..log.fold import Fold, ForkedList
+from ..log.undo import Undoable, UndoSearch
 from ..message import Message, ToolCallRequest
 from .history import HistoryEntry, UserMessage, line_of
 from .line_tracker import FileLineTracker, tracker_from_json
@@ -83,8 +84,9 @@ class Timeline:
         self.history = ForkedList(parent.history if parent else None)
         self.lines = ForkedList(parent.lines if parent else None)
         self.checkpoints = ForkedList(parent.checkpoints if parent else None)
-        self.restores: Timeline | None = None
-        self.shared = 0
+        self.operation = ""
+        self.former: Timeline | None = None
+        self.begun = self.shared = 0
         self.leavings = dict[int, Timeline]()
         self.pending: tuple[Message, ...] = parent.pending if parent else ()
         self.settings: Settings | None = parent.settings if parent else None
@@ -96,6 +98,19 @@ class Timeline:
         self.decisions = ForkedList(parent.decisions if parent else None)
         self.fold = Fold(self.messages, self.decisions, parent.fold if parent else None, whole=first == 1)
 
+    parent: Timeline | None
+    """Where leaving leads; None outside of a tangent."""
+    begun: int
+    """How many entries there were when its tangent began."""
+    operation: str
+    """What created it: a tangent, a restore, a rewind or a fork; nothing for the first one."""
+    former: Timeline | None
+    """The timeline before that operation, to which undo leads; None if there is none, or it is not loaded."""
+    shared: int
+    """How many entries there were when it was created, which it has in common with the former one.
+
+    Negative if it is not loaded as far back.
+    """
     entries: ForkedList[Entry]
     messages: ForkedList[Message]
     history: ForkedList[HistoryEntry]
@@ -105,16 +120,17 @@ class Timeline:
     checkpoints: ForkedList[tuple[int, Checkpoint]]
 
     def fork(self, *, name: str, at: int | None = None) -> Timeline:
-        """Return a timeline that continues from here, or from an earlier entry."""
+        """Return a tangent that begins here, or after an earlier entry."""
         base = self if at is None or at == len(self.entries) else self._earlier(at)
-        branch = Timeline(first=self.first, parent=base, name=name)
-        branch.parent = self
-        return branch
+        tangent = Timeline(first=self.first, parent=base, name=name)
+        tangent.parent, tangent.begun = self, tangent.forked_at
+        tangent.operation, tangent.former, tangent.shared = "tangent", self, tangent.forked_at
+        return tangent
 
-    def restored(self, at: int) -> Timeline:
+    def restored(self, at: int, operation: str = "restore") -> Timeline:
         """Return a timeline with the first entries only, in the tangent that they were in."""
         level = self
-        while level.parent is not None and at <= level.forked_at:
+        while level.parent is not None and at <= level.begun:
             level = level.parent
         if level.parent is not None and (begun := level.forked_at):
             back = level.parent.fork(name=level.name, at=begun)
@@ -122,7 +138,7 @@ class Timeline:
         else:
             back = level._prefix(at)
             back.parent, back.name = level.parent, level.name
-        back.restores, back.shared = self, at
+        back.begun, back.operation, back.former, back.shared = level.begun, operation, self, at
         return back
 
     def _earlier(self, at: int) -> Timeline:
@@ -188,19 +204,18 @@ class Timeline:
         return next((one for one in reversed(self.leavings.values()) if one.name == name), None)
 
     @property
-    def source(self) -> Timeline | None:
-        """The timeline that it was forked from: a tangent's parent, or the one that a restore replaced."""
-        return self.restores if self.restores is not None else self.parent
-
-    @property
-    def shared_with_source(self) -> int:
-        """How many entries it has in common with its source."""
-        return self.shared if self.restores is not None else self.forked_at
-
-    @property
     def forked_at(self) -> int:
-        """How many entries there were when it forked."""
+        """How many of its entries are those of the timeline that it was forked from."""
         return len(self.entries) - len(self.entries.own)
+
+    def newest_operation(self, search: UndoSearch) -> Undoable | None:
+        """Return the newest operation since it was created that was not undone."""
+        own = range(len(self.entries) - 1, self.shared - 1, -1)
+        for place, entry in zip(own, reversed(self.entries), strict=False):
+            found = search.check(self.first + place, entry)
+            if found and (isinstance(entry, Cut) or place in self.leavings):
+                return found
+        return None
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Fold entries in, one after the other."""

@@ -16,11 +16,11 @@ from itertools import islice, takewhile
 from typing import Generic, Protocol, TypeVar, overload
 
 from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
-from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Revert, Summary, Tangent, effective
+from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Summary, effective
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
 
-__all__ = ["Fold", "ForkedList", "GrowingList", "LastRound", "below_undone"]
+__all__ = ["Fold", "ForkedList", "GrowingList", "LastRound"]
 
 T = TypeVar("T")
 
@@ -264,21 +264,3 @@ class LastRound(Generic[T]):
     def open_from(self) -> T | None:
         """The place of the first message of the round that calls tools, if some calls have no answer."""
         return None if self._calls <= self._answered else self._first
-
-
-def below_undone(number: int, entry: Entry | None) -> int | None:
-    """Return below which number to look for what can be undone; None if this entry is what undo takes back.
-
-    A revert hides the operation that it took back, with all that was decided on top of it.
-    """
-    match entry:
-        case Revert(at=at):
-            return at
-        case Tangent(undone=at) if at:
-            return at
-        case Tangent(started=0):
-            return None
-        case Cut() if entry.asked:
-            return None
-        case _:
-            return number

@@ -1,15 +1,16 @@
 """Branches of a session: where a path may end, and undo of the newest operation.
 
-Nothing is deleted: undoing a fork, a rewind, a restore or a tangent moves the head back, and undoing a
-compaction writes a revert.
+What undo takes back is decided in `log.undo`, for states as well. Nothing is deleted: undoing a fork, a
+rewind, a restore or a tangent moves the head back, and undoing a compaction writes a revert.
 """
 
 from __future__ import annotations
 
-from ..entry import IMPORTED, Cut, Revert, Tangent
+from ..entry import Cut, Revert, Tangent
 from ..errors import Conflict, NotFound, SessionError
-from ..log.fold import LastRound, below_undone
+from ..log.fold import LastRound
 from ..log.path import between, cut_in_force, entry_of, path_to, rows_backwards, shown_messages
+from ..log.undo import BRANCHING, UNDO_KINDS, UndoSearch
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, SessionRow, Span
 from .windows import WindowMaker
@@ -36,17 +37,15 @@ async def end_of(log: Log, at: Address, id: str) -> Position:
     return group.open_from or place
 
 
-BRANCHING = ("rewind", "fork", "tangent", "restore")
-_KINDS = ("compaction", "revert", "tangent")
-
-
 async def undo(writer: SessionWriter, windows: WindowMaker) -> str:
     """Undo the newest operation, and return its name."""
     while True:
         row = await writer.refresh()
         branch = await _branch(writer, row.branch)
+        search = UndoSearch(row.id, row.seq)
         try:
-            undone = await _undo_entry(writer, row, branch) or await _undo_branch(writer, row, branch)
+            undone = await _undo_entry(writer, row, branch, search)
+            undone = undone or await _undo_branch(writer, row, branch, search)
         except Conflict as conflict:
             if conflict.head[0] != row.branch:  # it would be another operation that is undone
                 raise
@@ -68,33 +67,33 @@ async def _branch(writer: SessionWriter, id: int) -> Branch:
     return next(branch for branch in await writer.log.branches(writer.at) if branch.id == id)
 
 
-async def _undo_entry(writer: SessionWriter, row: SessionRow, branch: Branch) -> str | None:
+async def _undo_entry(
+    writer: SessionWriter, row: SessionRow, branch: Branch, search: UndoSearch
+) -> str | None:
     """Undo the newest operation on this branch since it was created, if there is one."""
-    span, found = Span(branch.id, branch.fork_seq + 1, row.seq), None
-    while span.first <= span.last and (found := await _newest(writer, span)):
-        entry = entry_of(found)
-        below = below_undone(found.seq, entry)
-        if below is None and isinstance(entry, Cut):
-            if entry.imported:
-                raise SessionError(f"session {row.id}: {IMPORTED}")
-            return await _revert(writer, row, found, entry)
-        if below is None and isinstance(entry, Tangent) and (tangent := await _tangent(writer, entry)):
-            return await _reenter(writer, row, found, tangent)
-        span = span._replace(last=(below or found.seq) - 1)
+    while (span := Span(branch.id, branch.fork_seq + 1, search.last)).first <= span.last:
+        rows = await writer.log.newest(writer.at, [span], UNDO_KINDS)
+        found = max(rows.values(), key=lambda row: row.seq, default=None)
+        if found is None:
+            return None
+        operation = search.check(found.seq, entry_of(found))
+        if operation is None:
+            continue
+        if isinstance(operation.entry, Cut):
+            await _revert(writer, row, found, operation.entry)
+            return operation.name
+        if tangent := await _tangent(writer, operation.entry):
+            again = Tangent(name=operation.entry.name, undone=operation.number)
+            await _reenter(writer, row, again, tangent.id)
+            return operation.name
     return None
 
 
-async def _newest(writer: SessionWriter, span: Span) -> Row | None:
-    rows = await writer.log.newest(writer.at, [span], _KINDS)
-    return max(rows.values(), key=lambda row: row.seq, default=None)
-
-
-async def _revert(writer: SessionWriter, row: SessionRow, found: Row, cut: Cut) -> str:
+async def _revert(writer: SessionWriter, row: SessionRow, found: Row, cut: Cut) -> None:
     path = await path_to(writer.log, writer.at, row.head)
     former = await cut_in_force(writer.log, writer.at, between(path, 1, found.seq - 1))
     revert = Revert(cut=cut.id, at=found.seq, former=former.seq if former else 0)
     await writer.commit(records=await writer.records([revert]), expected_head=row.head)
-    return str(cut.asked.get("operation", "compact"))
 
 
 async def _tangent(writer: SessionWriter, left: Tangent) -> Branch | None:
@@ -104,28 +103,26 @@ async def _tangent(writer: SessionWriter, left: Tangent) -> Branch | None:
     return named[0] if named else None
 
 
-async def _reenter(writer: SessionWriter, row: SessionRow, found: Row, tangent: Branch) -> str:
+async def _reenter(writer: SessionWriter, row: SessionRow, again: Tangent, tangent: int) -> None:
     """Go back into a tangent that was left; first an entry says that leaving it was undone."""
-    again = Tangent(name=tangent.name, undone=found.seq)
     receipt = await writer.commit(records=await writer.records([again]), expected_head=row.head)
     head = receipt.head
     while True:
         try:
-            await writer.commit(select=tangent.id, expected_head=head)
+            await writer.commit(select=tangent, expected_head=head)
         except Conflict as conflict:
             if conflict.head[0] != head.branch:  # the head is on another branch by now
                 raise
             head = Position(*conflict.head)  # messages that were added meanwhile stay where they are
         else:
-            return "tangent exit"
+            return
 
 
-async def _undo_branch(writer: SessionWriter, row: SessionRow, branch: Branch) -> str:
+async def _undo_branch(writer: SessionWriter, row: SessionRow, branch: Branch, search: UndoSearch) -> str:
     if branch.operation not in BRANCHING or branch.former is None:
         path = await path_to(writer.store, writer.at, row.head)
         standing = await cut_in_force(writer.store, writer.at, path)
         cut = entry_of(standing) if standing else None
-        reason = f"; {IMPORTED}" if isinstance(cut, Cut) and cut.imported else ""
-        raise SessionError(f"session {row.id}: there is nothing to undo{reason}")
+        raise search.nothing(cut if isinstance(cut, Cut) else None)
     await writer.commit(select=branch.former, expected_head=row.head)
     return branch.operation

@@ -30,9 +30,7 @@ from .timelines import TANGENT, Place, Sync, TimelineLoader, UnconfirmedWrite, s
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["RESTORE", "commit", "load"]
-
-RESTORE = "restore"
+__all__ = ["commit", "load"]
 
 
 async def load(writer: SessionWriter, *, os: Os | None, policy: Policy) -> ConversationState:
@@ -69,7 +67,7 @@ class _Commit:
         self._check(await self._writer.refresh())
         receipt: Receipt | None = None
         for timeline in self._state.timelines:
-            if timeline.source is None:
+            if timeline.former is None:
                 receipt = await self._write_tree(timeline) or receipt
         branch = self._sync.place(self._state.head).branch
         if branch != self._sync.branch:
@@ -96,7 +94,7 @@ class _Commit:
             )
 
     async def _write_tree(self, first: Timeline) -> Receipt | None:
-        """Write a timeline and all that fork from it, each fork before what its source says after it.
+        """Write a timeline and all that fork from it, each fork before what comes after it there.
 
         So the entries of a tangent are in the log before the entry that says that it was left.
         """
@@ -108,21 +106,21 @@ class _Commit:
                 receipt = await self._write(timeline, until=until) or receipt
                 continue
             forks = sorted(
-                (one for one in self._state.timelines if one.source is timeline), key=self._forked_at
+                (one for one in self._state.timelines if one.former is timeline), key=self._forked_at
             )
             steps = [step for one in forks for step in ((timeline, self._forked_at(one)), (one, None))]
             waiting += reversed([*steps, (timeline, len(timeline.entries))])
         return receipt
 
     def _forked_at(self, timeline: Timeline) -> int:
-        """Return the number of entries of its source before a timeline; 0 if it has a branch already."""
-        return timeline.shared_with_source if self._sync.place(timeline).branch is None else 0
+        """Return the number of entries before a timeline; 0 if it has a branch already."""
+        return timeline.shared if self._sync.place(timeline).branch is None else 0
 
     async def _write(self, timeline: Timeline, *, until: int) -> Receipt | None:
         """Write the new entries of a timeline on its branch, which may be new, too."""
         place, receipt = self._sync.place(timeline), None
-        if place.branch is None and timeline.source is not None:
-            receipt = await self._fork(timeline, timeline.source)
+        if place.branch is None and timeline.former is not None:
+            receipt = await self._fork(timeline, timeline.former)
             place = self._sync.place(timeline)
         if place.branch is None:
             place.branch = self._sync.branch
@@ -159,16 +157,15 @@ class _Commit:
         repeats = unconfirmed is not None and unconfirmed.timeline is timeline
         return entries[: unconfirmed.count] if unconfirmed is not None and repeats else entries
 
-    async def _fork(self, timeline: Timeline, source: Timeline) -> Receipt:
-        """Create the branch of a timeline after what it shares with its source, with its first entries.
+    async def _fork(self, timeline: Timeline, former: Timeline) -> Receipt:
+        """Create the branch of a timeline after what it shares with the former one, with its first entries.
 
-        The source is the head before it: a tangent leads back there, and undoing a restore, too.
+        The former timeline is the head before it: undo leads back there, and so does leaving a tangent.
         """
-        origin = self._sync.place(source)
+        origin = self._sync.place(former)
         if origin.branch != self._sync.branch:
             await self._commit(select=origin.branch)
-        shared = timeline.shared_with_source
-        operation = TANGENT if timeline.restores is None else RESTORE
+        shared, operation = timeline.shared, timeline.operation
         at = origin.position(timeline.first - 1 + shared)
         name = timeline.name if operation == TANGENT else ""
         fork = Fork(parent=at.branch, seq=at.seq, name=name, operation=operation)

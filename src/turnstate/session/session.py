@@ -200,7 +200,7 @@ class Session:
         return receipt
 
     async def undo(self) -> str:
-        """Undo the newest compaction, fork, rewind, tangent or restore, and return which; files stay."""
+        """Undo the newest operation (see `log.undo` for the rule), and return which it was; files stay."""
         return await undo(self._writer, self._windows)
 
     async def undo_restore(self, branch: int) -> None:

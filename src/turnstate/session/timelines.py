@@ -1,8 +1,8 @@
 """Timelines of a session: where each is in the log, and how they are loaded from it.
 
 A conversation state sees the branches of a session as timelines: the main one and its tangents. Loading reads
-back from the head until the live history is full, and then the timelines that tangents return to. What of a
-state is in the log, and where, is kept in its `Sync`: timelines and states know nothing of stores.
+back from the head until the live history is full, and then the timelines to which tangents and undo lead.
+What of a state is in the log, and where, is kept in its `Sync`: timelines and states know nothing of stores.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..log.path import (
     spans,
     tip,
 )
+from ..log.undo import BRANCHING
 from ..stores.port import Log
 from ..stores.values import Address, Branch, Position, Row, Span
 from ..tokens.exact import INLINE, off_loop
@@ -42,6 +43,10 @@ __all__ = [
 ]
 
 TANGENT = "tangent"
+
+MAX_FORMERS = 16
+"""Rewinds, forks and restores that a loaded state can undo; a session can undo all of them."""
+
 DAMAGED = "[A damaged entry was left out here; run `turnstate verify`.]"
 
 _RECALLED = ("prompt", "bootstrap", "settings", "checkpoint")
@@ -127,43 +132,50 @@ class TimelineLoader:
         self.loaded = list[Timeline]()
 
     async def load(self, head: Position) -> Timeline:
-        """Load the timeline that ends at a head, after those that it leads back to."""
-        aside = list[tuple[Position, Branch]]()
-        place, tangent = head, self._tangent(head.branch)
-        while tangent is not None and tangent.former is not None and place.branch not in self._by_branch:
-            aside.append((place, tangent))
-            place = await tip(self._log, self._at, self._branches[tangent.former])
-            tangent = self._tangent(place.branch)
-        timeline = self._by_branch.get(place.branch) or self._keep(await self._root(self._path(place)), place)
-        for place, tangent in reversed(aside):
-            timeline = self._keep(await self._aside(self._path(place), tangent, timeline), place)
-        return timeline
+        """Load the timeline that ends at a head, after those to which leaving and undoing lead back."""
+        chain, place, formers = list[Position](), head, 0
+        while place.branch not in self._by_branch:
+            chain.append(place)
+            branch = self._branches[place.branch]
+            formers += branch.operation != TANGENT
+            if branch.operation not in BRANCHING or branch.former is None or formers > MAX_FORMERS:
+                break
+            place = await tip(self._log, self._at, self._branches[branch.former])
+        for place in reversed(chain):
+            if place.branch not in self._by_branch:
+                self._keep(await self._loaded(place, self._branches[place.branch]), place)
+        return self._by_branch[head.branch]
 
     def _path(self, head: Position) -> list[Span]:
         return spans(self._branches.values(), head)
 
-    def _keep(self, timeline: Timeline, head: Position) -> Timeline:
+    def _keep(self, timeline: Timeline, head: Position) -> None:
         self._sync.keep(timeline, Place(head.branch, self._path(head), len(timeline.entries)))
         self._by_branch[head.branch] = timeline
         self.loaded.append(timeline)
-        return timeline
 
     async def load_kept(self) -> None:
-        """Load the tangents that were left and lead back to what is loaded."""
-        known = {timeline.name for timeline in self.loaded}
-        for branch in self._branches.values():
-            main = self._by_branch.get(branch.former or 0)
-            if branch.operation == TANGENT and branch.name not in known and main is not None:
-                await self.load(await tip(self._log, self._at, self._branches[self._left_on(branch, main)]))
+        """Load the tangents that lead back to what is loaded, each on the branches on which it was left."""
+        for main in self.loaded:  # the list grows meanwhile
+            branch = self._sync.place(main).branch
+            for tangent in self._branches.values():
+                if tangent.operation == TANGENT and tangent.former == branch:
+                    await self._load_tip(tangent.id)
+            for place, entry in enumerate(main.entries[max(0, main.shared) :], start=max(0, main.shared)):
+                if isinstance(entry, Tangent) and not (entry.started or entry.undone):
+                    main.leavings |= {place: left} if (left := await self._left(entry)) else {}
 
-    def _left_on(self, tangent: Branch, main: Timeline) -> int:
-        """Return the branch that a tangent was left on: its own, or one that a restore or a rewind made."""
-        left = (
-            entry.branch
-            for entry in reversed(main.entries)
-            if isinstance(entry, Tangent) and entry.name == tangent.name and entry.branch
-        )
-        return next((id for id in left if id in self._branches), tangent.id)
+    async def _left(self, exit: Tangent) -> Timeline | None:
+        """Load the timeline on which a tangent was left: its own, or one that a restore or a rewind made."""
+        if exit.branch:
+            return await self._load_tip(exit.branch) if exit.branch in self._branches else None
+        named = (id for id, branch in self._branches.items() if branch.name == exit.name)
+        id = next(named, None)
+        return await self._load_tip(id) if id is not None else None
+
+    async def _load_tip(self, id: int) -> Timeline:
+        known = self._by_branch.get(id)
+        return known or await self.load(await tip(self._log, self._at, self._branches[id]))
 
     def _tangent(self, id: int) -> Branch | None:
         """Return the tangent that a branch belongs to, if any."""
@@ -172,18 +184,36 @@ class TimelineLoader:
             branch = self._branches.get(branch.parent) if branch.parent is not None else None
         return branch
 
-    async def _aside(self, path: Sequence[Span], tangent: Branch, parent: Timeline) -> Timeline:
-        """Load a tangent on top of its parent; alone if the parent is not loaded as far as its beginning."""
-        begun = tangent.fork_seq
-        entries = begun - parent.first + 1
-        at_same_place = between(path, begun, begun) == between(self._sync.place(parent).path, begun, begun)
-        if 0 <= entries <= len(parent.entries) and (at_same_place or begun == 0):
-            timeline = parent.fork(name=tangent.name, at=entries)
-            for span in reversed(between(path, begun + 1, path[0].last) if path else []):
-                await _extend(timeline, await self._log.read(self._at, span))
+    async def _loaded(self, head: Position, branch: Branch) -> Timeline:
+        """Load a timeline on top of the former one; alone if that is not loaded as far as the fork."""
+        path, fork = self._path(head), branch.fork_seq
+        former = self._by_branch.get(branch.former or 0) if branch.operation in BRANCHING else None
+        if former is None or not self._shares(former, path, fork):
+            return await self._alone(path, branch, former)
+        at = fork - former.first + 1
+        if branch.operation == TANGENT:
+            timeline = former.fork(name=branch.name, at=at)
         else:
-            timeline = await self._root(path)
-            timeline.parent, timeline.name = parent, tangent.name
+            timeline = former.restored(at, branch.operation)
+        for span in reversed(between(path, fork + 1, head.seq)):
+            await _extend(timeline, await self._log.read(self._at, span))
+        return timeline
+
+    def _shares(self, former: Timeline, path: Sequence[Span], fork: int) -> bool:
+        """Return True if a timeline has the same entries up to a fork, and they are loaded."""
+        if not 0 <= fork - former.first + 1 <= len(former.entries):
+            return False
+        return fork == 0 or between(path, fork, fork) == between(self._sync.place(former).path, fork, fork)
+
+    async def _alone(self, path: Sequence[Span], branch: Branch, former: Timeline | None) -> Timeline:
+        """Load a timeline that shares nothing with those that are loaded."""
+        timeline, tangent = await self._root(path), self._tangent(branch.id)
+        if tangent is not None and tangent.former is not None:
+            timeline.parent, timeline.name = await self._load_tip(tangent.former), tangent.name
+            timeline.begun = max(0, tangent.fork_seq - timeline.first + 1)
+        if branch.operation in BRANCHING:
+            timeline.operation, timeline.former = branch.operation, former
+        timeline.shared = branch.fork_seq - timeline.first + 1
         return timeline
 
     async def _root(self, path: Sequence[Span]) -> Timeline:

@@ -11,7 +11,7 @@ from conversation_fixtures import call, prompts, result, talk, validate, work
 from turnstate import Budget, Message
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields, from_json, to_json
-from turnstate.errors import InputError
+from turnstate.errors import InputError, NothingToUndo
 from turnstate.message import ToolCallRequest
 
 
@@ -88,7 +88,7 @@ def test_two_clearings_are_undone_one_after_the_other() -> None:
     assert seen(state) == second
     assert state.undo() == "clear"
     assert prompts(state) == ["Look.", None, "one", "two", "three", "new"]
-    with pytest.raises(InputError, match="nothing to undo"):
+    with pytest.raises(NothingToUndo, match="nothing to undo"):
         state.undo()
 
 
@@ -112,7 +112,7 @@ def test_clearing_an_empty_conversation_does_nothing() -> None:
     state = ConversationState("c")
     state.clear()
     assert len(state.head.entries) == 0
-    with pytest.raises(InputError, match="nothing to undo"):
+    with pytest.raises(NothingToUndo, match="nothing to undo"):
         state.undo()
 
 

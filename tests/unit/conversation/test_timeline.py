@@ -13,7 +13,7 @@ from conversation_fixtures import exchanges, prompts, talk, validate
 from turnstate import Message
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields, from_json, to_json
-from turnstate.errors import InputError
+from turnstate.errors import NothingToUndo
 
 
 def read_back(state: ConversationState) -> ConversationState:
@@ -101,7 +101,7 @@ def test_a_moment_before_a_tangent_began_is_outside_of_it() -> None:
     assert prompts(read_back(state)) == ["a"]
     state.undo_restore()
     assert prompts(read_back(state)) == ["a", "b", "t"]
-    with pytest.raises(InputError, match="no restore"):
+    with pytest.raises(NothingToUndo, match="no restore"):
         state.undo_restore()
 
 
@@ -115,7 +115,7 @@ def test_a_clearing_that_is_undone_behind_a_fork_gives_back_what_waited() -> Non
     state.begin_tangent()
     talk(state, "t")
     state.exit_tangent_mode()
-    state.undo()
+    assert [state.undo() for _ in range(3)] == ["tangent exit", "tangent", "clear"]
     assert state.history[0].user.prompt == "a"
     assert [message.text for message in state.history[1].user.messages] == ["waiting", "b"]
     read_back(state)

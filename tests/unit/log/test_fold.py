@@ -12,9 +12,9 @@ from turnstate import Message
 from turnstate.context.calls import fresh
 from turnstate.conversation import ConversationState
 from turnstate.conversation.timeline import Timeline
-from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Tangent, Usage
+from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Usage
 from turnstate.errors import InvalidMessage
-from turnstate.log.fold import Fold, below_undone
+from turnstate.log.fold import Fold
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import SessionManager
 from turnstate.session.loaded import Loaded
@@ -200,13 +200,3 @@ def test_a_fork_of_a_session_and_a_tangent_of_a_state_may_begin_at_the_same_plac
         state.add(message)
     state.begin_tangent(at=messages[-1].id)
     assert state.head.forked_at == asyncio.run(forked()) == kept
-
-
-def test_undo_takes_back_the_newest_operation_that_is_not_undone_yet() -> None:
-    asked = cut("c", None, ("m0", "m1"), asked={"before": 1})
-    assert below_undone(5, asked) is None
-    assert below_undone(5, Tangent(name="t", branch=2)) is None
-    assert below_undone(5, Revert(cut="c", at=3, former=0)) == 3
-    assert below_undone(5, Tangent(name="t", undone=2)) == 2
-    for entry in (U, None, cut("c", "m2", ("m0", "m1")), Tangent(name="t", started=1)):
-        assert below_undone(5, entry) == 5

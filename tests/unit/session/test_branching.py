@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from itertools import cycle, product
 
 import msgspec
 import pytest
@@ -14,9 +15,9 @@ from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.context.cut import Strategy, carried
 from turnstate.conversation import ConversationState, from_json
 from turnstate.entry import Revert
-from turnstate.errors import InputError, NotFound, SessionError
+from turnstate.errors import NotFound, NothingToUndo, SessionError
 from turnstate.home import Home
-from turnstate.session import Session, SessionManager
+from turnstate.session import Session, SessionManager, timelines
 from turnstate.session.branching import end_of, entry_row
 from turnstate.snapshots import Snapshots
 from turnstate.stores.values import Address, Position
@@ -231,6 +232,86 @@ async def test_leaving_a_tangent_is_undone_by_going_back_into_it(harness: Harnes
         await session.undo()
 
 
+async def with_operations(session: Session) -> ConversationState:
+    """Return a state that a compaction, a rewind, a tangent, a restore in it and its exit led to."""
+    said = await grown(session, 6)
+    await session.compact(strategy=Strategy(keep=4), model=False)
+    await session.rewind(to=said[9].id)
+    state = await session.conversation()
+    state.begin_tangent()
+    state.set_next_user_message("aside")
+    state.push_assistant_message(Message.assistant("there"))
+    place = len(state.head.entries)
+    state.set_next_user_message("further")
+    state.restore_moment(place)
+    state.exit_tangent_mode()
+    return state
+
+
+OPERATIONS = ["tangent exit", "restore", "tangent", "rewind", "compact"]
+
+
+@pytest.mark.req("J1", "J2")
+@run
+async def test_the_state_and_the_session_undo_the_same_operations_in_the_same_order(harness: Harness) -> None:
+    for doors in product((True, False), repeat=2):
+        session = await (await harness.manager()).create()
+        state, done = await with_operations(session), list[str]()
+        for door, _ in zip(cycle(doors), OPERATIONS, strict=False):
+            if door:
+                done.append(state.undo())
+                await session.commit(state)
+            else:
+                await session.commit(state)
+                done.append(await session.undo())
+                state = await (await elsewhere(harness, session)).conversation()
+            assert state.messages == await session.messages()
+        assert done == OPERATIONS
+        for nothing in (session.undo, state.undo):
+            with pytest.raises(NothingToUndo, match="nothing to undo"):
+                await undone if isinstance(undone := nothing(), Awaitable) else None
+
+
+@pytest.mark.req("J2")
+@run
+async def test_a_compaction_before_a_tangent_is_undone_after_the_tangent_by_either_door(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create()
+    await grown(session, 6)
+    before = await shown(session)
+    state = await session.conversation()
+    plan = state.plan_compaction(Strategy(keep=1))
+    assert plan is not None
+    state.compact(plan)
+    state.begin_tangent()
+    state.set_next_user_message("aside")
+    state.exit_tangent_mode()
+    assert state.undo() == "tangent exit"
+    await session.commit(state)
+    assert [await session.undo(), await session.undo()] == ["tangent", "compact"]
+    assert await shown(session) == before
+
+
+@run
+async def test_a_state_undoes_as_many_rewinds_as_are_loaded_and_refers_to_the_session(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timelines, "MAX_FORMERS", 2)
+    session = await (await harness.manager()).create()
+    for message in await grown(session, 3):
+        await session.rewind(to=message.id)
+    state = await session.conversation()
+    assert [state.undo(), state.undo()] == ["rewind", "rewind"]
+    log = await everything(session)
+    with pytest.raises(NothingToUndo, match=r"session\.undo\(\) finds what is older"):
+        state.undo()
+    assert await everything(session) == log
+    await session.commit(state)
+    assert await session.undo() == "rewind"
+    assert (await session.conversation()).undo() == "rewind"
+
+
 @run
 async def test_a_compaction_inside_a_tangent_is_undone_there_and_no_further(harness: Harness) -> None:
     session = await (await harness.manager()).create()
@@ -309,7 +390,7 @@ async def test_the_summary_of_an_imported_conversation_cannot_be_undone(harness:
     await kept_summary(session)
     await kept_summary(await elsewhere(harness, session))
     state = await session.conversation()
-    with pytest.raises(InputError, match="not in this log"):
+    with pytest.raises(NothingToUndo, match="not in this log"):
         state.undo()
     assert await session.commit(state) is None
 

@@ -31,6 +31,7 @@ from state_fixtures import (
 
 from turnstate import Message
 from turnstate.context.cut import Strategy
+from turnstate.conversation import from_json, to_json
 from turnstate.entry import Tangent
 from turnstate.session import SessionManager
 from turnstate.stores.memory import MemoryStore
@@ -199,6 +200,39 @@ async def test_nested_tangents_are_kept_reopened_and_left_in_other_processes(har
     assert last.next_message is not None
     assert "All is well." in (last.next_message.prompt or "")
     validate(last.window())
+
+
+@pytest.mark.req("J2", "J4")
+@run
+async def test_reopening_a_tangent_out_of_another_leaves_that_one_where_it_was(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, "main")
+    other = state.begin_tangent()
+    said(state, "b")
+    state.exit_tangent_mode()
+    left = state.begin_tangent()
+    said(state, "a1")
+    place = len(state.head.entries)
+    said(state, "a2")
+    state.restore_moment(place)
+    said(state, "a3")
+    nested = state.begin_tangent()
+    said(state, "c1")
+    state.exit_tangent_mode()
+    state.reopen_tangent(other)
+    await session.commit(state)
+    for one in (state, await reloaded(harness, session), from_json(to_json(state))):
+        assert prompts(one) == ["main", "b"]
+        assert [kept.name for kept in one.kept_tangents()] == [left, nested]
+        one.reopen_tangent(nested)  # which leaves the other one
+        assert prompts(one) == ["main", "a1", "a3", "c1"]
+        one.reopen_tangent(left)
+        assert prompts(one) == ["main", "a1", "a3"]
+        one.exit_tangent_mode()
+        twice = ["tangent exit", "tangent"] * 2  # the nested one was left twice
+        assert [one.undo() for _ in range(6)] == ["tangent exit", *twice, "restore"]
+        assert prompts(one) == ["main", "a1", "a2"]
 
 
 @pytest.mark.req("J2")

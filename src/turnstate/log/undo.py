@@ -1,0 +1,90 @@
+"""Undo: which operation is the newest, by one rule for sessions and for conversation states.
+
+Undo looks at the branch of the head, from its newest entry back to where the branch began:
+
+- A compaction or a clearing is taken back by a revert; what was said since stays.
+- A tangent that was left is entered again, on the branch on which it was left.
+- If neither is left, the operation that created the branch is taken back (a rewind, a fork, a restore or a
+  tangent): the head goes to the branch on which it was before.
+
+What was taken back is passed over, with everything that came on top of it. Cuts of the collector are not
+operations of the user and stay.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..entry import Cut, Entry, Revert, Tangent
+from ..errors import NothingToUndo
+
+__all__ = ["BRANCHING", "UNDO_KINDS", "UndoSearch", "Undoable"]
+
+BRANCHING = ("rewind", "fork", "tangent", "restore")
+"""The operations that create a branch and that undo takes back."""
+
+UNDO_KINDS = ("compaction", "revert", "tangent")
+"""The kinds of entries that decide what undo takes back."""
+
+IMPORTED = (
+    "the summary was imported, and the messages that it covers are not in this log; "
+    "undoing would lose it and bring nothing back"
+)
+"""Why the compaction of an imported conversation cannot be undone."""
+
+
+class Undoable(NamedTuple):
+    """A compaction, a clearing, or the exit of a tangent, and the number of its entry."""
+
+    number: int
+    entry: Cut | Tangent
+
+    @property
+    def name(self) -> str:
+        """What undo says that it took back."""
+        if isinstance(self.entry, Tangent):
+            return "tangent exit"
+        return str(self.entry.asked.get("operation", "compact"))
+
+
+class UndoSearch:
+    """The search for the newest operation on a branch of a conversation, from its newest entry back.
+
+    ``last`` is the number of the newest entry that can still be what undo takes back.
+    """
+
+    def __init__(self, id: str, last: int) -> None:
+        self._id, self.last = id, last
+
+    def check(self, number: int, entry: Entry | None) -> Undoable | None:
+        """Take the next older entry in; return it if it is an operation that was not undone.
+
+        Raise `NothingToUndo` if it is an imported summary.
+        """
+        if number > self.last:
+            return None
+        self.last = number - 1
+        match entry:
+            case Revert(at=at):
+                self.last = at - 1
+            case Tangent(undone=at) if at:
+                self.last = at - 1
+            case Tangent(started=0):
+                return Undoable(number, entry)
+            case Cut() if entry.asked:
+                if entry.imported:
+                    raise NothingToUndo(f"conversation {self._id}: {IMPORTED}")
+                return Undoable(number, entry)
+        return None
+
+    def nothing(self, cut: Cut | None) -> NothingToUndo:
+        """Return the error for a conversation without an operation; `cut` is the cut that holds."""
+        reason = f"; {IMPORTED}" if cut is not None and cut.imported else ""
+        return NothingToUndo(f"conversation {self._id}: there is nothing to undo{reason}")
+
+    def not_loaded(self) -> NothingToUndo:
+        """Return the error for a state that was not loaded back to its newest operation."""
+        return NothingToUndo(
+            f"conversation {self._id}: there is nothing to undo in the part that is loaded; "
+            "commit it, and session.undo() finds what is older"
+        )
