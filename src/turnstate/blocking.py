@@ -236,6 +236,7 @@ class Session(_Facade):
 
     append = _plain(asynchronous.Session.append)
     messages = _plain(asynchronous.Session.messages)
+    entries = _plain(asynchronous.Session.entries)
     window = _plain(asynchronous.Session.window)
     preview = _plain(asynchronous.Session.preview)
     snapshot = _plain(asynchronous.Session.snapshot)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
-__all__ = ["JUMP", "Clock", "ClockWatch", "monotonic_clock", "wall_clock"]
+__all__ = ["JUMP", "Clock", "ClockWatch", "milliseconds", "monotonic_clock", "utc", "wall_clock"]
 
 Clock = Callable[[], int]
 
@@ -20,9 +21,24 @@ AGREEMENT = 1_000
 """Milliseconds by which two clocks that agree may drift apart in that time."""
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
 def wall_clock() -> int:
     """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def utc(moment: int) -> datetime:
+    """Return milliseconds since 1970 as a time in UTC; one out of range is moved to the nearest end."""
+    since = min(max(moment, 0), _LAST)
+    return _EPOCH + timedelta(milliseconds=since)
+
+
+def milliseconds(moment: datetime) -> int:
+    """Return a time, which must have a time zone, as milliseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def monotonic_clock() -> int:

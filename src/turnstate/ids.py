@@ -28,6 +28,7 @@ __all__ = [
     "derived_id",
     "is_timestamp",
     "message_id",
+    "minted_at",
     "now",
 ]
 
@@ -110,6 +111,15 @@ def derived(*parts: str) -> MessageId:
     for part in parts:
         digest.update(part.encode() + b"\0")
     return MessageId(digest.hexdigest())
+
+
+def minted_at(id: str) -> int | None:
+    """Return the milliseconds at which an id was minted; None if it is not one of `message_id`."""
+    try:
+        uuid = UUID(id)
+    except ValueError:
+        return None
+    return uuid.int >> 80 if uuid.version == 7 and str(uuid) == id else None
 
 
 def now() -> str:

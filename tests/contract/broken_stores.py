@@ -258,11 +258,18 @@ class TakesTagsForPatterns(MemoryStore):
 class CutsBodiesAtNul(MemoryStore):
     caught_by = "test_bodies_are_kept_byte_for_byte"
 
-    async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
-    ) -> list[Row]:
-        rows = await super().read(at, span, limit=limit, newest=newest)
+    async def read(self, at: Address, span: Span, **which: Any) -> list[Row]:
+        rows = await super().read(at, span, **which)
         return [structs.replace(row, body=row.body.split(b"\0")[0]) for row in rows]
+
+
+class ReadsMessagesOfEveryKind(MemoryStore):
+    caught_by = "test_entries_of_some_kinds_are_read_without_the_others"
+
+    async def read(self, at: Address, span: Span, **which: Any) -> list[Row]:
+        kinds, limit = which.pop("kinds", None), which.pop("limit", None)
+        rows = [row for row in await super().read(at, span, **which) if kinds is None or row.kind in kinds]
+        return rows if limit is None else rows[len(rows) - limit :] if which.get("newest") else rows[:limit]
 
 
 class SumsEachBranchFromZero(MemoryStore):

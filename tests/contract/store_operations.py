@@ -171,6 +171,7 @@ DRAWN: dict[str, Callable[[Random], dict[str, Any]]] = {
         "span": span(rng),
         "limit": rng.choice([None, *LIMITS]),
         "newest": rng.random() < 0.5,
+        "kinds": rarely(rng, some(rng, KINDS, 3), chance=0.3),
     },
     "find": lambda rng: {"at": address(rng), "ids": [entry(rng) for _ in range(40)]},
     "newest": lambda rng: {

@@ -22,6 +22,8 @@ from ..tokens.exact import INLINE, off_loop
 
 __all__ = [
     "CUTS",
+    "END",
+    "PAGE",
     "Damage",
     "WatchedLog",
     "between",
@@ -83,30 +85,34 @@ async def tip(log: Log, at: Address, branch: Branch) -> Position:
     return Position(branch.id, rows[0].seq if rows else branch.fork_seq)
 
 
-async def rows_forwards(log: Log, at: Address, path: Sequence[Span]) -> AsyncIterator[Row]:
-    """Walk a path from its root to its head, page by page."""
+async def rows_forwards(
+    log: Log, at: Address, path: Sequence[Span], *, page: int = PAGE, kinds: Sequence[str] | None = None
+) -> AsyncIterator[Row]:
+    """Walk a path from its root to its head, page by page; a page may be smaller if few rows are wanted."""
     for span in reversed(path):
         first = span.first
         while first <= span.last:
-            rows = await log.read(at, Span(span.branch, first, span.last), limit=PAGE)
+            rows = await log.read(at, Span(span.branch, first, span.last), limit=page, kinds=kinds)
             if not rows:
                 break
             for row in rows:
                 yield row
-            first = rows[-1].seq + 1
+            first, page = rows[-1].seq + 1, min(2 * page, PAGE)
 
 
-async def rows_backwards(log: Log, at: Address, path: Sequence[Span]) -> AsyncIterator[Row]:
-    """Walk a path from its head to its root, page by page."""
+async def rows_backwards(
+    log: Log, at: Address, path: Sequence[Span], *, page: int = PAGE
+) -> AsyncIterator[Row]:
+    """Walk a path from its head to its root, page by page; a page may be smaller if few rows are wanted."""
     for span in path:
         last = span.last
         while last >= span.first:
-            rows = await log.read(at, Span(span.branch, span.first, last), limit=PAGE, newest=True)
+            rows = await log.read(at, Span(span.branch, span.first, last), limit=page, newest=True)
             if not rows:
                 break
             for row in reversed(rows):
                 yield row
-            last = rows[0].seq - 1
+            last, page = rows[0].seq - 1, min(2 * page, PAGE)
 
 
 async def cut_in_force(
@@ -207,10 +213,16 @@ class WatchedLog:
         return await self._log.commit(change)
 
     async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+        self,
+        at: Address,
+        span: Span,
+        *,
+        limit: int | None = None,
+        newest: bool = False,
+        kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return a run of entries in order; with a limit the first ones, or the newest."""
-        rows = await self._log.read(at, span, limit=limit, newest=newest)
+        rows = await self._log.read(at, span, limit=limit, newest=newest, kinds=kinds)
         self._damage.check(rows)
         return rows
 

@@ -21,13 +21,13 @@ from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
 from ..entry import Prompt
-from ..errors import Busy, Conflict
-from ..log.path import path_to, rows_backwards, shown_messages
+from ..errors import Busy, Conflict, InputError
+from ..log.entries import LogEntry, last_messages, path_after, path_of, read_entries, read_messages
 from ..message import Message
 from ..stores.port import ReportsLosses
 from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
-from ..value import check_kind, check_number, check_whole
+from ..value import check_kind, check_number, check_whole, refuse
 from . import conversation, leases
 from .append import append, write
 from .branching import end_of, undo, undo_restore
@@ -98,17 +98,49 @@ class Session:
             self._keeper.appended(messages[-1])
         return receipt
 
-    async def messages(self, *, last: int | None = None) -> list[Message]:
-        """Return the messages on the path to the head, or the last ones, those that a cut hides included.
+    async def messages(
+        self,
+        *,
+        branch: int | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Message]:
+        """Return the messages on the path to the head or to the end of a branch, also those that a cut hides.
 
-        An answer that the core gave for a call is the tool message that a window shows for it.
+        `after` is the id of an entry on that path, and `limit` how many are returned of those after it;
+        `last` returns the last ones instead. An answer that the core gave for a call is the tool message
+        that a window shows for it.
         """
-        row = await self._writer.refresh()
-        path = await path_to(self._writer.log, self._writer.at, row.head)
+        if last is not None and limit is not None:
+            raise InputError("pass limit for the first messages, or last for the last ones, not both")
+        for name, count in (("limit", limit), ("last", last)):
+            if count is not None:
+                check_whole(name, count)
+        path = await self._path(branch, after)
         if last is not None:
-            return await self._last_messages(path, last)
-        rows = [one for span in reversed(path) for one in await self._writer.log.read(self._writer.at, span)]
-        return await shown_messages(rows)
+            return await last_messages(self._writer.log, self._writer.at, path, last)
+        return await read_messages(self._writer.log, self._writer.at, path, limit=limit)
+
+    async def entries(
+        self,
+        *,
+        kinds: Sequence[str] | None = None,
+        branch: int | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[LogEntry]:
+        """Return the entries on the path to the head or to the end of a branch, with their places and times.
+
+        `kinds` names the kinds that are wanted; `after` is the id of an entry on that path, and `limit` how
+        many are returned of those after it.
+        """
+        if isinstance(kinds, str):
+            refuse("kinds", kinds, "a sequence of kinds, not one text")
+        if limit is not None:
+            check_whole("limit", limit)
+        path = await self._path(branch, after)
+        return await read_entries(self._writer.log, self._writer.at, path, kinds=kinds, limit=limit)
 
     async def window(
         self,
@@ -302,15 +334,14 @@ class Session:
         """Release the lease."""
         await leases.release(self._writer)
 
-    async def _last_messages(self, path: Sequence[Span], count: int) -> list[Message]:
-        check_whole("last", count)
-        newest = list[Message]()
-        if count:
-            async for row in rows_backwards(self._writer.log, self._writer.at, path):
-                newest += await shown_messages([row])
-                if len(newest) == count:
-                    break
-        return newest[::-1]
+    async def _path(self, branch: int | None, after: str | None) -> list[Span]:
+        """Return the path to the head or to the end of a branch, or the part of it after an entry."""
+        if branch is not None:
+            check_whole("branch", branch, least=1)
+        check_kind("after", after, str, optional=True)
+        row = await self._writer.refresh()
+        path = await path_of(self._writer.log, self._writer.at, row.head, branch)
+        return await path_after(self._writer.log, self._writer.at, path, after)
 
     async def _branch(self, operation: str, id: str | None, name: str) -> Branch:
         while True:

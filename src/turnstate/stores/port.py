@@ -51,9 +51,18 @@ class Log(Protocol):
         ...
 
     async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+        self,
+        at: Address,
+        span: Span,
+        *,
+        limit: int | None = None,
+        newest: bool = False,
+        kinds: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        """Return the entries of a span in order; with a limit the first ones, or the newest.
+
+        With ``kinds``, only entries of these kinds are read, and messages are never among them.
+        """
         ...
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:

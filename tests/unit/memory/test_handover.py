@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -181,10 +182,8 @@ class Watched:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
-    ) -> list[Row]:
-        rows = await self._store.read(at, span, limit=limit, newest=newest)
+    async def read(self, at: Address, span: Span, **which: Any) -> list[Row]:
+        rows = await self._store.read(at, span, **which)
         self.reads.append(len(rows))
         return [
             structs.replace(row, damaged=True, body=b"?") if row.id == self._damaged else row for row in rows

@@ -14,6 +14,7 @@ from msgspec import structs
 from ...errors import AlreadyExists, Busy, Fenced, InputError, NotFound
 from ..admission import admitted, advanced
 from ..values import (
+    MESSAGE,
     Address,
     Branch,
     Change,
@@ -60,11 +61,19 @@ class MemoryStore:
             return self._take(kept, change)
 
     async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+        self,
+        at: Address,
+        span: Span,
+        *,
+        limit: int | None = None,
+        newest: bool = False,
+        kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit the first ones, or the newest."""
         with self._state.lock:
             rows = self._state.kept(at).slice(span)
+        if kinds is not None:
+            rows = [row for row in rows if row.kind in kinds and row.kind != MESSAGE]
         if limit is None or limit >= len(rows):
             return rows
         return rows[len(rows) - limit :] if newest else rows[:limit]

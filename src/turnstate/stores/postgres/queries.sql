@@ -189,6 +189,32 @@ LEFT JOIN LATERAL (
 WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
 ORDER BY e.seq;
 
+-- name: read_kinds
+SELECT s.key, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
+FROM turnstate.session s
+LEFT JOIN LATERAL (
+    SELECT * FROM turnstate.entry
+    WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) :branch
+      AND kind OPERATOR(pg_catalog.=) ANY (:kinds::pg_catalog.text[]) AND kind OPERATOR(pg_catalog.<>) 'message'
+      AND seq OPERATOR(pg_catalog.>=) :first AND seq OPERATOR(pg_catalog.<=) :last
+    ORDER BY seq
+    LIMIT :limit::bigint) e ON true
+WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
+ORDER BY e.seq;
+
+-- name: read_kinds_newest
+SELECT s.key, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
+FROM turnstate.session s
+LEFT JOIN LATERAL (
+    SELECT * FROM turnstate.entry
+    WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) :branch
+      AND kind OPERATOR(pg_catalog.=) ANY (:kinds::pg_catalog.text[]) AND kind OPERATOR(pg_catalog.<>) 'message'
+      AND seq OPERATOR(pg_catalog.>=) :first AND seq OPERATOR(pg_catalog.<=) :last
+    ORDER BY seq DESC
+    LIMIT :limit::bigint) e ON true
+WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
+ORDER BY e.seq;
+
 -- name: find
 SELECT s.key, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
 FROM turnstate.session s

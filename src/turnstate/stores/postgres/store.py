@@ -89,11 +89,20 @@ class PostgresStore:
         )
 
     async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+        self,
+        at: Address,
+        span: Span,
+        *,
+        limit: int | None = None,
+        newest: bool = False,
+        kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit the first ones, or the newest."""
-        name = "read_newest" if newest else "read"
-        return entries(at, await self._connections.read(name, **at._asdict(), **span._asdict(), limit=limit))
+        which: dict[str, Any] = {**at._asdict(), **span._asdict(), "limit": limit}
+        name = "read" if kinds is None else "read_kinds"
+        if kinds is not None:
+            which["kinds"] = list(kinds)
+        return entries(at, await self._connections.read(f"{name}_newest" if newest else name, **which))
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
         """Return the entries that have one of these ids, in the order of the log."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
 from ..admission import KEY_LIFE, admitted
-from ..values import Address, Branch, Change, Receipt, Row, Span
+from ..values import MESSAGE, Address, Branch, Change, Receipt, Row, Span
 from .faults import AnswerLost
 from .layout import MOST, bucket_of, index_key, named, natural, packed, session_key, session_keys, text
 from .losses import LossDetector, Sighting
@@ -63,11 +63,20 @@ async def _committed(server: Server, change: Change, known: Sighting | None) -> 
     return answer
 
 
-async def read(server: Server, at: Address, span: Span, *, limit: int | None, newest: bool) -> list[Row]:
+async def read(
+    server: Server,
+    at: Address,
+    span: Span,
+    *,
+    limit: int | None,
+    newest: bool,
+    kinds: Sequence[str] | None,
+) -> list[Row]:
     """Return the entries of a span in order; with a limit the first ones, or the newest."""
     keys, rows = session_keys(at), list[Row]()
     first, last = (_bounded(number) for number in span[1:])
     born, most = b"", b"" if limit is None else _bounded(limit)
+    wanted = [] if kinds is None else [b"kinds", *(text(kind) for kind in set(kinds) - {MESSAGE})]
     while True:
         order = b"1" if newest else b"0"
         asked = [
@@ -79,6 +88,7 @@ async def read(server: Server, at: Address, span: Span, *, limit: int | None, ne
             order,
             b"%d" % MAX_ENTRIES,
             b"%d" % MAX_BYTES,
+            *wanted,
         ]
         answer = await server.run(script("read"), keys, asked, twice=True)
         if answer[0] == b"absent":

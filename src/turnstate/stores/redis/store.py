@@ -85,10 +85,16 @@ class RedisStore:
         return await log.commit(self._server, self._losses, change)
 
     async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+        self,
+        at: Address,
+        span: Span,
+        *,
+        limit: int | None = None,
+        newest: bool = False,
+        kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit the first ones, or the newest."""
-        return await log.read(self._server, at, span, limit=limit, newest=newest)
+        return await log.read(self._server, at, span, limit=limit, newest=newest, kinds=kinds)
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
         """Return the entries that have one of these ids, in the order of the log."""

@@ -8,6 +8,7 @@ or refused with `StoreDamaged`; it is never silently shorter.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -182,13 +183,51 @@ def _origin(db: apsw.Connection, key: int, branch: int) -> tuple[int | None, int
     raise StoreDamaged(f"branch {branch} of a session has an invalid parent; run `turnstate verify`")
 
 
-def read(db: apsw.Connection, at: Address, span: Span, limit: int | None, *, newest: bool) -> list[Row]:
+def read(
+    db: apsw.Connection,
+    at: Address,
+    span: Span,
+    limit: int | None,
+    *,
+    newest: bool,
+    kinds: Sequence[str] | None,
+) -> list[Row]:
     """Return the entries of a span in order; with a limit the first ones, or the newest."""
     place = session_place(db, at)
     reaches_head = span.branch == place.branch and span.last >= place.seq
     if reaches_head and _value(db, "goes_beyond", **place._asdict()):
         raise _longer_than_promised(place.branch, place.seq)
+    if kinds is not None:
+        return _read_kinds(db, place, span, set(kinds) - {MESSAGE}, limit=limit, newest=newest)
     return _read_span(db, place, span, limit=limit, newest=newest)
+
+
+def _read_kinds(
+    db: apsw.Connection,
+    place: SessionPlace,
+    span: Span,
+    kinds: Collection[str],
+    *,
+    limit: int | None,
+    newest: bool,
+) -> list[Row]:
+    """Return entries by the index of kinds or, if that or one of them is damaged, by reading the span.
+
+    Then damaged entries are among them, since their kind may be unknown.
+    """
+    if _value(db, "marks", key=place.key):
+        listed = json.dumps(sorted(kinds))
+        which = {"key": place.key, **span._asdict(), "kinds": listed, "limit": -1 if limit is None else limit}
+        with suppress(*UNREADABLE):
+            found = db.execute(SQL["read_kinds_newest" if newest else "read_kinds"], which)
+            rows = [entry_row(columns) for columns in found]
+            if not any(row.damaged for row in rows):
+                return rows[::-1] if newest else rows
+    rows = _read_span(db, place, span, limit=None, newest=False)
+    rows = [row for row in rows if row.damaged or row.kind in kinds]
+    if limit is None or limit >= len(rows):
+        return rows
+    return rows[len(rows) - limit :] if newest else rows[:limit]
 
 
 def _read_span(

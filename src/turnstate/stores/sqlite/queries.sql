@@ -145,6 +145,22 @@ WHERE session = :key AND branch = :branch AND seq BETWEEN :first AND :last
 ORDER BY seq DESC
 LIMIT :limit;
 
+-- name: read_kinds
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry INDEXED BY entry_by_kind
+WHERE session = :key AND branch = :branch AND kind IN (SELECT value FROM json_each(:kinds)) AND kind <> 'message'
+  AND seq BETWEEN :first AND :last
+ORDER BY seq
+LIMIT :limit;
+
+-- name: read_kinds_newest
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry INDEXED BY entry_by_kind
+WHERE session = :key AND branch = :branch AND kind IN (SELECT value FROM json_each(:kinds)) AND kind <> 'message'
+  AND seq BETWEEN :first AND :last
+ORDER BY seq DESC
+LIMIT :limit;
+
 -- name: find
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum FROM entry WHERE session = :key AND id = :id;
 

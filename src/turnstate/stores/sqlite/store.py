@@ -102,10 +102,16 @@ class SqliteStore:
         return await self._writer.run(lambda db: log.commit(db, change))
 
     async def read(
-        self, at: Address, span: Span, *, limit: int | None = None, newest: bool = False
+        self,
+        at: Address,
+        span: Span,
+        *,
+        limit: int | None = None,
+        newest: bool = False,
+        kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit the first ones, or the newest."""
-        return await self._readers.run(lambda db: log.read(db, at, span, limit, newest=newest))
+        return await self._readers.run(lambda db: log.read(db, at, span, limit, newest=newest, kinds=kinds))
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
         """Return the entries that have one of these ids, in the order of the log."""

@@ -257,6 +257,29 @@ class LogContract(Scene):
             equal([row.seq for row in rows], newest, f"the newest {limit}")
 
     @scenario
+    async def test_entries_of_some_kinds_are_read_without_the_others(self, store: Store) -> None:
+        kinds = ["note", MESSAGE, "cut", "prompt", "note", MESSAGE, "note", "cut"]
+        await store.create(session(), [note(f"e{n}", kind=kind) for n, kind in enumerate(kinds, start=1)])
+        await store.commit(change(note("f", kind="note"), fork=Fork(parent=1, seq=4, operation="fork")))
+        for span, wanted, limit, newest, seqs in (
+            (Span(1, 1, END), ["note"], None, False, [1, 5, 7]),
+            (Span(1, 1, END), ["note"], 2, False, [1, 5]),
+            (Span(1, 1, END), ["note"], 2, True, [5, 7]),
+            (Span(1, 2, 7), ["cut", "note"], None, False, [3, 5, 7]),
+            (Span(1, 2, END), ["note", "cut"], 2, True, [7, 8]),
+            (Span(1, 1, END), ["note", MESSAGE], None, True, [1, 5, 7]),
+            (Span(1, 1, END), [MESSAGE], None, False, []),
+            (Span(1, 1, END), [], None, False, []),
+            (Span(1, 1, END), ["note"], 0, False, []),
+            (Span(1, 8, 2), ["note"], None, False, []),
+            (Span(2, 1, END), ["note", "cut"], None, False, [5]),
+            (Span(9, 1, END), ["note"], None, False, []),
+        ):
+            found = await store.read(HERE, span, limit=limit, newest=newest, kinds=wanted)
+            equal([row.seq for row in found], seqs, f"{wanted} of {span}, {limit}, newest: {newest}")
+            holds(all(row.kind in wanted for row in found), "entries of these kinds")
+
+    @scenario
     async def test_entries_are_found_by_their_ids_in_the_order_of_the_log(self, store: Store) -> None:
         await store.create(session(), [message(f"m{n}") for n in range(1, 2_001)])
         await store.commit(change(message("x"), fork=Fork(parent=1, seq=5, operation="f")))

@@ -1,0 +1,139 @@
+"""Reading the log for people and programs: entries with their places and times, messages page by page.
+
+A reader names the branch whose path it wants, and the entry after which it goes on. An entry is identified by
+its id wherever it is, so an id is also the cursor of a page: it stays valid whatever is written meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from ..clock import utc
+from ..entry import Answer, Entry
+from ..errors import NotFound
+from ..ids import UNKNOWN_TIME, minted_at
+from ..message import Message
+from ..stores.port import Log
+from ..stores.values import MESSAGE, Address, Position, Row, Span
+from .path import END, PAGE, between, entries_of, path_to, rows_backwards, rows_forwards, shown_messages, tip
+
+__all__ = [
+    "LogEntry",
+    "last_messages",
+    "log_entries",
+    "path_after",
+    "path_of",
+    "read_entries",
+    "read_messages",
+]
+
+
+class LogEntry(Struct, frozen=True, kw_only=True):
+    """An entry of a log: what it says, where it is, and when it was written.
+
+    ``entry`` is None if its bytes are damaged. ``time`` is that of a message, or else the time at which the
+    entry was written, and None if nobody knows it. Reading goes on after it if ``cursor`` is passed as
+    ``after``.
+    """
+
+    session: str
+    branch: int
+    seq: int
+    id: str
+    kind: str
+    time: datetime | None
+    tokens: int
+    entry: Entry | None
+    cursor: str
+
+
+async def path_of(log: Log, at: Address, head: Position, branch: int | None) -> list[Span]:
+    """Return the spans that lead to the head, or to the end of a branch; the newest first."""
+    if branch is None or branch == head.branch:
+        return await path_to(log, at, head)
+    for known in await log.branches(at):
+        if known.id == branch:
+            return await path_to(log, at, await tip(log, at, known))
+    raise NotFound(f"session {at.session} has no branch {branch}")
+
+
+async def path_after(log: Log, at: Address, path: Sequence[Span], id: str | None) -> list[Span]:
+    """Return the part of a path after an entry; raise `NotFound` if the entry is not on the path."""
+    if id is None:
+        return list(path)
+    for row in await log.find(at, [id]):
+        if any(span.branch == row.branch and span.first <= row.seq <= span.last for span in path):
+            return between(path, row.seq + 1, END)
+        raise NotFound(f"entry {id} of session {at.session} is on another branch ({row.branch})")
+    raise NotFound(f"session {at.session} has no entry {id}")
+
+
+async def read_entries(
+    log: Log, at: Address, path: Sequence[Span], *, kinds: Sequence[str] | None, limit: int | None
+) -> list[LogEntry]:
+    """Return the first entries of a path, of some kinds or of all."""
+    indexed = (
+        kinds if kinds is not None and MESSAGE not in kinds else None
+    )  # stores have no index of messages
+    rows = list[Row]()
+    if limit != 0:
+        page = PAGE if limit is None else min(limit, PAGE)
+        async for row in rows_forwards(log, at, path, page=page, kinds=indexed):
+            if kinds is None or row.kind in kinds or row.damaged:
+                rows.append(row)
+            if len(rows) == limit:
+                break
+    return await log_entries(at, rows)
+
+
+async def log_entries(at: Address, rows: Sequence[Row]) -> list[LogEntry]:
+    """Return rows as entries with their places and times."""
+    return [
+        LogEntry(
+            session=at.session,
+            branch=row.branch,
+            seq=row.seq,
+            id=row.id,
+            kind=row.kind,
+            time=_time(row.id, entry),
+            tokens=row.tokens,
+            entry=entry,
+            cursor=row.id,
+        )
+        for row, entry in zip(rows, await entries_of(rows), strict=True)
+    ]
+
+
+async def read_messages(log: Log, at: Address, path: Sequence[Span], *, limit: int | None) -> list[Message]:
+    """Return the first messages of a path, answers of the core included."""
+    if limit is None:
+        return await shown_messages([row for span in reversed(path) for row in await log.read(at, span)])
+    found = list[Message]()
+    if limit:
+        async for row in rows_forwards(log, at, path, page=min(limit, PAGE)):
+            found += await shown_messages([row])
+            if len(found) == limit:
+                break
+    return found
+
+
+async def last_messages(log: Log, at: Address, path: Sequence[Span], count: int) -> list[Message]:
+    """Return the last messages of a path, answers of the core included."""
+    newest = list[Message]()
+    if count:
+        async for row in rows_backwards(log, at, path, page=min(count, PAGE)):
+            newest += await shown_messages([row])
+            if len(newest) == count:
+                break
+    return newest[::-1]
+
+
+def _time(id: str, entry: Entry | None) -> datetime | None:
+    stamp = entry.timestamp if isinstance(entry, Message | Answer) else UNKNOWN_TIME
+    if stamp != UNKNOWN_TIME:
+        return datetime.fromisoformat(stamp).astimezone(UTC)
+    minted = minted_at(id)
+    return None if minted is None else utc(minted)
