@@ -26,6 +26,7 @@ __all__ = [
     "derived",
     "derived_call_id",
     "derived_id",
+    "is_derived",
     "is_timestamp",
     "message_id",
     "minted_at",
@@ -39,6 +40,10 @@ UNKNOWN_TIME = "1970-01-01T00:00:00Z"
 """The timestamp of a message whose document did not tell: pure code asks no clock."""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
+_DERIVED = re.compile(
+    r"(?:call_[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}"
+    r"|[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
+)
 _COUNTER_BITS = 42  # of the 74 random bits of a UUIDv7: never wraps within a millisecond
 
 
@@ -120,6 +125,11 @@ def minted_at(id: str) -> int | None:
     except ValueError:
         return None
     return uuid.int >> 80 if uuid.version == 7 and str(uuid) == id else None
+
+
+def is_derived(id: str) -> bool:
+    """Return True if an id of a message or a call was derived from a document, not minted."""
+    return bool(_DERIVED.fullmatch(id))
 
 
 def now() -> str:

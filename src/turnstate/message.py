@@ -19,17 +19,27 @@ from msgspec import UNSET
 from msgspec.structs import force_setattr
 
 from . import ids, long_json, strict_json
-from .errors import InvalidMessage
+from .errors import InputError, InvalidMessage
 from .ids import CallId, MessageId
 from .part import Content, Native, OpaquePart, Part, TextPart
 from .value import Extra, Value, settle, settle_extra, settle_object
 
-__all__ = ["Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult"]
+__all__ = ["UNPARSED", "Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 SystemKind = Literal["prompt", "bootstrap", "summary", "foreign"]
 
 V = TypeVar("V", bound=Value)
+
+_JSON_NAMES = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
 
 _KINDS = get_args(SystemKind)
 
@@ -52,19 +62,56 @@ _SHAPES = frozenset(
 )
 
 
+UNPARSED = "_unparsed"
+"""The key of the one argument that stands for arguments which are not a JSON object."""
+
+
 class ToolCallRequest(Value, frozen=True, kw_only=True):
-    """A call that the assistant asks for; ``provider_id`` is the provider's own id of it."""
+    """A call that the assistant asks for.
+
+    ``provider_id`` is the provider's own id of it, ``parsed_id`` the id under which the document that it was
+    parsed from had it. Arguments that are not a JSON object are in ``raw``, as the model wrote them; ``args``
+    is then empty, and ``error`` says what is wrong with them.
+    """
 
     id: CallId = msgspec.field(default_factory=ids.call_id)
     name: str
     args: dict[str, Any]
     provider_id: str | None = None
+    parsed_id: CallId | None = None
+    raw: str | None = None
 
     def __post_init__(self) -> None:
-        settle(self, "id", "name", optional=("provider_id",))
+        settle(self, "id", "name", optional=("provider_id", "parsed_id", "raw"))
         if not self.id or not self.name:
             raise InvalidMessage("a tool call needs an id and a name")
         settle_object(self, "args")
+        if self.raw is not None and self.args:
+            raise InvalidMessage("a tool call has args or raw, not both", path="raw")
+
+    @property
+    def error(self) -> str | None:
+        """Why the arguments cannot be used; None if they are a JSON object. Tell it to the model."""
+        if (raw := self.unparsed) is None:
+            return None
+        try:
+            value = strict_json.read(raw, max_depth=strict_json.MAX_VALUE_DEPTH)
+        except InputError as fault:
+            return f"the arguments of {self.name} are not valid JSON: {fault}"
+        return f"the arguments of {self.name} are not a JSON object but {_JSON_NAMES[type(value)]}"
+
+    @property
+    def unparsed(self) -> str | None:
+        """The arguments as the model wrote them, if they are not a JSON object."""
+        if self.raw is None and self.args.keys() == {UNPARSED}:  # as they were stored before there was `raw`
+            text = self.args[UNPARSED]
+            return text if isinstance(text, str) else None
+        return self.raw
+
+    @property
+    def as_object(self) -> dict[str, Any]:
+        """The arguments as an object, for those who take nothing else."""
+        return self.args if self.raw is None else {UNPARSED: self.raw}
 
 
 class ToolCallResult(Value, frozen=True, kw_only=True, omit_defaults=False):

@@ -78,7 +78,7 @@ def searchable(message: Message) -> Iterator[str]:
         yield from (part.text for part in message.content or () if isinstance(part, TextPart))
     for call in message.tool_calls:
         yield call.name
-        yield wire_text.args_text(call.args)
+        yield wire_text.args_text(call)
     for result in message.tool_results:
         yield wire_text.result_text(result.result)
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from . import long_json
+from .message import ToolCallRequest
 from .part import FilePart, ImagePart, Part, TextPart
 
 __all__ = [
@@ -41,7 +42,9 @@ def json_text(value: Any) -> str:
     return long_json.encode(value).decode()
 
 
-args_text = json_text
+def args_text(call: ToolCallRequest) -> str:
+    """Write the arguments of a call as the text that the model reads: its own words if they are not JSON."""
+    return json_text(call.args) if call.raw is None else call.raw
 
 
 def result_text(result: Any) -> str:

@@ -52,7 +52,7 @@ def _message_lines(message: Message, *, whole: bool) -> Iterator[str]:
         if text := wire_text.described(part):
             yield harmless(text)
     for call in message.tool_calls:
-        text = f"→ {call.name} {wire_text.args_text(call.args)}"
+        text = f"→ {call.name} {wire_text.args_text(call)}"
         yield harmless(text if whole else _short(text, message.id))
     for result in message.tool_results:
         text = f"{'✗' if result.is_error else '←'} {_output(result)}"

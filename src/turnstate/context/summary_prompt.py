@@ -71,7 +71,7 @@ def _pieces(message: Message, names: dict[CallId, str]) -> Iterator[tuple[str, s
     if text := "\n".join(filter(None, map(wire_text.described, parts))):
         yield message.kind or message.role, text
     for call in message.tool_calls:
-        yield f"{message.role} calls {word(call.name, _NAME_CHARS)}", wire_text.args_text(call.args)
+        yield f"{message.role} calls {word(call.name, _NAME_CHARS)}", wire_text.args_text(call)
     for result in message.tool_results:
         verb = "failed" if result.is_error else "gave"
         name = names.get(result.tool_call_id, "an earlier call")

@@ -233,7 +233,7 @@ class Report:
 
 
 def _characters(message: Message) -> int:
-    calls = sum(len(call.name) + len(wire_text.args_text(call.args)) for call in message.tool_calls)
+    calls = sum(len(call.name) + len(wire_text.args_text(call)) for call in message.tool_calls)
     return (
         len(message.text)
         + calls

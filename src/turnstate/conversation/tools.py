@@ -129,9 +129,9 @@ def _repaired_call(call: ToolCallRequest, names: frozenset[str]) -> ToolCallRequ
     extra = call.extra if isinstance(call.extra, dict) else {}
     original = extra.get("orig_name")
     if isinstance(original, str) and original in names:
-        args = extra.get("orig_args", call.args)
-        return msgspec.structs.replace(
-            call, name=original, args=args if isinstance(args, dict) else call.args
-        )
+        args = extra.get("orig_args")
+        if isinstance(args, dict):
+            return msgspec.structs.replace(call, name=original, args=args, raw=None)
+        return msgspec.structs.replace(call, name=original)
     ending = [name for name in names if name.endswith(call.name)] if call.name else []
     return msgspec.structs.replace(call, name=ending[0] if len(ending) == 1 else PLACEHOLDER)

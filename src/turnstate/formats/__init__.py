@@ -15,10 +15,13 @@ from ..message import Message
 from ..toolspec import ToolSpec
 from .equality import same
 from .port import Format, Omission, Rendering, Violation
+from .replies.reply import Collector, ReceivedMessage
 
 __all__ = [
+    "Collector",
     "Format",
     "Omission",
+    "ReceivedMessage",
     "Rendering",
     "Violation",
     "convert",

@@ -20,15 +20,20 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import draft, media
-from .adapter import Adapter
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
+from .exchange import Exchange
 from .port import Violation
+from .replies import anthropic as replies
+from .replies.reply import Answer, ResponseStream
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
 from .turns import in_turns, merged
 
 __all__ = ["Anthropic"]
+
+MAX_TOKENS = 4_096
+"""The length of an answer, which every request names, where the caller names none."""
 
 _TEXT_FILE = "text/plain"
 _DOCUMENTS = ("application/pdf",)
@@ -40,7 +45,7 @@ class _Wire(Struct):
     content: str | list[dict[str, Any]]
 
 
-class Anthropic(Adapter):
+class Anthropic(Exchange):
     """The `system` and `messages` of a Messages request."""
 
     name = "anthropic"
@@ -79,6 +84,18 @@ class Anthropic(Adapter):
             system = expect(document.system, str | list[dict[str, Any]], "$.system")
             yield Draft("system", system, _content(system))
         yield from in_turns(document.items, _drafts)
+
+    def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Add `max_tokens`, and leave `thinking` out where the last tools were called without it."""
+        request = {"max_tokens": MAX_TOKENS, **request}
+        unthought = any(one.rule == "thinking-first" for one in rules.violations(request, request=True))
+        return {key: value for key, value in request.items() if key != "thinking" or not unthought}
+
+    def _answer(self, payload: Any) -> Answer:
+        return replies.answer(payload)
+
+    def _stream(self) -> ResponseStream:
+        return replies.Stream()
 
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
@@ -185,12 +202,7 @@ def _content(content: str | list[dict[str, Any]]) -> Content:
 
 
 def _read_call(block: dict[str, Any]) -> Call:
-    id, name = block.get("id"), block.get("name")
-    return Call(
-        name if isinstance(name, str) else "",
-        draft.parsed(block.get("input")),
-        text_or_none(id),
-    )
+    return draft.call(block.get("name"), block.get("input"), block.get("id"))
 
 
 def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
@@ -198,7 +210,7 @@ def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
         "type": "tool_use",
         "id": scope.wire_id(call.id),
         "name": scope.name(call.name),
-        "input": call.args,
+        "input": call.as_object,
     }
 
 

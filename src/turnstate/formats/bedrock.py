@@ -20,9 +20,12 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import draft, media
-from .adapter import UNKNOWN_TOOL, Adapter
+from .adapter import UNKNOWN_TOOL
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
+from .exchange import Exchange
 from .port import Violation
+from .replies import bedrock as replies
+from .replies.reply import Answer, ResponseStream
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
 from .scope import Piece, Scope, Slot
@@ -30,6 +33,8 @@ from .turns import in_turns, merged
 
 __all__ = ["Bedrock"]
 
+_BYTES = ("bytes", "redactedContent")
+_JSON = {"input", "json"}  # the values of tools, which may use any key
 _NAME_OF_DOCUMENT = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
 _IMAGES = ("png", "jpeg", "gif", "webp")
 _DOCUMENTS = ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md")
@@ -40,7 +45,7 @@ class _Wire(Struct):
     content: list[dict[str, Any]]
 
 
-class Bedrock(Adapter):
+class Bedrock(Exchange):
     """The `system`, `messages` and `toolConfig` of a Converse request."""
 
     name = "bedrock"
@@ -90,6 +95,21 @@ class Bedrock(Adapter):
             system = expect(document.system, list[dict[str, Any]], "$.system")
             yield Draft("system", system, _content(system))
         yield from in_turns(document.items, _drafts)
+
+    def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Name the model as Converse does."""
+        return {"modelId" if key == "model" else key: value for key, value in request.items()}
+
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Write bytes as bytes: the SDK encodes them itself."""
+        call: dict[str, Any] = _with_bytes(request)
+        return call
+
+    def _answer(self, payload: Any) -> Answer:
+        return replies.answer(payload)
+
+    def _stream(self) -> ResponseStream:
+        return replies.Stream()
 
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
@@ -163,6 +183,20 @@ class Bedrock(Adapter):
         return {"reasoningContent": {"reasoningText": {"text": part.text, **signature}}}
 
 
+def _with_bytes(value: Any) -> Any:
+    match value:
+        case list():
+            return [_with_bytes(item) for item in value]
+        case dict():
+            return {
+                key: media.decoded(item) if key in _BYTES and isinstance(item, str) else _with_bytes(item)
+                for key, item in value.items()
+                if key not in _JSON
+            } | {key: value[key] for key in _JSON & value.keys()}
+        case _:
+            return value
+
+
 def _defines_tools(envelope: dict[str, Any]) -> bool:
     config = envelope.get("toolConfig")
     return isinstance(config, dict) and bool(config.get("tools"))
@@ -210,18 +244,12 @@ def _content(blocks: list[dict[str, Any]]) -> Content:
 
 
 def _read_call(block: dict[str, Any]) -> Call:
-    id, name = block.get("toolUseId"), block.get("name")
-    return Call(
-        name if isinstance(name, str) else "",
-        draft.parsed(block.get("input")),
-        text_or_none(id),
-    )
+    return draft.call(block.get("name"), block.get("input"), block.get("toolUseId"))
 
 
 def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
-    return {
-        "toolUse": {"toolUseId": scope.wire_id(call.id), "name": scope.name(call.name), "input": call.args}
-    }
+    wire = {"toolUseId": scope.wire_id(call.id), "name": scope.name(call.name), "input": call.as_object}
+    return {"toolUse": wire}
 
 
 def _read_result(block: dict[str, Any]) -> Result:

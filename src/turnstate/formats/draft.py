@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from .. import strict_json, wire_text
+from .. import ids, message, strict_json, wire_text
 from ..errors import InputError, InvalidPayload
 from ..ids import UNKNOWN_TIME, CallId, derived_id
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
@@ -16,13 +16,13 @@ from ..part import Content, FilePart, ImagePart, Native, Part, TextPart
 from .pairing import Answers, core_id
 
 __all__ = [
-    "UNPARSED",
     "Call",
     "Document",
     "Draft",
     "Result",
+    "call",
     "expect",
-    "parsed",
+    "minted",
     "result_of_blocks",
     "settled",
     "text_or_none",
@@ -36,6 +36,7 @@ class Call(NamedTuple):
     name: str
     args: dict[str, Any]
     id: str | None
+    raw: str | None = None
 
 
 class Result(NamedTuple):
@@ -108,35 +109,76 @@ def settled(drafts: Sequence[Draft], native: Native) -> list[Message]:
 
 def _settled_call(call: Call, index: int, taken: set[CallId]) -> ToolCallRequest:
     id = core_id(call.id, index, taken)
-    return ToolCallRequest(id=id, name=call.name or "unnamed", args=call.args, provider_id=call.id or None)
+    return ToolCallRequest(
+        id=id, name=call.name or "unnamed", args=call.args, provider_id=call.id or None, raw=call.raw
+    )
+
+
+# Ids that were derived from a document: good within it, and replaced where it joins a conversation.
+
+
+def minted(messages: Iterable[Message]) -> tuple[list[Message], dict[str, str]]:
+    """Return messages with new ids for those that were derived from a document, and the new ids by the old.
+
+    Calls and the results in these messages change together; a call remembers the id that it had. Where a
+    document told no time, it is now.
+    """
+    new = dict[str, str]()
+    return [_minted(message, new) for message in messages], new
+
+
+def _minted(message: Message, new: dict[str, str]) -> Message:
+    changes = dict[str, Any]()
+    if ids.is_derived(message.id):
+        changes["id"] = new[message.id] = ids.message_id()
+        changes["timestamp"] = ids.now() if message.timestamp == ids.UNKNOWN_TIME else message.timestamp
+    if any(ids.is_derived(call.id) for call in message.tool_calls):
+        derived = [call for call in message.tool_calls if ids.is_derived(call.id)]
+        new.update((call.id, ids.call_id()) for call in derived)
+        changes["tool_calls"] = tuple(
+            structs.replace(call, id=new[call.id], parsed_id=call.id) if call.id in new else call
+            for call in message.tool_calls
+        )
+    if any(result.tool_call_id in new for result in message.tool_results):
+        changes["tool_results"] = tuple(
+            structs.replace(result, tool_call_id=new.get(result.tool_call_id, result.tool_call_id))
+            for result in message.tool_results
+        )
+    return structs.replace(message, **changes) if changes else message
 
 
 # Tool-call arguments that travel as a JSON string, as OpenAI's do.
 
 
-UNPARSED = "_unparsed"
+def call(name: Any, arguments: Any, id: Any) -> Call:
+    """Read a call; arguments that are not a JSON object are kept as text."""
+    args, raw = _parsed(arguments)
+    return Call(text_or_none(name) or "", args, text_or_none(id), raw)
 
 
-def parsed(arguments: Any) -> dict[str, Any]:
-    """Read arguments; what is no JSON object is kept as text."""
-    if isinstance(arguments, dict):
-        return arguments
-    if arguments is None or arguments == "":
-        return {}
-    if not isinstance(arguments, str):
-        return {UNPARSED: wire_text.json_text(arguments)}
-    try:
-        value = strict_json.read(arguments, max_depth=strict_json.MAX_VALUE_DEPTH)
-    except InputError:
-        return {UNPARSED: arguments}
-    return value if isinstance(value, dict) else {UNPARSED: arguments}
-
-
-def written(args: dict[str, Any]) -> str:
+def written(call: ToolCallRequest) -> str:
     """Write arguments as the string that the provider takes."""
-    if args.keys() == {UNPARSED} and isinstance(args[UNPARSED], str):
-        return str(args[UNPARSED])
-    return wire_text.args_text(args)
+    raw = call.unparsed
+    return wire_text.json_text(call.args) if raw is None else raw
+
+
+def _parsed(arguments: Any) -> tuple[dict[str, Any], str | None]:
+    """Return arguments as an object, or else an empty one and their text."""
+    match arguments:
+        case {message.UNPARSED: str(text), **rest} if not rest:
+            return {}, text
+        case dict():
+            return arguments, None
+        case None | "":
+            return {}, None
+        case str():
+            try:
+                value = strict_json.read(arguments, max_depth=strict_json.MAX_VALUE_DEPTH)
+            except InputError:
+                return {}, arguments
+            return (value, None) if isinstance(value, dict) else ({}, arguments)
+        case _:
+            return {}, wire_text.json_text(arguments)
 
 
 # Untyped JSON: taking a value for what it ought to be, or saying where it is not.

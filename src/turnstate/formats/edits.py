@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from ..part import Edit
 
-__all__ = ["apply", "difference", "put"]
+__all__ = ["apply", "difference", "put", "value_at"]
 
 _Path = tuple[str | int, ...]
 
@@ -41,14 +41,19 @@ def put(value: Any, changes: Iterable[tuple[_Path, Any]]) -> Any:
     """Return a copy with these values in the objects at these paths; UNSET removes a value."""
     copy = msgspec.to_builtins(value)
     for path, item in changes:
-        parent = copy
-        for step in path[:-1]:
-            parent = _item(parent, step)
+        parent = value_at(copy, path[:-1])
         if isinstance(parent, dict) and item is UNSET:
             parent.pop(path[-1], None)
         elif isinstance(parent, dict):
             parent[path[-1]] = item
     return copy
+
+
+def value_at(value: Any, path: _Path) -> Any:
+    """Return the value at a path; None if there is none."""
+    for step in path:
+        value = _item(value, step)
+    return value
 
 
 def _item(parent: Any, step: str | int) -> Any:

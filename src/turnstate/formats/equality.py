@@ -23,9 +23,9 @@ import msgspec
 
 from .. import wire_text
 from ..ids import CallId
-from ..message import Message
+from ..message import Message, ToolCallRequest
 from ..part import FilePart, ImagePart, Part, ReasoningPart
-from . import draft, media
+from . import media
 from .pairing import gathered, wire_name
 
 __all__ = ["same", "says_something"]
@@ -75,7 +75,7 @@ def _calls(said: Iterable[Message], numbers: dict[CallId, int]) -> Iterator[_Ato
     for message in said:
         for call in message.tool_calls:
             number = numbers.setdefault(call.id, len(numbers))
-            yield "call", number, wire_name(call.name), _args(call.args)
+            yield "call", number, wire_name(call.name), _args(call)
 
 
 def _results(said: Iterable[Message], numbers: dict[CallId, int]) -> Iterator[_Atom]:
@@ -88,10 +88,9 @@ def _results(said: Iterable[Message], numbers: dict[CallId, int]) -> Iterator[_A
             yield "result", number, texts, result.is_error if flagged else None
 
 
-def _args(args: dict[str, Any]) -> bytes:
-    if args.keys() == {draft.UNPARSED}:
-        return draft.written(args).encode()
-    return msgspec.json.encode(args, order="deterministic")
+def _args(call: ToolCallRequest) -> bytes:
+    raw = call.unparsed
+    return msgspec.json.encode(call.args, order="deterministic") if raw is None else raw.encode()
 
 
 def _audible(parts: Iterable[Part]) -> Iterator[str]:

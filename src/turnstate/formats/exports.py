@@ -82,7 +82,7 @@ def _body(message: Message, names: dict[str, str]) -> Iterator[str]:
             yield text
     for call in message.tool_calls:
         yield f"**call** `{_inline(call.name)}`"
-        yield _fenced(_pretty(call.args), "json")
+        yield _fenced(_pretty(call.args), "json") if call.raw is None else _fenced(call.raw, "")
     for result in message.tool_results:
         name = names.get(result.tool_call_id, result.tool_call_id)
         yield f"**{'error' if result.is_error else 'result'} of** `{_inline(name)}`"

@@ -7,6 +7,8 @@ that another model made carries the documented signature that skips validation.
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Literal
@@ -20,10 +22,13 @@ from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import draft, media
-from .adapter import UNKNOWN_TOOL, Adapter
+from .adapter import UNKNOWN_TOOL
 from .draft import Call, Document, Draft, Result, expect, text_or_none
+from .exchange import Exchange
 from .pairing import is_native
 from .port import Violation
+from .replies import gemini as replies
+from .replies.reply import Answer, ResponseStream, plain
 from .rules import gemini as rules
 from .schemas import function_schemas, read_declaration
 from .scope import Piece, Scope, Slot
@@ -47,7 +52,7 @@ class _System(Struct):
     parts: list[dict[str, Any]] = []
 
 
-class Gemini(Adapter):
+class Gemini(Exchange):
     """The `systemInstruction` and `contents` of a generateContent request."""
 
     name = "gemini"
@@ -96,6 +101,22 @@ class Gemini(Adapter):
 
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
         return _in_call_order(super()._ordered(messages), _calls_without_id(messages, self.name))
+
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Put all but model and contents into the SDK's `config`, and write bytes as bytes."""
+        own = {key: request[key] for key in ("model",) if key in request}
+        given = plain(request.get("config") or {})
+        rest = {key: value for key, value in request.items() if key not in ("model", "contents", "config")}
+        config = {**rest.pop("generationConfig", {}), **rest, **given}
+        named = {_snake(key): value for key, value in config.items() if value is not None}
+        contents = [{**one, "parts": list(map(_with_bytes, one["parts"]))} for one in request["contents"]]
+        return {**own, "contents": contents, **({"config": named} if named else {})}
+
+    def _answer(self, payload: Any) -> Answer:
+        return replies.answer(payload)
+
+    def _stream(self) -> ResponseStream:
+        return replies.Stream()
 
     def _write(self, message: Message, scope: Scope) -> Any:
         if message.role == "tool":
@@ -152,6 +173,25 @@ class Gemini(Adapter):
     def _reasoning(self, part: ReasoningPart) -> dict[str, Any]:
         signature = {"thoughtSignature": part.signature} if part.signature else {}
         return {"text": part.text, "thought": True, **signature}
+
+
+def _snake(key: str) -> str:
+    return re.sub("([A-Z])", lambda letter: "_" + letter[1].lower(), key)
+
+
+def _with_bytes(part: dict[str, Any]) -> dict[str, Any]:
+    """Write the bytes of a part as the SDK takes them; it encodes them itself."""
+    spelled = rules.camel(part)
+    if isinstance(signature := spelled.get("thoughtSignature"), str):
+        spelled["thoughtSignature"] = _bytes(signature)
+    if isinstance(blob := spelled.get("inlineData"), dict) and isinstance(blob.get("data"), str):
+        spelled["inlineData"] = {**blob, "data": _bytes(blob["data"])}
+    return spelled
+
+
+def _bytes(text: str) -> bytes:
+    """Decode base64 in either alphabet: the SDK writes the one for URLs, the service both."""
+    return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4))
 
 
 def _system_parts(value: Any) -> list[Any]:
@@ -225,12 +265,7 @@ def _content(parts: list[dict[str, Any]]) -> Content:
 
 
 def _read_call(call: dict[str, Any]) -> Call:
-    id, name = call.get("id"), call.get("name")
-    return Call(
-        name if isinstance(name, str) else "",
-        draft.parsed(call.get("args")),
-        text_or_none(id),
-    )
+    return draft.call(call.get("name"), call.get("args"), call.get("id"))
 
 
 def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
@@ -238,7 +273,7 @@ def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
     if not id:
         scope.silent.add(call.id)
     return {
-        "functionCall": {**id, "name": scope.name(call.name), "args": call.args},
+        "functionCall": {**id, "name": scope.name(call.name), "args": call.as_object},
         "thoughtSignature": SKIP_SIGNATURE,
     }
 

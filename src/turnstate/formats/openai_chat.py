@@ -17,12 +17,13 @@ from ..errors import InvalidPayload
 from ..message import Message, Role, ToolCallRequest
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
-from . import draft as arguments
-from . import media
-from .adapter import Adapter
+from . import draft, media
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
+from .exchange import Exchange
 from .pairing import is_native
 from .port import Violation
+from .replies import openai_chat as replies
+from .replies.reply import Answer, ResponseStream
 from .rules import openai_chat as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
@@ -57,7 +58,7 @@ class _Wire(Struct):
     audio: Any = None
 
 
-class OpenAIChat(Adapter):
+class OpenAIChat(Exchange):
     """The `messages` of a Chat Completions request."""
 
     name = "openai-chat"
@@ -98,6 +99,12 @@ class OpenAIChat(Adapter):
 
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
         return list(_in_batches(super()._ordered(messages), self.name))
+
+    def _answer(self, payload: Any) -> Answer:
+        return replies.answer(payload)
+
+    def _stream(self) -> ResponseStream:
+        return replies.Stream()
 
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
@@ -203,11 +210,11 @@ def _read_call(call: _Call) -> Call:
     if call.custom is not None:
         return Call(call.custom.name, {"input": call.custom.input}, call.id)
     function = call.function or _Function()
-    return Call(function.name, arguments.parsed(function.arguments), call.id)
+    return draft.call(function.name, function.arguments, call.id)
 
 
 def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
-    function = {"name": scope.name(call.name), "arguments": arguments.written(call.args)}
+    function = {"name": scope.name(call.name), "arguments": draft.written(call)}
     return {"id": scope.wire_id(call.id), "type": "function", "function": function}
 
 

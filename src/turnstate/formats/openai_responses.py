@@ -19,10 +19,11 @@ from ..message import Message, Role, ToolCallRequest
 from ..part import Content, FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import draft, media
-from . import draft as arguments
-from .adapter import Adapter
 from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text_or_none
+from .exchange import Exchange
 from .port import Violation
+from .replies import openai_responses as replies
+from .replies.reply import Answer, ResponseStream
 from .rules import openai_responses as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
@@ -70,6 +71,17 @@ def drafts(items: list[Any]) -> Iterator[Draft]:
     yield from run.draft()
 
 
+def whole_draft(items: list[Any]) -> Draft:
+    """Read the items of one response as one message, in whatever order they are."""
+    run = _Run()
+    for index, item in enumerate(items):
+        path = f"$.output[{index}]"
+        if _draft(expect(item, dict[str, Any], path), path):
+            raise InvalidPayload("an item of a response is the assistant's", path=path)
+        run.add(item, path)
+    return next(run.draft(), Draft("assistant", items, ""))
+
+
 class _Run:
     """The items of one assistant message, as long as they are in the order in which we write."""
 
@@ -91,7 +103,7 @@ class _Run:
         match _kind(item):
             case "function_call":
                 call: _CallItem = expect(item, _CallItem, path)
-                self._calls.append(Call(call.name, arguments.parsed(call.arguments), call.call_id))
+                self._calls.append(draft.call(call.name, call.arguments, call.call_id))
             case "message":
                 self._speak(expect(item, _MessageItem, path).content)
             case _:
@@ -106,6 +118,7 @@ class _Run:
 
     def _speak(self, content: str | list[dict[str, Any]]) -> None:
         self._spoken = True
+        self._flatten()
         if not isinstance(content, str):
             self._parts += [_read_part(block) for block in content]
         elif self._parts:
@@ -182,7 +195,7 @@ def _opaque(block: dict[str, Any]) -> OpaquePart:
     return OpaquePart(format=FORMAT, body=block, text=f"[{block.get('type', 'block')!s:.40}]")
 
 
-class OpenAIResponses(Adapter):
+class OpenAIResponses(Exchange):
     """The `input` (and `instructions`) of a Responses request."""
 
     name = FORMAT
@@ -225,6 +238,15 @@ class OpenAIResponses(Adapter):
             yield Draft("user", document.items, document.items)
         else:
             yield from drafts(document.items)
+
+    def _read_reply(self, items: list[Any]) -> Draft:
+        return whole_draft(items)
+
+    def _answer(self, payload: Any) -> Answer:
+        return replies.answer(payload)
+
+    def _stream(self) -> ResponseStream:
+        return replies.Stream()
 
     def _write(self, message: Message, scope: Scope) -> list[dict[str, Any]]:
         if message.role == "tool":
@@ -326,5 +348,5 @@ def _write_call(call: ToolCallRequest, scope: Scope) -> dict[str, Any]:
         "type": "function_call",
         "call_id": scope.wire_id(call.id),
         "name": scope.name(call.name),
-        "arguments": draft.written(call.args),
+        "arguments": draft.written(call),
     }

@@ -3,18 +3,22 @@
 A format reads a provider's document into messages, renders messages as that provider's document,
 and says whether the provider would take a document or answer 400. Parsing and rendering in one
 format gives the same document; what rendering in *another* format had to leave out is listed.
+
+``request`` and ``reply`` are for a program that talks to the provider: the arguments of the SDK's call, and
+the message in what it returned.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, ClassVar, overload
 
 from msgspec import Struct
 
 from ..message import Message
 from ..toolspec import ToolSpec
+from .replies.reply import Collector, ReceivedMessage
 
 __all__ = ["Format", "Omission", "Rendering", "Violation"]
 
@@ -73,6 +77,42 @@ class Format(ABC):
     def render(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Any:
         """Render messages as the provider's document."""
         return self.rendering(messages, tools=tools).payload
+
+    @abstractmethod
+    def request(
+        self, messages: Sequence[Message], /, *, tools: Iterable[ToolSpec] = (), **options: Any
+    ) -> dict[str, Any]:
+        """Return the arguments of the SDK's call: the messages, the tools, and the options as they are.
+
+        Raise `InvalidConversation` if the provider would reject the request.
+        """
+
+    @abstractmethod
+    def reply(self, response: Any) -> ReceivedMessage:
+        """Return the message in a response (an SDK's object or its JSON), with new ids, time and usage.
+
+        Raise `ModelFailed` if the response is an error, and `InvalidPayload` if it is no response.
+        """
+
+    @abstractmethod
+    def collector(self) -> Collector:
+        """Return what collects a streamed reply, chunk by chunk."""
+
+    @overload
+    def collect(
+        self, chunks: AsyncIterable[Any], *, on_text: Callable[[str], object] | None = None
+    ) -> Coroutine[Any, Any, ReceivedMessage]: ...
+    @overload
+    def collect(
+        self, chunks: Iterable[Any], *, on_text: Callable[[str], object] | None = None
+    ) -> ReceivedMessage: ...
+    @abstractmethod
+    def collect(self, chunks: Any, *, on_text: Callable[[str], object] | None = None) -> Any:
+        """Return the reply that is streamed in chunks; of an asynchronous stream, await it.
+
+        `on_text` is called with each piece of text as it arrives. Raise `ModelFailed` if the stream ends
+        before the reply is complete.
+        """
 
     @abstractmethod
     def mended(self, message: Message) -> tuple[Message, str | None]:

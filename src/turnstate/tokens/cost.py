@@ -65,7 +65,7 @@ class Meter:
         elif content:
             tokens += sum(map(self._part, content))
         for call in message.tool_calls:
-            tokens += CALL_FRAME + self._name(call.name) + self._text(wire_text.args_text(call.args))
+            tokens += CALL_FRAME + self._name(call.name) + self._text(wire_text.args_text(call))
         for result in message.tool_results:
             tokens += RESULT_FRAME + self._result(result.result)
         return tokens

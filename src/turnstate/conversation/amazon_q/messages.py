@@ -325,10 +325,12 @@ def _plain(message: Message) -> dict[str, Any]:
 
 def _call(use: dict[str, Any], id: CallId) -> ToolCallRequest:
     first = {key: use[key] for key, now in _ORIGINAL.items() if use[key] != use[now]}
+    asked = draft.call(use["name"], use["args"], use["id"])
     return ToolCallRequest(
         id=id,
-        name=use["name"] or PLACEHOLDER,
-        args=draft.parsed(use["args"]),
+        name=asked.name or PLACEHOLDER,
+        args=asked.args,
+        raw=asked.raw,
         provider_id=use["id"],
         extra=Extra(first) if first else UNSET,
     )
@@ -340,6 +342,6 @@ def _use(call: ToolCallRequest) -> dict[str, Any]:
         "id": call.provider_id if call.provider_id is not None else str(call.id),
         "name": call.name,
         "orig_name": first.get("orig_name", call.name),
-        "args": call.args,
-        "orig_args": first.get("orig_args", call.args),
+        "args": call.as_object,
+        "orig_args": first.get("orig_args", call.as_object),
     }

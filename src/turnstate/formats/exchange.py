@@ -1,0 +1,114 @@
+"""What all formats share when a program talks to the provider: requests out, replies in.
+
+A request is the rendered messages with the tools and the caller's options, checked by the provider's rules,
+as the arguments of the SDK's call. A reply is read as if it stood in a document, so that it goes back to the
+provider as it came; only its ids are new, since providers repeat and omit theirs.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import force_setattr, replace
+
+from .. import strict_json
+from ..errors import InvalidConversation, InvalidPayload, InvalidSetting
+from ..message import Message
+from ..part import Native
+from ..toolspec import ToolSpec
+from .adapter import Adapter
+from .draft import Document, Draft, minted, settled
+from .edits import difference, put, value_at
+from .replies.reply import Answer, Collector, ReceivedMessage, ResponseStream, collected, plain
+from .rules.fields import departures
+
+__all__ = ["Exchange"]
+
+
+class Exchange(Adapter):
+    """A format whose provider a program can talk to."""
+
+    @abstractmethod
+    def _answer(self, payload: Any) -> Answer:
+        """Take a response apart."""
+
+    @abstractmethod
+    def _stream(self) -> ResponseStream:
+        """Return what folds a stream into a response."""
+
+    def _read_reply(self, items: list[Any]) -> Draft:
+        """Read the items of a response, which are one message."""
+        (draft,) = self._read(Document(None, None, items))
+        return draft
+
+    def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a request with the fields that the provider demands, and options that suit its messages."""
+        return request
+
+    def _call(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a request as the arguments of the SDK's call."""
+        return request
+
+    def request(
+        self, messages: Sequence[Message], /, *, tools: Iterable[ToolSpec] = (), **options: Any
+    ) -> dict[str, Any]:
+        """Return the arguments of the SDK's call: the messages, the tools, and the options as they are."""
+        if self.list_key in options:
+            raise InvalidSetting(f"{self.list_key} is made of the messages; pass other options only")
+        payload = self.render(messages, tools=tools)
+        request = {**(payload if isinstance(payload, dict) else {self.list_key: payload}), **options}
+        request = self._settled(request)
+        if violations := self.validate(request, request=True):
+            more = f" (and {len(violations) - 1:,} more)" if len(violations) > 1 else ""
+            raise InvalidConversation(f"{self.name} would reject the request: {violations[0]}{more}")
+        return self._call(request)
+
+    def reply(self, response: Any) -> ReceivedMessage:
+        """Return the message in a response: with new ids, the time of now, and the usage."""
+        payload = plain(response)
+        strict_json.check(payload)
+        answer = self._answer(payload)
+        draft = self._read_reply(self._tidied(answer.items))
+        if draft.role != "assistant":
+            raise InvalidPayload(f"a reply is the assistant's, not of role {draft.role}", path="$")
+        (message,) = settled([draft], Native(format=self.name))
+        scope = self._scope([message])
+        scope.enter(message, 0, leading=False)
+        native = Native(format=self.name, edits=difference(self._write(message, scope), draft.piece))
+        force_setattr(message, "native", native)  # no one else has the message yet
+        if not (message.content or message.tool_calls or self._takes(message)):
+            force_setattr(message, "native", Native(format=self.name))  # it is empty: sent as we write that
+        ((new,), _) = minted([message])
+        fields = {name: getattr(new, name) for name in Message.__struct_fields__}
+        calls = tuple(replace(call, parsed_id=None) for call in new.tool_calls)
+        return ReceivedMessage(**fields | {"tool_calls": calls}, usage=answer.usage)
+
+    def collector(self) -> Collector:
+        """Return what collects a streamed reply, chunk by chunk."""
+        return Collector(self._stream(), self.reply)
+
+    def collect(self, chunks: Any, *, on_text: Callable[[str], object] | None = None) -> Any:
+        """Return the reply that is streamed in chunks; of an asynchronous stream, await it."""
+        collector = self.collector()
+        if isinstance(chunks, dict) and "stream" in chunks:  # as boto3 returns it
+            chunks = chunks["stream"]
+        if isinstance(chunks, AsyncIterable):
+            return collected(collector, chunks, on_text)
+        for chunk in chunks:
+            if (text := collector.add(chunk)) and on_text:
+                on_text(text)
+        return collector.reply()
+
+    def _tidied(self, items: list[Any]) -> list[Any]:
+        """Leave out what a response's items say nothing with: nulls, and response fields that are empty."""
+        whole = {self.list_key: items}
+        silent = [
+            one.path
+            for one in departures(whole, self.fields)
+            if one.is_response and not value_at(whole, one.path)
+        ]
+        tidy: list[Any] = put(whole, [(path, UNSET) for path in silent])[self.list_key]
+        return tidy

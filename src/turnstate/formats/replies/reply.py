@@ -1,0 +1,163 @@
+"""A provider's response on its way to a message.
+
+An SDK's object becomes plain JSON by what it can do (``model_dump``, ``to_dict``), so no SDK is imported.
+The module of a provider then says which items of the response belong into its list of messages, and what it
+reported beside them. A stream is folded into the response that the provider would have sent as a whole, so
+both ways lead through the same code.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterable, Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from ... import strict_json
+from ...entry import Usage
+from ...errors import InputError, InvalidPayload, ModelFailed
+from ...message import UNPARSED, Message
+
+__all__ = [
+    "Answer",
+    "Collector",
+    "ReceivedMessage",
+    "ResponseStream",
+    "collected",
+    "failure",
+    "plain",
+    "reported",
+    "spelled_out",
+    "whole",
+]
+
+
+class ReceivedMessage(Message, frozen=True, kw_only=True):
+    """A message that a provider just sent, with the usage that it reported.
+
+    `session.append` writes the usage as an entry of its own after the message.
+    """
+
+    usage: Usage | None = None
+
+    @property
+    def without_usage(self) -> Message:
+        """The message as a log has it."""
+        return Message(**{name: getattr(self, name) for name in Message.__struct_fields__})
+
+
+class Answer(NamedTuple):
+    """What a response holds: the items that belong into the list of messages, and what was reported."""
+
+    items: list[Any]
+    usage: Usage | None
+
+
+class ResponseStream(Protocol):
+    """A stream of one provider, folded into the response that it stands for."""
+
+    def add(self, chunk: dict[str, Any]) -> str:
+        """Take the next chunk; return the text of the answer that is new in it."""
+        ...
+
+    def response(self) -> dict[str, Any] | None:
+        """Return the response; None if the stream has not come to its end."""
+        ...
+
+
+class Collector:
+    """A reply while it is streamed: `add` each chunk, then take the `reply`."""
+
+    def __init__(self, stream: ResponseStream, reply: Callable[[Any], ReceivedMessage]) -> None:
+        self._stream, self._reply = stream, reply
+
+    def add(self, chunk: Any) -> str:
+        """Take the next chunk, an SDK's object or its JSON; return the text that is new in it."""
+        return self._stream.add(plain(chunk))
+
+    def reply(self) -> ReceivedMessage:
+        """Return the whole reply; raise `ModelFailed` if the stream ended before it was complete."""
+        response = self._stream.response()
+        if response is None:
+            raise ModelFailed("the stream ended before the reply was complete; send the request again")
+        return self._reply(response)
+
+
+async def collected(
+    collector: Collector, chunks: AsyncIterable[Any], on_text: Callable[[str], object] | None
+) -> ReceivedMessage:
+    """Return the reply of a stream that is read with ``async for``."""
+    async for chunk in chunks:
+        if (text := collector.add(chunk)) and on_text:
+            on_text(text)
+    return collector.reply()
+
+
+def plain(value: Any) -> Any:
+    """Return an SDK's object as plain JSON values; bytes become base64 and times text, as on the wire."""
+    match value:
+        case None | bool() | int() | float():
+            return value.value if isinstance(value, Enum) else value
+        case Enum():
+            return plain(value.value)
+        case str():
+            return value
+        case Mapping():
+            return {str(plain(key)): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode()
+    for method in ("model_dump", "to_dict", "isoformat"):
+        if callable(dump := getattr(value, method, None)) and not isinstance(value, type):
+            return plain(dump())
+    raise InvalidPayload(
+        f"a value of type {type(value).__name__} is not a response; pass what the SDK returned, or its JSON"
+    )
+
+
+def failure(payload: Any, missing: str) -> ModelFailed | InvalidPayload:
+    """Return the error for a response without a reply: what the provider says, or what is missing."""
+    error = payload.get("error") if isinstance(payload, dict) else None
+    if error:
+        text = error.get("message") if isinstance(error, dict) else error
+        return ModelFailed(f"the provider answered with an error: {text or error!s:.500}")
+    return InvalidPayload(f"this is no response of the provider: {missing}", path="$")
+
+
+def whole(value: Any) -> int:
+    """Return a reported number; what was not reported is 0."""
+    return value if type(value) is int and value >= 0 else 0
+
+
+def reported(
+    usage: Any,
+    beside: Mapping[str, Any],
+    *,
+    input: int = 0,
+    output: int = 0,
+    cached: int = 0,
+    model: Any = None,
+) -> Usage | None:
+    """Return what a provider reported: tokens, and what else it said of the request; None if nothing."""
+    details = {key: value for key, value in beside.items() if type(value) in (str, int, float, bool)}
+    if told := _without_nulls(usage):
+        details["usage"] = told
+    name = model if isinstance(model, str) else ""
+    if not details and not name:
+        return None
+    return Usage(input=input, output=output, cached=cached, model=name, details=details)
+
+
+def _without_nulls(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+
+
+def spelled_out(text: str) -> Any:
+    """Return the arguments of a call that a stream spelled out; what is no JSON stays text, in an object."""
+    try:
+        return strict_json.read(text, max_depth=strict_json.MAX_VALUE_DEPTH) if text else {}
+    except InputError:
+        return {UNPARSED: text}
