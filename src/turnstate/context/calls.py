@@ -51,7 +51,9 @@ class KnownCalls:
         self._calls = set[CallId]()
         self._results = dict[CallId, ToolCallResult]()
         self._used_again = set[CallId]()
-        self._batch: Sequence[ToolCallRequest] = path.batch if path else ()
+        self._named = dict[str, list[list[CallId]]]()  # by an id of a document: batches, the newest first
+        if path:
+            self._name(path.batch, newest=True)
 
     def learn(self, message: Message) -> None:
         """Add a message that comes after all that are known."""
@@ -59,8 +61,7 @@ class KnownCalls:
             self._calls.add(call.id)
             self._used_again.add(call.id)  # an id that is used again names the newer call
             self._results.pop(call.id, None)
-        if message.tool_calls:
-            self._batch = message.tool_calls
+        self._name(message.tool_calls, newest=True)
         for result in message.tool_results:
             self._take(result)
 
@@ -70,7 +71,7 @@ class KnownCalls:
             if not self.knows(result.tool_call_id):
                 self._take(result)
         self._calls.update(call.id for call in message.tool_calls)
-        self._batch = self._batch or message.tool_calls
+        self._name(message.tool_calls, newest=False)
 
     def fresh(self, message: Message) -> Message | None:
         """Return what is new in a message, under the core's ids; None if all of it is known.
@@ -102,17 +103,29 @@ class KnownCalls:
     def resolved(self, result: ToolCallResult) -> ToolCallResult:
         """Return a result under the core's id of its call.
 
-        Of several calls of the newest batch with that provider's id it is the first that has no result
-        yet; if all have one, the one with the same result. If there is none, the result stays as it is.
+        A result may name its call as the provider does, or by the id that a document gave it. Of several such
+        calls it is the newest that has no result yet, of one batch the first; if all have one, the newest
+        with the same result. If there is none, the result stays as it is.
         """
-        if self.knows(result.tool_call_id):
+        batches = self._named.get(result.tool_call_id, [])
+        if not batches or (self.knows(result.tool_call_id) and self.result_of(result.tool_call_id) is None):
             return result
-        named = [call.id for call in self._batch if call.provider_id == result.tool_call_id]
-        if not named:
+        named = [call for batch in batches for call in batch]
+        found = next((call for call in named if self.result_of(call) is None), None)
+        if found is None and self.knows(result.tool_call_id):
             return result
-        open_calls = (call for call in named if self.result_of(call) is None)
         same = (call for call in named if (known := self.result_of(call)) and known.says_same(result))
-        return structs.replace(result, tool_call_id=next(open_calls, None) or next(same, named[-1]))
+        return structs.replace(result, tool_call_id=found or next(same, batches[0][-1]))
+
+    def _name(self, batch: Iterable[ToolCallRequest], *, newest: bool) -> None:
+        """Note under which ids the documents of others know the calls of a batch."""
+        names = dict[str, list[CallId]]()
+        for call in batch:
+            for name in {call.provider_id, call.parsed_id} - {None, call.id}:
+                names.setdefault(str(name), []).append(call.id)
+        for name, calls in names.items():
+            batches = self._named.setdefault(name, [])
+            batches.insert(0 if newest else len(batches), calls)
 
     def knows(self, call: CallId) -> bool:
         """Return True if the call was made."""
@@ -144,7 +157,7 @@ def unknown_calls(known: KnownCalls, messages: Iterable[Message]) -> set[CallId]
     """Return the calls that results name and that are not known yet."""
     results = (known.resolved(result) for message in messages for result in message.tool_results)
     calls = [call for message in messages for call in message.tool_calls]
-    own = {call.id for call in calls} | {call.provider_id for call in calls}
+    own = {id for call in calls for id in (call.id, call.provider_id, call.parsed_id)}
     return {one.tool_call_id for one in results if not known.knows(one.tool_call_id)} - own
 
 

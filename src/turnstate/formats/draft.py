@@ -117,14 +117,14 @@ def _settled_call(call: Call, index: int, taken: set[CallId]) -> ToolCallRequest
 # Ids that were derived from a document: good within it, and replaced where it joins a conversation.
 
 
-def minted(messages: Iterable[Message]) -> tuple[list[Message], dict[str, str]]:
-    """Return messages with new ids for those that were derived from a document, and the new ids by the old.
+def minted(messages: Iterable[Message]) -> list[Message]:
+    """Return messages with new ids for those that were derived from a document.
 
     Calls and the results in these messages change together; a call remembers the id that it had. Where a
     document told no time, it is now.
     """
     new = dict[str, str]()
-    return [_minted(message, new) for message in messages], new
+    return [_minted(message, new) for message in messages]
 
 
 def _minted(message: Message, new: dict[str, str]) -> Message:

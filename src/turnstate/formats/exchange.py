@@ -81,7 +81,7 @@ class Exchange(Adapter):
         force_setattr(message, "native", native)  # no one else has the message yet
         if not (message.content or message.tool_calls or self._takes(message)):
             force_setattr(message, "native", Native(format=self.name))  # it is empty: sent as we write that
-        ((new,), _) = minted([message])
+        (new,) = minted([message])
         fields = {name: getattr(new, name) for name in Message.__struct_fields__}
         calls = tuple(replace(call, parsed_id=None) for call in new.tool_calls)
         return ReceivedMessage(**fields | {"tool_calls": calls}, usage=answer.usage)

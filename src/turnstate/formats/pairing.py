@@ -77,9 +77,16 @@ class Answers:
             found = self._newest_open(("id", provider_id)) or self._newest_open(key)
             found = found or self._newest.get(provider_id)
         if found is None:
-            return core_id(provider_id, position, self._unknown)
+            return self._outside(provider_id, position)
         self._open.discard(found)
         return found
+
+    def _outside(self, provider_id: str | None, position: int) -> CallId:
+        """Name a call that the document does not hold as the provider does: whoever has it will know it."""
+        if not provider_id or provider_id in self._unknown:
+            return core_id(provider_id, position, self._unknown)
+        self._unknown.add(CallId(provider_id))
+        return CallId(provider_id)
 
     def _newest_open(self, key: _Key) -> CallId | None:
         batches = self._batches.get(key, [])

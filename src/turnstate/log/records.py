@@ -97,14 +97,20 @@ def digest(messages: Iterable[Message]) -> bytes:
 def _content(plain: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
     """Leave out what changes when a message is built again: its id, its time, the ids of its calls.
 
-    A result of a call in the same request names the call by its place.
+    A result of a call in the same request names the call by its place; so does one that names its call by an
+    id which was derived from a document, since that depends on what else the document holds.
     """
     content = {key: value for key, value in plain.items() if key not in ("id", "timestamp")}
     if calls := content.get("tool_calls"):
-        content["tool_calls"] = [{key: value for key, value in call.items() if key != "id"} for call in calls]
+        content["tool_calls"] = [
+            {key: value for key, value in call.items() if key not in ("id", "parsed_id")} for call in calls
+        ]
     if results := content.get("tool_results"):
-        ids = [own.get(result["tool_call_id"], result["tool_call_id"]) for result in results]
+        for result in results:
+            if ids.is_derived(id := result["tool_call_id"]):
+                own.setdefault(id, f"{len(own)} of a document")
         content["tool_results"] = [
-            {**result, "tool_call_id": id} for result, id in zip(results, ids, strict=True)
+            {**result, "tool_call_id": own.get(result["tool_call_id"], result["tool_call_id"])}
+            for result in results
         ]
     return content

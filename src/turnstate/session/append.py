@@ -4,20 +4,28 @@ Messages of users and assistants are added wherever the head is. A tool result i
 that contains its call. Most results answer calls that this handle wrote itself, so they are tried on the path
 as it is known; if another writer moved the head, the path is read and they are checked again. A request that
 is repeated under its key gets the first receipt, before anything else is checked.
+
+Ids that a format derived from a document are good within that document only, so messages and calls get new
+ones here; the receipt says which, and a result may go on naming its call by the old one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+
+from msgspec import structs
 
 from ..context.calls import KnownCalls, fresh, unknown_calls
 from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
+from ..formats.draft import minted
+from ..formats.replies.reply import ReceivedMessage
 from ..log.path import between, messages_of, rows_backwards
 from ..log.records import digest
 from ..message import Message
-from ..stores.values import Key, Position, Receipt
+from ..stores.values import Key, Position, Receipt, Span
 from ..tokens.exact import is_large, off_loop
 from .loaded import Loaded
 from .names import checked
@@ -41,23 +49,15 @@ async def append(
     """Add messages, all of them or none."""
     _check(messages)
     large = is_large(*messages)
-    messages = await off_loop(lambda: [message.owned() for message in messages], large=large)
+    given = await off_loop(lambda: [message.owned() for message in messages], large=large)
     request: Key | None = None
     if key is not None:
-        request = Key(checked(key, "a key"), await off_loop(lambda: digest(messages), large=large))
-    if not any(message.role == "tool" for message in messages):
-        return await write(writer, windows, messages, expected_version=expected_version, key=request)
-    if known := windows.known:
-        head = known.head
-        try:
-            calls = known.fold.known_calls(messages)
-            if taken := await off_loop(partial(fresh, calls, messages), large=large):
-                return await write(
-                    writer, windows, taken, expected_version=expected_version, expected_head=head, key=request
-                )
-        except (InvalidMessage, Conflict):
-            pass  # the path may have changed: read it, and check again
-    return await _append_results(writer, windows, messages, expected_version, request)
+        request = Key(checked(key, "a key"), await off_loop(lambda: digest(given), large=large))
+    adding = _Adding(writer, windows, minted(given), expected_version, request, large=large)
+    receipt = await adding.added()
+    if receipt.repeated and request is not None:
+        return structs.replace(receipt, ids=await _first_ids(writer, receipt, given))
+    return structs.replace(receipt, ids=_ids(zip(given, adding.messages, strict=True), adding.taken))
 
 
 async def write(
@@ -78,39 +78,116 @@ async def write(
     return receipt
 
 
-async def _append_results(
-    writer: SessionWriter,
-    windows: WindowMaker,
-    messages: Sequence[Message],
-    expected_version: int | None,
-    key: Key | None,
-) -> Receipt:
-    """Add messages with tool results on the path as it is now; retry if another writer moves the head."""
-    large = is_large(*messages)
-    while True:
-        loaded = await windows.loaded()
-        head = loaded.head  # as checked: another task of this handle may write meanwhile
-        try:
-            calls = await _known_calls(writer, loaded, messages)
-            taken = await off_loop(partial(fresh, calls, messages), large=large)
-        except InvalidMessage as refusal:
-            return await _first_receipt(writer, key, refusal)
-        if not taken and key is None:
-            return Receipt(
-                epoch=writer.row.epoch,
-                version=writer.row.version,
-                branch=head.branch,
-                first=head.seq + 1,
-                last=head.seq,
-                repeated=True,
-            )
-        try:
-            return await write(
-                writer, windows, taken, expected_version=expected_version, expected_head=head, key=key
-            )
-        except Conflict as conflict:
-            if expected_version is not None and conflict.version != expected_version:
-                raise
+class _Adding:
+    """Messages on their way into the log, and which of them were new to it."""
+
+    def __init__(
+        self,
+        writer: SessionWriter,
+        windows: WindowMaker,
+        messages: Sequence[Message],
+        expected_version: int | None,
+        key: Key | None,
+        *,
+        large: bool,
+    ) -> None:
+        self._writer, self._windows, self._large = writer, windows, large
+        self._expected_version, self._key = expected_version, key
+        self.messages = messages
+        self.taken: Sequence[Message] = messages
+
+    async def added(self) -> Receipt:
+        """Add them, on the path as it is known if that is still the path."""
+        if not any(message.role == "tool" for message in self.messages):
+            return await self._write(None)
+        if known := self._windows.known:
+            head = known.head
+            try:
+                if await self._resolve(known.fold.known_calls(self.messages)):
+                    return await self._write(head)
+            except (InvalidMessage, Conflict):
+                pass  # the path may have changed: read it, and check again
+        return await self._added_to_path()
+
+    async def _added_to_path(self) -> Receipt:
+        """Add messages with tool results on the path as it is now; retry if another writer moves the head."""
+        while True:
+            loaded = await self._windows.loaded()
+            head = loaded.head  # as checked: another task of this handle may write meanwhile
+            try:
+                is_new = await self._resolve(await _known_calls(self._writer, loaded, self.messages))
+            except InvalidMessage as refusal:
+                return await _first_receipt(self._writer, self._key, refusal)
+            if not is_new and self._key is None:
+                return Receipt(
+                    epoch=self._writer.row.epoch,
+                    version=self._writer.row.version,
+                    branch=head.branch,
+                    first=head.seq + 1,
+                    last=head.seq,
+                    repeated=True,
+                )
+            try:
+                return await self._write(head)
+            except Conflict as conflict:
+                expected = self._expected_version
+                if expected is not None and conflict.version != expected:
+                    raise
+
+    async def _resolve(self, calls: KnownCalls) -> bool:
+        """Leave out the results that are known already; return False if there is nothing else."""
+        self.taken = await off_loop(partial(fresh, calls, self.messages), large=self._large)
+        return bool(self.taken)
+
+    async def _write(self, head: Position | None) -> Receipt:
+        entries = list(_entries(self.taken))
+        return await write(
+            self._writer,
+            self._windows,
+            entries,
+            expected_version=self._expected_version,
+            expected_head=head,
+            key=self._key,
+        )
+
+
+def _entries(messages: Iterable[Message]) -> Iterator[Entry]:
+    """Yield messages as entries; what a provider reported with one is an entry after it."""
+    for message in messages:
+        if isinstance(message, ReceivedMessage):
+            yield message.without_usage
+            yield from [message.usage] if message.usage else []
+        else:
+            yield message
+
+
+def _ids(pairs: Iterable[tuple[Message, Message]], taken: Iterable[Message]) -> dict[str, str]:
+    """Return the ids of messages and calls that were stored, by the ids under which they were given."""
+    stored, ids = {message.id for message in taken}, dict[str, str]()
+    for given, kept in pairs:
+        if kept.id in stored:
+            ids[given.id] = kept.id
+            ids |= {one.id: other.id for one, other in zip(given.tool_calls, kept.tool_calls, strict=True)}
+    return ids
+
+
+async def _first_ids(writer: SessionWriter, receipt: Receipt, given: Sequence[Message]) -> dict[str, str]:
+    """Return the ids under which the first request of a key was stored, by those of its repetition.
+
+    The two say the same in the same order; results that were known at the time were not stored.
+    """
+    rows = await writer.log.read(writer.at, Span(receipt.branch, receipt.first, receipt.last))
+    stored = deque(await messages_of(rows))
+    pairs = list[tuple[Message, Message]]()
+    for message in given:
+        if stored and stored[0].role == message.role and _says(message, stored[0]):
+            pairs.append((message, stored.popleft()))
+    return _ids(pairs, [kept for _, kept in pairs])
+
+
+def _says(message: Message, stored: Message) -> bool:
+    """Return True if each result of a stored message is one of a message that was given."""
+    return all(any(one.says_same(other) for one in message.tool_results) for other in stored.tool_results)
 
 
 async def _known_calls(writer: SessionWriter, loaded: Loaded, messages: Sequence[Message]) -> KnownCalls:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..errors import InputError
 
@@ -244,6 +244,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
     first: int  # of the records; `last` + 1 if there are none
     last: int
     repeated: bool = False  # the key was known: this is the receipt of the first request
+    ids: dict[str, str] = field(default_factory=dict)  # of messages and calls: as given, as stored
 
     @property
     def head(self) -> Position:

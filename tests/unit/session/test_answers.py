@@ -96,12 +96,15 @@ async def test_an_id_of_the_core_goes_before_an_equal_one_of_a_provider(harness:
 
 
 @run
-async def test_a_providers_id_of_an_older_batch_is_unknown(harness: Harness) -> None:
+async def test_a_providers_id_names_the_newest_open_call_of_any_batch(harness: Harness) -> None:
     old, new = call(provider_id="old"), call(provider_id="new")
     session = await asked(harness, old)
     await session.append(Message.user("never mind"), asks(new))
-    await refused(session, answers(answer("old")), match="old")
+    await session.append(answers(answer("old", "late")))
     await session.append(answers(answer("new")))
+    given = [one for message in await session.messages() for one in message.tool_results]
+    assert given == [answer(old, "late"), answer(new)]
+    await refused(session, answers(answer("old", "another")), match="answered already")
 
 
 @run
