@@ -241,6 +241,8 @@ class Session(_Facade):
     preview = _plain(asynchronous.Session.preview)
     snapshot = _plain(asynchronous.Session.snapshot)
     set_system = _plain(asynchronous.Session.set_system)
+    model = _plain(asynchronous.Session.model)
+    set_model = _plain(asynchronous.Session.set_model)
     fork = _plain(asynchronous.Session.fork)
     rewind = _plain(asynchronous.Session.rewind)
     compact = _plain(asynchronous.Session.compact)

@@ -26,6 +26,7 @@ from .entry import (
     Entry,
     FileLines,
     Mask,
+    ModelChange,
     Note,
     Prompt,
     Restore,
@@ -105,6 +106,7 @@ _encoder = msgspec.json.Encoder()
 _KINDS: dict[str, type[Any]] = {
     "prompt": Prompt,
     "bootstrap": Bootstrap,
+    "model": ModelChange,
     "cut": Cut,
     "compaction": Cut,
     "mask": Mask,

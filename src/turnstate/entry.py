@@ -1,10 +1,10 @@
 """Entries: everything that a log can hold, as a closed union. `codec` writes and reads their bytes.
 
 A message is an entry. A prompt and a bootstrap are sent before the messages; the newest on the path
-counts, as it does for the settings of a conversation: tools, model, sticky files. Decisions change the view
-of what came before them. Usage is what a provider reported; a note is for people; a tangent began or was
-left; files were saved in a checkpoint, or restored. A newer version may write a kind that this one does
-not know.
+counts, as it does for the model, and for the settings of a conversation: tools, sticky files. Decisions
+change the view of what came before them. Usage is what a provider reported; a note is for people; a tangent
+began or was left; files were saved in a checkpoint, or restored. A newer version may write a kind that this
+one does not know.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "Entry",
     "FileLines",
     "Mask",
+    "ModelChange",
     "Note",
     "Prompt",
     "Restore",
@@ -195,6 +196,16 @@ class Bootstrap(Value, frozen=True, tag="bootstrap", tag_field="kind"):
     text: str
 
 
+class ModelChange(Value, frozen=True, tag="model", tag_field="kind"):
+    """The model from here on, and the counter in which messages are counted from here on.
+
+    An empty id means that the conversation has no model any more.
+    """
+
+    id: str
+    counter: str
+
+
 class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
     """What a provider reported of a request, and what else is known of it."""
 
@@ -277,6 +288,7 @@ Entry = (
     Message
     | Prompt
     | Bootstrap
+    | ModelChange
     | Decision
     | Usage
     | Note

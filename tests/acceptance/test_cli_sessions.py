@@ -15,9 +15,9 @@ from turnstate.testing import FixedClock
 
 pytestmark = pytest.mark.req("P3", "G2")
 
-VERBS = ["rename", "tag", "end", "reset", "destroy", "erase"]
+VERBS = ["rename", "tag", "set-model", "end", "reset", "destroy", "erase"]
 ARGUMENTS = {"rename": ["ID", "x"], "tag": ["ID", "x"], "erase": ["--session", "ID", "--yes"]}
-ARGUMENTS |= {"end": ["ID"], "reset": ["ID"], "destroy": ["ID", "--yes"]}
+ARGUMENTS |= {"set-model": ["ID", "gpt-4o"], "end": ["ID"], "reset": ["ID"], "destroy": ["ID", "--yes"]}
 
 
 def verb_line(verb: str, id: str) -> list[str]:
@@ -137,6 +137,15 @@ def test_a_narrow_terminal_gets_whole_ids_and_short_titles(url: str) -> None:
     assert line.startswith(f"{id}  anna  live ")
     assert line.endswith("…")
     assert len(line) == 100
+
+
+@pytest.mark.req("B1")
+def test_the_model_of_a_session_is_set_and_shown(url: str) -> None:
+    id = make(url, "hello")
+    code, out, err = turnstate("sessions", "set-model", id, "claude-sonnet-4-5")
+    told = "uses claude-sonnet-4-5 from here on, counted by estimate:claude"
+    assert (code, out, err) == (0, "", f"turnstate: session {id} {told}\n")
+    assert "— model: claude-sonnet-4-5, counted by estimate:claude" in turnstate("show", id).out
 
 
 def test_a_session_is_renamed_by_the_beginning_of_its_id(url: str) -> None:

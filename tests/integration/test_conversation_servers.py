@@ -13,6 +13,7 @@ from valkey_server import fresh_cluster, fresh_server
 from turnstate import Budget, Message, SessionManager
 from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, fields
+from turnstate.log.records import recount
 from turnstate.session import Session
 
 BUDGET = Budget(4_000)
@@ -73,7 +74,13 @@ async def lived(url: str) -> None:
         kept = (await session.conversation()).kept_tangents()
         assert [one.opening for one in kept] == ["aside"]
 
+        await session.set_model("claude-sonnet-4-5")
+        await other.append(Message.user("a handle that missed the change"), Message.assistant("counts anew"))
+        assert (await other.model()) == (await session.conversation()).model_info
+        assert await shown(session) == await shown(other) == await shown(await here.open(session.id))
+        assert [one async for one in here.store.verify(repair=False, recount=recount)] == []
 
-@pytest.mark.req("D5", "I1", "J1", "J2", "G3")
+
+@pytest.mark.req("B1", "D5", "I1", "J1", "J2", "G3")
 def test_tangents_and_compactions_are_written_undone_and_seen_by_all_workers(url: str) -> None:
     asyncio.run(lived(url))

@@ -18,15 +18,17 @@ from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, Reduction
 from ..context.window import Window
-from ..entry import Entry, Prompt
+from ..entry import Entry, ModelChange, Prompt
 from ..errors import AlreadyExists
 from ..log.fold import Fold
 from ..log.path import path_to, read_entry, rows_forwards
+from ..log.records import counter_of
 from ..log.records import records as make_records
 from ..message import Message
 from ..session.names import checked
 from ..stores.port import Log, Store
 from ..stores.values import Record, Row, SessionRow
+from ..tokens import Counter
 from ..tokens import counter as counter_named
 from .restore import ImportResult
 
@@ -99,12 +101,15 @@ _UNLIMITED = 1 << 62  # tokens: outputs are not shortened
 
 
 class Transcript(Struct, frozen=True):
-    """The messages from the root to the head, with the prompt and bootstrap before them."""
+    """The messages from the root to the head, with the prompt and bootstrap before them.
+
+    ``counts`` has the tokens of those that were counted in the counter in force at the head.
+    """
 
     head: Head
     messages: list[Message]
-    tokens: list[int]
-    counter: str
+    counts: list[tuple[Message, int]]
+    counter: Counter
 
     @property
     def all_messages(self) -> list[Message]:
@@ -119,20 +124,22 @@ class Transcript(Struct, frozen=True):
         """Return the window with all messages, and a report of what had to be repaired."""
         policy = Policy(reduction=Reduction(soft_tokens=_UNLIMITED, hard_tokens=_UNLIMITED, share=1.0))
         manager, budget = StateManager(self.counter, policy), Budget.UNLIMITED
-        counts = list(zip(self.messages, self.tokens, strict=True))
-        tally = manager.tally(self.messages, budget, counts=counts)
+        tally = manager.tally(self.messages, budget, counts=self.counts)
         return manager.window(tally, budget, head=self.head)
 
 
 async def conversation(log: Log, row: SessionRow) -> Transcript:
     """Read the path to the head of a session."""
-    messages, tokens = list[Message](), list[int]()
-    fold = Fold(messages)
+    messages, counts = list[Message](), list[tuple[Message, int]]()
+    fold, counter = Fold(messages), counter_named(row.counter)
     async for one in rows_of(log, row):
         entry = await read_entry(one)
-        if entry is not None and fold.add(entry):
-            tokens.append(one.tokens)
-    return Transcript(Head(system=fold.prompt, bootstrap=fold.bootstrap), messages, tokens, row.counter)
+        if isinstance(entry, ModelChange) and entry.counter != counter.name:
+            counter, counts = counter_of(entry, counter), []
+        if entry is not None and (shown := fold.add(entry)):
+            counts.append((shown, one.tokens))
+    head = Head(system=fold.prompt, bootstrap=fold.bootstrap)
+    return Transcript(head, messages, counts, counter)
 
 
 async def rows_of(log: Log, row: SessionRow) -> AsyncIterator[Row]:

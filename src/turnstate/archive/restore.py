@@ -21,8 +21,9 @@ from msgspec import Struct, structs
 
 from .. import ids
 from ..context.policy import Policy
-from ..entry import Entry, Note
+from ..entry import Entry, ModelChange, Note
 from ..errors import AlreadyExists, Busy, Fenced, NotFound
+from ..log.records import counter_of
 from ..log.records import records as make_records
 from ..stores.port import Store
 from ..stores.values import FOREVER, Branch, Change, Fork, Lease, Position, Record, SessionRow
@@ -101,7 +102,7 @@ class _SessionImport:
 
     def __init__(self, store: Store, row: SessionRow, session: ArchivedSession) -> None:
         self._store, self._row, self._session = store, row, session
-        self._counter = counter_named(session.counter)
+        self._models = dict[int, list[tuple[int, ModelChange]]]()  # of each branch, with their numbers
         self._head = Position(1, 0)
 
     async def begin(self, bundle: Bundle) -> Literal["known", "skipped"] | None:
@@ -144,13 +145,31 @@ class _SessionImport:
         for branch in bundle.branches:
             if branch.former is not None:
                 await self._fork(branch, branch.former)
+            model, own = self._model_before(bundle, branch), list[tuple[int, ModelChange]]()
+            self._models[branch.id] = own
             for size in _sizes(branch):
-                records = await self._records([*islice(entries, size)])
+                pairs = [*islice(entries, size)]
+                records = await self._records(pairs, model)
+                own += [(line.seq, entry) for line, entry in pairs if isinstance(entry, ModelChange)]
+                model = own[-1][1] if own else model
                 await self._commit(select=branch.id, records=records)
 
-    async def _records(self, pairs: list[tuple[ArchivedEntry, Entry | None]]) -> tuple[Record, ...]:
+    def _model_before(self, bundle: Bundle, branch: ArchivedBranch) -> ModelChange | None:
+        """Return the model in force where a branch begins."""
+        parent, seq = branch.parent, branch.fork_seq
+        while parent is not None:
+            if before := [model for number, model in self._models[parent] if number <= seq]:
+                return before[-1]
+            seq = min(seq, bundle.branches[parent - 1].fork_seq)
+            parent = bundle.branches[parent - 1].parent
+        return None
+
+    async def _records(
+        self, pairs: list[tuple[ArchivedEntry, Entry | None]], model: ModelChange | None
+    ) -> tuple[Record, ...]:
         """Return records with the archived ids and bytes, and our own token counts."""
-        counted = await make_records([entry or _DAMAGED for _, entry in pairs], self._counter, Policy())
+        counter = counter_of(model, counter_named(self._session.counter))
+        counted = await make_records([entry or _DAMAGED for _, entry in pairs], counter, Policy())
         return tuple(_record(line, record) for (line, _), record in zip(pairs, counted, strict=True))
 
     async def _fork(self, branch: ArchivedBranch, former: int) -> None:

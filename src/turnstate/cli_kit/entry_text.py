@@ -17,6 +17,7 @@ from ..entry import (
     Entry,
     FileLines,
     Mask,
+    ModelChange,
     Note,
     Prompt,
     Restore,
@@ -78,6 +79,8 @@ def _decision_line(entry: Entry) -> str:
             return f"— prompt: {text}"
         case Bootstrap(text=text):
             return f"— facts about the user: {text}"
+        case ModelChange(id=id, counter=counter):
+            return f"— model: {id or 'none'}, counted by {counter}"
         case Cut(asked=asked, kept_from=kept, summary=summary):
             start = f"starts at {kept}" if kept else "starts here"
             return f"— {asked.get('operation', 'cut')}: the window {start}; {summary}".rstrip("; ")

@@ -64,9 +64,9 @@ class LiveWindow:
                 self.tally = None
         return self
 
-    def restarted(self) -> LiveWindow:
-        """Return a live window without a tally: the messages are others, or a thread still uses it."""
-        live = LiveWindow(self.counter, self.policy, stored=self.stored)
+    def restarted(self, counter: Counter | None = None) -> LiveWindow:
+        """Return one without a tally: other messages, another counter, or a thread still uses it."""
+        live = LiveWindow(counter or self.counter, self.policy, stored=self.stored)
         live.previous = self.previous
         return live
 

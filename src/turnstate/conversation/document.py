@@ -79,6 +79,7 @@ def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
     part = document.get("turnstate")
     if part is None:
         *summary, lines = _summary_and_lines(document)
+        state.record_settings()
         state.head.extend([*summary, *entries, lines])
     else:
         _restore_timelines(state, part, {one.id: one for one in entries if isinstance(one, Message)})

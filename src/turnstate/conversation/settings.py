@@ -1,8 +1,9 @@
 """Settings: the part of a conversation's state that no message says, as one JSON object.
 
-Tools, model, sticky files and the rest go into the log as one entry whenever one of them changed; the
-newest on a path counts. What the line tracker knows of a file is an entry of its own. Written like this
-they come back with the timeline they belong to.
+Tools, sticky files and the rest go into the log as one entry whenever one of them changed; the newest on a
+path counts. The model has an entry of its own, which a session without a state writes as well; the settings
+have what is known of it beyond the catalog. What the line tracker knows of a file is an entry of its own,
+too. Written like this they come back with the timeline they belong to.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import structs
 
 from ..catalog import ModelInfo
 from ..catalog import named as model_named
+from ..entry import ModelChange
 from ..errors import InvalidPayload, UnknownName
 from ..sticky import ContextManager, ContextState
 from ..tokens import counter
@@ -22,7 +25,15 @@ from .tools import tools_from_json, tools_to_json
 if TYPE_CHECKING:
     from .state import ConversationState
 
-__all__ = ["DEFAULTS", "fields_of", "model_from_json", "model_to_json", "restore"]
+__all__ = [
+    "DEFAULTS",
+    "beside",
+    "fields_of",
+    "model_from_json",
+    "model_to_json",
+    "model_under",
+    "restore",
+]
 
 DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
 
@@ -39,6 +50,25 @@ def fields_of(state: ConversationState) -> dict[str, Any]:
         "extra": state.extra or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def beside(fields: dict[str, Any], change: ModelChange | None) -> dict[str, Any]:
+    """Return settings without a model that the log's newest change of model says as well, or replaced."""
+    info = fields.get("model_info")
+    if change is None or info is None:
+        return fields
+    known = model_under(change, None)
+    is_replaced = (info.get("model_id"), info.get("counter")) != (change.id, change.counter)
+    if not is_replaced and (known is None or model_to_json(known) != info):
+        return fields
+    return {name: value for name, value in fields.items() if name != "model_info"}
+
+
+def model_under(change: ModelChange | None, info: ModelInfo | None) -> ModelInfo | None:
+    """Return the model that a change of model names: as the settings know it, or as the catalog does."""
+    if change is None or (info and (info.id, info.counter) == (change.id, change.counter)):
+        return info
+    return structs.replace(model_named(change.id), counter=change.counter) if change.id else None
 
 
 def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") -> None:

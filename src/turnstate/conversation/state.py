@@ -28,6 +28,7 @@ from ..entry import (
     Decision,
     Entry,
     FileLines,
+    ModelChange,
     Note,
     Prompt,
     Revert,
@@ -78,6 +79,7 @@ class ConversationState(Tangents):
         self.tools: Tools = {}
         if tool_config:
             self.tools[ToolOrigin("builtin")] = list(tool_config.values())
+        self.default_counter = "o200k_base"  # for a conversation without a model
         self.model: str | None = None
         self.model_info: ModelInfo | None = catalog.named(model_id) if model_id else None
         self.context_manager: ContextManager | None = None
@@ -207,7 +209,7 @@ class ConversationState(Tangents):
     @property
     def manager(self) -> StateManager:
         """The State Manager for this conversation's model and policy."""
-        return StateManager(self.model_info.counter if self.model_info else "o200k_base", self.policy)
+        return StateManager(self.model_info.counter if self.model_info else self.default_counter, self.policy)
 
     @property
     def budget(self) -> Budget:
@@ -319,9 +321,11 @@ class ConversationState(Tangents):
 
     def record_settings(self) -> None:
         """Add entries for settings and line trackers that have changed."""
-        fields = settings.fields_of(self)
+        self._record_model()
+        change = self.head.fold.model
+        fields = settings.beside(settings.fields_of(self), change)
         before = self.head.settings.fields if self.head.settings else settings.DEFAULTS
-        if fields != before:
+        if fields != settings.beside(before, change):
             self.head.add(Settings(fields))
         if self.file_line_tracker != self.head.trackers:
             for path in {**self.head.trackers, **self.file_line_tracker}:
@@ -329,16 +333,27 @@ class ConversationState(Tangents):
                 if now != self.head.trackers.get(path):
                     self.head.add(FileLines(path, tracker_to_json(now) if now else None))
 
+    def _record_model(self) -> None:
+        """Add an entry for the model if another one is in force: from here on its counter counts."""
+        info, known = self.model_info, self.head.fold.model
+        wanted = ModelChange(info.id, info.counter) if info else ModelChange("", self.default_counter)
+        if wanted != known and (info or (known and known.id)):
+            self.head.add(wanted)
+
     def adopt(self, other: Tangents) -> None:
         """Replace the content by that of another state of the same conversation, as loaded from the log."""
         if isinstance(other, ConversationState):
             self.sync = other.sync
         super().adopt(other)
 
-    def _switched(self) -> None:
-        """Apply the settings of the timeline that is the head now."""
+    def apply_settings(self) -> None:
+        """Use the settings, the model and the line trackers that the head's timeline has."""
         settings.restore(self, self.head.settings.fields if self.head.settings else settings.DEFAULTS)
+        self.model_info = settings.model_under(self.head.fold.model, self.model_info)
         self.file_line_tracker = dict(self.head.trackers)
+
+    def _switched(self) -> None:
+        self.apply_settings()
 
     def _cancel_open_calls(self) -> None:
         for call in self.head.open_calls:

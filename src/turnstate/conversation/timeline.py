@@ -20,6 +20,7 @@ from ..entry import (
     Decision,
     Entry,
     FileLines,
+    ModelChange,
     Note,
     Prompt,
     Revert,
@@ -62,6 +63,7 @@ class Moment(Struct, frozen=True, gc=False):
     trackers: Mapping[str, FileLineTracker]
     prompt: str | None
     bootstrap: str | None
+    model: ModelChange | None
     clearings: Mapping[str, Clearing]
     shown_from: int
 
@@ -69,7 +71,7 @@ class Moment(Struct, frozen=True, gc=False):
 MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
 """Exchanges that the live history holds; older ones are in the log."""
 
-Recalled = Prompt | Bootstrap | Settings | Checkpoint | Cut | Summary
+Recalled = Prompt | Bootstrap | ModelChange | Settings | Checkpoint | Cut | Summary
 
 
 class Timeline:
@@ -153,6 +155,7 @@ class Timeline:
         )
         base.fold = Fold(base.messages, base.decisions, self.fold, whole=self.first == 1)
         base.fold.prompt, base.fold.bootstrap = moment.prompt, moment.bootstrap
+        base.fold.model = moment.model
         base.lines, base.checkpoints = (
             moment.lines.fork(moment.shown_lines),
             self.checkpoints.fork(moment.checkpoints),
@@ -182,6 +185,7 @@ class Timeline:
                 trackers=self.trackers,
                 prompt=self.fold.prompt,
                 bootstrap=self.fold.bootstrap,
+                model=self.fold.model,
                 clearings=self._clearings,
                 shown_from=self._shown_from,
             )
@@ -281,6 +285,12 @@ class Timeline:
         Raise `InvalidMessage` for a result of an unknown call, or a second, different one.
         """
         return self.fold.known_calls([message]).fresh(message)
+
+    def model_before(self, place: int) -> ModelChange | None:
+        """Return the model that was in force when there were so many entries."""
+        if place:
+            return self._moments[place - 1].model
+        return next((one for one in reversed(self.recalled) if isinstance(one, ModelChange)), None)
 
     def first_kept(self, cut: Cut) -> int:
         """Return the number of the first exchange that a cut kept; an exchange ends with the assistant."""

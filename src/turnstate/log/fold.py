@@ -1,7 +1,7 @@
 """The fold of a log: entries in the order of a path, reduced to what a conversation is made of.
 
-Messages, the newest prompt and bootstrap, and the decisions with what follows from them: the newest cut
-that holds, the summary in force, the calls that are open. A session folds the rows that it loads; the
+Messages, the newest prompt, bootstrap and model, and the decisions with what follows from them: the newest
+cut that holds, the summary in force, the calls that are open. A session folds the rows that it loads; the
 timeline of a conversation state folds the same entries into lists that can be forked. Both agree because
 both are this class.
 
@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from typing import Generic, Protocol, TypeVar, overload
 
 from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
-from ..entry import Answer, Bootstrap, Cut, Decision, Entry, Prompt, Summary, effective
+from ..entry import Answer, Bootstrap, Cut, Decision, Entry, ModelChange, Prompt, Summary, effective
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
 
@@ -137,6 +137,7 @@ class Fold:
         self.decisions: GrowingList[Decision] = [] if decisions is None else decisions
         self.prompt: str | None = base.prompt if base else None
         self.bootstrap: str | None = base.bootstrap if base else None
+        self.model: ModelChange | None = base.model if base else None
         # Forks share the next two: ids are never used twice, and a fork has the same messages before it.
         self._answers: set[MessageId] = base._answers if base else set()
         self._messages_before: dict[str, int] = base._messages_before if base else {}
@@ -153,6 +154,8 @@ class Fold:
                 self.prompt = text
             case Bootstrap(text=text):
                 self.bootstrap = text
+            case ModelChange():
+                self.model = entry
             case Answer():
                 self.decisions.append(entry)
                 if shown := entry.message:

@@ -1,14 +1,16 @@
 """Records: entries made ready for a store, counted once and with their words for search.
 
-A message is counted as it will be sent, a long one after reduction. The digest of a request leaves out what
-changes when a message is built again, such as id and timestamp, so that a retry is recognized.
+A message is counted as it will be sent, a long one after reduction, in the counter of the model that is in
+force at its place: that of the newest change of model before it, or the session's own. The digest of a
+request leaves out what changes when a message is built again, such as id and timestamp, so that a retry is
+recognized.
 """
 
 from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,15 +20,15 @@ from .. import codec, ids, long_json
 from ..codec import decode_entry, encode, kind_of
 from ..context.policy import Budget, Policy
 from ..context.reduction import Limits, output_id, reduced
-from ..entry import Answer, Entry
-from ..errors import TurnstateError
+from ..entry import Answer, Entry, ModelChange
+from ..errors import NewerFormat, TurnstateError, UnknownName
 from ..message import Message
 from ..search_terms import searchable, words_of
 from ..stores.values import Record
 from ..tokens import Counter, counter, counter_names, message_cost
 from ..tokens.exact import ExactCounter, is_large, off_loop
 
-__all__ = ["COUNTED_WHOLE", "digest", "records", "recount", "sampled_recount", "searchable"]
+__all__ = ["COUNTED_WHOLE", "counter_of", "digest", "records", "recount", "sampled_recount", "searchable"]
 
 COUNTED_WHOLE = 4_000
 """Bytes up to which a tool message is counted without reduction, which depends on the reader's budget."""
@@ -35,11 +37,34 @@ _encoder = msgspec.json.Encoder(order="sorted")
 _ONE_IN = 16  # entries that a sample recounts
 
 
+def counter_of(model: ModelChange | None, start: Counter) -> Counter:
+    """Return the counter that is in force under a model; without one, that of the start."""
+    if model is None:
+        return start
+    try:
+        return counter(model.counter)
+    except UnknownName:
+        raise NewerFormat(
+            f"the model {model.id!r:.80} is counted by {model.counter!r:.60}, which this Turnstate does not "
+            "know; update it"
+        ) from None
+
+
 async def records(entries: Sequence[Entry], counter: Counter, policy: Policy) -> tuple[Record, ...]:
-    """Return entries as records, counted and indexed; large ones are worked on in a thread."""
+    """Return entries as records, counted and indexed; large ones are worked on in a thread.
+
+    The counter is the one in force before them; a change of model among them changes it.
+    """
     unloaded = isinstance(counter, ExactCounter) and not counter.is_loaded
     large = unloaded or is_large(*entries)
-    return await off_loop(lambda: tuple(_record(entry, counter, policy) for entry in entries), large=large)
+    return await off_loop(lambda: tuple(_records(entries, counter, policy)), large=large)
+
+
+def _records(entries: Sequence[Entry], counter: Counter, policy: Policy) -> Iterator[Record]:
+    for entry in entries:
+        if isinstance(entry, ModelChange):
+            counter = counter_of(entry, counter)
+        yield _record(entry, counter, policy)
 
 
 def _record(entry: Entry, counter: Counter, policy: Policy) -> Record:

@@ -69,13 +69,24 @@ async def write(
     expected_head: Position | None = None,
     key: Key | None = None,
 ) -> Receipt:
-    """Write entries at the head."""
-    records = await writer.records(entries)
-    receipt = await writer.commit(
-        records=records, expected_version=expected_version, expected_head=expected_head, key=key
-    )
-    windows.grow(receipt, entries, records)
-    return receipt
+    """Write entries at the head, counted under the model there; if the head moved, count again and retry."""
+    while True:
+        head, model = await writer.model()
+        records = await writer.records(entries, model)
+        try:
+            receipt = await writer.commit(
+                records=records,
+                expected_version=expected_version,
+                expected_head=expected_head or head,
+                key=key,
+            )
+        except Conflict as conflict:
+            if expected_head is not None or expected_version not in (None, conflict.version):
+                raise
+            await writer.refresh()
+        else:
+            windows.grow(receipt, entries, records)
+            return receipt
 
 
 class _Adding:

@@ -9,8 +9,7 @@ fails, the digest replaces what left: compaction never depends on a model.
 from __future__ import annotations
 
 from ..context.cut import Compaction, PendingCut, Strategy, compacted, compaction
-from ..context.manager import StateManager
-from ..context.policy import Budget
+from ..context.policy import Budget, Policy
 from ..context.summary import Refusal
 from ..entry import Cut, Decision, Summary
 from ..errors import Conflict, SessionError
@@ -24,8 +23,8 @@ __all__ = ["Compaction", "Compactor"]
 class Compactor:
     """Compacts one session."""
 
-    def __init__(self, windows: WindowMaker, manager: StateManager, summaries: Summarizer | None) -> None:
-        self._windows, self._manager, self._summaries = windows, manager, summaries
+    def __init__(self, windows: WindowMaker, policy: Policy, summaries: Summarizer | None) -> None:
+        self._windows, self._policy, self._summaries = windows, policy, summaries
 
     async def preview(self, budget: Budget | None, strategy: Strategy) -> Compaction:
         """Return what a compaction without a model would come to; write nothing and ask no model."""
@@ -76,7 +75,7 @@ class Compactor:
 
     async def _plan(self, budget: Budget, strategy: Strategy, focus: str | None) -> tuple[Loaded, PendingCut]:
         loaded, window = await self._windows.shown(budget)
-        plan = compaction(window, self._manager.policy, strategy, focus=focus)
+        plan = compaction(window, self._policy, strategy, focus=focus)
         if plan is None:
             raise SessionError(
                 f"there is nothing to compact: the conversation has no more than the {strategy.keep} "

@@ -18,7 +18,6 @@ from msgspec import structs
 from .. import ids
 from ..context.policy import Policy
 from ..conversation import ConversationState, Os
-from ..conversation import settings as kept_settings
 from ..conversation.timeline import Timeline
 from ..entry import Cut, Entry, Tangent
 from ..errors import Conflict, InputError, SessionError
@@ -42,10 +41,8 @@ async def load(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Conve
     state = ConversationState(row.id, os=os, policy=policy)
     state.head = await loader.load(row.head)
     await loader.load_kept()
-    state.timelines, state.sync = loader.loaded, sync
-    if state.head.settings is not None:
-        kept_settings.restore(state, state.head.settings.fields)
-    state.file_line_tracker = dict(state.head.trackers)
+    state.timelines, state.sync, state.default_counter = loader.loaded, sync, writer.start.name
+    state.apply_settings()
     return state
 
 
@@ -63,6 +60,7 @@ class _Commit:
 
     async def run(self) -> Receipt | None:
         """Write every timeline, then move the head to where the state is."""
+        self._state.default_counter = self._writer.start.name
         self._state.record_settings()
         self._check(await self._writer.refresh())
         receipt: Receipt | None = None
@@ -132,7 +130,7 @@ class _Commit:
                 for number, one in enumerate(entries, start=place.written)
                 if isinstance(one, Cut) and one.asked.get("operation") != "clear" and one.covers[1]
             ]
-            records = await self._writer.records(entries)
+            records = await self._writer.records(entries, timeline.model_before(place.written))
             receipt = await self._commit(timeline, records=records, select=moved, parcels=parcels)
             place.wrote(len(entries), receipt.head)
             self._sync.keep(timeline, place)
@@ -171,7 +169,7 @@ class _Commit:
         fork = Fork(parent=at.branch, seq=at.seq, name=name, operation=operation)
         first = list(takewhile(_needs_no_branch, timeline.entries[shared:]))
         entries = self._unconfirmed_only(timeline, first)
-        records = await self._writer.records(entries)
+        records = await self._writer.records(entries, timeline.model_before(shared))
         receipt = await self._commit(timeline, records=records, fork=fork)
         place = Place(receipt.branch, between(origin.path, 1, at.seq), shared)
         place.wrote(len(entries), receipt.head)

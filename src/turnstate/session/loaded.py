@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..context.calls import is_shown_as
 from ..context.head import Head
-from ..entry import Cut, Decision, Entry
+from ..entry import Cut, Decision, Entry, ModelChange
 from ..log.fold import Fold
 from ..log.path import (
     CUTS,
@@ -47,6 +47,7 @@ class Loaded:
         self.places = dict[str, int]()
         self.damaged = list[Row]()
         self.counts = list[tuple[int, int]]()  # stored tokens and bytes of each message
+        self.counted_from = 0  # before this message, counts are in another counter than the one in force
         self.bytes = 0
 
     @property
@@ -79,15 +80,20 @@ class Loaded:
         else:
             self._fold(entry, row.tokens, len(row.body))
 
+    def start(self) -> None:
+        """Begin with the part that is loaded; under a model, what was recalled may be counted otherwise."""
+        self.counted_from = len(self.counts) if self.fold.model else 0
+
     def grow(self, entries: Sequence[tuple[Entry, int, int]], head: Position, at_head: str = "") -> None:
         """Fold entries in that were just written, each with its tokens and bytes."""
         self.head, self.at_head = head, at_head
         for entry, tokens, size in entries:
             self._fold(entry, tokens, size)
 
-    def tokens_of(self, id: str) -> int:
-        """Return the stored token count of a message."""
-        return self.counts[self.places[id]][0]
+    def tokens_of(self, id: str) -> int | None:
+        """Return the stored token count of a message; None if it is in another counter than the current."""
+        place = self.places[id]
+        return self.counts[place][0] if place >= self.counted_from else None
 
     def message_head(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Head:
         """Return the head of a window: what comes before the messages."""
@@ -100,6 +106,10 @@ class Loaded:
         )
 
     def _fold(self, entry: Entry, tokens: int, size: int) -> None:
+        if isinstance(entry, ModelChange) and (
+            not self.fold.model or self.fold.model.counter != entry.counter
+        ):
+            self.counted_from = len(self.counts)
         if shown := self.fold.add(entry):
             self.places[shown.id] = len(self.counts)
             self.counts.append((tokens, size))
@@ -109,7 +119,7 @@ class Loaded:
 # Loading: from the newest cut on, or from the root if that cut cannot be used.
 
 _FEW = 4  # rows of a read that looks for leading system messages
-_HEADS = ("prompt", "bootstrap")
+_HEADS = ("prompt", "bootstrap", "model")
 
 
 class Settings(Struct, frozen=True):
@@ -118,6 +128,10 @@ class Settings(Struct, frozen=True):
     limit: int
     policy: str
     counter: str
+
+    def under(self, model: ModelChange | None) -> Settings:
+        """Return the settings with the counter of the model in force."""
+        return structs.replace(self, counter=model.counter) if model else self
 
     def fit(self, cut: Cut) -> bool:
         """Return True if a cut was made under these settings, or holds under all."""
@@ -130,6 +144,9 @@ async def load(log: Log, row: SessionRow, settings: Settings | None) -> Loaded:
     path = await path_to(log, row.address, row.head)
     marks = await log.newest(row.address, path, (*CUTS, *_HEADS))
     mark = await cut_in_force(log, row.address, path, marks)
+    model = await read_entry(marks["model"]) if "model" in marks else None
+    if settings is not None and isinstance(model, ModelChange):
+        settings = settings.under(model)
     pinned, first = await _start(log, row.address, path, mark, settings)
     loaded = Loaded(path, first=first)
     loaded.head = Position(row.branch, first - 1)
@@ -138,6 +155,7 @@ async def load(log: Log, row: SessionRow, settings: Settings | None) -> Loaded:
     before = [*early, *leading, *pinned]
     for one, entry in zip(before, await entries_of(before), strict=True):
         loaded.recall(one, entry)
+    loaded.start()
     for span in reversed(between(path, first, row.seq)):
         rows = await log.read(row.address, span)
         for one, entry in zip(rows, await entries_of(rows), strict=True):

@@ -19,9 +19,8 @@ from msgspec import Struct, structs
 
 from .. import ids, stores
 from ..clock import Clock, ClockWatch, monotonic_clock, wall_clock
-from ..context.manager import StateManager
 from ..context.policy import Policy
-from ..entry import Prompt
+from ..entry import Entry, Prompt
 from ..errors import ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
 from ..log.path import message_of
@@ -38,7 +37,7 @@ from ..tokens import counter as counter_named
 from ..tokens.exact import INLINE, off_loop
 from ..value import TOKENS, check_kind, check_whole, refuse
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
-from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds
+from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds, model_change
 from .session import Session
 from .snapshots import SnapshotWriter, described, from_snapshot
 from .summaries import Background, Summarizer
@@ -177,10 +176,15 @@ class SessionManager:
         title: str = "",
         tags: Sequence[str] = (),
         meta: dict[str, Any] | None = None,
+        model: str | None = None,
         counter: str | None = None,
         idle: float | None = None,
     ) -> Session:
-        """Create a session; raise `AlreadyExists` if the id is taken."""
+        """Create a session; raise `AlreadyExists` if the id is taken.
+
+        Messages are counted in the counter of the `model`, from the catalog; `counter` is for sessions
+        without one, and for what comes before the first.
+        """
         if isinstance(tags, str):
             refuse("tags", tags, "a sequence of tags, not one text")
         row = structs.replace(
@@ -191,9 +195,13 @@ class SessionManager:
             meta=checked_meta({} if meta is None else meta),
             idle=self._idle if idle is None else idle_milliseconds(idle),
         )
-        entries = [Prompt(checked_prompt(system))] if system is not None else []
+        changed = model_change(model) if model is not None else None
+        entries: list[Entry] = [changed] if changed else []
+        entries += [Prompt(checked_prompt(system))] if system is not None else []
         made = await records(entries, _counter_of(row), self.policy)
-        return self._session(await self.store.create(row, made))
+        session = self._session(await self.store.create(row, made))
+        session._writer.knows_model(session.row.head, changed)
+        return session
 
     async def list(
         self,
@@ -357,9 +365,9 @@ class SessionManager:
         )
 
     def _session(self, row: SessionRow) -> Session:
-        manager = StateManager(_counter_of(row), self.policy)
-        summaries = Summarizer(self._model, manager, self._background.spawn) if self._model else None
-        session = Session(self._writer(row), manager, reopened=self._session, summaries=summaries)
+        spawn = self._background.spawn
+        summaries = Summarizer(self._model, self.policy, spawn) if self._model else None
+        session = Session(self._writer(row), self.policy, reopened=self._session, summaries=summaries)
         session.files = self._files
         if self._snapshots is not None:
             name, check = snapshot_name(row.address), session._writer.refresh

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from .. import strict_json
+from .. import catalog, strict_json
 from ..clock import wall_clock
 from ..context.policy import Policy
+from ..entry import ModelChange
 from ..errors import InputError, TooLarge
 from ..home import Home
 from ..snapshots import Snapshots
@@ -23,6 +24,7 @@ __all__ = [
     "checked_meta",
     "checked_prompt",
     "idle_milliseconds",
+    "model_change",
 ]
 
 LONGEST = 500
@@ -48,6 +50,12 @@ def checked_prompt(text: object) -> str:
     """Return a system prompt that every store can keep; it may have any length."""
     strict_json.check_text(text, at="system")
     return str(text)
+
+
+def model_change(id: object) -> ModelChange:
+    """Return the entry for a model; its counter is the catalog's, which estimates unknown models."""
+    name = checked(id, "a model")
+    return ModelChange(name, catalog.model(name).counter)
 
 
 def checked_meta(meta: object) -> dict[str, Any]:

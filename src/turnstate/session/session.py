@@ -14,15 +14,18 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+from .. import catalog
+from ..catalog import ModelInfo
 from ..context.cut import Compaction, Strategy
 from ..context.manager import StateManager
-from ..context.policy import Budget
+from ..context.policy import Budget, Policy
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
-from ..entry import Prompt
+from ..entry import Entry, Prompt
 from ..errors import Busy, Conflict, InputError
 from ..log.entries import LogEntry, last_messages, path_after, path_of, read_entries, read_messages
+from ..log.records import counter_of
 from ..message import Message
 from ..stores.port import ReportsLosses
 from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
@@ -32,7 +35,7 @@ from . import conversation, leases
 from .append import append, write
 from .branching import end_of, undo, undo_restore
 from .compaction import Compactor
-from .names import checked, checked_meta, checked_prompt
+from .names import checked, checked_meta, checked_prompt, model_change
 from .snapshots import SnapshotWriter, interrupted, to_snapshot
 from .summaries import Summarizer
 from .windows import WindowMaker
@@ -47,18 +50,18 @@ class Session:
     def __init__(
         self,
         writer: SessionWriter,
-        manager: StateManager,
+        policy: Policy,
         *,
         reopened: Callable[[SessionRow], Session],
         summaries: Summarizer | None = None,
     ) -> None:
-        self._writer, self._manager, self._summaries = writer, manager, summaries
+        self._writer, self._policy, self._summaries = writer, policy, summaries
         self._reopened = reopened
         self._keeper: SnapshotWriter | None = None
         self.files: tuple[Path, ...] = ()
         """Files and folders that its manager keeps on this machine: store, snapshots, memory, home."""
-        self._windows = WindowMaker(writer, manager, summaries)
-        self._compactor = Compactor(self._windows, manager, summaries)
+        self._windows = WindowMaker(writer, policy, summaries)
+        self._compactor = Compactor(self._windows, policy, summaries)
         self._committing = asyncio.Lock()
 
     @property
@@ -169,7 +172,8 @@ class Session:
     async def snapshot(self) -> ContextSnapshot:
         """Return a snapshot: head, summary and kept messages."""
         loaded = await self._windows.loaded()
-        return to_snapshot(loaded, self.row, self._manager, self._writer.clock())
+        manager = StateManager(counter_of(loaded.fold.model, self._writer.start), self._policy)
+        return to_snapshot(loaded, self.row, manager, self._writer.clock())
 
     def keep_snapshots(self, keeper: SnapshotWriter) -> None:
         """Write a snapshot after each turn and round of tools, and at the end if something is unsaved."""
@@ -179,6 +183,24 @@ class Session:
     async def set_system(self, text: str) -> Receipt:
         """Set the system prompt from here on."""
         return await write(self._writer, self._windows, [Prompt(checked_prompt(text))])
+
+    async def model(self) -> ModelInfo | None:
+        """Return the model that is in force at the head; None if no model was set."""
+        await self._writer.refresh()
+        _, model = await self._writer.model()
+        return catalog.named(model.id) if model and model.id else None
+
+    async def set_model(self, id: str) -> ModelInfo:
+        """Set the model from here on: messages are counted in its counter, and windows measured in it.
+
+        What was counted before keeps its count; a window counts it again. A rewind to a message before
+        this brings the former model back.
+        """
+        changed = model_change(id)
+        await self._writer.refresh()
+        if (await self._writer.model())[1] != changed:
+            await write(self._writer, self._windows, [changed])
+        return catalog.named(changed.id)
 
     async def fork(self, *, at: str | None = None, name: str = "") -> Branch:
         """Continue from a message of any branch, or from the head, on a new branch."""
@@ -221,7 +243,7 @@ class Session:
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
         """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""
-        return await conversation.load(self._writer, os=os, policy=self._manager.policy)
+        return await conversation.load(self._writer, os=os, policy=self._policy)
 
     async def commit(self, state: ConversationState) -> Receipt | None:
         """Write the entries of a state that the log does not have yet; return None if there are none."""
@@ -269,8 +291,10 @@ class Session:
         row = await self._writer.refresh()
         if row.lease_until == FOREVER:
             raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
-        prompt = (await self._windows.loaded()).fold.prompt if system is None else checked_prompt(system)
-        entries = [Prompt(prompt)] if prompt is not None else []
+        fold = (await self._windows.loaded()).fold
+        prompt = fold.prompt if system is None else checked_prompt(system)
+        entries: list[Entry] = [fold.model] if fold.model else []
+        entries += [Prompt(prompt)] if prompt is not None else []
         try:
             await self._writer.commit(
                 records=await self._writer.records(entries),

@@ -23,12 +23,13 @@ from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.snapshot import ContextSnapshot, snapshot
 from ..context.wording import bare, rendered
-from ..entry import INTERRUPTED, Answer, Bootstrap, Cut, Entry, Prompt, Summary
+from ..entry import INTERRUPTED, Answer, Bootstrap, Cut, Entry, ModelChange, Prompt, Summary
 from ..errors import EpochEnded, InputError, NotFound, TurnstateError
 from ..ids import MessageId
 from ..message import Message
 from ..snapshots import RestoredSnapshot, SnapshotPace, Snapshots
 from ..stores.values import SessionRow
+from ..tokens import counter_names
 from .loaded import Loaded
 from .summaries import Background
 
@@ -153,13 +154,17 @@ def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int
     shown = list(answered(kept))
     known = {message.id for message in kept}
     filled = [message for message in shown if message.id not in known]
-    tokens = manager.count([*lead, *filled]).tokens + sum(loaded.tokens_of(id) for id in known)
+    stored = {message.id: loaded.tokens_of(message.id) for message in kept}
+    uncounted = [message for message in kept if stored[message.id] is None]
+    tokens = manager.count([*lead, *filled, *uncounted]).tokens + sum(one or 0 for one in stored.values())
     place = {"session": row.id, "epoch": row.epoch, "branch": row.branch, "seq": row.seq}
     described: dict[str, Any] = {"user": row.user, "title": row.title, "tags": list(row.tags)}
     made = {} if cut is None else _made(cut, loaded)
     given = {one.id for one in loaded.decisions if isinstance(one, Answer)}
     answers = [message.id for message in kept if message.id in given]
-    marks = {"answers": answers, "filled": [message.id for message in filled]}
+    marks: dict[str, Any] = {"answers": answers, "filled": [message.id for message in filled]}
+    if model := loaded.fold.model:
+        marks["model"] = {"id": model.id, "counter": model.counter}
     extension = {"turnstate": {**place, **described, "created": row.created, "cut": made, **marks}}
     taken = snapshot([*lead, *shown], tokens=tokens, timestamp=now)
     return structs.replace(taken, extension=extension)
@@ -168,6 +173,8 @@ def to_snapshot(loaded: Loaded, row: SessionRow, manager: StateManager, now: int
 def from_snapshot(taken: ContextSnapshot, template: str) -> Iterator[Entry]:
     """Yield the entries that write a snapshot back into a log."""
     messages, answers = _messages(taken), _marked(taken, "answers")
+    if model := _model(taken):  # first: what follows is counted under it
+        yield model
     for message in messages:
         if message.kind == "prompt":
             yield Prompt(message.text)
@@ -224,6 +231,14 @@ def _answer(message: Message) -> Answer | None:
         id=message.id,
         timestamp=message.timestamp,
     )
+
+
+def _model(taken: ContextSnapshot) -> ModelChange | None:
+    """Return the model that a snapshot was taken under; None if it names none that is known here."""
+    match _known(taken).get("model"):
+        case {"id": str(id), "counter": str(name)} if name in counter_names():
+            return ModelChange(id, name)
+    return None
 
 
 def _made(cut: Cut, loaded: Loaded) -> dict[str, Any]:

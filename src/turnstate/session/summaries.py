@@ -16,12 +16,14 @@ from typing import Any
 
 from ..catalog import model as model_named
 from ..context.cut import PendingCut, Strategy, foreseen
-from ..context.manager import StateManager
+from ..context.policy import Policy
 from ..context.summary import Failures, Refusal, SummaryRequest, accepted, facts_of, request, text_cap
 from ..context.summary_prompt import EXCERPT_CHARS
 from ..context.window import Window
 from ..entry import Cut, Summary
 from ..models import Model, ModelRequest, complete
+from ..tokens import conversation_cost
+from ..tokens import counter as counter_named
 
 __all__ = ["PATIENCE", "Background", "Summarizer", "ask", "rooms"]
 
@@ -49,7 +51,7 @@ def rooms(model: Model) -> tuple[int, ...]:
 async def ask(
     model: Model,
     pending: PendingCut,
-    manager: StateManager,
+    policy: Policy,
     *,
     strategy: Strategy,
     room: int,
@@ -57,9 +59,9 @@ async def ask(
 ) -> Summary | Refusal:
     """Ask for the summary of a pending cut once; return the reason if there is none."""
     cut, focus = pending.cut, pending.cut.asked.get("focus")
-    cap = text_cap(cut, manager.policy)
-    facts = facts_of(cut, manager.counter, manager.policy)
-    left = cap - manager.counter.count(facts).tokens
+    counter, cap = counter_named(cut.counter), text_cap(cut, policy)
+    facts = facts_of(cut, counter, policy)
+    left = cap - counter.count(facts).tokens
     wanted = request(
         pending.evicted,
         pending.previous_summary,
@@ -81,9 +83,9 @@ async def ask(
     text = accepted(
         answer.message.text,
         wanted,
-        counter=manager.counter,
-        replaced_tokens=manager.count(pending.evicted).tokens,
-        template=manager.policy.summary_template,
+        counter=counter,
+        replaced_tokens=conversation_cost(pending.evicted, counter).tokens,
+        template=policy.summary_template,
         facts=facts,
         cap=cap,
     )
@@ -104,8 +106,8 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 class Summarizer:
     """Asks a model to summarise, for one session."""
 
-    def __init__(self, model: Model, manager: StateManager, spawn: Spawn) -> None:
-        self._model, self._manager, self._spawn = model, manager, spawn
+    def __init__(self, model: Model, policy: Policy, spawn: Spawn) -> None:
+        self._model, self._policy, self._spawn = model, policy, spawn
         self._task: asyncio.Task[None] | None = None
         self._prepared: tuple[str | None, Cut, Summary] | None = None  # the id of the cut that it follows
         self.failures = Failures()
@@ -118,12 +120,12 @@ class Summarizer:
 
     def prepare(self, window: Window) -> None:
         """Begin with the summary of the coming cut, where a window is nearly full."""
-        if window.tokens < self._manager.policy.warn_at * window.limit or not self._may_ask():
+        if window.tokens < self._policy.warn_at * window.limit or not self._may_ask():
             return
         follows = window.view.cut.id if window.view.cut else None
         if self._prepared and self._prepared[0] == follows:
             return
-        coming = foreseen(window, self._manager.policy)
+        coming = foreseen(window, self._policy)
         if coming is not None and self._has_room(coming.cut):
             self._task = self._spawn(self._prepare(coming, follows))
 
@@ -134,7 +136,7 @@ class Summarizer:
 
     def _has_room(self, cut: Cut) -> bool:
         """Return True if a cut leaves room for a useful summary."""
-        return cut.cap >= self._manager.policy.summary_least
+        return cut.cap >= self._policy.summary_least
 
     def _may_ask(self) -> bool:
         return self.failures.may_try and (self._task is None or self._task.done())
@@ -170,7 +172,7 @@ class Summarizer:
         for room in rooms(self._model)[:tries]:
             left = max(0.0, until - time.monotonic())
             outcome = await ask(
-                self._model, pending, self._manager, strategy=strategy, room=room, patience=left
+                self._model, pending, self._policy, strategy=strategy, room=room, patience=left
             )
             if isinstance(outcome, Summary):
                 self.failures = self.failures.succeeded()

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..conversation import ConversationState
 from ..conversation.timeline import MAX_CONVERSATION_STATE_HISTORY_LEN, Timeline
-from ..entry import Bootstrap, Checkpoint, Cut, Note, Prompt, Revert, Settings, Summary, Tangent
+from ..entry import Bootstrap, Checkpoint, Cut, ModelChange, Note, Prompt, Revert, Settings, Summary, Tangent
 from ..log.path import (
     between,
     cut_in_force,
@@ -49,7 +49,7 @@ MAX_FORMERS = 16
 
 DAMAGED = "[A damaged entry was left out here; run `turnstate verify`.]"
 
-_RECALLED = ("prompt", "bootstrap", "settings", "checkpoint")
+_RECALLED = ("prompt", "bootstrap", "model", "settings", "checkpoint")
 
 
 class UnconfirmedWrite(Struct, frozen=True, kw_only=True):
@@ -239,7 +239,7 @@ class TimelineLoader:
             return
         marks = await self._log.newest(self._at, earlier, _RECALLED)
         for entry in await entries_of([marks[kind] for kind in _RECALLED if kind in marks]):
-            if isinstance(entry, Prompt | Bootstrap | Settings | Checkpoint):
+            if isinstance(entry, Prompt | Bootstrap | ModelChange | Settings | Checkpoint):
                 timeline.recall(entry)
         await self._recall_cuts(timeline, path, rows)
 

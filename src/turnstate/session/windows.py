@@ -15,14 +15,13 @@ from typing import NamedTuple
 
 from ..context.head import Head
 from ..context.live_window import LiveWindow
-from ..context.manager import StateManager
-from ..context.policy import Budget
+from ..context.policy import Budget, Policy
 from ..context.reduction import Limits
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Revert, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..log.outbox import Eviction
-from ..log.records import COUNTED_WHOLE
+from ..log.records import COUNTED_WHOLE, counter_of
 from ..message import Message
 from ..stores.values import Parcel, Position, Receipt, Record
 from ..tokens.exact import INLINE, off_loop
@@ -50,12 +49,12 @@ class _Made(NamedTuple):
 class WindowMaker:
     """Makes the windows of one session, and keeps what the next one can be made from."""
 
-    def __init__(self, writer: SessionWriter, manager: StateManager, summaries: Summarizer | None) -> None:
-        self._writer, self._manager, self._summaries = writer, manager, summaries
+    def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer | None) -> None:
+        self._writer, self._summaries = writer, summaries
         self._loaded: Loaded | None = None
-        self._live = LiveWindow(manager.counter, manager.policy, stored=True)
+        self._live = LiveWindow(writer.start, policy, stored=True)
         self._tallied: Loaded | None = None  # what the tally of the live window is made of
-        self._fingerprint = manager.policy.fingerprint
+        self._fingerprint = policy.fingerprint
         self._known_settings: tuple[Budget, Settings] | None = None
         self._making = asyncio.Lock()
 
@@ -124,9 +123,10 @@ class WindowMaker:
         """Return the path as it is now, loaded for windows under a budget if one is given."""
         row = await self._writer.refresh()
         known, settings = self._loaded, self._settings(budget)
-        if known is not None and _serves(known, settings) and await refreshed(self._writer.log, row, known):
+        if known is not None and await refreshed(self._writer.log, row, known) and _serves(known, settings):
             return known
         self._loaded = await load(self._writer.log, row, settings)
+        self._writer.knows_model(self._loaded.head, self._loaded.fold.model)
         return self._loaded
 
     def grow(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:
@@ -169,14 +169,16 @@ class WindowMaker:
 
     def _opened(self, loaded: Loaded, budget: Budget) -> LiveWindow:
         """Return the live window of what is loaded, under a budget; only one caller has it at a time."""
-        if self._tallied is not loaded:
-            self._live, self._tallied = self._live.restarted(), loaded
+        counter = counter_of(loaded.fold.model, self._writer.start)
+        if self._tallied is not loaded or self._live.counter.name != counter.name:
+            self._live, self._tallied = self._live.restarted(counter), loaded
         return self._live.under(budget)
 
     async def _made(self, loaded: Loaded, live: LiveWindow, make: Callable[[], Window]) -> Window:
         """Add what the tally lacks and make a window, in a thread if that takes long."""
         messages, sizes = loaded.messages[live.length :], loaded.counts[live.length :]
-        counts = known_counts(messages, sizes, live.limits)
+        others = max(0, loaded.counted_from - live.length)  # counted in another counter: counted again
+        counts = known_counts(messages[others:], sizes[others:], live.limits)
 
         def made() -> Window:
             live.grow(messages, counts)
@@ -200,7 +202,8 @@ class WindowMaker:
 
     def _may_use(self, ready: Cut, loaded: Loaded, budget: Budget) -> bool:
         settings = self._settings(budget)
-        return settings is not None and settings.fit(ready) and ready.kept_from in loaded.places
+        fits = settings is not None and settings.under(loaded.fold.model).fit(ready)
+        return fits and ready.kept_from in loaded.places
 
     async def _swap(self, summary: Summary) -> None:
         """Write a model's summary, if its cut is still the newest and this handle may write."""
@@ -234,7 +237,7 @@ class WindowMaker:
         if budget is None:
             return None
         if self._known_settings is None or self._known_settings[0] != budget:
-            settings = Settings(budget.limit, self._fingerprint, self._manager.counter.name)
+            settings = Settings(budget.limit, self._fingerprint, self._writer.start.name)
             self._known_settings = (budget, settings)
         return self._known_settings[1]
 
@@ -248,7 +251,7 @@ def _serves(loaded: Loaded, settings: Settings | None) -> bool:
     if loaded.whole or settings is None:
         return True
     cut = loaded.cut
-    return cut is not None and settings.fit(cut)
+    return cut is not None and settings.under(loaded.fold.model).fit(cut)
 
 
 def known_counts(

@@ -1,4 +1,9 @@
-"""Writing to one session: each change carries the epoch, the fence and the time of this handle."""
+"""Writing to one session: each change carries the epoch, the fence and the time of this handle.
+
+Messages are counted in the counter of the model at the head. Another worker may change the model at any
+moment, so messages are written only at the head that they were counted for: a store keeps the number and
+does not know what it means.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,34 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from ..clock import JUMP, Clock, ClockWatch
+from ..codec import decode_entry
 from ..context.policy import Policy
-from ..entry import Entry
+from ..entry import Entry, ModelChange
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..log.outbox import Ending
-from ..log.path import Damage, WatchedLog, path_to
+from ..log.path import Damage, WatchedLog, path_to, read_entry
+from ..log.records import counter_of
 from ..log.records import records as make_records
 from ..stores.port import Health, Store
-from ..stores.values import MESSAGE, Change, Fork, Key, Lease, Parcel, Position, Receipt, Record, SessionRow
+from ..stores.values import (
+    MESSAGE,
+    Change,
+    Fork,
+    Key,
+    Lease,
+    Parcel,
+    Position,
+    Receipt,
+    Record,
+    SessionRow,
+    Span,
+)
 from ..tokens import Counter
 
 __all__ = ["SessionWriter", "check_store_time"]
+
+MODEL = "model"
+"""The kind of entry that says which model is in force."""
 
 
 async def check_store_time(store: Health, clock: Clock) -> None:
@@ -43,7 +65,8 @@ class SessionWriter:
         policy: Policy,
     ) -> None:
         self.store, self.row, self.clock, self._watch = store, row, clock, watch
-        self._counter, self._policy = counter, policy
+        self.start, self._policy = counter, policy
+        self._model: tuple[Position, ModelChange | None] = (Position(1, 0), None)  # in force at that place
         self.at, self.epoch = row.address, row.epoch
         self.lease: Lease | None = None
         self.damage = Damage()
@@ -64,9 +87,31 @@ class SessionWriter:
             raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
         return self.row
 
-    async def records(self, entries: Sequence[Entry]) -> tuple[Record, ...]:
-        """Return entries as records, counted and indexed."""
-        return await make_records(entries, self._counter, self._policy)
+    async def records(self, entries: Sequence[Entry], model: ModelChange | None = None) -> tuple[Record, ...]:
+        """Return entries as records, counted and indexed, under a model; decisions need none."""
+        if entries and isinstance(entries[0], ModelChange):
+            model = entries[0]  # the one before counts nothing, and may be unknown here
+        return await make_records(entries, counter_of(model, self.start), self._policy)
+
+    async def model(self) -> tuple[Position, ModelChange | None]:
+        """Return the head as it was last seen, and the model in force there; read only what is new."""
+        head, (known, model) = self.row.head, self._model
+        if known == head:
+            return known, model
+        is_before = known.branch == head.branch and known.seq < head.seq
+        path = (
+            [Span(head.branch, known.seq + 1, head.seq)]
+            if is_before
+            else await path_to(self.log, self.at, head)
+        )
+        found = (await self.log.newest(self.at, path, [MODEL])).get(MODEL)
+        entry = await read_entry(found) if found else model if is_before else None
+        self._model = (head, entry if isinstance(entry, ModelChange) else None)
+        return self._model
+
+    def knows_model(self, head: Position, model: ModelChange | None) -> None:
+        """Take the model in force at a place, so that it need not be read."""
+        self._model = (head, model)
 
     async def commit(
         self,
@@ -165,7 +210,11 @@ class SessionWriter:
         """
         if receipt.repeated:
             return
-        row = self.row
+        row, (known, model) = self.row, self._model
+        if known == Position(receipt.branch, receipt.first - 1):
+            changes = [record for record in change.records if record.kind == MODEL]
+            entry = decode_entry(MODEL, changes[-1].body) if changes else model
+            self._model = (receipt.head, entry if isinstance(entry, ModelChange) else None)
         self.row = structs.replace(
             row,
             epoch=receipt.epoch,

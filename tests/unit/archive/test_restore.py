@@ -12,6 +12,7 @@ import pytest
 
 from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, errors
 from turnstate.archive import adopt, archive, bundles, conversation, encode_line, is_incomplete, restore
+from turnstate.log.records import recount
 from turnstate.session import SessionManager
 from turnstate.stores.values import Address
 from turnstate.testing import conversations
@@ -60,6 +61,28 @@ def cut_off(lines: list[bytes], error: BaseException, after: int) -> Iterator[by
     """Give the first lines, and then fail as a disk or a person may."""
     yield from lines[:after]
     raise error
+
+
+@pytest.mark.req("B1")
+def test_the_counts_of_an_archive_are_those_of_the_models_in_force(tmp_path: Path) -> None:
+    async def scene(one: SessionManager, other: SessionManager) -> None:
+        session = await one.open(await long(one))
+        for place, model in ((10, "claude-sonnet-4-5"), (140, "gpt-4")):
+            await session.rewind(to=(await session.messages())[place].id)
+            await session.set_model(model)
+            await session.append(*(Message.user(f"the {number}th 質問") for number in range(150)))
+        await session.rewind(to=(await session.messages())[5].id)
+        await session.append(Message.user("under no model"))
+        lines = await exported(one, "long")
+        assert await restored(other, lines) == ["imported"]
+        assert await exported(other, "long") == lines
+        assert [found async for found in other.store.verify(repair=False, recount=recount)] == []
+        await (await other.open("long")).undo()
+        read = await conversation(other.store, await other.store.get(Address("default", "long")))
+        assert (read.counter.name, len(read.counts), len(read.messages)) == ("cl100k_base", 150, 291)
+        assert read.window().tokens == (await (await other.open("long")).window(Budget.UNLIMITED)).tokens
+
+    between(tmp_path, scene)
 
 
 def test_a_session_that_goes_on_is_exported_as_it_was_at_one_moment(tmp_path: Path) -> None:

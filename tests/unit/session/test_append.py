@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from session_fixtures import Harness, answer, answers, asks, call, everything, grown, rows, run, texts
 
-from turnstate import Message
+from turnstate import Message, StateManager
 from turnstate.context.policy import Budget
 from turnstate.errors import (
     AlreadyExists,
@@ -388,7 +388,7 @@ async def test_a_message_is_counted_once_as_it_is_sent_and_the_total_runs_along(
     long = "\n".join(f"line {number} of a very long output" for number in range(2_000))
     await session.append(Message.user("go"), asks(one))
     await session.append(answers(answer(one, long)))
-    stored, manager = await rows(session), session._manager
+    stored, manager = await rows(session), StateManager(session.row.counter)
     window = await session.window(Budget(1_000_000))
     assert [row.tokens for row in stored] == [manager.count([one]).tokens - 3 for one in window.messages]
     assert stored[-1].tokens < 4_000 < manager.count(await session.messages()).tokens

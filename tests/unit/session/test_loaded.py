@@ -162,8 +162,8 @@ on_disk = pytest.mark.parametrize("harness", ["sqlite"], indirect=True)  # what 
 
 async def loaded(session: Session, budget: Budget | None = NARROW) -> Loaded:
     """Load a session as a new handle would."""
-    manager, store = session._manager, session._writer.store
-    settings = budget and Settings(budget.limit, manager.policy.fingerprint, manager.counter.name)
+    writer, store = session._writer, session._writer.store
+    settings = budget and Settings(budget.limit, session._policy.fingerprint, writer.start.name)
     return await load(store, await store.get(session.row.address), settings)
 
 

@@ -1,4 +1,4 @@
-"""``turnstate sessions``: list sessions, rename, tag, end and reset one of them, expire idle ones.
+"""``turnstate sessions``: list sessions, rename, tag, end and reset one, set its model, expire idle ones.
 
 Without a subcommand, ``turnstate sessions`` lists them.
 """
@@ -61,6 +61,7 @@ def command() -> None:
       turnstate sessions list --help
       turnstate sessions rename 0197a1 "The nightly export"
       turnstate sessions tag 0197a1 urgent --remove later
+      turnstate sessions set-model 0197a1 claude-sonnet-4-5
       turnstate sessions erase --user anna
     """
 
@@ -192,6 +193,26 @@ def tag(
         left = sorted({*session.row.tags, *tags} - set(removed))
         await session.tag(*left)
         return f"tagged {', '.join(left)}" if left else "has no tags now"
+
+    return asyncio.run(_change(store, tenant, user, id, change))
+
+
+@command.command("set-model", short_help="Set the model of a session.", epilog=EXIT_CODES)
+@click.argument("id")
+@click.argument("model")
+@tenant_option
+@user_option
+def set_model(id: str, model: str, store: str, tenant: str, user: str | None) -> int:
+    """Set the model of a session from here on: its tokens are counted as that model's.
+
+    \b
+    Example:
+      turnstate sessions set-model 0197a1 claude-sonnet-4-5
+    """
+
+    async def change(session: Session) -> str:
+        found = await session.set_model(model)
+        return f"uses {found.id} from here on, counted by {found.counter}"
 
     return asyncio.run(_change(store, tenant, user, id, change))
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from ...codec import decode_entry
+from ...entry import ModelChange
 from ...errors import AlreadyExists, NotFound
 from ..admission import KEY_LIFE, KnownKey
 from ..values import Address, Branch, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
@@ -67,8 +69,10 @@ class StoredSession:
         done = "its tokens are counted again" if repair else ""
         for id, branch in self.branches.items():
             total = self.total(branch.parent, branch.fork_seq)
+            counter = self._counter(branch.parent, branch.fork_seq)
             for place, row in enumerate(self.rows[id]):
-                right = recount(self.row.counter, row.kind, row.body, row.tokens)
+                counter = _counter_after(row) or counter
+                right = recount(counter, row.kind, row.body, row.tokens)
                 if right is not None:
                     fault = f"its token count is {row.tokens:,}, and its text has {right:,} tokens"
                     yield Finding(
@@ -88,6 +92,16 @@ class StoredSession:
                     )
         if repair:
             self.row = structs.replace(self.row, total=self.total(self.row.branch, self.row.seq))
+
+    def _counter(self, branch: int | None, seq: int) -> str:
+        """Return the counter in force at a position of a path: that of the newest model before it."""
+        while branch is not None:
+            known = self.branches[branch]
+            own = reversed(self.rows[branch][: max(0, seq - known.fork_seq)])
+            if counter := next((found for row in own if (found := _counter_after(row))), None):
+                return counter
+            branch, seq = known.parent, min(seq, known.fork_seq)
+        return self.row.counter
 
     def check_new(self, records: Iterable[Record]) -> None:
         """Raise `AlreadyExists` if an id is used, by the log or by another of the records."""
@@ -137,6 +151,12 @@ class State:
             kept.by_id[row.id] = row
             if words:
                 self.index.append(Indexed(kept.row.address, row, words))
+
+
+def _counter_after(row: Row) -> str | None:
+    """Return the counter of a model that an entry sets; None if it sets none."""
+    entry = decode_entry(row.kind, row.body) if row.kind == "model" else None
+    return entry.counter if isinstance(entry, ModelChange) else None
 
 
 def written(

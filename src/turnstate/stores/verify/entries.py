@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from ... import ids
 from ...codec import decode_entry, encode
-from ...entry import Entry, Note
+from ...entry import Entry, ModelChange, Note
 from ...errors import NewerFormat, TurnstateError
 from .inspection import Ask, Check, Inspection, strictly, text
 
@@ -32,7 +32,8 @@ class Stretch(Struct, frozen=True, kw_only=True):
     """What is still to be walked of a branch, after an entry at which the total is known."""
 
     session: int
-    counter: str = ""  # the name of the session's counter
+    counter: str = ""  # the name of the counter in force here
+    models: dict[int, str] = {}  # filled by the walk: the counters of the models, by number of entry
     branch: int
     seq: int
     total: int | None  # None if the entry that the branch forks from is damaged, too
@@ -81,6 +82,7 @@ class _PageCheck:
         self._case, self._stretch, self._look = case, stretch, look
         self._sum = partial(case.checksum, stretch.session, stretch.branch)
         self._seq, self._total = stretch.seq, stretch.total
+        self._counter = stretch.counter
         self._wrong = list[tuple[int | bytes, int, int]]()  # key and number of an entry, and its right total
 
     def step(self, seen: Seen) -> None:
@@ -112,7 +114,7 @@ class _PageCheck:
             self._total = self._gap(last, before, lost=(self._stretch.claimed or 0) - before)
             self._seq = last
         self._report_totals()
-        return structs.replace(self._stretch, seq=self._seq, total=self._total)
+        return structs.replace(self._stretch, seq=self._seq, total=self._total, counter=self._counter)
 
     def _counted(self, seen: Seen, before: int) -> int | None:
         """Return the token count that matches the checksum: the stored one, or what the totals show."""
@@ -134,6 +136,8 @@ class _PageCheck:
         except TurnstateError as error:
             return f"its body cannot be decoded ({error!s:.200})"
         else:
+            if isinstance(entry, ModelChange):
+                self._counter = self._stretch.models[seen.seq] = entry.counter
             if self._look:
                 self._look(seen, entry)
         return ""
@@ -157,7 +161,7 @@ class _PageCheck:
     def _recounted(self, seen: Seen) -> int:
         """Compare the token count with the text; if it is repaired, the running totals are, too."""
         recount = self._case.recount
-        right = recount(self._stretch.counter, text(seen.kind), seen.body, seen.tokens) if recount else None
+        right = recount(self._counter, text(seen.kind), seen.body, seen.tokens) if recount else None
         if right is None:
             return seen.tokens
         fault = f"its token count is {seen.tokens:,}, and its text has {right:,} tokens"

@@ -38,6 +38,7 @@ class Lineage:
         self, session: int, lines: dict[int, BranchState], head: tuple[int, int, int], counter: str
     ) -> None:
         self.session, self.lines, self.counter = session, lines, counter
+        self._models = {id: dict[int, str]() for id in lines}  # counters of the models, by number of entry
         self.head_branch, self.head_seq, self.head_total = head
 
     @classmethod
@@ -57,7 +58,8 @@ class Lineage:
         line = self.lines[branch]
         return Stretch(
             session=self.session,
-            counter=self.counter,
+            counter=self._counter_at(line.parent, line.fork),
+            models=self._models.setdefault(branch, {}),
             branch=branch,
             seq=line.fork,
             total=(yield from self.total_at(line.parent, line.fork)),
@@ -65,6 +67,15 @@ class Lineage:
             expected=line.expected,
             claimed=self.head_total if branch == self.head_branch else None,
         )
+
+    def _counter_at(self, branch: int | None, seq: int) -> str:
+        """Return the counter in force at a position of a path; the branches before it have been walked."""
+        while branch is not None and (line := self.lines.get(branch)):
+            numbers = [number for number in self._models.get(branch, {}) if number <= seq]
+            if numbers:
+                return self._models[branch][max(numbers)]
+            branch, seq = line.parent if line.parent and line.parent < branch else None, min(seq, line.fork)
+        return self.counter
 
     def total_at(self, branch: int | None, seq: int) -> Check[int | None]:
         """Return the total at a position of a path, or None if there is no entry."""

@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, get_args
 
 from ...codec import encode
-from ...entry import Note
+from ...entry import ModelChange, Note
 from ...errors import NotFound
 from ...ids import UNKNOWN_TIME
 from ...message import Message
 from ...search_terms import words_of
 from ...stores.port import Store
-from ...stores.values import Address, Durability, Filter, Fork, Key, Lease, Record, Span
+from ...stores.values import MESSAGE, Address, Durability, Filter, Fork, Key, Lease, Record, Span
 from .scenes import (
     END,
     HERE,
@@ -105,6 +105,36 @@ class HealthContract(Scene):
         equal(rows[1].total, first + 50, "the running total there")
         equal(rows[-1].total - rows[-1].tokens, rows[1].total, "the running total on the branch after it")
         equal(total, rows[-1].total, "the total of the session")
+
+    @scenario
+    async def test_an_entry_is_recounted_in_the_counter_of_the_model_before_it(self, store: Store) -> None:
+        models = [
+            Record(id=id, kind="model", body=encode(ModelChange(id, counter)))
+            for id, counter in (("first", "cl100k_base"), ("second", "estimate"))
+        ]
+        await store.create(session(), [said("a", "a")])
+        await store.commit(change(models[0], said("b", "b"), models[1], said("c", "c")))
+        for id, seq in (("d", 1), ("e", 3), ("f", 5)):
+            await store.commit(change(said(id, id), fork=Fork(parent=1, seq=seq, operation="rewind")))
+        await store.commit(change(said("g", "g"), fork=Fork(parent=3, seq=1, operation="rewind")))
+        asked = dict[bytes, str]()
+
+        def recount(counter: str, kind: str, body: bytes, _tokens: int) -> int | None:
+            asked.update({body: counter} if kind == MESSAGE else {})
+            return None
+
+        equal([one async for one in store.verify(repair=False, recount=recount)], [], "findings")
+        names = [
+            "o200k_base",
+            "cl100k_base",
+            "estimate",
+            "o200k_base",
+            "cl100k_base",
+            "estimate",
+            "o200k_base",
+        ]
+        wanted = {said(id, id).body: name for id, name in zip("abcdefg", names, strict=True)}
+        equal(asked, wanted, "the counter of each message")
 
     @scenario
     async def test_scrubbing_what_was_removed_leaves_the_rest_as_it_is(self, store: Store) -> None:
