@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from turnstate import Budget, Message, SessionManager
+from turnstate.conversation.environment import System
 from turnstate.sticky import ContextManager, Gathered, Workspace, files
 from turnstate.tokens import Estimator, counter
 
@@ -59,6 +60,47 @@ def test_context_is_one_user_message_before_the_first_that_is_kept(work: Path) -
     assert [message.kind for message in messages[:place]] == ["prompt", "summary"]
     assert messages[place].role == "user"
     assert sum("CONTEXT ENTRY BEGIN" in message.text for message in messages) == 1
+
+
+class Keeper:
+    """An agent with a file, and one that is too large."""
+
+    active, prompt, context_paths = "keeper", "You write.", ("style.md", "long.md")
+
+
+@pytest.mark.req("K1", "K2", "K3", "I1")
+def test_an_agents_files_are_sent_in_the_conversation_of_a_session(work: Path) -> None:
+    (work / "style.md").write_text("Short lines.\n")
+    (work / "long.md").write_text("word " * 8_000)
+    left_out = "long.md: it has 8,016 tokens; the largest are left out until the rest fits in 6,144"
+
+    async def run() -> None:
+        async with await SessionManager.open("memory://") as manager:
+            session = await manager.create(model="gpt-4")
+            state = await session.conversation(os=System(work))
+            before = len(state.head.entries)
+            assert state.context_manager is None
+            state.attach(agents=Keeper())
+            state.set_next_user_message("how long?")
+            await session.commit(state)
+            windows = [state.window(BUDGET)]
+            windows.append(await session.window(BUDGET, tools=state.tool_specs, context=state.sticky()))
+            restored = await session.conversation(os=System(work))
+            restored.attach(agents=Keeper())
+            assert await session.commit(restored) is None
+            windows.append(restored.preview(BUDGET))
+            state.restore_moment(before)  # before the agent was attached: it is attached still
+            state.set_next_user_message("how long?")
+            windows.append(state.window(BUDGET))
+            for window in windows:
+                assert [message.kind or message.role for message in window.messages][-2:] == ["user", "user"]
+                assert "Short lines." in window.messages[-2].text
+                assert window.report.dropped == (left_out,)
+                assert window.report.to_json()["dropped"] == [left_out]
+            assert windows[0].messages == windows[1].messages == windows[2].messages
+            assert windows[0].tokens == windows[1].tokens == windows[2].tokens
+
+    asyncio.run(run())
 
 
 @pytest.mark.req("K2")

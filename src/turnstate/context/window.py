@@ -179,6 +179,9 @@ class Report:
     def __init__(self, tally: Tally, view: View, usage: Mapping[str, int], events: tuple[str, ...]) -> None:
         self.usage = dict(usage)
         self.events = events
+        self.dropped: tuple[
+            str, ...
+        ] = ()  # sticky files that are not sent, and why; whoever read them says it
         self.evicted = view.kept - len(view.pinned)
         self._tally, self._view = tally, view
         self._end, self._repairs = len(tally.items), len(tally.repairs)
@@ -218,6 +221,7 @@ class Report:
             "events": list(self.events),
             "evicted_messages": self.evicted,
             "hidden": list(self.hidden),
+            "dropped": list(self.dropped),
             "reduced": list(self.reduced),
             "repairs": [{"id": repair.id, "text": repair.text} for repair in self.repairs],
         }

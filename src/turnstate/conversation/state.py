@@ -40,7 +40,7 @@ from ..ids import MessageId
 from ..log.undo import UndoSearch
 from ..message import Message, ToolCallResult
 from ..part import Part
-from ..sticky import ContextManager
+from ..sticky import ContextManager, Gathered
 from ..toolspec import ToolSpec
 from ..value import check_kind
 from . import settings
@@ -91,23 +91,28 @@ class ConversationState(Tangents):
         self.extra: dict[str, Any] = {}
         self.sync: object | None = None  # owned by the session: what of the conversation is in its log
         self._live: tuple[tuple[object, ...], LiveWindow] | None = None  # and what it was made for
-        if agents is not None:
-            self.context_manager = ContextManager(self.os.workspace())
         self.attach(agents=agents, tool_manager=tool_manager)
 
     def attach(self, *, agents: Agents | None = None, tool_manager: ToolManager | None = None) -> None:
         """Use these agents and this tool manager from now on; after a restore they are attached again."""
         self.agents, self.tool_manager = agents, tool_manager
-        if agents is not None and self.context_manager is not None:
-            self.context_manager.attach(self.os.workspace())
-            self.context_manager.for_agent(agents.active, agents.context_paths)
-            if self.model_info:
-                self.context_manager.for_window(self.model_info.context_window)
+        self._use_agents_files()
         if agents is not None and agents.prompt is not None and agents.prompt != self.head.fold.prompt:
             self.add(Prompt(agents.prompt))
         if tool_manager is not None:
             found = tool_manager.schemas().items()
             self.tools = {ToolOrigin.of(key): list(some) for key, some in found}
+
+    def _use_agents_files(self) -> None:
+        """Send the sticky files of the attached agents from now on; those of the user stay."""
+        if self.agents is None:
+            return
+        if self.context_manager is None:
+            self.context_manager = ContextManager()
+        self.context_manager.attach(self.os.workspace())
+        self.context_manager.for_agent(self.agents.active, self.agents.context_paths)
+        if self.model_info:
+            self.context_manager.for_window(self.model_info.context_window)
 
     # Views.
 
@@ -216,6 +221,15 @@ class ConversationState(Tangents):
         """The budget of this conversation's model, or a default one."""
         return Budget.of(self.model_info) if self.model_info else DEFAULT_BUDGET
 
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """The definitions of all tools, as a window sends them."""
+        return specs(self.tools)
+
+    def sticky(self) -> Gathered:
+        """Read the sticky files that changed; return what a window sends of them, and what it leaves out."""
+        return self.context_manager.gather(self.manager.counter) if self.context_manager else Gathered()
+
     def window(self, budget: Budget | None = None) -> Window:
         """Return the next window; decisions that it needed are added as entries."""
         window = self.preview(budget)
@@ -225,13 +239,10 @@ class ConversationState(Tangents):
 
     def preview(self, budget: Budget | None = None, *, more: Sequence[Decision] = ()) -> Window:
         """Return the window that `window` would return, and add nothing."""
-        manager = self.manager
-        gathered = self.context_manager.gather(manager.counter) if self.context_manager else None
-        tools = specs(self.tools)
-        live = self._live_window(manager, budget or self.budget, tools)
-        window = live.window(
-            self._message_head(tools, gathered.text if gathered else None), [*self.head.decisions, *more]
-        )
+        gathered, tools = self.sticky(), self.tool_specs
+        live = self._live_window(self.manager, budget or self.budget, tools)
+        window = live.window(self._message_head(tools, gathered.text), [*self.head.decisions, *more])
+        window.report.dropped = gathered.left_out
         if not more:
             live.previous = window
         return window
@@ -292,7 +303,7 @@ class ConversationState(Tangents):
 
     def _shown(self, budget: Budget, more: Sequence[Decision] = ()) -> Window:
         """Make the window that recorded decisions, and some more, lead to, whether it fits or not."""
-        tools = specs(self.tools)
+        tools = self.tool_specs
         live = self._live_window(self.manager, budget, tools)
         return live.shown(self._message_head(tools), [*self.head.decisions, *more])
 
@@ -350,6 +361,8 @@ class ConversationState(Tangents):
         """Use the settings, the model and the line trackers that the head's timeline has."""
         settings.restore(self, self.head.settings.fields if self.head.settings else settings.DEFAULTS)
         self.model_info = settings.model_under(self.head.fold.model, self.model_info)
+        if self.context_manager is None:
+            self._use_agents_files()
         self.file_line_tracker = dict(self.head.trackers)
 
     def _switched(self) -> None:

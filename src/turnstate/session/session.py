@@ -27,6 +27,7 @@ from ..errors import Busy, Conflict, InputError
 from ..log.entries import LogEntry, last_messages, path_after, path_of, read_entries, read_messages
 from ..log.records import counter_of
 from ..message import Message
+from ..sticky import Gathered
 from ..stores.port import ReportsLosses
 from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
@@ -150,24 +151,34 @@ class Session:
         budget: Budget,
         *,
         tools: Sequence[ToolSpec] = (),
-        context: str | None = None,
+        context: str | Gathered | None = None,
         memory: str | None = None,
     ) -> Window:
-        """Return the window to send; decisions that it needed are written to the log."""
+        """Return the window to send; decisions that it needed are written to the log.
+
+        `context` is the text of sticky files, or what `ContextManager.gather` returned, whose dropped files
+        are then in the window's report.
+        """
         check_kind("budget", budget, Budget)
-        return await self._windows.make(budget, tools=tools, context=context, memory=memory)
+        sticky = context if isinstance(context, Gathered) else Gathered(text=context)
+        window = await self._windows.make(budget, tools=tools, context=sticky.text, memory=memory)
+        window.report.dropped = sticky.left_out
+        return window
 
     async def preview(
         self,
         budget: Budget,
         *,
         tools: Sequence[ToolSpec] = (),
-        context: str | None = None,
+        context: str | Gathered | None = None,
         memory: str | None = None,
     ) -> Window:
         """Return the window that `window` would return, and write nothing."""
         check_kind("budget", budget, Budget)
-        return await self._windows.preview(budget, tools=tools, context=context, memory=memory)
+        sticky = context if isinstance(context, Gathered) else Gathered(text=context)
+        window = await self._windows.preview(budget, tools=tools, context=sticky.text, memory=memory)
+        window.report.dropped = sticky.left_out
+        return window
 
     async def snapshot(self) -> ContextSnapshot:
         """Return a snapshot: head, summary and kept messages."""

@@ -111,6 +111,11 @@ class Gathered(Struct, frozen=True, kw_only=True):
         return len(self.text or "")
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """What is not in the text, each with the reason, as a window reports it."""
+        return tuple(f"{one.path}: {one.why}" for one in self.dropped)
+
+    @property
     def tokens(self) -> int:
         """The tokens of all entries."""
         return sum(file.tokens for file in self.files)
