@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cli_program import Outcome, _drained, command_line, environment
+from cli_program import Outcome, on_a_terminal
 
 from turnstate import Message, ToolCallRequest, ToolCallResult, blocking
 from turnstate.stores.values import SessionRow
@@ -57,12 +56,10 @@ def there(url: str, tenant: str = "default") -> list[str]:
 
 
 def answering(answer: str, *arguments: object, **changes: str) -> Outcome:
-    """Run the real program on a terminal whose user types an answer."""
+    """Run a command line in this process, on a terminal whose user types an answer."""
     master, slave = pty.openpty()
     os.write(master, f"{answer}\n".encode())
-    process = subprocess.Popen(
-        command_line(*arguments), stdin=slave, stdout=slave, stderr=slave, env=environment(**changes)
-    )
-    os.close(slave)
-    seen = _drained(master)
-    return Outcome(process.wait(60), "", seen)
+    try:
+        return on_a_terminal(*arguments, stdin=slave, **changes)
+    finally:
+        os.close(master)

@@ -53,7 +53,7 @@ def test_a_saved_file_becomes_a_session_and_goes_back_byte_for_byte(url: str, tm
     assert (code, err) == (0, "turnstate: 1 session imported\n")
     assert out == f"{ID}  qcli.json: 2 exchanges, 4 messages, 1 tool\n"
     assert (there(url), row(url, ID).title) == ([ID], "qcli.json")
-    assert turnstate("amazon-q", "export", ID[:8], "--out", tmp_path / "back.json") == (0, "", "")
+    assert turnstate("amazon-q", "export", ID[:8], "-o", tmp_path / "back.json") == (0, "", "")
     assert (tmp_path / "back.json").read_bytes() == EXAMPLE.read_bytes()
 
 
@@ -224,7 +224,7 @@ def test_checkpoints_and_a_tangent_come_over_and_go_back(tmp_path: Path) -> None
 def test_an_existing_file_is_replaced_only_with_force(tmp_path: Path) -> None:
     turnstate("amazon-q", "import", EXAMPLE)
     (tmp_path / "talk.json").write_text("mine")
-    code, _, err = turnstate("amazon-q", "export", ID, "--out", tmp_path / "talk.json")
+    code, _, err = turnstate("amazon-q", "export", ID, "-o", tmp_path / "talk.json")
     assert (code, "already exists; pass --force to replace it" in err) == (2, True)
     assert (tmp_path / "talk.json").read_text() == "mine"
     assert turnstate("amazon-q", "export", ID, "-o", tmp_path / "talk.json", "--force").code == 0

@@ -33,7 +33,7 @@ def test_the_beginning_of_an_id_will_do(url: str) -> None:
     assert "hello" in turnstate("show", "0197").out
     code, out, err = turnstate("show", "0")
     assert (code, out) == (1, "")
-    assert "0 is a prefix of several session ids: 0298, 0197a1c2; use a longer prefix" in err
+    assert "0 is the beginning of 2 sessions: 0298, 0197a1c2; 2 characters of an id are enough" in err
 
 
 def test_the_last_messages_alone(url: str) -> None:
@@ -171,7 +171,7 @@ def test_a_message_is_found_in_whatever_session_it_is(url: str) -> None:
     assert turnstate("show", asked.id, "--session", id).out == out
     other = make(url)
     assert turnstate("show", asked.id, "--session", other).err == (
-        f"turnstate: session {other} has no entry {asked.id}\n"
+        f"turnstate: session {other} has no entry {asked.id}; `turnstate show {other}` shows what it has\n"
     )
 
 
@@ -192,7 +192,7 @@ def test_what_is_not_there_is_one_line_and_exit_code_1(url: str) -> None:
     assert turnstate("show", "nobody") == (
         1,
         "",
-        "turnstate: there is no session, message or output nobody\n",
+        "turnstate: there is no session, message or output nobody; `turnstate sessions` lists them\n",
     )
 
 
@@ -203,7 +203,7 @@ def test_another_users_and_another_tenants_are_not_there(url: str) -> None:
         for one in (id, message.id):
             code, out, err = turnstate("show", one, *whose)
             assert (code, out) == (1, "")
-            assert err == f"turnstate: there is no session, message or output {one}\n"
+            assert err.startswith(f"turnstate: there is no session, message or output {one}; ")
     assert turnstate("show", message.id, "--user", "anna").out == "secret\n"
 
 

@@ -135,7 +135,7 @@ def test_what_commands_write_is_private(tmp_path: Path) -> None:
             tmp_path / "fit.json",
             talk,
         ],
-        ["amazon-q", "export", "talk", "--out", tmp_path / "original.json"],
+        ["amazon-q", "export", "talk", "-o", tmp_path / "original.json"],
     ):
         outcome = turnstate(*line)
         assert outcome.code == 0, (line, outcome)

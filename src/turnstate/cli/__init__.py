@@ -8,6 +8,7 @@ pipe is not an error.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 
 import click
@@ -34,9 +35,13 @@ COMMANDS = {
     "worker": LazyCommand("worker", "Deliver messages to long-term memory."),
     "doctor": LazyCommand("doctor", "Check this installation."),
     "verify": LazyCommand("verify", "Check a whole store."),
+    "completion": LazyCommand("completion", "Print the completion script of a shell."),
     "demo": LazyCommand("demo", "Run a long conversation through everything that can happen."),
 }
 """Every command, in the order of the help."""
+
+COMPLETION = "_TURNSTATE_COMPLETE"
+"""The variable with which a shell asks for the completion of a line."""
 
 BAD_USAGE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -47,6 +52,7 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE, as shells report it
     cls=LazyGroup,
     lazy=COMMANDS,
     invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 success, 1 invalid or not found, 2 bad usage or input, 3 store unusable.",
 )
 @click.version_option(__version__, prog_name="turnstate", message="%(prog)s %(version)s")
@@ -72,6 +78,10 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are reported on stderr."""
     screen.show_warnings()
     try:
+        if COMPLETION in os.environ:
+            from .completion import answer  # deferred: only a shell that completes needs it
+
+            return answer(program)
         with program.make_context("turnstate", list(arguments)) as ctx:
             code: int = program.invoke(ctx)
         screen.flush()

@@ -7,6 +7,7 @@ defined beside their group are added to it as usual and listed first.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -46,6 +47,18 @@ class LazyGroup(click.Group):
         if lazy := self._lazy.get(cmd_name):
             return lazy.load()
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant; the error for an unknown one names the likely one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            close = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not close:
+                raise
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx) from None
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""

@@ -1,4 +1,9 @@
-"""Finds a session by its id or a unique prefix of it, and an entry by its id in any session.
+"""Finds the session that a person means, and an entry by its id in any session.
+
+A session can be named by its id, by ``last`` (the newest activity), by its title, or by a beginning of
+its id or title that no other session has. The first of these that applies wins, so an exact id is never
+taken for anything else. Commands that destroy use `precise`: without a person who can be asked, only the
+whole id will do.
 
 Entries are searched page by page through all sessions, newest first, unless the session is known.
 """
@@ -6,48 +11,63 @@ Entries are searched page by page through all sessions, newest first, unless the
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 
 from ..errors import NotFound
 from ..session import SessionManager
 from ..stores.values import Address, Filter, Row, SessionRow
 
-__all__ = ["EntryPlace", "entry", "session", "session_or_entry", "walk"]
+__all__ = ["LAST", "EntryPlace", "entry", "exact", "precise", "session", "session_or_entry", "walk"]
 
 PAGE = 500
 MAX_SHOWN = 5
+LAST = "last"
+ADVICE = "`turnstate sessions` lists them"
 
 EntryPlace = tuple[SessionRow, Row]
 """An entry and the session that contains it."""
 
 
-async def session(sessions: SessionManager, id: str, *, user: str | None = None) -> SessionRow:
-    """Return the session with this id, or the only one whose id starts with it."""
-    if row := await _exact(sessions, id, user):
+async def session(sessions: SessionManager, name: str, *, user: str | None = None) -> SessionRow:
+    """Return the session with this id, title or unique beginning, or the newest for ``last``."""
+    if row := await exact(sessions, name, user=user):
         return row
-    found = [row async for row in walk(sessions, Filter(user=user)) if row.id.startswith(id)]
-    return _only(found, id, f"there is no session {id}")
+    candidates = _Candidates(name)
+    async for row in walk(sessions, Filter(user=user)):
+        candidates.add(row)
+    return candidates.only(f"there is no session {name}; {ADVICE}")
+
+
+async def precise(sessions: SessionManager, name: str, *, asks: bool, user: str | None = None) -> SessionRow:
+    """Return the session with this id; a short form is accepted only if a person is asked afterwards."""
+    if row := await exact(sessions, name, user=user):
+        return row
+    if asks:
+        return await session(sessions, name, user=user)
+    raise NotFound(f"there is no session {name}; without a terminal this command takes only a whole id")
 
 
 async def session_or_entry(
-    sessions: SessionManager, id: str, *, user: str | None = None
+    sessions: SessionManager, name: str, *, user: str | None = None
 ) -> SessionRow | EntryPlace:
     """Return a session, or an entry with its session; an entry id is ``ID`` or ``ID/CALL``."""
-    if row := await _exact(sessions, id, user):
+    if row := await exact(sessions, name, user=user):
         return row
-    candidates = list[SessionRow]()
+    candidates = _Candidates(name)
     async for page in _pages(sessions, Filter(user=user)):
-        if place := await _find(sessions, page, id):
+        if name != LAST and (place := await _find(sessions, page, name)):
             return place
-        candidates += [row for row in page if row.id.startswith(id)]
-    return _only(candidates, id, f"there is no session, message or output {id}")
+        for row in page:
+            candidates.add(row)
+    return candidates.only(f"there is no session, message or output {name}; {ADVICE}")
 
 
 async def entry(sessions: SessionManager, row: SessionRow, id: str) -> EntryPlace:
     """Return an entry of one session."""
     if place := await _find(sessions, [row], id):
         return place
-    raise NotFound(f"session {row.id} has no entry {id}")
+    raise NotFound(f"session {row.id} has no entry {id}; `turnstate show {row.id}` shows what it has")
 
 
 async def walk(sessions: SessionManager, which: Filter) -> AsyncIterator[SessionRow]:
@@ -57,7 +77,8 @@ async def walk(sessions: SessionManager, which: Filter) -> AsyncIterator[Session
             yield row
 
 
-async def _exact(sessions: SessionManager, id: str, user: str | None) -> SessionRow | None:
+async def exact(sessions: SessionManager, id: str, *, user: str | None = None) -> SessionRow | None:
+    """Return the session with exactly this id, or None."""
     try:
         row = await sessions.store.get(Address(sessions.tenant, id))
     except NotFound:
@@ -86,11 +107,55 @@ async def _rows(sessions: SessionManager, row: SessionRow, ids: Sequence[str]) -
         return []
 
 
-def _only(candidates: Sequence[SessionRow], id: str, otherwise: str) -> SessionRow:
-    if len(candidates) == 1:
-        return candidates[0]
-    if not candidates:
-        raise NotFound(otherwise)
-    shown = ", ".join(row.id for row in candidates[:MAX_SHOWN])
-    more = f" and {len(candidates) - MAX_SHOWN:,} more" if len(candidates) > MAX_SHOWN else ""
-    raise NotFound(f"{id} is a prefix of several session ids: {shown}{more}; use a longer prefix")
+class _Candidates:
+    """The sessions that a name may mean, collected while all of them are listed once."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._folded = name, name.casefold()
+        self._ids = list[str]()
+        self._newest: SessionRow | None = None
+        self._titled, self._beginning = list[SessionRow](), list[SessionRow]()
+
+    def add(self, row: SessionRow) -> None:
+        """Look at one session."""
+        self._ids.append(row.id)
+        if self._newest is None or row.active > self._newest.active:
+            self._newest = row
+        title = row.title.casefold()
+        if title == self._folded != "":
+            self._titled.append(row)
+        if row.id.startswith(self._name) or title.startswith(self._folded):
+            self._beginning.append(row)
+
+    def only(self, otherwise: str) -> SessionRow:
+        """Return the session that is meant; raise `NotFound` if there is none, or if there are several."""
+        if self._name == LAST and self._newest is not None:
+            return self._newest
+        found = self._titled or self._beginning
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise NotFound(otherwise)
+        how = "the title" if self._titled else "the beginning"
+        shown = ", ".join(f"{row.id} “{row.title}”" if row.title else row.id for row in found[:MAX_SHOWN])
+        more = f" and {len(found) - MAX_SHOWN:,} more" if len(found) > MAX_SHOWN else ""
+        enough = self._enough([row.id for row in found])
+        raise NotFound(
+            f"{self._name} is {how} of {len(found):,} sessions: {shown}{more}; "
+            f"{enough} characters of an id are enough"
+        )
+
+    def _enough(self, ids: Sequence[str]) -> int:
+        """Return how many leading characters tell each of these ids from all others."""
+        ordered = sorted(self._ids)
+        needed = 1
+        for id in ids:
+            place = bisect_left(ordered, id)
+            for other in (*ordered[max(0, place - 1) : place], *ordered[place + 1 : place + 2]):
+                needed = max(needed, min(len(id), _common(id, other) + 1))
+        return needed
+
+
+def _common(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

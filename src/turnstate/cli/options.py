@@ -18,6 +18,8 @@ __all__ = [
     "input_format",
     "json_option",
     "keep_going",
+    "output_options",
+    "quiet_option",
     "yes_option",
 ]
 
@@ -62,6 +64,19 @@ def keep_going(command: Decorated) -> Decorated:
     """Add the switch that skips bad lines of a JSONL."""
     text = "Report every bad line of a JSONL and continue; exit 2 at the end."
     return click.option("--keep-going", is_flag=True, help=text)(command)
+
+
+def output_options(command: Decorated) -> Decorated:
+    """Add the options for the file that a result is written to."""
+    force = click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
+    return click.option("-o", "--output", metavar="FILE", help="Write to this file, atomically.")(
+        force(command)
+    )
+
+
+def quiet_option(command: Decorated) -> Decorated:
+    """Add the switch that suppresses remarks about the result."""
+    return click.option("--quiet", is_flag=True, help="Do not report what had to be left out.")(command)
 
 
 def yes_option(command: Decorated) -> Decorated:

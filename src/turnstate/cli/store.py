@@ -8,17 +8,16 @@ store counts as empty until it is first written, and any other missing file is a
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import click
 
 from ..cli_kit import screen
-from ..errors import InputError, NewerFormat, StoreUnavailable
+from ..errors import NewerFormat, StoreUnavailable
+from .settings import FILE, STORE_VARIABLE, setting
 
 if TYPE_CHECKING:
     from ..session import SessionManager
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_TENANT",
     "EXIT_CODES",
-    "SETTINGS",
-    "VARIABLE",
     "default_store",
     "existing",
     "file_of",
@@ -42,10 +39,9 @@ __all__ = [
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-VARIABLE = "TURNSTATE_STORE"
-SETTINGS = "turnstate.toml"
 LOCAL = ("sqlite:", "memory:")
 DEFAULT_TENANT = "default"
+MEMORY = ":memory:"  # not a file; the store refuses it with advice
 
 EXIT_CODES = """\b
 Exit codes:
@@ -58,8 +54,8 @@ Exit codes:
 
 def store_option(command: Decorated) -> Decorated:
     """Add the option for the store, passed on as a URL in ``store``."""
-    text = f"URL of the store.  [default: ${VARIABLE}, {SETTINGS}, or your own SQLite file]"
-    option = click.option("--store", metavar="URL", envvar=VARIABLE, callback=_resolved, help=text)
+    text = f"URL of the store.  [default: ${STORE_VARIABLE}, {FILE}, or your own SQLite file]"
+    option = click.option("--store", metavar="URL", envvar=STORE_VARIABLE, callback=_resolved, help=text)
     return option(command)
 
 
@@ -120,9 +116,11 @@ async def opened(url: str) -> AsyncIterator[Store]:
 async def existing(url: str) -> AsyncIterator[Store]:
     """Open a store without creating it; the default store, if missing, is empty."""
     path = file_of(url)
-    missing = path is not None and not os.path.exists(path)
+    missing = path is not None and path != MEMORY and not os.path.exists(path)
     if missing and url != default_store():
-        raise StoreUnavailable(f"{shown_url(url)}: the file {path} does not exist; check --store")
+        raise StoreUnavailable(
+            f"{shown_url(url)}: the file {path} does not exist; check --store, or import sessions into it"
+        )
     async with opened("memory:" if missing else url) as store:
         yield store
 
@@ -137,23 +135,11 @@ async def managed(url: str, tenant: str) -> AsyncIterator[SessionManager]:
 
 
 def _resolved(_ctx: click.Context, _option: click.Parameter, given: str | None) -> str:
-    return given or _from_settings(Path(SETTINGS)) or default_store()
+    return given or _from_file() or default_store()
 
 
-def _from_settings(path: Path) -> str | None:
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not TOML: {error}") from None
-    url = settings.get("store")
-    if url is None or url == "":
-        return None
-    if not isinstance(url, str):
-        raise InputError(f'{path}: store must be a string: store = "URL"', path="store")
-    if not url.startswith(LOCAL):
-        screen.say(f"{path} in {os.getcwd()} names the store {shown_url(url)}")
+def _from_file() -> str | None:
+    url = setting("store")
+    if url and not url.startswith(LOCAL):
+        screen.say(f"{FILE} in {os.getcwd()} names the store {shown_url(url)}")
     return url

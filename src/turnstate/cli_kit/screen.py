@@ -24,6 +24,7 @@ from ..errors import TurnstateError
 
 __all__ = [
     "abandon",
+    "can_ask",
     "confirmed",
     "counted",
     "display",
@@ -148,16 +149,23 @@ def styled(text: str, **style: bool) -> str:
     return text if plain else click.style(text, **style)
 
 
-def confirmed(question: str, *, yes: bool) -> bool:
-    """Ask for confirmation of a deletion; without a terminal, raise unless --yes was given."""
+def can_ask() -> bool:
+    """True if stdin is a terminal, so that a person can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def confirmed(
+    question: str, *, yes: bool, warning: str = "This cannot be undone", refused: str = "nothing was deleted"
+) -> bool:
+    """Ask for confirmation; without a terminal, raise unless --yes was given."""
     if yes:
         return True
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not can_ask():
         raise click.UsageError("stdin is not a terminal; pass --yes to delete without confirmation")
     flush()
-    answer = click.confirm(escaped(f"turnstate: {question} This cannot be undone"), err=True)
+    answer = click.confirm(escaped(f"turnstate: {question} {warning}".rstrip()), err=True)
     if not answer:
-        say("nothing was deleted")
+        say(refused)
     return answer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 
 from ..errors import UnknownName
@@ -19,6 +20,11 @@ STORES = {
     "redis+unix": "redis",
     "redis+cluster": "redis",
     "rediss+cluster": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
+    "valkey+unix": "redis",
+    "valkey+cluster": "redis",
+    "valkeys+cluster": "redis",
 }
 """The scheme of a URL, and the package whose ``connect`` opens it."""
 
@@ -27,7 +33,15 @@ async def connect(url: str) -> Store:
     """Open the store at a URL; it is created if it is missing and can be created."""
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in STORES:
-        known = ", ".join(f"{name}:" for name in STORES)  # the rest of a URL may hold a password
-        raise UnknownName(f"no store has the scheme {scheme!r:.40}; a URL begins with one of {known}")
+        raise UnknownName(f"no store has the scheme {scheme!r:.40}; {_advice(url, scheme)}")
     store: Store = await import_module(f".{STORES[scheme]}", __name__).connect(url)
     return store
+
+
+def _advice(url: str, scheme: str) -> str:
+    """Return what to write instead; only a plain path is repeated, since a URL may hold a password."""
+    if ":" not in url and "@" not in url:
+        return f"for an SQLite file, write sqlite:///{url:.200}"
+    if close := get_close_matches(scheme, STORES, n=1):
+        return f"did you mean {close[0]}:?"
+    return f"a URL begins with one of {', '.join(f'{name}:' for name in STORES)}"

@@ -32,7 +32,8 @@ from ...stores.memory import MemoryStore
 from ...stores.port import Store
 from ...stores.values import Address
 from .. import destination, documents, lookup
-from ..options import json_option
+from ..completion import session_argument
+from ..options import json_option, output_options, quiet_option
 from ..source import STDIN, readable
 from ..store import EXIT_CODES, managed, opened, tenant_option, user_option
 
@@ -57,7 +58,7 @@ def command() -> None:
     Example:
       turnstate amazon-q import talk.json
       turnstate amazon-q import ~/.local/share/amazon-q/data.sqlite3 --key .
-      turnstate amazon-q export 0d0f6a52 --out talk.json
+      turnstate amazon-q export 0d0f6a52 -o talk.json
     """
 
 
@@ -231,18 +232,10 @@ def _named(where: str) -> Iterator[None]:
 
 
 @command.command("export", short_help="Write a session for the Amazon Q command line.", epilog=EXIT_CODES)
-@click.argument("id", metavar="SESSION")
-@click.option(
-    "-o",
-    "--out",
-    "--output",
-    "output",
-    metavar="FILE",
-    help="Write to this file, atomically.",
-)
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@session_argument()
+@output_options
 @click.option("--row", "as_row", is_flag=True, help="Write one line, as in a row of the database.")
-@click.option("--quiet", is_flag=True, help="Do not report what had to be left out.")
+@quiet_option
 @tenant_option
 @user_option
 def export_command(
@@ -263,7 +256,7 @@ def export_command(
 
     \b
     Example:
-      turnstate amazon-q export 0d0f6a52 --out talk.json
+      turnstate amazon-q export 0d0f6a52 -o talk.json
     """
     return asyncio.run(_export(id, store, tenant, user, output, force=force, as_row=as_row, quiet=quiet))
 

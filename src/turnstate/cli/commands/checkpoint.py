@@ -20,7 +20,9 @@ from ...conversation import ConversationState
 from ...entry import Checkpoint
 from ...session import Session
 from ...shadow.health import WAY_OUT
+from ...stores.values import SessionRow
 from .. import documents, lookup
+from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
@@ -71,6 +73,17 @@ class Target:
         self.session, self.store, self.tenant, self.user = session, store, tenant, user
         self.work_tree, self.force = work_tree, force
 
+    def settle(self, *, asks: bool) -> SessionRow:
+        """Return the session, and name it by its whole id from now on; a short form needs a question."""
+
+        async def found() -> SessionRow:
+            async with managed(self.store, self.tenant) as sessions:
+                return await lookup.precise(sessions, self.session, user=self.user, asks=asks)
+
+        row = asyncio.run(found())
+        self.session = row.id
+        return row
+
     @asynccontextmanager
     async def conversation(self) -> AsyncIterator[tuple[Session, ConversationState]]:
         """Open the session and its conversation, without its checkpoints."""
@@ -111,7 +124,7 @@ def target_options(command: Decorated) -> Decorated:
         help="The folder with the files.  [default: the one used before]",
     )
     force = click.option("--force", is_flag=True, help="Accept a home folder or a folder that was moved.")
-    session = click.argument("session")
+    session = session_argument("session")
     return session(tenant_option(user_option(folder(force(gathered)))))  # type: ignore[return-value]
 
 

@@ -17,6 +17,7 @@ from .. import documents
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES
 from .checkpoint import Target, changes, target_options
+from .sessions import described
 
 __all__ = ["clean", "keep", "restore", "undo"]
 
@@ -37,7 +38,8 @@ def restore(target: Target, checkpoint: str, what: str, hard: bool, as_json: boo
 
     The current files are saved first, so that undo can bring everything back. Newer files stay.
     Files that are ignored, or that no checkpoint contains, are never touched. Later messages stay
-    in the log. A process that uses this session at the same time reloads it.
+    in the log. A process that uses this session at the same time reloads it. The SESSION must be a
+    whole id, unless the command can ask on a terminal.
 
     With --files, CHECKPOINT may also be the commit that an earlier restore reported.
 
@@ -46,6 +48,11 @@ def restore(target: Target, checkpoint: str, what: str, hard: bool, as_json: boo
       turnstate checkpoint restore 0197a1 1.2
       turnstate checkpoint restore 0197a1 0 --files --hard
     """
+
+    given, row = target.session, target.settle(asks=screen.can_ask())
+    question = f"Restore checkpoint {checkpoint} of {described(row)}?"
+    if row.id != given and not confirmed(question, yes=False, warning="", refused="nothing was restored"):
+        return 1
 
     async def go(checkpoints: CheckpointManager) -> RestoreResult:
         return await checkpoints.restore(
@@ -106,7 +113,8 @@ def keep(target: Target, description: str, as_json: bool) -> int:
 @target_options
 @click.option("--ignored", is_flag=True, help="Only remove files that are now ignored, from all snapshots.")
 @yes_option
-def clean(target: Target, ignored: bool, yes: bool) -> int:
+@json_option("Print what was done as JSON.")
+def clean(target: Target, ignored: bool, yes: bool, as_json: bool) -> int:
     """Delete all snapshots of a session's files. The files and the conversation stay.
 
     This cannot be undone: no checkpoint so far can be restored afterwards. It also works if the
@@ -120,16 +128,21 @@ def clean(target: Target, ignored: bool, yes: bool) -> int:
       turnstate checkpoint clean 0197a1
       turnstate checkpoint clean 0197a1 --ignored
     """
+    target.settle(asks=screen.can_ask() and not yes)
     if ignored:
-        return _purge(target, yes=yes)
+        return _purge(target, yes=yes, as_json=as_json)
     count, name = asyncio.run(_size(target))
     if not confirmed(f"Delete {screen.counted(count, 'checkpoint')} of {name}?", yes=yes):
         return 1
-    screen.say(f"checkpoints deleted: {asyncio.run(_cleaned(target)):,} bytes")
+    freed = asyncio.run(_cleaned(target))
+    if as_json:
+        screen.show(documents.compact({"checkpoints": count, "freed": freed}))
+    else:
+        screen.say(f"checkpoints deleted: {freed:,} bytes")
     return 0
 
 
-def _purge(target: Target, *, yes: bool) -> int:
+def _purge(target: Target, *, yes: bool, as_json: bool) -> int:
     paths, folder = asyncio.run(_ignored(target))
     for path in paths[:MAX_LISTED]:
         screen.say(f"now ignored: {shown(path)}")
@@ -139,6 +152,10 @@ def _purge(target: Target, *, yes: bool) -> int:
     if paths and not confirmed(f"Remove {count} from all snapshots of {folder}?", yes=yes):
         return 1
     done = asyncio.run(_purged(target))
+    if as_json:
+        fields = {"files": list(map(shown, paths)), "snapshots": done.snapshots, "freed": done.freed}
+        screen.show(documents.compact(fields))
+        return 0
     screen.say(f"{count} removed from {screen.counted(done.snapshots, 'snapshot')}: {done.freed:,} bytes")
     return 0
 

@@ -56,9 +56,8 @@ def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format 
     callback=_target,
     help="Provider format of the output; or markdown; or jsonl, one message per line.",
 )
-@click.option("--output", metavar="FILE", help="Write to this file, atomically.")
-@click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
-@click.option("--quiet", is_flag=True, help="Do not report what had to be left out.")
+@options.output_options
+@options.quiet_option
 @options.keep_going
 def command(
     file: str | None,
@@ -80,7 +79,7 @@ def command(
     \b
     Example:
       turnstate convert --from openai-chat --to anthropic messages.json
-      turnstate convert --from anthropic --to gemini --output out.jsonl in.jsonl
+      turnstate convert --from anthropic --to gemini -o out.jsonl in.jsonl
       turnstate convert --from openai-chat --to markdown messages.json
 
     The output is already JSON, so there is no --json.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ... import tokens
 from ...cli_kit import screen
@@ -13,6 +14,7 @@ from ...formats.port import Format
 from ...tokens import Count, Counter
 from .. import documents, options
 from ..documents import Conversation, walk
+from ..settings import model_option
 
 __all__ = ["command"]
 
@@ -23,11 +25,18 @@ DEFAULT_COUNTER = "o200k_base"
 @options.file
 @options.input_format
 @click.option("--counter", metavar="NAME", help=f"The counter to use.  [default: {DEFAULT_COUNTER}]")
-@click.option("--model", metavar="NAME", help="Use the counter of this model instead.")
+@model_option("Use the counter of this model instead.")
 @options.json_option("Print one JSON object per conversation.")
 @options.keep_going
+@click.pass_context
 def command(
-    file: str | None, source: Format, counter: str | None, model: str | None, as_json: bool, keep_going: bool
+    ctx: click.Context,
+    file: str | None,
+    source: Format,
+    counter: str | None,
+    model: str | None,
+    as_json: bool,
+    keep_going: bool,
 ) -> int:
     """Count the tokens of a conversation, tool definitions included.
 
@@ -50,9 +59,10 @@ def command(
       quality   exact or estimated
       counter   the counter used
     """
-    if counter and model:
+    if counter and ctx.get_parameter_source("model") is ParameterSource.COMMANDLINE:
         raise click.UsageError("pass --counter or --model, not both")
-    chosen = tokens.counter_for(model) if model else tokens.counter(counter or DEFAULT_COUNTER)
+    by_model = tokens.counter_for(model) if model and not counter else None
+    chosen = by_model or tokens.counter(counter or DEFAULT_COUNTER)
     tally = _Tally(source, chosen, as_json)
     result = walk(file, tally.add, keep_going=keep_going)
     if result.many and not as_json:

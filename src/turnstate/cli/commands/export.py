@@ -31,7 +31,9 @@ from ...formats.port import Format
 from ...log.path import Damage, WatchedLog
 from ...session import SessionManager
 from ...stores.values import Address, Filter, SessionRow
-from .. import destination, documents, lookup
+from .. import destination, documents, lookup, picker
+from ..completion import session_names
+from ..options import output_options, quiet_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
 __all__ = ["command"]
@@ -53,7 +55,7 @@ def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format 
 
 
 @click.command("export", epilog=EXIT_CODES)
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=session_names)
 @click.option("--all", "everything", is_flag=True, help="Export all sessions, oldest first.")
 @tenant_option
 @user_option
@@ -66,9 +68,8 @@ def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format 
     callback=_target,
     help="archive, markdown, or a provider format.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write to this file, atomically.")
-@click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
-@click.option("--quiet", is_flag=True, help="Do not report what had to be left out.")
+@output_options
+@quiet_option
 def command(
     ids: tuple[str, ...],
     everything: bool,
@@ -99,9 +100,11 @@ def command(
       archive  markdown
       openai-chat  openai-responses  anthropic  bedrock  gemini
     """
-    if bool(ids) == everything:
+    if (ids and everything) or not (ids or everything or picker.can_pick()):
         raise click.UsageError("pass session IDs, or --all")
-    return asyncio.run(_export(ids, store, tenant, user, target, output, force=force, quiet=quiet))
+    return asyncio.run(
+        _export(ids, store, tenant, user, target, output, everything=everything, force=force, quiet=quiet)
+    )
 
 
 async def _export(
@@ -112,10 +115,13 @@ async def _export(
     target: Format | str,
     output: str | None,
     *,
+    everything: bool,
     force: bool,
     quiet: bool,
 ) -> int:
     async with managed(store, tenant) as sessions:
+        if not ids and not everything:
+            ids = [(await picker.chosen(sessions, None, user=user)).id]
         chosen = await _chosen(sessions, ids, user)
         with ExitStack() as files:
             write = files.enter_context(destination.opened(output, force=force))

@@ -21,6 +21,7 @@ from ...formats.port import Format
 from ...tokens import Counter
 from .. import destination, documents, options
 from ..documents import Conversation, walk
+from ..settings import model_option
 from .count import DEFAULT_COUNTER
 from .validate import described
 
@@ -36,7 +37,7 @@ FILL = 1.0  # use the whole budget: there is no next request to leave room for
 @options.file
 @options.input_format
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Tokens for the whole request.")
-@click.option("--model", metavar="NAME", help="Count as this model; without --budget, fit its window.")
+@model_option("Count as this model; without --budget, fit its window.")
 @click.option(
     "--output-reserve",
     type=click.IntRange(0),
@@ -55,7 +56,7 @@ FILL = 1.0  # use the whole budget: there is no next request to leave room for
 )
 @click.option("--language", type=click.Choice(LANGUAGES), default="en", help="Language of the digest.")
 @click.option("--report", metavar="FILE", help="Write what was done, and why, to this file as JSON.")
-@click.option("--output", metavar="FILE", help="Write to this file, atomically.")
+@click.option("-o", "--output", metavar="FILE", help="Write to this file, atomically.")
 @click.option("--force", is_flag=True, help="Replace the --output and --report files if they exist.")
 @click.option("--quiet", is_flag=True, help="Do not report what was done.")
 @click.option("--keep-going", is_flag=True, help="Report every bad line of a JSONL and continue.")
@@ -89,7 +90,7 @@ def command(
     Example:
       turnstate fit --budget 8000 messages.json
       turnstate fit --model gpt-4o --report report.json < messages.json
-      turnstate fit --format anthropic --budget 8000 --output out.jsonl in.jsonl
+      turnstate fit --format anthropic --budget 8000 -o out.jsonl in.jsonl
 
     \b
     With --report, one object per conversation:

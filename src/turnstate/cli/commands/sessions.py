@@ -18,12 +18,13 @@ from ...clock import wall_clock
 from ...session import Session
 from ...stores.values import Filter, SessionRow
 from .. import documents, lookup
+from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 from ..times import ago, iso, time_option
 
-__all__ = ["command", "entries", "fields", "state"]
+__all__ = ["command", "described", "entries", "fields", "state"]
 
 DEFAULT = "list"
 COLUMNS = ("id", "user", "state", "active", "entries", "tokens", "tags", "title")
@@ -52,7 +53,8 @@ def command() -> None:
     """List, describe, end and delete sessions.
 
     Without a subcommand, sessions are listed; the options of list may follow directly. An ID may be
-    abbreviated to a unique prefix, except for the commands that delete.
+    a title, `last`, or a unique beginning; the commands that delete or reset ask before they accept
+    one, and need the whole id without a terminal.
 
     \b
     Example:
@@ -151,11 +153,12 @@ def _cells(row: SessionRow) -> tuple[str, ...]:
 
 
 @command.command("rename", short_help="Change the title of a session.", epilog=EXIT_CODES)
-@click.argument("id")
+@session_argument()
 @click.argument("title")
 @tenant_option
 @user_option
-def rename(id: str, title: str, store: str, tenant: str, user: str | None) -> int:
+@json_option("Print the session as JSON.")
+def rename(id: str, title: str, store: str, tenant: str, user: str | None, as_json: bool) -> int:
     """Change the title of a session.
 
     \b
@@ -167,17 +170,24 @@ def rename(id: str, title: str, store: str, tenant: str, user: str | None) -> in
         await session.rename(title)
         return f"renamed to {title!r}" if title else "has no title now"
 
-    return asyncio.run(_change(store, tenant, user, id, change))
+    return asyncio.run(_change(store, tenant, user, id, change, as_json=as_json))
 
 
 @command.command("tag", short_help="Add or remove tags of a session.", epilog=EXIT_CODES)
-@click.argument("id")
+@session_argument()
 @click.argument("tags", metavar="[TAG]...", nargs=-1)
 @click.option("--remove", "removed", metavar="TAG", multiple=True, help="Remove this tag.")
 @tenant_option
 @user_option
+@json_option("Print the session as JSON.")
 def tag(
-    id: str, tags: Sequence[str], removed: Sequence[str], store: str, tenant: str, user: str | None
+    id: str,
+    tags: Sequence[str],
+    removed: Sequence[str],
+    store: str,
+    tenant: str,
+    user: str | None,
+    as_json: bool,
 ) -> int:
     """Add tags to a session, or remove some.
 
@@ -194,7 +204,7 @@ def tag(
         await session.tag(*left)
         return f"tagged {', '.join(left)}" if left else "has no tags now"
 
-    return asyncio.run(_change(store, tenant, user, id, change))
+    return asyncio.run(_change(store, tenant, user, id, change, as_json=as_json))
 
 
 @command.command("set-model", short_help="Set the model of a session.", epilog=EXIT_CODES)
@@ -218,11 +228,12 @@ def set_model(id: str, model: str, store: str, tenant: str, user: str | None) ->
 
 
 @command.command("end", short_help="End a conversation; it stays readable.", epilog=EXIT_CODES)
-@click.argument("id")
+@session_argument()
 @click.option("--reason", metavar="TEXT", default="closed", show_default=True, help="Why it ends.")
 @tenant_option
 @user_option
-def end(id: str, reason: str, store: str, tenant: str, user: str | None) -> int:
+@json_option("Print the session as JSON.")
+def end(id: str, reason: str, store: str, tenant: str, user: str | None, as_json: bool) -> int:
     """End a conversation: it accepts no more messages, and its history goes to long-term memory.
 
     It stays readable. reset starts the next conversation under the same id.
@@ -236,17 +247,19 @@ def end(id: str, reason: str, store: str, tenant: str, user: str | None) -> int:
         await session.end(reason)
         return "ended"
 
-    return asyncio.run(_change(store, tenant, user, id, change))
+    return asyncio.run(_change(store, tenant, user, id, change, as_json=as_json))
 
 
 @command.command("reset", short_help="End a conversation and start the next.", epilog=EXIT_CODES)
-@click.argument("id")
+@session_argument()
 @tenant_option
 @user_option
-def reset(id: str, store: str, tenant: str, user: str | None) -> int:
+@json_option("Print the session as JSON.")
+def reset(id: str, store: str, tenant: str, user: str | None, as_json: bool) -> int:
     """End a conversation and start the next with the same id and the same system prompt.
 
-    The old messages stay in the log and go to long-term memory.
+    The old messages stay in the log and go to long-term memory. The ID must be complete, unless
+    the command can ask on a terminal.
 
     \b
     Example:
@@ -257,7 +270,12 @@ def reset(id: str, store: str, tenant: str, user: str | None) -> int:
         following = await session.reset()
         return f"starts again: epoch {following.row.epoch}"
 
-    return asyncio.run(_change(store, tenant, user, id, change))
+    row = asyncio.run(_precise(store, tenant, user, id))
+    if row.id != id and not screen.confirmed(
+        f"Reset {described(row)}?", yes=False, refused="nothing was reset"
+    ):
+        return 1
+    return asyncio.run(_change(store, tenant, user, row.id, change, as_json=as_json))
 
 
 @command.command("expire", short_help="End sessions that were idle for too long.", epilog=EXIT_CODES)
@@ -277,13 +295,28 @@ def expire(store: str, tenant: str, as_json: bool) -> int:
 
 
 async def _change(
-    store: str, tenant: str, user: str | None, id: str, change: Callable[[Session], Awaitable[str]]
+    store: str,
+    tenant: str,
+    user: str | None,
+    id: str,
+    change: Callable[[Session], Awaitable[str]],
+    *,
+    as_json: bool,
 ) -> int:
+    """Change one session and report it; with JSON, as the fields of the session after the change."""
     async with managed(store, tenant) as sessions:
         row = await lookup.session(sessions, id, user=user)
-        session = await sessions.open(row.id, user=user)
-        screen.say(f"session {row.id} {await change(session)}")
+        done = await change(await sessions.open(row.id, user=user))
+        if as_json:
+            screen.show(documents.compact(fields(await sessions.store.get(row.address))))
+        else:
+            screen.say(f"session {row.id} {done}")
     return 0
+
+
+async def _precise(store: str, tenant: str, user: str | None, id: str) -> SessionRow:
+    async with managed(store, tenant) as sessions:
+        return await lookup.precise(sessions, id, user=user, asks=screen.can_ask())
 
 
 async def _expire(store: str, tenant: str, *, as_json: bool) -> int:
@@ -331,6 +364,13 @@ def fields(row: SessionRow) -> dict[str, Any]:
         "branch": row.branch,
         "meta": row.meta,
     }
+
+
+def described(row: SessionRow) -> str:
+    """Return what a person needs in order to recognize a session: id, title, user, size and time."""
+    named = f" “{row.title}”" if row.title else ""
+    whose = f" of {row.user}" if row.user else ""
+    return f"session {row.id}{named}{whose}, {entries(row.seq)}, last used {ago(row.active)}"
 
 
 def entries(count: int) -> str:

@@ -11,25 +11,25 @@ import msgspec
 
 from ...cli_kit import screen
 from ...cli_kit.screen import confirmed
-from ...errors import NotFound
 from ...home import Home
 from ...memory.engines import open_engine
 from ...memory.port import MemoryEngine
 from ...session import Erasure, SessionManager
 from ...snapshots import Snapshots
 from ...snapshots.snapshots import FOLDER
-from ...stores.values import Address, Filter, Removed, SessionRow
+from ...stores.values import Filter, Removed, SessionRow
 from .. import documents, lookup
+from ..completion import session_argument
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES, existing, managed, tenant_option, user_option
 from ..times import iso
-from .sessions import entries
+from .sessions import described, entries
 
 __all__ = ["destroy", "erase"]
 
 
 @click.command("destroy", epilog=EXIT_CODES)
-@click.argument("id")
+@session_argument()
 @tenant_option
 @user_option
 @yes_option
@@ -37,21 +37,21 @@ __all__ = ["destroy", "erase"]
 def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_json: bool) -> int:
     """Delete a session: its log, search index, pending deliveries and checkpoints.
 
-    This cannot be undone. The ID must be complete. Deleted bytes may stay in the store's file until
-    they are overwritten; use erase to leave none.
+    This cannot be undone. The ID must be complete, unless the command can ask on a terminal.
+    Deleted bytes may stay in the store's file until they are overwritten; use erase to leave none.
 
     \b
     Example:
       turnstate sessions destroy 0197a1c2-5b7e-7d80-a1b2-0123456789ab
     """
-    row = asyncio.run(_one(store, tenant, id, user))
-    if not confirmed(f"Delete {_described(row)}?", yes=yes):
+    row = asyncio.run(_one(store, tenant, id, user, yes=yes))
+    if not confirmed(f"Delete {described(row)}?", yes=yes):
         return 1
-    removed = asyncio.run(_destroy(store, tenant, id, user))
+    removed = asyncio.run(_destroy(store, tenant, row.id, user))
     if as_json:
-        screen.show(documents.compact({"id": id, **msgspec.to_builtins(removed)}))
+        screen.show(documents.compact({"id": row.id, **msgspec.to_builtins(removed)}))
     else:
-        screen.say(f"session {id} deleted: {_counts(removed)}")
+        screen.say(f"session {row.id} deleted: {_counts(removed)}")
     return 0
 
 
@@ -96,9 +96,12 @@ def erase(
     """
     if id is None and user is None:
         raise click.UsageError("pass --session ID or --user NAME")
-    rows = asyncio.run(_matching(store, tenant, id, user))
-    everything = f"everything of {user}: {screen.counted(len(rows), 'session')}"
-    what = _described(rows[0]) if id is not None else everything
+    if id is not None:
+        row = asyncio.run(_one(store, tenant, id, user, yes=yes))
+        id, what = row.id, described(row)
+    else:
+        rows = asyncio.run(_matching(store, tenant, user))
+        what = f"everything of {user}: {screen.counted(len(rows), 'session')}"
     if not confirmed(f"Erase {what}, with snapshots, checkpoints and memories?", yes=yes):
         return 1
     receipt = asyncio.run(_erase(store, tenant, id, user, engine, snapshots))
@@ -109,23 +112,14 @@ def erase(
     return 0 if receipt.scrubbed else 1
 
 
-async def _one(store: str, tenant: str, id: str, user: str | None) -> SessionRow:
+async def _one(store: str, tenant: str, id: str, user: str | None, *, yes: bool) -> SessionRow:
     async with managed(store, tenant) as sessions:
-        return await _exactly(sessions, id, user)
+        return await lookup.precise(sessions, id, user=user, asks=screen.can_ask() and not yes)
 
 
-async def _matching(store: str, tenant: str, id: str | None, user: str | None) -> list[SessionRow]:
+async def _matching(store: str, tenant: str, user: str | None) -> list[SessionRow]:
     async with managed(store, tenant) as sessions:
-        if id is not None:
-            return [await _exactly(sessions, id, user)]
         return [row async for row in lookup.walk(sessions, Filter(user=user))]
-
-
-async def _exactly(sessions: SessionManager, id: str, user: str | None) -> SessionRow:
-    row = await sessions.store.get(Address(sessions.tenant, id))
-    if user not in (None, row.user):
-        raise NotFound(f"there is no session {id}")
-    return row
 
 
 async def _destroy(store: str, tenant: str, id: str, user: str | None) -> Removed:
@@ -150,12 +144,6 @@ async def _memory_engine(name: str | None) -> AsyncIterator[MemoryEngine]:
         yield engine
     finally:
         await engine.close()
-
-
-def _described(row: SessionRow) -> str:
-    named = f" “{row.title}”" if row.title else ""
-    whose = f" of {row.user}" if row.user else ""
-    return f"session {row.id}{named}{whose}, {entries(row.seq)}"
 
 
 def _counts(removed: Removed) -> str:

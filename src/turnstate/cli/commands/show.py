@@ -22,7 +22,8 @@ from ...log.path import Damage, WatchedLog, entry_of, path_to, rows_backwards
 from ...message import Message, ToolCallResult
 from ...stores.port import Log
 from ...stores.values import MESSAGE, Row, SessionRow
-from .. import documents, lookup
+from .. import documents, lookup, picker
+from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 from ..times import iso
@@ -182,7 +183,7 @@ def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> 
 
 
 @click.command("show", epilog=EXIT_CODES)
-@click.argument("id")
+@session_argument(required=False)
 @tenant_option
 @user_option
 @click.option("--session", "within", metavar="ID", help="The session that contains the message, if known.")
@@ -192,7 +193,7 @@ def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> 
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write complete Markdown.")
 @click.option("--raw", is_flag=True, help="Write an output or message byte for byte.")
 def command(
-    id: str,
+    id: str | None,
     store: str,
     tenant: str,
     user: str | None,
@@ -205,14 +206,15 @@ def command(
 ) -> int:
     """Show a session, a message, or a complete tool output.
 
-    ID is the id of a session (a unique prefix is enough), of a message, or of an output as in a
-    line [Full output: ID]. An output is printed as the tool returned it, with control characters
-    escaped; --raw leaves them as they are. --lines counts lines as the shortened output in the
-    window does. A message is searched for in all sessions, unless --session names one.
+    ID is the id of a session (its title, a unique beginning, or `last` will do), of a message, or of
+    an output as in a line [Full output: ID]. Without an ID, a terminal offers a list. An output is
+    printed as the tool returned it, with control characters escaped; --raw leaves them as they are.
+    --lines counts lines as the shortened output in the window does. A message is searched for in
+    all sessions, unless --session names one.
 
     \b
     Example:
-      turnstate show 0197a1
+      turnstate show last
       turnstate show 0197a1 --last 20
       turnstate show 0197a1c2-5b7e-7d80-a1b2-0123456789ab --lines 100-200
       turnstate show 0197a1c2-5b7e-7d80-a1b2-0123456789ab --raw > build.log
@@ -233,14 +235,18 @@ def command(
     return asyncio.run(_show(view, id, store, tenant, user, within))
 
 
-async def _show(view: View, id: str, store: str, tenant: str, user: str | None, within: str | None) -> int:
+async def _show(
+    view: View, id: str | None, store: str, tenant: str, user: str | None, within: str | None
+) -> int:
     async with managed(store, tenant) as sessions:
-        if within is None:
+        if id is None:
+            found: SessionRow | lookup.EntryPlace = await picker.chosen(sessions, within, user=user)
+        elif within is None:
             found = await lookup.session_or_entry(sessions, id, user=user)
         else:
             found = await lookup.entry(sessions, await lookup.session(sessions, within, user=user), id)
         if not isinstance(found, SessionRow):
-            view.entry(*found, id)
+            view.entry(*found, id or "")
             return 0
         damage = Damage()
         await view.session(WatchedLog(sessions.store, damage), found)

@@ -4,6 +4,8 @@
     redis+unix:///run/valkey.sock?db=0       one server on this machine
     redis+cluster://host:7000                a Cluster, by any of its nodes; rediss+cluster:// with TLS
 
+``valkey`` and ``valkeys`` mean the same as ``redis`` and ``rediss``.
+
 Options: ``timeout`` in seconds, ``durability=fsync`` to refuse a server that promises less, and
 ``allow_eviction=1`` to accept a server that evicts keys when its memory is full.
 """
@@ -58,7 +60,7 @@ def parsed(url: str) -> RedisTarget:
     """Parse a URL, or raise `InputError` without repeating its password."""
     try:
         parts = urlsplit(url)
-        scheme, _, kind = parts.scheme.partition("+")
+        scheme, _, kind = parts.scheme.replace("valkey", "redis").partition("+")
         port = parts.port or _PORT
     except ValueError as error:
         raise InputError(f"the URL of a Redis server cannot be read: {error}") from None

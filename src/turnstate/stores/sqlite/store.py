@@ -407,6 +407,10 @@ _NO_FILE = (
 )
 
 
+MEMORY = ":memory:"
+"""What SQLite calls a database without a file; each of a store's connections would have one of its own."""
+
+
 async def connect(url: str) -> SqliteStore:
     """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is created if it is missing.
 
@@ -438,6 +442,8 @@ def _path(url: str) -> str:
     path = unquote(parts.path).removeprefix("/")
     if parts.netloc or parts.fragment or not path or set(unquote(url)) & set("\0\t\r\n"):
         raise InputError(_NO_FILE)
+    if path == MEMORY:
+        raise InputError("an SQLite store is a file; for a store in memory, write memory:")
     folder = Path(path).parent
     if not folder.is_dir():
         raise InputError(f"the folder {str(folder)!r} of the store does not exist; create it first")

@@ -1,0 +1,27 @@
+"""``turnstate completion``: print the script that completes command lines in a shell."""
+
+from __future__ import annotations
+
+import click
+
+from ...cli_kit import screen
+from .. import completion
+from ..options import EXIT_CODES
+
+__all__ = ["command"]
+
+
+@click.command("completion", epilog=EXIT_CODES)
+@click.argument("shell", type=click.Choice(completion.SHELLS))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> int:
+    """Print the script that lets a shell complete commands, options and session ids.
+
+    \b
+    Example:
+      eval "$(turnstate completion bash)"                          # in ~/.bashrc
+      eval "$(turnstate completion zsh)"                           # in ~/.zshrc
+      turnstate completion fish > ~/.config/fish/completions/turnstate.fish
+    """
+    screen.show(completion.script(ctx.find_root().command, shell).rstrip("\n"))
+    return 0

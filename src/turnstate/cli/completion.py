@@ -1,0 +1,72 @@
+"""Shell completion: commands, options and the names of sessions.
+
+The scripts come from click. A shell that completes a line runs the program with `COMPLETION` set, and
+`answer` prints the candidates. Ids are read from the store that the line names; a store that cannot be
+read completes to nothing, since an error in the middle of a line helps nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
+
+from ..cli_kit import screen
+from . import COMPLETION
+from .settings import STORE_VARIABLE, setting
+from .store import DEFAULT_TENANT, default_store, managed
+
+__all__ = ["SHELLS", "answer", "script", "session_argument", "session_names"]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+SHELLS = ("bash", "zsh", "fish")
+PROGRAM = "turnstate"
+MOST = 200
+
+
+def session_argument(name: str = "id", *, required: bool = True) -> Callable[[Decorated], Decorated]:
+    """Return the argument that names a session, with completion of its id."""
+    return click.argument(name, required=required, shell_complete=session_names)
+
+
+def answer(program: click.Command) -> int:
+    """Print what a shell asks for when it completes a line, and return the exit code."""
+    return shell_complete(program, {}, PROGRAM, COMPLETION, os.environ[COMPLETION])
+
+
+def script(program: click.Command, shell: str) -> str:
+    """Return the script that makes a shell complete the program's command lines."""
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"no completion for {shell}; there is {', '.join(SHELLS)}")
+    completion = found(program, {}, PROGRAM, COMPLETION)
+    return completion.source_template % completion.source_vars()
+
+
+def session_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the ids that begin like this, newest first, with their titles as help."""
+    found = list[CompletionItem]()
+    with suppress(Exception):
+        found = asyncio.run(_names(ctx, incomplete))
+    return found
+
+
+async def _names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from ..stores.values import Filter  # deferred: help does not need it
+    from . import lookup
+
+    url = ctx.params.get("store") or os.environ.get(STORE_VARIABLE) or setting("store") or default_store()
+    names = list[CompletionItem]()
+    async with managed(url, ctx.params.get("tenant") or DEFAULT_TENANT) as sessions:
+        async for row in lookup.walk(sessions, Filter(user=ctx.params.get("user"))):
+            if row.id.startswith(incomplete):
+                names.append(CompletionItem(row.id, help=screen.escaped(row.title, 60)))
+            if len(names) == MOST:
+                break
+    return names

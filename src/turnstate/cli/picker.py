@@ -1,0 +1,83 @@
+"""Lets a person pick a session instead of pasting its id.
+
+The newest sessions are listed with numbers on stderr. A number picks one, words filter the list by id,
+title, user and tags, and Enter picks the first. Without a terminal there is nobody to ask, and a session
+has to be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from ..cli_kit import screen
+from ..errors import NotFound
+from ..session import SessionManager
+from ..stores.values import Filter, SessionRow
+from . import lookup
+from .times import ago
+
+__all__ = ["NAMING", "can_pick", "chosen", "matching", "picked"]
+
+SHOWN = 15
+COLUMNS = ("", "id", "user", "active", "entries", "title")
+NAMING = "an id, the beginning of one, a title, or last"
+
+
+def can_pick() -> bool:
+    """True if the list can be shown and the answer read."""
+    return screen.can_ask() and screen.on_terminal()
+
+
+async def chosen(sessions: SessionManager, name: str | None, *, user: str | None = None) -> SessionRow:
+    """Return the named session; without a name, ask at a terminal which one is meant."""
+    if name is not None:
+        return await lookup.session(sessions, name, user=user)
+    if not can_pick():
+        raise click.UsageError(f"name a session: {NAMING}; {lookup.ADVICE}")
+    rows = [row async for row in lookup.walk(sessions, Filter(user=user))]
+    if not rows:
+        raise NotFound("there is no session yet; `turnstate import` adds some, `turnstate demo` shows how")
+    return picked(sorted(rows, key=lambda row: row.active, reverse=True))
+
+
+def picked(rows: Sequence[SessionRow]) -> SessionRow:
+    """Ask until one session is picked; raise `click.Abort` if none is wanted."""
+    shown = rows
+    while True:
+        screen.flush()
+        click.echo(screen.table(COLUMNS, _cells(shown[:SHOWN]), right=("", "entries")), err=True)
+        if len(shown) > SHOWN:
+            click.echo(f"… and {len(shown) - SHOWN:,} more; type words to filter", err=True)
+        answer = click.prompt(
+            "Number, words, Enter for 1, q to quit", default="1", show_default=False, err=True
+        )
+        answer = answer.strip()
+        if answer in ("q", "quit"):
+            raise click.Abort
+        if answer.isdecimal() and 1 <= int(answer) <= min(len(shown), SHOWN):
+            return shown[int(answer) - 1]
+        found = matching(rows, answer)
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            click.echo(f"nothing matches {screen.escaped(answer, 60)}; all sessions again:", err=True)
+        shown = found or rows
+
+
+def matching(rows: Sequence[SessionRow], words: str) -> list[SessionRow]:
+    """Return the sessions whose id, title, user or tags contain all the words."""
+    wanted = words.casefold().split()
+    return [row for row in rows if all(word in _searched(row) for word in wanted)]
+
+
+def _searched(row: SessionRow) -> str:
+    return "\n".join((row.id, row.title, row.user or "", *row.tags)).casefold()
+
+
+def _cells(rows: Sequence[SessionRow]) -> list[tuple[str, ...]]:
+    return [
+        (str(number), row.id, row.user or "", ago(row.active), f"{row.seq:,}", row.title)
+        for number, row in enumerate(rows, start=1)
+    ]
