@@ -45,7 +45,7 @@ LAYERS: list[set[str]] = [
     {"log", "sticky"},
     {"conversation", "snapshots", "shadow", "memory"},
     {"session"},
-    {"checkpoints", "archive", "blocking", "testing"},
+    {"checkpoints", "archive", "blocking", "report", "testing"},
     {"cli_kit"},
     {"demo"},
     {"cli"},

@@ -27,6 +27,8 @@ COMMANDS = {
     "fit": LazyCommand("fit", "Make conversations fit a token budget and stay valid."),
     "sessions": LazyCommand("sessions", "List, describe, end and delete sessions."),
     "show": LazyCommand("show", "Show a session, a message, or a complete tool output."),
+    "context": LazyCommand("context", "Show what the window of a session contains, and why."),
+    "tree": LazyCommand("tree", "Show the branches of a session and what happened on them."),
     "search": LazyCommand("search", "Search the messages of all sessions."),
     "checkpoint": LazyCommand("checkpoint", "Save, compare and restore files and conversation."),
     "export": LazyCommand("export", "Write sessions to a file."),

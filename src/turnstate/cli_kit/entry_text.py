@@ -9,25 +9,9 @@ from collections.abc import Iterator
 
 from .. import wire_text
 from ..context.reduction import output_id, output_texts
-from ..entry import (
-    Answer,
-    Bootstrap,
-    Checkpoint,
-    Cut,
-    Entry,
-    FileLines,
-    Mask,
-    ModelChange,
-    Note,
-    Prompt,
-    Restore,
-    Revert,
-    Settings,
-    Summary,
-    Tangent,
-    Usage,
-)
+from ..entry import Entry
 from ..message import Message, ToolCallResult
+from ..report.wording import described
 from . import screen
 from .screen import harmless, styled
 
@@ -45,7 +29,7 @@ def entry_text(id: str, entry: Entry | None, *, whole: bool = False) -> str:
         kind = f" ({entry.kind})" if entry.kind else ""
         heading = f"{entry.role}{kind} · {entry.timestamp} · {entry.id}"
         return "\n".join([styled(harmless(heading), bold=True), *_message_lines(entry, whole=whole)])
-    return styled(harmless(_decision_line(entry)), dim=True)
+    return styled(harmless(f"— {described(entry)}"), dim=True)
 
 
 def _message_lines(message: Message, *, whole: bool) -> Iterator[str]:
@@ -71,51 +55,3 @@ def _short(text: str, id: str) -> str:
     if shown == text:
         return text
     return f"{shown}\n… of {screen.counted(len(lines), 'line')}: turnstate show {id}"
-
-
-def _decision_line(entry: Entry) -> str:
-    match entry:
-        case Prompt(text=text):
-            return f"— prompt: {text}"
-        case Bootstrap(text=text):
-            return f"— facts about the user: {text}"
-        case ModelChange(id=id, counter=counter):
-            return f"— model: {id or 'none'}, counted by {counter}"
-        case Cut(asked=asked, kept_from=kept, summary=summary):
-            start = f"starts at {kept}" if kept else "starts here"
-            return f"— {asked.get('operation', 'cut')}: the window {start}; {summary}".rstrip("; ")
-        case Revert(at=at):
-            return f"— entry {at} is reverted"
-        case Mask(ids=ids, saved=saved, each=each) if each:
-            outputs = screen.counted(len(ids), "output")
-            return f"— {outputs} shortened to {each:,} tokens each, {saved:,} tokens saved"
-        case Mask(ids=ids, saved=saved):
-            return f"— {screen.counted(len(ids), 'output')} hidden, {saved:,} tokens saved"
-        case Summary():
-            return f"— summary: {entry.shown}"
-        case Answer(call=call, text=text):
-            return f"— {call} has no result: {text}"
-        case Usage(input=0, output=0, model=model):
-            return f"— answered by {model or 'an unnamed model'}; no token usage reported"
-        case Usage(input=input, output=output):
-            return f"— token usage: {input:,} in, {output:,} out"
-        case Note(text=text):
-            return f"— {text}"
-        case Settings(fields=fields):
-            return f"— settings: {', '.join(fields)}"
-        case FileLines(path=path):
-            return f"— line counts of {path}"
-        case Tangent(started=started):
-            return "— tangent started" if started else "— tangent left"
-        case Checkpoint(label=label, description=description):
-            return f"— checkpoint {label}: {description}"
-        case Restore(label=label, undone=undone) if undone:
-            return f"— restore of checkpoint {label} undone"
-        case Restore(label=label, conversation=conversation):
-            return (
-                f"— checkpoint {label} restored"
-                if conversation
-                else f"— files of checkpoint {label} restored"
-            )
-        case _:
-            return f"— {type(entry).__name__}"

@@ -14,9 +14,10 @@ import json
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
@@ -33,6 +34,7 @@ __all__ = [
     "harmless",
     "located",
     "on_terminal",
+    "paged",
     "say",
     "show",
     "show_warnings",
@@ -60,6 +62,10 @@ _CONTROLS = re.compile(
 )
 
 
+_captured: list[list[str]] = []
+"""What is displayed while `paged` collects it."""
+
+
 def show(text: str) -> None:
     """Write one line or document of results unchanged; on a terminal, controls become JSON escapes."""
     display(_CONTROLS.sub(_as_json, text) if on_terminal() else text)
@@ -74,7 +80,9 @@ def display(text: str) -> None:
     """Write text that is already harmless and may contain our own styles."""
     if sys.stdout is None:
         raise OSError("standard output is closed")
-    if on_terminal():
+    if _captured:
+        _captured[-1].append(text)
+    elif on_terminal():
         encoding = sys.stdout.encoding or "utf-8"
         sys.stdout.write(f"{text}\n".encode(encoding, "backslashreplace").decode(encoding))
     else:
@@ -143,10 +151,42 @@ def _escaped_character(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def styled(text: str, **style: bool) -> str:
+def styled(text: str, *, fg: str | None = None, bold: bool | None = None, dim: bool | None = None) -> str:
     """Return styled text if stdout is a terminal that supports it."""
     plain = not on_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else click.style(text, **style)
+    return text if plain or not text else click.style(text, fg=fg, bold=bold, dim=dim)
+
+
+@contextlib.contextmanager
+def paged() -> Iterator[None]:
+    """Show what the block displays in a pager, if stdout is a terminal and it does not fit on the screen.
+
+    The pager is ``$PAGER``, else less; an empty ``$PAGER``, or ``cat``, turns it off.
+    """
+    command = shlex.split(os.environ.get("PAGER", "less"))
+    if not (on_terminal() and can_ask() and command and command != ["cat"] and shutil.which(command[0])):
+        yield
+        return
+    lines = list[str]()
+    _captured.append(lines)
+    try:
+        yield
+    finally:
+        _captured.remove(lines)
+        _page(command, "\n".join(lines))
+
+
+def _page(command: list[str], text: str) -> None:
+    columns, rows = shutil.get_terminal_size()
+    # Escape sequences and wide characters make this an estimate; a pager on a short text only costs a key.
+    if sum(1 + len(line) // columns for line in text.split("\n")) < rows:
+        display(text)
+        return
+    import subprocess  # deferred: help does not need it
+
+    environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
+    with contextlib.suppress(BrokenPipeError):  # quit before the end
+        subprocess.run(command, input=f"{text}\n".encode(), env=environment, check=False)  # noqa: S603
 
 
 def can_ask() -> bool:

@@ -1,0 +1,179 @@
+"""Requests, replayed: what each request of a path contained, by the decisions that its log records.
+
+Every assistant message answered a request. The request consisted of the messages before it, under the
+decisions recorded by then, so it can be made again without a model and without asking anyone. What the
+log does not record is not in it: tools, sticky files and recalled memory that a caller passed along.
+
+Most requests only add to the one before, and their tokens follow from a sum. A whole window is made where
+decisions or the prompt changed, and for the last requests if their reuse by a prompt cache is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, structs
+
+from ..context.head import Head
+from ..context.live_window import LiveWindow
+from ..context.policy import Budget, Policy
+from ..context.window import Window
+from ..entry import Cut, Decision, Entry, Mask, Usage
+from ..message import Message
+from ..stores.values import Row
+from ..tokens import Counter
+from .fold import Fold
+from .records import COUNTED_WHOLE
+
+__all__ = ["Request", "replayed"]
+
+PathEntry = tuple[Row, Entry | None]
+"""A row of a path and its entry; None if it is damaged."""
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A request: the reply that it got, its tokens, and the leading ones that it shared with the one before.
+
+    ``reused`` is None if it was not worked out. ``decided`` has what was recorded since the request before.
+    ``reported`` is the usage that the provider reported, which the replay does not depend on.
+    """
+
+    seq: int
+    reply: str
+    timestamp: str
+    tokens: int
+    reused: int | None
+    limit: int | None
+    decided: tuple[Decision, ...] = ()
+    reported: Usage | None = None
+
+
+def replayed(
+    path: Sequence[PathEntry],
+    counter: Counter,
+    policy: Policy,
+    *,
+    limit: int | None = None,
+    last: int | None = None,
+) -> list[Request]:
+    """Return the requests of a path in order; or the last ones, with what a prompt cache could reuse.
+
+    `limit` is the budget of requests before the first recorded decision, if it is known.
+    """
+    replies = _replies(path)
+    compared = last is not None
+    wanted = replies if last is None else replies[max(0, len(replies) - last) :]
+    first = replies[max(0, len(replies) - len(wanted) - 1)] if wanted else len(path)
+    places = {place for place in replies if place >= first}  # one more: the others are compared with it
+    replay, requests = _Replay(counter, policy, _first_limit(path) or limit), list[Request]()
+    for place, (row, entry) in enumerate(path):
+        if place in places and isinstance(entry, Message):
+            window = replay.window() if compared else None
+            tokens = window.tokens if window else replay.tokens()
+            request = Request(
+                seq=row.seq,
+                reply=entry.id,
+                timestamp=entry.timestamp,
+                tokens=tokens,
+                reused=window.reused_prefix_tokens if window else None,
+                limit=replay.limit,
+                decided=replay.decided(),
+            )
+            requests.append(request)
+        elif isinstance(entry, Usage) and requests:
+            requests[-1] = structs.replace(requests[-1], reported=entry)
+        if entry is not None:
+            replay.add(row, entry)
+    return requests[len(requests) - len(wanted) :]
+
+
+def _replies(path: Sequence[PathEntry]) -> list[int]:
+    """Return the places of the assistant messages that answered a request; a run of them is one answer."""
+    places, speaking = list[int](), False
+    for place, (_, entry) in enumerate(path):
+        if isinstance(entry, Message) and entry.role != "system":
+            if entry.role == "assistant" and not speaking:
+                places.append(place)
+            speaking = entry.role == "assistant"
+    return places
+
+
+def _limit_of(entry: Entry | None) -> int:
+    return entry.limit if isinstance(entry, Cut | Mask) else 0
+
+
+def _first_limit(path: Iterable[PathEntry]) -> int | None:
+    """Return the limit that the first recorded decision was made under."""
+    return next((found for _, entry in path if (found := _limit_of(entry))), None)
+
+
+class _Replay:
+    """The path up to some entry, and the window that would have been sent there."""
+
+    def __init__(self, counter: Counter, policy: Policy, limit: int | None) -> None:
+        self._policy, self._counter, self.limit = policy, counter, limit
+        self._fold = Fold()
+        self._sizes = list[tuple[int, int]]()  # stored tokens and bytes of each message
+        self._live = LiveWindow(counter, policy, stored=True)
+        self._shown: Window | None = None  # under the decisions and the head of now
+        self._previous: Window | None = None
+        self._new = list[Decision]()
+
+    def add(self, row: Row, entry: Entry) -> None:
+        """Add the next entry of the path."""
+        known = (len(self._fold.decisions), self._fold.prompt, self._fold.bootstrap)
+        if self._fold.add(self._as_recorded(entry)):
+            self._sizes.append((row.tokens, len(row.body)))
+        if known != (len(self._fold.decisions), self._fold.prompt, self._fold.bootstrap):
+            self._shown = None
+            self._new += self._fold.decisions[known[0] :]
+            self.limit = _limit_of(entry) or self.limit
+
+    def decided(self) -> tuple[Decision, ...]:
+        """Return the decisions since the last call."""
+        found, self._new = tuple(self._new), []
+        return found
+
+    def tokens(self) -> int:
+        """Return the tokens of a request that is made here."""
+        self._grow()
+        window, tally = self._shown, self._live.tally
+        if window is None or tally is None or window.tally is not tally or window.view.shares:
+            return self._show().tokens
+        return window.lead.tokens + tally.total(window.view.kept) - window.view.saved
+
+    def window(self) -> Window:
+        """Return the request that is made here, compared with the one before."""
+        self._grow()
+        shown = self._show()
+        window = Window(
+            shown.tally, shown.view, shown.preface, shown.lead, limit=shown.limit, previous=self._previous
+        )
+        self._previous = window
+        return window
+
+    def _show(self) -> Window:
+        head = Head(system=self._fold.prompt, bootstrap=self._fold.bootstrap)
+        self._shown = self._live.shown(head, self._fold.holding)
+        return self._shown
+
+    def _grow(self) -> None:
+        self._live.under(Budget(self.limit) if self.limit else Budget.UNLIMITED)
+        start = self._live.length
+        messages = self._fold.messages[start:]
+        if messages:
+            self._live.grow(messages, self._counts(messages, self._sizes[start:]))
+
+    def _counts(
+        self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]
+    ) -> list[tuple[Message, int]]:
+        """Return the messages whose stored count holds: counted whole, and too short to be reduced."""
+        longest = min(COUNTED_WHOLE, self._live.limits.soft)
+        pairs = zip(messages, sizes, strict=True)
+        return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]
+
+    def _as_recorded(self, entry: Entry) -> Entry:
+        """Return a cut as one of this replay's settings: it was used, whatever it was made under."""
+        if not isinstance(entry, Cut):
+            return entry
+        return structs.replace(entry, policy=self._policy.fingerprint, counter=self._counter.name)

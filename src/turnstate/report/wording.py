@@ -1,0 +1,96 @@
+"""Log entries in words: one line for each kind that is not a message, and the first words of a text."""
+
+from __future__ import annotations
+
+from ..entry import (
+    Answer,
+    Bootstrap,
+    Checkpoint,
+    Cut,
+    Entry,
+    FileLines,
+    Mask,
+    ModelChange,
+    Note,
+    Prompt,
+    Restore,
+    Revert,
+    Settings,
+    Summary,
+    Tangent,
+    Usage,
+)
+
+__all__ = ["counted", "cut_reason", "described", "first_words"]
+
+WORDS = 60
+"""Characters of the first words of a message."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def first_words(text: str, most: int = WORDS) -> str:
+    """Return the beginning of a text as one line."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 1].rstrip()}…"
+
+
+def cut_reason(cut: Cut) -> str:
+    """Return why messages left the window."""
+    operation = cut.asked.get("operation")
+    if cut.imported:
+        return "imported with its summary"
+    if operation == "clear":
+        return "cleared on request"
+    if operation:
+        keep = cut.asked.get("keep")
+        return f"on request, keeping {counted(keep, 'exchange')}" if isinstance(keep, int) else "on request"
+    return f"the window of {cut.limit:,} tokens was full"
+
+
+def described(entry: Entry) -> str:
+    """Return an entry that is not a message as one line or paragraph."""
+    match entry:
+        case Prompt(text=text):
+            return f"prompt: {text}"
+        case Bootstrap(text=text):
+            return f"facts about the user: {text}"
+        case ModelChange(id=id, counter=counter):
+            return f"model: {id or 'none'}, counted by {counter}"
+        case Cut(asked=asked, kept_from=kept, summary=summary):
+            start = f"starts at {kept}" if kept else "starts here"
+            return f"{asked.get('operation', 'cut')}: the window {start}; {summary}".rstrip("; ")
+        case Revert(at=at):
+            return f"entry {at} is reverted"
+        case Mask(ids=ids, saved=saved, each=each) if each:
+            return f"{counted(len(ids), 'output')} shortened to {each:,} tokens each, {saved:,} tokens saved"
+        case Mask(ids=ids, saved=saved):
+            return f"{counted(len(ids), 'output')} hidden, {saved:,} tokens saved"
+        case Summary():
+            return f"summary: {entry.shown}"
+        case Answer(call=call, text=text):
+            return f"{call} has no result: {text}"
+        case Usage(input=0, output=0, model=model):
+            return f"answered by {model or 'an unnamed model'}; no token usage reported"
+        case Usage(input=input, output=output):
+            return f"token usage: {input:,} in, {output:,} out"
+        case Note(text=text):
+            return text
+        case Settings(fields=fields):
+            return f"settings: {', '.join(fields)}"
+        case FileLines(path=path):
+            return f"line counts of {path}"
+        case Tangent(started=started):
+            return "tangent started" if started else "tangent left"
+        case Checkpoint(label=label, description=description):
+            return f"checkpoint {label}: {description}"
+        case Restore(label=label, undone=undone) if undone:
+            return f"restore of checkpoint {label} undone"
+        case Restore(label=label, conversation=conversation):
+            whose = "checkpoint" if conversation else "files of checkpoint"
+            return f"{whose} {label} restored"
+        case _:
+            return type(entry).__name__
