@@ -27,6 +27,7 @@ from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 from ..times import iso
+from .branching import at_branch
 from .sessions import entries, fields, state
 
 __all__ = ["command"]
@@ -187,6 +188,7 @@ def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> 
 @tenant_option
 @user_option
 @click.option("--session", "within", metavar="ID", help="The session that contains the message, if known.")
+@click.option("--branch", metavar="N", help="The conversation on this branch of a session.")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the newest N messages of a session.")
 @click.option("--lines", callback=_range, metavar="A-B", help="Only these lines of an output or message.")
 @json_option("Print one JSON object.")
@@ -198,6 +200,7 @@ def command(
     tenant: str,
     user: str | None,
     within: str | None,
+    branch: str | None,
     last: int | None,
     lines: LineRange | None,
     as_json: bool,
@@ -216,6 +219,7 @@ def command(
     Example:
       turnstate show last
       turnstate show 0197a1 --last 20
+      turnstate show 0197a1 --branch 2
       turnstate show 0197a1c2-5b7e-7d80-a1b2-0123456789ab --lines 100-200
       turnstate show 0197a1c2-5b7e-7d80-a1b2-0123456789ab --raw > build.log
       turnstate show 0197a1 --markdown > conversation.md
@@ -232,11 +236,17 @@ def command(
     if as_json and as_markdown:
         raise click.UsageError("pass --json or --markdown, not both")
     view = View(last=last, lines=lines, as_json=as_json, as_markdown=as_markdown, raw=raw)
-    return asyncio.run(_show(view, id, store, tenant, user, within))
+    return asyncio.run(_show(view, id, store, tenant, user, within, branch))
 
 
 async def _show(
-    view: View, id: str | None, store: str, tenant: str, user: str | None, within: str | None
+    view: View,
+    id: str | None,
+    store: str,
+    tenant: str,
+    user: str | None,
+    within: str | None,
+    branch: str | None,
 ) -> int:
     async with managed(store, tenant) as sessions:
         if id is None:
@@ -246,10 +256,16 @@ async def _show(
         else:
             found = await lookup.entry(sessions, await lookup.session(sessions, within, user=user), id)
         if not isinstance(found, SessionRow):
-            view.entry(*found, id or "")
+            if branch is not None:
+                raise click.UsageError(f"--branch applies to a session, but {id} is a message")
+            with screen.paged():
+                view.entry(*found, id or "")
             return 0
         damage = Damage()
-        await view.session(WatchedLog(sessions.store, damage), found)
+        if branch is not None:
+            found = await at_branch(sessions.store, found, branch)
+        with screen.paged():
+            await view.session(WatchedLog(sessions.store, damage), found)
     for notice in damage.notices():
         screen.say(notice)
     return 1 if damage.lost else 0
