@@ -5,13 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 
-# One stamp file per set of packages: the demo needs the base package, the tests the `dev` extra.
+# One stamp file per set of packages: the demo needs the base package, the tests the `dev` extra, the site `docs`.
 CREATED := $(VENV)/.created
 BASE    := $(VENV)/.base
 DEV     := $(VENV)/.dev
+DOCS    := $(VENV)/.docs
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick check bench faults clean
+.PHONY: help run test quick check bench faults docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +30,11 @@ $(BASE): $(CREATED) pyproject.toml
 $(DEV): $(CREATED) pyproject.toml
 	@echo "installing Turnstate and its test tools into $(VENV) …"
 	@$(PIP) --editable '.[dev]'
+	@touch $(BASE) $@
+
+$(DOCS): $(CREATED) pyproject.toml
+	@echo "installing Turnstate and its documentation tools into $(VENV) …"
+	@$(PIP) --editable '.[docs]'
 	@touch $(BASE) $@
 
 run: $(BASE) ## run the demo: a long conversation that survives everything
@@ -53,5 +59,9 @@ faults: $(DEV) ## run every fault test at full length, and the property tests wi
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/unit/stores tests/properties
 
+docs: $(DOCS) ## build the documentation into site/ and check its links
+	@$(BIN)/zensical build --clean --strict
+	@$(BIN)/python tools/site_links.py site
+
 clean: ## remove what the commands above created
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
+from ast import literal_eval
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from turnstate import Budget, Policy, SessionManager
+from turnstate.checkpoints import CheckpointManager, SnapshotLimits
+from turnstate.context import Reduction
+from turnstate.context.cut import Strategy
+from turnstate.errors import InputError
+from turnstate.files import FILE_MODE
+from turnstate.snapshots import Snapshots
+from turnstate.stores import STORES
+from turnstate.stores.postgres.server import SCHEMA, target
+from turnstate.stores.redis.target import parsed
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-@pytest.fixture(scope="module")
-def pictures() -> ModuleType:
+def tool(name: str) -> ModuleType:
     sys.path.insert(0, str(ROOT / "tools"))
     try:
-        return import_module("pictures")
+        return import_module(name)
     finally:
         sys.path.remove(str(ROOT / "tools"))
+
+
+@pytest.fixture(scope="module")
+def pictures() -> ModuleType:
+    return tool("pictures")
 
 
 def test_the_diagrams_are_what_their_script_draws(pictures: ModuleType) -> None:
@@ -35,3 +54,113 @@ def test_a_text_that_reaches_over_the_edge_or_another_text_is_refused(pictures: 
         canvas.text(60, 40, "much too long")
     with pytest.raises(pictures.Overlap, match="drawn over 'short'"):
         canvas.text(30, 22, "over")
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Return the cells of the tables under a heading of the settings page, without code marks."""
+    section = (
+        (DOCS / "settings.md").read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    )
+    lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def options(call: Callable[..., object], *, without: Sequence[str] = ()) -> dict[str, object]:
+    given = inspect.signature(call).parameters
+    return {name: one.default for name, one in given.items() if name not in ("self", "extra", *without)}
+
+
+SETTINGS: dict[str, dict[str, object]] = {
+    "Budget": options(Budget),
+    "Policy": options(Policy),
+    "Reduction": options(Reduction),
+    "Strategy": options(Strategy),
+    "SessionManager.open": options(SessionManager, without=["store"]),
+    "SessionManager.create": options(SessionManager.create),
+    "Snapshots": options(Snapshots),
+    "CheckpointManager.open": options(CheckpointManager.open, without=["state", "work_tree"]),
+    "SnapshotLimits": options(SnapshotLimits),
+}
+
+
+def test_the_settings_page_has_every_option_with_its_default() -> None:
+    for heading, known in SETTINGS.items():
+        shown = {name: default for name, default, _ in rows(heading)}
+        assert list(shown) == list(known), (
+            f"docs/settings.md: the options of {heading} are {', '.join(known)}"
+        )
+        for name, default in known.items():
+            if default is None or isinstance(default, bool | int | float | str | tuple):
+                assert literal_eval(shown[name]) == default, (
+                    f"docs/settings.md: {heading}.{name} is {default!r}"
+                )
+
+
+def test_the_settings_page_has_every_option_of_a_url() -> None:
+    shown = {(scheme.rstrip(":"), option): default for scheme, option, default, _ in rows("URLs of stores")}
+    assert {scheme for scheme, _ in shown} == {
+        STORES[scheme].replace("postgres", "postgresql") for scheme in STORES
+    }
+
+    redis = {option: default for (scheme, option), default in shown.items() if scheme == "redis"}
+    query = "&".join(
+        f"{option}={'fsync' if default == '–' else default}" for option, default in redis.items()
+    )
+    assert parsed(f"redis://host?{query}").durability == "fsync"
+    assert parsed("redis://host").timeout == float(redis["timeout"])
+    with pytest.raises(InputError, match=f"the options are {', '.join(redis)}$"):
+        parsed("redis://host?other=1")
+
+    server = target(
+        f"postgresql://host/db?schema={shown['postgresql', 'schema']}&durability=fsync&sslmode=require"
+    )
+    assert (server.schema, server.durability) == (SCHEMA, "fsync")
+    assert server.dsn.endswith("?sslmode=require")
+    assert int(shown["sqlite", "mode"], 8) == FILE_MODE
+
+
+def test_the_settings_page_has_every_environment_variable() -> None:
+    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert {name for name, *_ in rows("Environment variables")} == {
+        *re.findall(r"\bTURNSTATE_[A-Z]+\b", source),
+        "NO_COLOR",
+    }
+
+
+def links(page: Path) -> set[Path]:
+    found = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    return {(page.parent / target).resolve() for target in found}
+
+
+def test_the_index_and_the_site_have_every_page() -> None:
+    pages = {path.resolve() for path in DOCS.glob("*.md")} - {DOCS / "index.md"}
+    assert links(DOCS / "index.md") == pages | {DOCS / "reference" / "index.md"}
+    reference = {*(DOCS / "reference").glob("*.md")} - {DOCS / "reference" / "index.md"}
+    assert links(DOCS / "reference" / "index.md") == reference | {DOCS / "stability.md"}
+    site = (ROOT / "zensical.toml").read_text("utf-8")
+    listed = re.findall(r'"([a-z/-]+\.md)"', site)
+    assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+
+
+def test_the_reference_has_every_module_that_its_index_names() -> None:
+    index = re.findall(r"`(turnstate[a-z.]*)`", (DOCS / "reference" / "index.md").read_text("utf-8"))
+    pages = "\n".join(path.read_text("utf-8") for path in (DOCS / "reference").glob("*.md"))
+    rendered = re.findall(r"^::: ([a-z.]+)$", pages, flags=re.MULTILINE)
+    assert set(index) <= set(rendered)
+    for name in rendered:
+        assert import_module(name).__all__
+
+
+def test_a_broken_link_of_the_site_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.html").write_text('<h2 id="there">There</h2>')
+    (tmp_path / "index.html").write_text(
+        '<a href="other.html#there">good</a> <a href="https://example.org">not followed</a>'
+        '<a href="gone.html">gone</a> <a href="other.html#here">no id</a> <img src="gone.svg">'
+        '<script src="https://example.org/code.js"></script>'
+    )
+    assert list(tool("site_links").faults(tmp_path)) == [
+        "index.html links to gone.html, which does not exist",
+        "index.html links to other.html#here, which has no such id",
+        "index.html links to gone.svg, which does not exist",
+        "index.html loads https://example.org/code.js",
+    ]
