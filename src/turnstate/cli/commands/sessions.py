@@ -208,11 +208,12 @@ def tag(
 
 
 @command.command("set-model", short_help="Set the model of a session.", epilog=EXIT_CODES)
-@click.argument("id")
+@session_argument()
 @click.argument("model")
 @tenant_option
 @user_option
-def set_model(id: str, model: str, store: str, tenant: str, user: str | None) -> int:
+@json_option("Print the session as JSON.")
+def set_model(id: str, model: str, store: str, tenant: str, user: str | None, as_json: bool) -> int:
     """Set the model of a session from here on: its tokens are counted as that model's.
 
     \b
@@ -224,7 +225,7 @@ def set_model(id: str, model: str, store: str, tenant: str, user: str | None) ->
         found = await session.set_model(model)
         return f"uses {found.id} from here on, counted by {found.counter}"
 
-    return asyncio.run(_change(store, tenant, user, id, change))
+    return asyncio.run(_change(store, tenant, user, id, change, as_json=as_json))
 
 
 @command.command("end", short_help="End a conversation; it stays readable.", epilog=EXIT_CODES)
