@@ -31,6 +31,8 @@ __all__ = [
     "message_id",
     "minted_at",
     "now",
+    "seeded_call_id",
+    "seeded_id",
 ]
 
 MessageId = NewType("MessageId", str)
@@ -80,13 +82,13 @@ def _uuid7() -> UUID:
     return UUID(int=(millisecond << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | tail)
 
 
-def _uuid8(position: int, *content: bytes) -> UUID:
+def _hashed(version: int, position: int, *content: bytes) -> UUID:
     digest = hashlib.blake2b(digest_size=10)
     for piece in content:
         digest.update(len(piece).to_bytes(8, "big"))
         digest.update(piece)
     value = (position & ((1 << 48) - 1)) << 80 | int.from_bytes(digest.digest(), "big")
-    value = value & ~(0xF << 76) | 0x8 << 76
+    value = value & ~(0xF << 76) | version << 76
     return UUID(int=value & ~(0b11 << 62) | 0b10 << 62)
 
 
@@ -102,12 +104,22 @@ def call_id() -> CallId:
 
 def derived_id(position: int, *content: bytes) -> MessageId:
     """Derive the id of a message that a document holds at this position."""
-    return MessageId(str(_uuid8(position, *content)))
+    return MessageId(str(_hashed(8, position, *content)))
 
 
 def derived_call_id(position: int, *content: bytes) -> CallId:
     """Derive the id of a call that a document holds at this position."""
-    return CallId(f"call_{_uuid8(position, *content).hex}")
+    return CallId(f"call_{_hashed(8, position, *content).hex}")
+
+
+def seeded_id(position: int, *content: bytes) -> MessageId:
+    """Return an id as if minted that is the same every time, for samples and demonstrations."""
+    return MessageId(str(_hashed(7, position, *content)))
+
+
+def seeded_call_id(position: int, *content: bytes) -> CallId:
+    """Return the id of a call as if minted that is the same every time."""
+    return CallId(f"call_{_hashed(7, position, *content).hex}")
 
 
 def derived(*parts: str) -> MessageId:

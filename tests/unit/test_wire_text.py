@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cases import each
 
-from turnstate import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart, wire_text
+from turnstate import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart, ToolCallRequest, wire_text
 from turnstate.part import Part
 
 PNG = "iVBORw=="
@@ -42,9 +42,9 @@ def test_every_result_has_a_text(result: Any, text: str) -> None:
 
 
 def test_arguments_are_compact_json_in_the_order_in_which_they_came() -> None:
-    args = {"z": 1, "a": {"y": None, "b": "é"}}
-    assert wire_text.args_text(args) == '{"z":1,"a":{"y":null,"b":"é"}}'
-    assert json.loads(wire_text.args_text(args)) == args
+    call = ToolCallRequest(name="c", args={"z": 1, "a": {"y": None, "b": "é"}})
+    assert wire_text.args_text(call) == '{"z":1,"a":{"y":null,"b":"é"}}'
+    assert json.loads(wire_text.args_text(call)) == call.args
 
 
 def test_a_result_of_content_parts_is_given_as_parts() -> None:

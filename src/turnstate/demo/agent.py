@@ -92,11 +92,11 @@ def fingerprint(message: Message) -> str:
 
 
 def _message_id(number: int, place: int) -> MessageId:
-    return ids.derived_id(place, b"%d" % number)
+    return ids.seeded_id(place, b"%d" % number)
 
 
 def _call_id(number: int, place: int) -> CallId:
-    return ids.derived_call_id(place, b"%d" % number)
+    return ids.seeded_call_id(place, b"%d" % number)
 
 
 async def main(url: str, *, until: int, hang_at: int) -> None:

@@ -200,7 +200,7 @@ def stamp(position: int, *content: bytes) -> MessageStamp:
     """Derive the id and the time of the message at this position."""
     moment = _START + timedelta(seconds=position * _SECONDS_APART)
     return {
-        "id": ids.derived_id(position, *content),
+        "id": ids.seeded_id(position, *content),
         "timestamp": moment.isoformat().replace("+00:00", "Z"),
     }
 
@@ -254,7 +254,7 @@ def call(rng: Random, dialect: Dialect, position: int, place: int, salt: bytes) 
     """Return a tool call; ``place`` is its place in the batch at this position."""
     name = rng.choice(TOOLS)
     return ToolCallRequest(
-        id=ids.derived_call_id(position, salt, str(place).encode()),
+        id=ids.seeded_call_id(position, salt, str(place).encode()),
         name=name,
         args=_args(rng),
         provider_id=dialect(rng, name, place),
