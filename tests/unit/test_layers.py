@@ -28,6 +28,7 @@ VALUES = {
     "long_json",
     "message",
     "part",
+    "plain_text",
     "search_terms",
     "strict_json",
     "toolspec",

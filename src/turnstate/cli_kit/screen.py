@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 
 from ..errors import TurnstateError
+from ..plain_text import CONTROLS, counted, harmless
 
 __all__ = [
     "abandon",
@@ -54,26 +55,13 @@ _BYTE_ESCAPES = range(
     0xDC80, 0xDD00
 )  # surrogate escapes: how Python represents bytes of a file name that are not UTF-8
 
-# What a terminal acts on: C0 and C1 controls, DEL, marks that reorder or hide text. Not tabs and line ends,
-# which are part of a text, nor joiners (U+200C, U+200D), which are part of words and emoji.
-_CONTROLS = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e007f]|\r(?!\n)"
-)
-
-
 _captured: list[list[str]] = []
 """What is displayed while `paged` collects it."""
 
 
 def show(text: str) -> None:
     """Write one line or document of results unchanged; on a terminal, controls become JSON escapes."""
-    display(_CONTROLS.sub(_as_json, text) if on_terminal() else text)
-
-
-def harmless(text: str) -> str:
-    """Return text with the characters that a terminal would act on escaped."""
-    return _CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
+    display(CONTROLS.sub(_as_json, text) if on_terminal() else text)
 
 
 def display(text: str) -> None:
@@ -113,11 +101,6 @@ def escaped(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     half = limit // 2
     cut = text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
     return cut if cut.isprintable() else "".join(map(_escaped_character, cut))
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def located(error: TurnstateError) -> str:

@@ -99,7 +99,9 @@ def _replies(path: Sequence[PathEntry]) -> list[int]:
 
 
 def _limit_of(entry: Entry | None) -> int:
-    return entry.limit if isinstance(entry, Cut | Mask) else 0
+    """Return the budget that a decision was made under; 0 if it had none."""
+    limit = entry.limit if isinstance(entry, Cut | Mask) else 0
+    return limit if limit < Budget.UNLIMITED.limit else 0
 
 
 def _first_limit(path: Iterable[PathEntry]) -> int | None:

@@ -21,13 +21,14 @@ from ..log.fold import Fold
 from ..log.path import entries_of, path_to, rows_forwards
 from ..log.replay import PathEntry, Request, replayed
 from ..message import Message
+from ..plain_text import counted
 from ..session import Session, SessionManager
 from ..stores.port import Log
 from ..stores.values import SessionRow
 from ..tokens import counter
-from .wording import counted, cut_reason
+from .wording import cut_reason
 
-__all__ = ["ContextReport", "Decided", "read_context", "read_path"]
+__all__ = ["CATEGORIES", "ContextReport", "Decided", "context_of", "read_context", "read_path"]
 
 CATEGORIES = {
     "system": "system",
@@ -122,8 +123,21 @@ async def read_context(
     last: int = 10,
 ) -> ContextReport:
     """Return the report on a session under a budget, or under the one that it was used with last."""
+    path = await read_path(sessions.store, row)
+    return await context_of(sessions, row, path, budget=budget, model=model, last=last)
+
+
+async def context_of(
+    sessions: SessionManager,
+    row: SessionRow,
+    path: list[PathEntry],
+    *,
+    budget: Budget | None = None,
+    model: str | None = None,
+    last: int = 10,
+) -> ContextReport:
+    """Return the report on a session whose path has been read."""
     session = await sessions.open(row.id)
-    path = await read_path(sessions.store, session.row)
     budget, source = _budget(path, budget, model)
     window = await _window(session, path, budget or Budget.UNLIMITED)
     limit, report = budget.limit if budget else None, window.report

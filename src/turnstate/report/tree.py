@@ -7,17 +7,19 @@ tangents. Sequence numbers continue over a fork, so they order marks and branche
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
 from ..entry import Checkpoint, Cut, Entry, Restore, Revert, Tangent
 from ..log.path import entry_of, message_of, rows_forwards, spans
+from ..plain_text import first_words
 from ..stores.port import Log
 from ..stores.values import MESSAGE, Branch, Row, SessionRow, Span
-from .wording import cut_reason, described, first_words
+from .wording import cut_reason, described
 
-__all__ = ["Mark", "Tree", "TreeBranch", "read_tree"]
+__all__ = ["Mark", "Tree", "TreeBranch", "TreeReader", "own_span", "read_tree"]
 
 END = (1 << 31) - 1
 """A sequence number that no entry reaches, on any store."""
@@ -85,20 +87,39 @@ class Tree(Struct, frozen=True, kw_only=True):
 
 async def read_tree(log: Log, row: SessionRow) -> Tree:
     """Read all branches of a session."""
-    branches = await log.branches(row.address)
-    upto = {span.branch: span.last for span in spans(branches, row.head)}
-    found = list[TreeBranch]()
-    for branch in branches:
-        own = _BranchReader()
-        span = Span(branch.id, branch.fork_seq + 1, END)
-        async for one in rows_forwards(log, row.address, [span]):
-            own.add(one)
-        found.append(own.finished(branch, upto.get(branch.id, 0)))
-    return Tree(session=row.id, title=row.title, branch=row.branch, seq=row.seq, branches=tuple(found))
+    reader = TreeReader(row, await log.branches(row.address))
+    for branch in reader.branches:
+        async for one in rows_forwards(log, row.address, [own_span(branch)]):
+            reader.add(one)
+    return reader.tree()
 
 
-class _BranchReader:
-    """Reads the rows of one branch; only messages that are shown, and marks, are decoded."""
+def own_span(branch: Branch) -> Span:
+    """Return the span of all entries that are on a branch itself."""
+    return Span(branch.id, branch.fork_seq + 1, END)
+
+
+class TreeReader:
+    """Makes the tree of a session from the rows of its branches."""
+
+    def __init__(self, row: SessionRow, branches: Sequence[Branch]) -> None:
+        self.branches = branches
+        self._row = row
+        self._outlines = {branch.id: _Outline() for branch in branches}
+
+    def add(self, row: Row) -> None:
+        """Add the next row of a branch."""
+        self._outlines[row.branch].add(row)
+
+    def tree(self) -> Tree:
+        """Return the tree of all that was added."""
+        row, upto = self._row, {span.branch: span.last for span in spans(self.branches, self._row.head)}
+        found = [self._outlines[one.id].branch(one, upto.get(one.id, 0)) for one in self.branches]
+        return Tree(session=row.id, title=row.title, branch=row.branch, seq=row.seq, branches=tuple(found))
+
+
+class _Outline:
+    """What is shown of one branch; only marks, and messages whose words or time are shown, are decoded."""
 
     def __init__(self) -> None:
         self._messages = self._last = 0
@@ -123,8 +144,8 @@ class _BranchReader:
             if entry is not None and not begins:
                 self._marks.append((row, entry, self._newest))
 
-    def finished(self, branch: Branch, upto: int) -> TreeBranch:
-        """Return the branch with what was read of it."""
+    def branch(self, branch: Branch, upto: int) -> TreeBranch:
+        """Return the branch with what was added of it."""
         first = message_of(self._first) if self._first else None
         return TreeBranch(
             id=branch.id,

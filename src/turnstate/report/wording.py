@@ -1,4 +1,4 @@
-"""Log entries in words: one line for each kind that is not a message, and the first words of a text."""
+"""Log entries in words: a line for each kind that is not a message, and why a cut was made."""
 
 from __future__ import annotations
 
@@ -20,22 +20,9 @@ from ..entry import (
     Tangent,
     Usage,
 )
+from ..plain_text import counted
 
-__all__ = ["counted", "cut_reason", "described", "first_words"]
-
-WORDS = 60
-"""Characters of the first words of a message."""
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def first_words(text: str, most: int = WORDS) -> str:
-    """Return the beginning of a text as one line."""
-    line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 1].rstrip()}…"
+__all__ = ["cut_reason", "described"]
 
 
 def cut_reason(cut: Cut) -> str:

@@ -10,9 +10,9 @@ import click
 from ...cli_kit import screen
 from ...cli_kit.screen import styled, table
 from ...context.policy import Budget
+from ...plain_text import first_words
 from ...report import ContextReport, read_context
 from ...report.context import CATEGORIES
-from ...report.wording import first_words
 from .. import documents, picker
 from ..completion import session_argument
 from ..options import json_option

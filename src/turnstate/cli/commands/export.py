@@ -29,6 +29,8 @@ from ...formats import rendered
 from ...formats.exports import markdown
 from ...formats.port import Format
 from ...log.path import Damage, WatchedLog
+from ...report.html import html_page
+from ...report.page import read_page
 from ...session import SessionManager
 from ...stores.values import Address, Filter, SessionRow
 from .. import destination, documents, lookup, picker
@@ -40,6 +42,7 @@ __all__ = ["command"]
 
 ARCHIVE = ("archive", "jsonl")
 MARKDOWN = "markdown"
+HTML = "html"
 
 WHOLE = 1_000
 """Steps of the progress meter per session, so that part of a long session is visible."""
@@ -51,7 +54,7 @@ STEP = 500
 def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | str:
     from ... import formats  # deferred: help does not need it
 
-    return name if name in (*ARCHIVE, MARKDOWN) else formats.get(name)
+    return name if name in (*ARCHIVE, MARKDOWN, HTML) else formats.get(name)
 
 
 @click.command("export", epilog=EXIT_CODES)
@@ -66,7 +69,7 @@ def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format 
     default=ARCHIVE[0],
     show_default=True,
     callback=_target,
-    help="archive, markdown, or a provider format.",
+    help="archive, markdown, html, or a provider format.",
 )
 @output_options
 @quiet_option
@@ -86,18 +89,21 @@ def command(
     An archive (JSON Lines) contains everything: messages, branches, epochs and decisions, with
     their ids and times; `turnstate import` restores it into any store. A provider's format and
     markdown contain the complete conversation at the head: a document for one ID, JSON Lines for
-    several or --all. Calls without a result are answered, so that the provider accepts the
-    conversation. For the Amazon Q command line, use `turnstate amazon-q export`.
+    several or --all. html is one page that needs nothing else: the conversation with its turns
+    folded, branches, cuts with their summaries, a plot of tokens per request, and search. For a
+    provider, calls without a result are answered, so that it accepts the conversation. For the
+    Amazon Q command line, use `turnstate amazon-q export`.
 
     \b
     Example:
       turnstate export --all -o backup.jsonl
       turnstate export 0197a1 --format markdown
+      turnstate export last --format html -o conversation.html
       turnstate export 0197a1 --format anthropic -o conversation.json
 
     \b
     Formats:
-      archive  markdown
+      archive  markdown  html
       openai-chat  openai-responses  anthropic  bedrock  gemini
     """
     if (ids and everything) or not (ids or everything or picker.can_pick()):
@@ -128,6 +134,8 @@ async def _export(
             step = files.enter_context(metered("sessions", len(chosen) * WHOLE))
             if isinstance(target, str) and target in ARCHIVE:
                 return await _archive(sessions, chosen, write, step)
+            if target == HTML:
+                return await _page(sessions, chosen, write)
             one = len(chosen) == 1 and bool(ids)
             return await _render(sessions, chosen, target, write, step, one=one, quiet=quiet)
 
@@ -166,6 +174,18 @@ async def _archive(
             place = line.id or f"{line.seq} of branch {line.branch}"
             screen.say(f"entry {place} is damaged: the archive keeps its position without its content")
     return 1 if damaged else 0
+
+
+async def _page(sessions: SessionManager, chosen: Sequence[Address], write: destination.Write) -> int:
+    if len(chosen) != 1:
+        raise click.UsageError(f"html is one page for one session; {len(chosen):,} were named")
+    damage = Damage()
+    async for row in _present(sessions, chosen):
+        page = await read_page(sessions, row, log=WatchedLog(sessions.store, damage))
+        write("".join(html_page(page)).rstrip("\n"))
+    for notice in damage.notices():
+        screen.say(notice)
+    return 1 if damage.lost else 0
 
 
 class _ArchiveProgress:

@@ -1,0 +1,285 @@
+"""A session as one HTML page that needs nothing else: no network, no other file, no script to be readable.
+
+The conversation at the head comes first, its turns folded, with cuts and their summaries where they were
+made; other branches follow, linked from the tree and from the place where they begin. A short script adds
+search. Everything that comes from the session is escaped, and a content security policy allows only this
+style and this script, by their hashes. Characters that reorder or hide text are written as escapes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+from .. import wire_text
+from ..context.reduction import output_texts
+from ..entry import Answer, Bootstrap, Checkpoint, Cut, Entry, Mask, Note, Prompt, Summary, Usage
+from ..log.replay import PathEntry
+from ..message import Message, ToolCallResult
+from ..part import ReasoningPart
+from ..plain_text import counted, first_words, harmless
+from .context import CATEGORIES, ContextReport
+from .page import Page
+from .plot import bar, requests_plot
+from .tree import Mark, TreeBranch
+from .wording import cut_reason, described
+
+__all__ = ["html_page"]
+
+OPEN_TURNS = 2
+"""The newest turns, which are not folded."""
+
+LONG_LINES = 15
+LONG_CHARS = 1_500
+"""An output that is longer is folded on its own."""
+
+ROLES = {"user": "u", "assistant": "a", "tool": "o", "system": "s"}
+INSIDE = (Answer, Usage, Note, Mask)
+"""Entries that are shown inside of a turn; others stand between turns."""
+
+
+def html_page(page: Page) -> Iterator[str]:
+    """Yield the page in pieces."""
+    row = page.row
+    title = _text(row.title or row.id)
+    yield from _head(title)
+    yield f"<header><h1>{title}</h1><p class=k>{_facts(page)}</p></header>\n"
+    yield from _requests(page)
+    if page.context:
+        yield from _window(page.context)
+    yield from _tree(page)
+    yield '<form hidden><input type=search aria-label=Search placeholder="Search the page">'
+    yield "<button type=button>Unfold all</button><output></output></form>\n<main>\n"
+    forks = _forks(page)
+    yield f"<section id=b{row.branch}><h2>The conversation</h2>\n"
+    yield from _entries(page.path, forks, opened=OPEN_TURNS)
+    yield "</section>\n"
+    for branch, rest in page.others():
+        anchor = "" if branch.upto else f" id=b{branch.id}"
+        yield f"<section{anchor}><h2>{_text(_heading(branch))}</h2>\n"
+        yield from _entries(rest, forks)
+        yield "</section>\n"
+    yield f"</main>\n<script>{_resource('page.js')}</script>\n</body>\n</html>\n"
+
+
+@cache
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _head(title: str) -> Iterator[str]:
+    style, script = _resource("page.css"), _resource("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    yield '<!doctype html>\n<html lang=en dir=ltr>\n<head>\n<meta charset="utf-8">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield '<meta name="referrer" content="no-referrer">\n'
+    yield f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _text(text: str) -> str:
+    """Return text from the session as HTML that is only text."""
+    return escape(harmless(text))
+
+
+def _facts(page: Page) -> str:
+    row = page.row
+    known = [
+        f"session {row.id}",
+        f"user {row.user}" if row.user else "",
+        f"tags {', '.join(row.tags)}" if row.tags else "",
+        counted(page.tree.messages, "message"),
+        "1 branch" if len(page.tree.branches) == 1 else f"{len(page.tree.branches):,} branches",
+        f"{row.total:,} tokens at the head",
+        f"epoch {row.epoch}" if row.epoch > 1 else "",
+        f"ended: {row.reason}" if row.ended is not None else "",
+    ]
+    return _text(" · ".join(one for one in known if one))
+
+
+# Above the conversation: the plot, the window, the tree.
+
+
+def _requests(page: Page) -> Iterator[str]:
+    if not page.requests:
+        return
+    most = max(page.requests, key=lambda one: one.tokens).tokens
+    cuts = sum(isinstance(one, Cut) for request in page.requests for one in request.decided)
+    last = page.requests[-1]
+    yield "<section><h2>Tokens per request</h2><figure>\n"
+    yield requests_plot(page.requests)
+    yield f"<div class=axis><span>request 1</span><span>request {len(page.requests):,}</span></div>"
+    budget = f", of a budget of {last.limit:,} (dashed)" if last.limit else ""
+    yield f"<figcaption>At most {most:,} tokens, {last.tokens:,} at last{budget}; "
+    yield f"{counted(cuts, 'cut')} (vertical lines; solid: on request). Replayed from the log.</figcaption>"
+    yield "</figure></section>\n"
+
+
+def _window(report: ContextReport) -> Iterator[str]:
+    whole = report.limit or report.tokens or 1
+    of = f" of {report.limit:,}" if report.limit else ""
+    yield f"<section><h2>The next request: {report.tokens:,}{of} tokens</h2>{bar(report.usage, CATEGORIES)}"
+    yield "<table>"
+    for number, (category, tokens) in enumerate(report.usage.items()):
+        if tokens:
+            key = f'<svg class=key viewBox="0 0 1 1"><rect class=c{number} width=1 height=1 /></svg>'
+            yield f"<tr><td>{key} {CATEGORIES[category]}</td><td class=n>{tokens:,}</td>"
+            yield f"<td class=n>{tokens / whole:.1%}</td></tr>"
+    yield "</table>"
+    if report.left_out:
+        yield f"<p>{counted(report.left_out, 'message')} left out of the window; all of them are below.</p>"
+    yield "</section>\n"
+
+
+def _tree(page: Page) -> Iterator[str]:
+    if len(page.tree.branches) == 1 and not page.tree.branches[0].marks:
+        return
+    yield "<nav><h2>Tree</h2><ul>"
+    for root in page.tree.children(None):
+        yield from _branch(page, root)
+    yield "</ul></nav>\n"
+
+
+def _branch(page: Page, branch: TreeBranch) -> Iterator[str]:
+    target = page.row.branch if branch.upto else branch.id
+    yield f"<li>{'●' if branch.id == page.row.branch else '○'} "
+    yield f"<a href=#b{target}>{_text(_heading(branch))}</a>"
+    items: list[tuple[int, int, Mark | TreeBranch]] = [(mark.seq, 0, mark) for mark in branch.marks]
+    items += [(child.after, child.id, child) for child in page.tree.children(branch.id)]
+    if items:
+        yield "<ul>"
+        for _, _, item in sorted(items, key=lambda item: item[:2]):
+            if isinstance(item, Mark):
+                yield f"<li><a href=#e{branch.id}-{item.seq}>{item.seq:,}</a> {_text(item.what)} "
+                yield f"<span class=k>{_text(item.text)}</span>"
+            else:
+                yield from _branch(page, item)
+        yield "</ul>"
+
+
+def _heading(branch: TreeBranch) -> str:
+    parts = [
+        f"branch {branch.id}",
+        "begin" if branch.operation == "create" else branch.operation,
+        f"after entry {branch.after:,} of branch {branch.parent}" if branch.parent is not None else "",
+        counted(branch.messages, "message"),
+        f"“{branch.first_words}”" if branch.first_words else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _forks(page: Page) -> dict[tuple[int, int], list[TreeBranch]]:
+    """Return the branches that begin beside the path, by the place that they begin at."""
+    forks = dict[tuple[int, int], list[TreeBranch]]()
+    for branch in page.tree.branches:
+        if branch.parent is not None and not branch.upto:
+            forks.setdefault((branch.parent, branch.after), []).append(branch)
+    return forks
+
+
+# The conversation: turns, and what stands between them.
+
+
+def _entries(
+    entries: Sequence[PathEntry], forks: dict[tuple[int, int], list[TreeBranch]], *, opened: int = 0
+) -> Iterator[str]:
+    """Yield entries as folded turns, with decisions and forks between them."""
+    turns = sum(isinstance(entry, Message) and entry.role == "user" for _, entry in entries)
+    seen, inside = 0, False
+    for row, entry in entries:
+        anchor = f"e{row.branch}-{row.seq}"
+        starts = isinstance(entry, Message) and entry.role == "user"
+        stays = isinstance(entry, INSIDE) or (isinstance(entry, Message) and not starts)
+        if inside and not stays:
+            yield "</details>\n"
+            inside = False
+        if isinstance(entry, Message):
+            seen += starts
+            if not inside:
+                unfolded = " open" if opened and seen > turns - opened else ""
+                yield f"<details class=turn{unfolded}><summary>{_summary(entry)}</summary>\n"
+                inside = True
+            yield from _message(entry, anchor)
+        elif entry is None:
+            yield f"<p class=mark id={anchor}>entry {row.seq:,} is damaged</p>\n"
+        else:
+            yield from _decision(entry, anchor)
+        for branch in forks.get((row.branch, row.seq), ()):
+            yield "</details>\n" if inside else ""
+            inside = False
+            yield f"<p class=mark>→ <a href=#b{branch.id}>{_text(_heading(branch))}</a></p>\n"
+    if inside:
+        yield "</details>\n"
+
+
+def _summary(message: Message) -> str:
+    words = first_words(message.text, 110) or message.role
+    return f"{_text(words)} <span class=k>{_time(message)}</span>"
+
+
+def _time(message: Message) -> str:
+    return _text(message.timestamp[:19].replace("T", " "))
+
+
+def _message(message: Message, anchor: str) -> Iterator[str]:
+    kind = f" ({message.kind})" if message.kind else ""
+    yield f"<article class={ROLES[message.role]} id={anchor}><h4><b>{message.role}{_text(kind)}</b> "
+    yield f"{_time(message)} <code>{_text(message.id)}</code></h4>"
+    for part in message.parts:
+        if text := wire_text.described(part):
+            thought = isinstance(part, ReasoningPart)
+            yield _folded("reasoning", text) if thought else f"<div class=t>{_text(text)}</div>"
+    for call in message.tool_calls:
+        yield _output(f"→ {call.name} ", wire_text.args_text(call.args))
+    for result in message.tool_results:
+        yield _result(result)
+    yield "</article>\n"
+
+
+def _result(result: ToolCallResult) -> str:
+    text = "\n".join(output_texts(result.result)).rstrip("\n")
+    return _output("✗ " if result.is_error else "← ", text, failed=result.is_error)
+
+
+def _output(sign: str, text: str, *, failed: bool = False) -> str:
+    """Return a call or an output; a long one is folded."""
+    style, lines = " class=x" if failed else "", text.count("\n") + 1
+    if lines <= LONG_LINES and len(text) <= LONG_CHARS:
+        return f"<pre{style}>{_text(sign)}{_text(text)}</pre>"
+    words = _text(f"{sign}{first_words(text)}")
+    return (
+        f"<details><summary><code{style}>{words}</code> <span class=k>{counted(lines, 'line')}</span>"
+        f"</summary><pre{style}>{_text(text)}</pre></details>"
+    )
+
+
+def _decision(entry: Entry, anchor: str) -> Iterator[str]:
+    match entry:
+        case Cut(asked=asked, summary=summary):
+            yield f'<div class="mark cut" id={anchor}><b>{_text(str(asked.get("operation", "cut")))}</b> '
+            yield f"{_text(cut_reason(entry))}{_folded('Summary', summary)}</div>\n"
+        case Summary():
+            yield f'<div class="mark cut" id={anchor}><b>summary</b> by a model'
+            yield f"{_folded('Summary', entry.shown)}</div>\n"
+        case Prompt(text=text) | Bootstrap(text=text):
+            name = "System prompt" if isinstance(entry, Prompt) else "Facts about the user"
+            yield f"<div class=mark id={anchor}>{_folded(name, text)}</div>\n"
+        case Checkpoint(label=label, description=description):
+            yield f"<p class=mark id={anchor}><b>checkpoint {_text(label)}</b> {_text(description)}</p>\n"
+        case _:
+            yield f"<p class=mark id={anchor}>{_text(described(entry))}</p>\n"
+
+
+def _folded(name: str, text: str) -> str:
+    return f"<details><summary>{name}</summary><div class=t>{_text(text)}</div></details>" if text else ""
