@@ -60,7 +60,8 @@ def html_page(page: Page) -> Iterator[str]:
     yield "</section>\n"
     for branch, rest in page.others():
         anchor = "" if branch.upto else f" id=b{branch.id}"
-        yield f"<section{anchor}><h2>{_text(_heading(branch))}</h2>\n"
+        beside = f" · what came after entry {branch.upto:,}" if branch.upto else ""
+        yield f"<section{anchor}><h2>{_text(_heading(branch) + beside)}</h2>\n"
         yield from _entries(rest, forks)
         yield "</section>\n"
     yield f"</main>\n<script>{_resource('page.js')}</script>\n</body>\n</html>\n"

@@ -6,6 +6,7 @@
   const result = form.querySelector("output");
   const blocks = [...document.querySelectorAll("main .turn, main .mark")];
   const turns = blocks.filter((block) => block.matches(".turn"));
+  const sections = [...document.querySelectorAll("main > section")];
   const open = new Set(turns.filter((turn) => turn.open));
   let texts = null;
   let waiting = 0;
@@ -21,6 +22,9 @@
       if (block.matches(".turn")) {
         block.open = words.length ? matches && found <= 20 : open.has(block);
       }
+    });
+    sections.forEach((section) => {
+      section.classList.toggle("gone", !section.querySelector(".turn:not(.gone), .mark:not(.gone)"));
     });
     result.value = words.length ? `${found.toLocaleString("en")} found` : "";
   };
