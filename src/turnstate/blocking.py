@@ -18,7 +18,7 @@ import asyncio
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import wraps
@@ -26,9 +26,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from . import session as asynchronous
 from .errors import SessionError
+from .message import ToolCallRequest
 from .stores.values import SessionRow
 
-__all__ = ["Session", "SessionManager"]
+__all__ = ["Session", "SessionManager", "Turn"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -176,6 +177,18 @@ def _entered(
     return call
 
 
+def _taking(
+    method: Callable[Concatenate[Any, P], asynchronous.Turn],
+) -> Callable[Concatenate[Any, P], AbstractContextManager[Turn]]:
+    """Make a method that gives a turn with ``with`` of one with ``async with``."""
+
+    @wraps(method)
+    def call(self: _Facade, /, *args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[Turn]:
+        return _taken(self._loop, method(self._inner, *args, **kwargs))
+
+    return call
+
+
 _NOTHING: Any = object()
 
 
@@ -209,6 +222,36 @@ def _held(loop: _Loop, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         loop.run(leave(None))
 
 
+@contextmanager
+def _taken(loop: _Loop, turn: asynchronous.Turn) -> Iterator[Turn]:
+    with _held(loop, turn):
+        yield Turn(loop, turn)
+
+
+class Turn(_Facade):
+    """One turn, as `turnstate.session.Turn` has it."""
+
+    _inner: asynchronous.Turn
+
+    @property
+    def calls(self) -> tuple[ToolCallRequest, ...]:
+        """The calls that had no result when the turn began; run them again, or leave them."""
+        return self._inner.calls
+
+    request = _plain(asynchronous.Turn.request)
+    reply = _plain(asynchronous.Turn.reply)
+    result = _plain(asynchronous.Turn.result)
+
+    def collect(
+        self, chunks: Iterable[Any], *, on_text: Callable[[str], object] | None = None
+    ) -> tuple[ToolCallRequest, ...]:
+        """Save a reply that is streamed, once it is complete; return its calls.
+
+        `on_text` is called with each piece of text as it arrives.
+        """
+        return self.reply(self._inner.format.collect(chunks, on_text=on_text))
+
+
 class Session(_Facade):
     """One conversation, as `turnstate.session.Session` has it."""
 
@@ -235,6 +278,8 @@ class Session(_Facade):
         return self._inner.notices
 
     append = _plain(asynchronous.Session.append)
+    turn = _taking(asynchronous.Session.turn)
+    pending = _plain(asynchronous.Session.pending)
     messages = _plain(asynchronous.Session.messages)
     entries = _plain(asynchronous.Session.entries)
     window = _plain(asynchronous.Session.window)
@@ -269,7 +314,7 @@ class _Open(Generic[P, Q]):
 
     def __init__(
         self,
-        store: Callable[P, Work[asynchronous.SessionManager]],
+        store: Callable[P, Awaitable[asynchronous.SessionManager]],
         session: Callable[Concatenate[Any, Q], Work[asynchronous.Session]],
     ) -> None:
         self._store, self._session = store, session
@@ -283,9 +328,12 @@ class _Open(Generic[P, Q]):
             return _opening(self._session).__get__(sessions)
 
         def open(*args: P.args, **kwargs: P.kwargs) -> SessionManager:
+            async def opened() -> asynchronous.SessionManager:
+                return await self._store(*args, **kwargs)
+
             loop = _Loop()
             try:
-                return kind(loop, loop.run(self._store(*args, **kwargs)))
+                return kind(loop, loop.run(opened()))
             except BaseException:
                 loop.stop()
                 raise
@@ -324,6 +372,7 @@ class SessionManager(_Facade):
         self._closing()
 
     create = _opening(asynchronous.SessionManager.create)
+    open_or_create = _opening(asynchronous.SessionManager.open_or_create)
     restore = _opening(asynchronous.SessionManager.restore)
     list = _plain(asynchronous.SessionManager.list)
     all = _iterated(asynchronous.SessionManager.all)

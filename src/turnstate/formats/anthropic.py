@@ -55,6 +55,7 @@ class Anthropic(Exchange):
     response_keys = rules.DOCUMENT.response
     carried = frozenset({"messages", "system", "tools"})
     longest_name = rules.LONGEST_NAME
+    output_option = "max_tokens"
 
     def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
         return rules.violations(payload, request=request)

@@ -57,7 +57,8 @@ class Format(ABC):
 
     ``list_key`` is the field that holds the messages, ``keys`` are the fields of a request,
     ``response_keys`` those that only a response has, and ``carried`` the fields of a request that
-    messages and tool definitions tell another provider.
+    messages and tool definitions tell another provider. ``output_option`` is the option of a request that has
+    to name the longest answer, if there is one.
     """
 
     name: ClassVar[str]
@@ -65,6 +66,7 @@ class Format(ABC):
     keys: ClassVar[frozenset[str]]
     response_keys: ClassVar[frozenset[str]]
     carried: ClassVar[frozenset[str]]
+    output_option: ClassVar[str | None] = None
 
     @abstractmethod
     def parse(self, payload: Any) -> list[Message]:

@@ -2,5 +2,6 @@
 
 from .manager import Erasure, SearchResult, SessionManager
 from .session import Session
+from .turn import Pending, Turn
 
-__all__ = ["Erasure", "SearchResult", "Session", "SessionManager"]
+__all__ = ["Erasure", "Pending", "SearchResult", "Session", "SessionManager", "Turn"]

@@ -1,6 +1,6 @@
 """The session manager: creates, finds and removes the conversations of one tenant on one store.
 
-    async with await SessionManager.open("sqlite:///agent.db") as sessions:
+    async with SessionManager.open("sqlite:///agent.db") as sessions:
         session = await sessions.create(user="u1", system="You are …")
         session = await sessions.open(session.id, user="u1")
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self, overload
+from typing import Any, Self
 
 from msgspec import Struct, structs
 
@@ -21,7 +22,7 @@ from .. import ids, stores
 from ..clock import Clock, ClockWatch, monotonic_clock, wall_clock
 from ..context.policy import Policy
 from ..entry import Entry, Prompt
-from ..errors import ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
+from ..errors import AlreadyExists, ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
 from ..log.path import message_of
 from ..log.records import records
@@ -38,50 +39,13 @@ from ..tokens.exact import INLINE, off_loop
 from ..value import TOKENS, check_kind, check_whole, refuse
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
 from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds, model_change
+from .opening import Open, Opening
 from .session import Session
 from .snapshots import SnapshotWriter, described, from_snapshot
 from .summaries import Background, Summarizer
 from .writer import SessionWriter, check_store_time
 
-__all__ = ["Erasure", "Open", "OpensSession", "OpensStore", "SearchResult", "SessionManager"]
-
-
-class OpensStore(Protocol):
-    """The signature of `SessionManager.open(url)`."""
-
-    async def __call__(  # noqa: D102
-        self,
-        url: str,
-        *,
-        tenant: str = "default",
-        policy: Policy | None = None,
-        counter: str = "o200k_base",
-        idle: float | None = None,
-        model: Model | None = None,
-        snapshots: Snapshots | None = None,
-        memory: MemoryEngine | None = None,
-        home: Home | None = None,
-        clock: Clock = wall_clock,
-        monotonic: Clock | None = None,
-    ) -> SessionManager: ...
-
-
-class OpensSession(Protocol):
-    """The signature of `sessions.open(id)`."""
-
-    async def __call__(self, id: str, *, user: str | None = None) -> Session:  # noqa: D102
-        ...
-
-
-class Open:
-    """Descriptor: `SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
-
-    @overload
-    def __get__(self, sessions: None, kind: type[SessionManager]) -> OpensStore: ...
-    @overload
-    def __get__(self, sessions: SessionManager, kind: type[SessionManager]) -> OpensSession: ...
-    def __get__(self, sessions: SessionManager | None, kind: type[SessionManager]) -> Any:
-        return kind._open_store if sessions is None else sessions._open_session
+__all__ = ["Erasure", "SearchResult", "SessionManager"]
 
 
 PAGE = 100
@@ -135,6 +99,10 @@ class SessionManager:
         self._home = home
         self._files = _files(store, snapshots, memory, home)
         self._unsaved = dict[str, SnapshotWriter]()
+
+    @classmethod
+    def _opening(cls, url: str, **settings: Any) -> Opening:
+        return Opening(partial(cls._open_store, url, **settings))
 
     @classmethod
     async def _open_store(cls, url: str, **settings: Any) -> Self:
@@ -202,6 +170,18 @@ class SessionManager:
         session = self._session(await self.store.create(row, made))
         session._writer.knows_model(session.row.head, changed)
         return session
+
+    async def open_or_create(self, id: str, *, user: str | None = None, system: str | None = None) -> Session:
+        """Open a session, or create it if the id is new; raise `NotFound` if it is another user's.
+
+        `system` is the prompt of a new session; an existing one keeps its own.
+        """
+        try:
+            return await self._open_session(id, user=user)
+        except NotFound:
+            with suppress(AlreadyExists):  # it is another user's, or another worker was faster
+                return await self.create(id=id, user=user, system=system)
+        return await self._open_session(id, user=user)
 
     async def list(
         self,

@@ -39,6 +39,7 @@ from .compaction import Compactor
 from .names import checked, checked_meta, checked_prompt, model_change
 from .snapshots import SnapshotWriter, interrupted, to_snapshot
 from .summaries import Summarizer
+from .turn import Pending, Turn, pending
 from .windows import WindowMaker
 from .writer import SessionWriter
 
@@ -101,6 +102,38 @@ class Session:
         if self._keeper:
             self._keeper.appended(messages[-1])
         return receipt
+
+    def turn(
+        self,
+        words: str | Message | None = None,
+        *,
+        budget: Budget,
+        tools: Sequence[ToolSpec] = (),
+        context: str | None = None,
+        memory: str | None = None,
+        lease: bool = False,
+        key: str | None = None,
+    ) -> Turn:
+        """Begin a turn with the user's words, or continue the pending one: ``async with session.turn(…)``.
+
+        Another writer makes the next step raise `Conflict`; with `lease`, there is none while the block runs.
+        Words that were saved under the same `key` before are not saved again, and the turn continues.
+        """
+        return Turn(
+            self,
+            self._writer,
+            words,
+            budget=budget,
+            tools=tools,
+            context=context,
+            memory=memory,
+            lease=lease,
+            key=key,
+        )
+
+    async def pending(self) -> Pending | None:
+        """Return what is unfinished: a prompt that waits, or calls, open and answered; None if nothing is."""
+        return pending((await self._windows.loaded()).messages)
 
     async def messages(
         self,

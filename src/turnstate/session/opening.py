@@ -1,0 +1,80 @@
+"""Two ways of `open`: ``SessionManager.open(url)`` opens a store, ``sessions.open(id)`` a session of it.
+
+A store is opened by entering it, ``async with SessionManager.open(url) as sessions``, or by awaiting it; who
+awaits it closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+from ..clock import Clock, wall_clock
+from ..context.policy import Policy
+from ..home import Home
+from ..memory.port import MemoryEngine
+from ..models import Model
+from ..snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from .manager import SessionManager
+    from .session import Session
+
+__all__ = ["Open", "Opening", "OpensSession", "OpensStore"]
+
+
+class Opening:
+    """A store that is about to be opened: ``async with`` it, or ``await`` it."""
+
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, SessionManager]]) -> None:
+        self._open = open
+        self._sessions: SessionManager | None = None
+
+    def __await__(self) -> Generator[Any, Any, SessionManager]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> SessionManager:
+        self._sessions = await self._open()
+        return self._sessions
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._sessions is not None:
+            await self._sessions.close()
+
+
+class OpensStore(Protocol):
+    """The signature of `SessionManager.open(url)`."""
+
+    def __call__(  # noqa: D102
+        self,
+        url: str,
+        *,
+        tenant: str = "default",
+        policy: Policy | None = None,
+        counter: str = "o200k_base",
+        idle: float | None = None,
+        model: Model | None = None,
+        snapshots: Snapshots | None = None,
+        memory: MemoryEngine | None = None,
+        home: Home | None = None,
+        clock: Clock = wall_clock,
+        monotonic: Clock | None = None,
+    ) -> Opening: ...
+
+
+class OpensSession(Protocol):
+    """The signature of `sessions.open(id)`."""
+
+    async def __call__(self, id: str, *, user: str | None = None) -> Session:  # noqa: D102
+        ...
+
+
+class Open:
+    """Descriptor: `SessionManager.open(url)` opens a store, `sessions.open(id)` a session of it."""
+
+    @overload
+    def __get__(self, sessions: None, kind: type[SessionManager]) -> OpensStore: ...
+    @overload
+    def __get__(self, sessions: SessionManager, kind: type[SessionManager]) -> OpensSession: ...
+    def __get__(self, sessions: SessionManager | None, kind: type[SessionManager]) -> Any:
+        return kind._opening if sessions is None else sessions._open_session

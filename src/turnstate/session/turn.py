@@ -1,0 +1,213 @@
+"""A turn: the user's words, requests and replies, tool results, each saved before the program goes on.
+
+    async with session.turn("fix it", budget=budget, tools=tools) as turn:
+        while request := await turn.request("openai-chat", model="…"):
+            for call in await turn.reply(await client.chat.completions.create(**request)):
+                await turn.result(call, await run(call))
+
+A process that ends in the middle leaves a turn *pending*: a prompt that waits for its reply, or calls of
+which some have results. ``session.turn()`` without words continues it. Calls that have results keep them; the
+others are in ``turn.calls``, and whether to run them again is the caller's decision: those that have no
+result by the first request are answered as interrupted, and the model decides.
+
+A turn expects that nobody else writes to the session. If somebody does, the next step raises `Conflict`, and
+what was saved stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable, Reversible, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct, structs
+
+from .. import formats
+from ..context.policy import Budget
+from ..errors import Conflict, InputError, SessionError
+from ..formats.port import Format
+from ..ids import CallId
+from ..message import Message, ToolCallRequest, ToolCallResult
+from ..stores.values import Receipt
+from ..toolspec import ToolSpec
+from ..value import check_kind
+
+if TYPE_CHECKING:
+    from .session import Session
+    from .writer import SessionWriter
+
+__all__ = ["Pending", "Turn", "pending"]
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """What is unfinished: a prompt that waits for its reply, or the calls of the last reply.
+
+    When all calls are answered, a request with their results is due.
+    """
+
+    prompt: Message | None = None
+    open: tuple[ToolCallRequest, ...] = ()
+    answered: tuple[ToolCallResult, ...] = ()
+
+
+def pending(messages: Reversible[Message]) -> Pending | None:
+    """Return what is unfinished at the end of a path; None if the assistant has had the last word."""
+    results, asked = dict[CallId, ToolCallResult](), list[ToolCallRequest]()
+    spoken = False
+    for message in reversed(messages):
+        if message.role == "assistant":
+            spoken = True
+            asked[:0] = message.tool_calls
+        elif spoken:
+            break
+        elif message.role == "user":
+            return Pending(prompt=message)
+        else:  # of several results of a call, the first counts
+            results |= {one.tool_call_id: one for one in message.tool_results}
+    if not asked:
+        return None
+    return Pending(
+        open=tuple(call for call in asked if call.id not in results),
+        answered=tuple(results[call.id] for call in asked if call.id in results),
+    )
+
+
+class Turn:
+    """One turn of a session; `session.turn` makes it."""
+
+    def __init__(
+        self,
+        session: Session,
+        writer: SessionWriter,
+        words: str | Message | None,
+        *,
+        budget: Budget,
+        tools: Sequence[ToolSpec],
+        context: str | None,
+        memory: str | None,
+        lease: bool,
+        key: str | None,
+    ) -> None:
+        check_kind("budget", budget, Budget)
+        self._session, self._writer, self._prompt = session, writer, _prompt(words)
+        self._budget, self._tools = budget, tuple(tools)
+        self._context, self._memory = context, memory
+        self._lease, self._key = lease, key
+        self._format: Format | None = None
+        self._version = -1  # of the session, as this turn left it
+        self._made = set[CallId]()
+        self._saving = asyncio.Lock()
+        self._held = AsyncExitStack()
+        self.calls: tuple[ToolCallRequest, ...] = ()
+        """The calls that had no result when the turn began; run them again, or leave them."""
+
+    async def __aenter__(self) -> Self:
+        if self._lease:
+            await self._held.enter_async_context(self._session.lease())
+        try:
+            self._version = (await self._writer.refresh()).version
+            if self._prompt is not None:
+                await self._save(self._prompt, key=self._key)
+            unfinished = await self._pending()
+        except BaseException:
+            await self._held.aclose()
+            raise
+        self.calls = unfinished.open if unfinished else ()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._held.aclose()
+
+    @property
+    def format(self) -> Format:
+        """The format of the last request; raise `SessionError` if there was none."""
+        if self._format is None:
+            raise SessionError("this turn has sent no request; call turn.request(format, …) first")
+        return self._format
+
+    async def request(self, format: str, /, **options: Any) -> dict[str, Any] | None:
+        """Return the arguments of the SDK's call, which the provider accepts; None if the turn is done."""
+        self._format = formats.get(format)
+        unfinished = await self._pending()
+        if unfinished is None:
+            return None
+        await self._answer(unfinished.open)
+        window = await self._session.window(
+            self._budget, tools=self._tools, context=self._context, memory=self._memory
+        )
+        self._check_version()
+        if self._format.output_option and self._budget.output:
+            options = {self._format.output_option: self._budget.output, **options}
+        return self._format.request(window.messages, tools=self._tools, **options)
+
+    async def reply(self, response: Any) -> tuple[ToolCallRequest, ...]:
+        """Save a reply, as the SDK returned it or as a message, with its usage; return its calls."""
+        message = response if isinstance(response, Message) else self.format.reply(response)
+        if message.role != "assistant":
+            raise InputError(f"a reply is a message of the assistant, not of role {message.role}")
+        receipt = await self._save(message)
+        calls = tuple(structs.replace(call, id=receipt.ids[call.id]) for call in message.tool_calls)
+        self._made.update(call.id for call in calls)
+        return calls
+
+    async def collect(
+        self, chunks: AsyncIterable[Any] | Iterable[Any], *, on_text: Callable[[str], object] | None = None
+    ) -> tuple[ToolCallRequest, ...]:
+        """Save a reply that is streamed, once it is complete; return its calls.
+
+        `on_text` is called with each piece of text as it arrives.
+        """
+        if isinstance(chunks, AsyncIterable):
+            return await self.reply(await self.format.collect(chunks, on_text=on_text))
+        return await self.reply(self.format.collect(chunks, on_text=on_text))
+
+    async def result(self, call: ToolCallRequest | str, value: Any, *, is_error: bool = False) -> Receipt:
+        """Save what a call gave: any value; what JSON cannot hold becomes text."""
+        id = call if isinstance(call, str) else call.id
+        return await self._save(Message.tool([ToolCallResult.of(id, value, is_error=is_error)]))
+
+    async def _save(self, message: Message, *, key: str | None = None) -> Receipt:
+        async with self._saving:  # results of parallel calls come one after the other
+            receipt = await self._session.append(message, expected_version=self._version, key=key)
+            if receipt.repeated:  # the words were saved by an earlier attempt, which may have gone on
+                self._version = (await self._writer.refresh()).version
+            else:
+                self._version = receipt.version
+        return receipt
+
+    async def _pending(self) -> Pending | None:
+        unfinished = await self._session.pending()
+        self._check_version()
+        return unfinished
+
+    async def _answer(self, calls: Sequence[ToolCallRequest]) -> None:
+        """Answer calls that an earlier process left; raise `SessionError` for those of this turn."""
+        own = [call for call in calls if call.id in self._made]
+        if own:
+            names = ", ".join(f"{call.name} ({call.id})" for call in own[:3])
+            raise SessionError(f"{len(own)} calls have no result: {names}; pass each to turn.result first")
+        if calls:
+            await self._session.answer_interrupted_calls()
+
+    def _check_version(self) -> None:
+        row = self._session.row
+        if row.version != self._version:
+            raise Conflict(
+                f"session {row.id} is at version {row.version}, not {self._version}: another writer went on; "
+                "begin a turn without words to continue from there",
+                version=row.version,
+                head=row.head,
+            )
+
+
+def _prompt(words: str | Message | None) -> Message | None:
+    if words is None or isinstance(words, Message):
+        prompt = words
+    elif isinstance(words, str):
+        prompt = Message.user(words)
+    else:
+        raise InputError(f"a turn begins with text or a message, not {type(words).__name__}")
+    if prompt is not None and prompt.role != "user":
+        raise InputError(f"a turn begins with a message of the user, not of role {prompt.role}")
+    return prompt
