@@ -242,7 +242,7 @@ def _message(message: Message, anchor: str) -> Iterator[str]:
             thought = isinstance(part, ReasoningPart)
             yield _folded("reasoning", text) if thought else f"<div class=t>{_text(text)}</div>"
     for call in message.tool_calls:
-        yield _output(f"→ {call.name} ", wire_text.args_text(call.args))
+        yield _output(f"→ {call.name} ", wire_text.args_text(call))
     for result in message.tool_results:
         yield _result(result)
     yield "</article>\n"
