@@ -15,6 +15,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import errors, formats
     from .context import Budget, ContextSnapshot, Policy, StateManager
+    from .context.fit import fit
     from .message import Message, ToolCallRequest, ToolCallResult
     from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
     from .session import Session, SessionManager
@@ -38,10 +39,12 @@ __all__ = [
     "ToolSpec",
     "__version__",
     "errors",
+    "fit",
     "formats",
 ]
 
 _HOMES = {
+    "context.fit": ("fit",),
     "context": ("Budget", "ContextSnapshot", "Policy", "StateManager"),
     "message": ("Message", "ToolCallRequest", "ToolCallResult"),
     "part": ("FilePart", "ImagePart", "OpaquePart", "ReasoningPart", "TextPart"),

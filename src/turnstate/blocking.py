@@ -19,7 +19,7 @@ import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
@@ -39,6 +39,10 @@ Work = Coroutine[Any, Any, T]
 
 ENDING = 10.0
 """Seconds that a loop may take to end; a model that ignores its cancellation would keep it for good."""
+
+
+AWAKE = 1.0
+"""Seconds after which a waiting thread looks whether it was interrupted."""
 
 
 class _Loop:
@@ -102,6 +106,8 @@ class _Call:
         """Do it, and wait for its end; an interruption cancels it, and is raised when that has ended."""
         try:
             self._loop.call_soon_threadsafe(self._start)
+            while not self._outcome.done():  # a signal just before the wait would not end it
+                wait([self._outcome], timeout=AWAKE)
             return self._outcome.result()
         except KeyboardInterrupt:
             self._loop.call_soon_threadsafe(self._cancel)

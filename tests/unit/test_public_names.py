@@ -18,7 +18,7 @@ HEAVY = ["anthropic", "apsw", "asyncpg", "click", "mcp", "numpy", "openai", "red
 
 PUBLIC = """
     Budget ContextSnapshot FilePart ImagePart Message OpaquePart Policy ReasoningPart Session SessionManager
-    StateManager TextPart ToolCallRequest ToolCallResult ToolSpec __version__ errors formats
+    StateManager TextPart ToolCallRequest ToolCallResult ToolSpec __version__ errors fit formats
 """.split()
 
 

@@ -9,21 +9,22 @@ validated and counted once more, since a provider's form can add to what the win
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, structs, to_builtins
 
-from .. import wire_text
+from .. import formats, wire_text
 from ..entry import Cut
 from ..errors import ContextOverflow
 from ..formats import mended, rendered
 from ..formats.port import Format, Violation
+from ..formats.replies.reply import plain
 from ..ids import derived
 from ..message import Message
 from ..part import Native, TextPart
-from ..tokens import Count
+from ..tokens import Count, Counter
 from .digest import carrying
 from .head import OPENER, Head
 from .live_window import LiveWindow
@@ -35,7 +36,12 @@ from .turns import Repair
 from .window import Window
 from .wording import TEMPLATES, WORDINGS, bare, label
 
-__all__ = ["Fitted", "fitted", "parted", "recorded"]
+__all__ = ["FILL", "Fitted", "fit", "fitted", "parted", "recorded"]
+
+T = TypeVar("T")
+
+FILL = 1.0
+"""The part of the budget that a cut leaves: all of it, since there is no next request to leave room for."""
 
 # The earlier summary: what a document says of messages that were cut before it came here.
 
@@ -161,6 +167,46 @@ def fitted(payload: Any, format: Format, manager: StateManager, budget: Budget) 
         reduced=document.calls_answered_by(window.report.reduced),
         window=window,
     )
+
+
+def fit(
+    messages: T,
+    budget: Budget | int,
+    *,
+    format: str | None = None,
+    counter: Counter | str = "o200k_base",
+    policy: Policy | None = None,
+) -> T:
+    """Return a provider's messages within a budget of tokens, valid, and in the form in which they came.
+
+    `messages` is the list that the SDK is given, or the whole request; it stays as it is. Its format is
+    detected unless it is named. Raise `ContextOverflow` if even the newest exchange does not fit.
+    """
+    limits = budget if isinstance(budget, Budget) else Budget(budget)
+    payload, data = plain(messages), dict(_bytes_in(messages))
+    target = formats.detect(payload) if format is None else formats.get(format)
+    result = fitted(payload, target, StateManager(counter, policy or Policy(low_water=FILL)), limits)
+    if result.window is None:
+        return messages
+    written: T = _with_bytes(result.payload, data) if data else result.payload
+    return written
+
+
+def _bytes_in(value: Any) -> Iterator[tuple[str, bytes]]:
+    """Yield the bytes in what an SDK takes, by the text that stands for them in a document."""
+    if isinstance(value, bytes):
+        yield plain(value), value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _bytes_in(item)
+
+
+def _with_bytes(value: Any, data: Mapping[str, bytes]) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_bytes(item, data) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_bytes(item, data) for item in value]
+    return data.get(value, value) if isinstance(value, str) else value
 
 
 class _Document:

@@ -25,6 +25,7 @@ __all__ = [
     "Rendering",
     "Violation",
     "convert",
+    "detect",
     "get",
     "mended",
     "names",
@@ -40,6 +41,15 @@ _REGISTRY = {
     "gemini": ("gemini", "Gemini"),
 }
 
+_KEYS = {
+    "contents": "gemini",
+    "input": "openai-responses",
+    "toolConfig": "bedrock",
+    "inferenceConfig": "bedrock",
+    "modelId": "bedrock",
+}
+"""The fields of a document that only one provider has."""
+
 
 def names() -> tuple[str, ...]:
     """List the formats."""
@@ -54,6 +64,43 @@ def get(name: str) -> Format:
     module, kind = _REGISTRY[name]
     found: Format = getattr(import_module(f"{__name__}.{module}"), kind)()
     return found
+
+
+def detect(payload: Any) -> Format:
+    """Return the format that a document is most likely of, by the fields that only one provider has.
+
+    A list of plain texts is good for several; it is taken for OpenAI's.
+    """
+    items = payload
+    if isinstance(payload, dict):
+        for key, name in _KEYS.items():
+            if key in payload:
+                return get(name)
+        items = payload.get("messages")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and (found := _marked(item)):
+            return get(found)
+    return get("anthropic" if isinstance(payload, dict) and "system" in payload else "openai-chat")
+
+
+def _marked(item: dict[str, Any]) -> str | None:
+    """Name the format that a message shows by its fields and blocks, if it does."""
+    if "parts" in item:
+        return "gemini"
+    if "type" in item and item["type"] != "message":
+        return "openai-responses"
+    if "tool_calls" in item or item.get("role") in ("tool", "developer"):
+        return "openai-chat"
+    content = item.get("content")
+    for block in content if isinstance(content, list) else ():
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind is None:
+            return "bedrock"
+        if kind in ("input_text", "output_text", "input_image", "input_file"):
+            return "openai-responses"
+        if kind in ("tool_use", "tool_result", "thinking", "redacted_thinking") or "source" in block:
+            return "anthropic"
+    return None
 
 
 def mended(message: Message) -> tuple[Message, str | None]:

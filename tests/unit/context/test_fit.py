@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cases import each
 
+import turnstate
 from turnstate import formats
 from turnstate.context import Budget, Policy, StateManager
 from turnstate.context.fit import Fitted, fitted
@@ -312,3 +313,45 @@ def test_what_is_no_document_of_the_format_is_refused() -> None:
 
 def test_the_same_document_gives_the_same_bytes() -> None:
     assert json.dumps(fit(talk(12)).payload) == json.dumps(fit(copy.deepcopy(talk(12))).payload)
+
+
+def test_a_program_with_nothing_but_a_list_fits_it_in_one_call() -> None:
+    messages = [message for number in range(40) for message in turn(number)]
+    for format in FORMATS:
+        payload = format.render(CHAT.parse(messages))
+        listed = payload[format.list_key] if isinstance(payload, dict) else payload
+        for given in (payload, listed):
+            before = copy.deepcopy(given)
+            short = turnstate.fit(given, budget=2_000)
+            assert given == before
+            assert type(short) is type(given)
+            assert StateManager().count(format.parse(short)).tokens <= 2_000
+            assert format.validate(short) == []
+            assert turnstate.fit(given, 2_000, format=format.name) == short
+            assert turnstate.fit(given, Budget(1_000_000)) is given
+
+
+def test_what_an_sdk_returned_may_stand_in_the_list() -> None:
+    from openai.types.chat import ChatCompletionMessage
+
+    asked, *rest = turn(0)[1:]
+    said = ChatCompletionMessage.model_validate(asked)
+    short = turnstate.fit([*turn(1) * 40, turn(0)[0], said, *rest], 2_000)
+    assert short[-3] == asked
+
+
+def test_bytes_stay_bytes() -> None:
+    image = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
+    said = [
+        {"role": "user", "content": [{"text": "word " * 50}, image]},
+        {"role": "assistant", "content": [{"text": "ok"}]},
+    ]
+    short = turnstate.fit([*said * 40, said[0]], 8_000)
+    assert len(short) < 81
+    assert short[-1]["content"][-1] == image
+
+
+def test_a_list_that_is_not_of_the_named_format_is_refused() -> None:
+    for name in ("gemini", "bedrock"):
+        with pytest.raises(InvalidPayload):
+            turnstate.fit([{"role": "assistant", "content": "hi"}], 10, format=name)

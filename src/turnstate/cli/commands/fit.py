@@ -14,7 +14,7 @@ import click
 from ... import catalog, tokens
 from ...cli_kit import screen
 from ...context import Budget, Policy, StateManager
-from ...context.fit import Fitted, fitted
+from ...context.fit import FILL, Fitted, fitted
 from ...context.wording import LANGUAGES, Language
 from ...errors import ContextOverflow, InvalidConversation
 from ...formats.port import Format
@@ -29,8 +29,6 @@ __all__ = ["command"]
 
 MAX_PER_KIND = 20
 """Lines of one kind per conversation: a malformed document may have thousands of violations."""
-
-FILL = 1.0  # use the whole budget: there is no next request to leave room for
 
 
 @click.command("fit", epilog=options.EPILOG)
