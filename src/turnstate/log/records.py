@@ -28,7 +28,16 @@ from ..stores.values import Record
 from ..tokens import Counter, counter, counter_names, message_cost
 from ..tokens.exact import ExactCounter, is_large, off_loop
 
-__all__ = ["COUNTED_WHOLE", "counter_of", "digest", "records", "recount", "sampled_recount", "searchable"]
+__all__ = [
+    "COUNTED_WHOLE",
+    "counter_of",
+    "digest",
+    "known_counts",
+    "records",
+    "recount",
+    "sampled_recount",
+    "searchable",
+]
 
 COUNTED_WHOLE = 4_000
 """Bytes up to which a tool message is counted without reduction, which depends on the reader's budget."""
@@ -48,6 +57,18 @@ def counter_of(model: ModelChange | None, start: Counter) -> Counter:
             f"the model {model.id!r:.80} is counted by {model.counter!r:.60}, which this Turnstate does not "
             "know; update it"
         ) from None
+
+
+def known_counts(
+    messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: Limits
+) -> list[tuple[Message, int]]:
+    """Return the messages whose stored count holds: counted whole, and too short to be reduced.
+
+    `sizes` are the stored tokens and bytes of each.
+    """
+    longest = min(COUNTED_WHOLE, limits.soft)
+    pairs = zip(messages, sizes, strict=True)
+    return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]
 
 
 async def records(entries: Sequence[Entry], counter: Counter, policy: Policy) -> tuple[Record, ...]:

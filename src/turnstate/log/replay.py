@@ -18,12 +18,12 @@ from ..context.head import Head
 from ..context.live_window import LiveWindow
 from ..context.policy import Budget, Policy
 from ..context.window import Window
-from ..entry import Cut, Decision, Entry, Mask, Usage
+from ..entry import Cut, Decision, Entry, Mask, ModelChange, Usage
 from ..message import Message
 from ..stores.values import Row
 from ..tokens import Counter
 from .fold import Fold
-from .records import COUNTED_WHOLE
+from .records import counter_of, known_counts
 
 __all__ = ["Request", "replayed"]
 
@@ -116,6 +116,7 @@ class _Replay:
         self._policy, self._counter, self.limit = policy, counter, limit
         self._fold = Fold()
         self._sizes = list[tuple[int, int]]()  # stored tokens and bytes of each message
+        self._counted_from = 0  # before this message, stored counts are in another counter
         self._live = LiveWindow(counter, policy, stored=True)
         self._shown: Window | None = None  # under the decisions and the head of now
         self._previous: Window | None = None
@@ -126,6 +127,8 @@ class _Replay:
         known = (len(self._fold.decisions), self._fold.prompt, self._fold.bootstrap)
         if self._fold.add(self._as_recorded(entry)):
             self._sizes.append((row.tokens, len(row.body)))
+        if isinstance(entry, ModelChange):
+            self._recount()
         if known != (len(self._fold.decisions), self._fold.prompt, self._fold.bootstrap):
             self._shown = None
             self._new += self._fold.decisions[known[0] :]
@@ -164,18 +167,19 @@ class _Replay:
         start = self._live.length
         messages = self._fold.messages[start:]
         if messages:
-            self._live.grow(messages, self._counts(messages, self._sizes[start:]))
+            others = max(0, self._counted_from - start)
+            counts = known_counts(messages[others:], self._sizes[start + others :], self._live.limits)
+            self._live.grow(messages, counts)
 
-    def _counts(
-        self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]
-    ) -> list[tuple[Message, int]]:
-        """Return the messages whose stored count holds: counted whole, and too short to be reduced."""
-        longest = min(COUNTED_WHOLE, self._live.limits.soft)
-        pairs = zip(messages, sizes, strict=True)
-        return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]
+    def _recount(self) -> None:
+        """Count in the counter of the model that is in force now; earlier stored counts no longer hold."""
+        counter = counter_of(self._fold.model, self._counter)
+        if counter.name != self._live.counter.name:
+            self._live, self._shown = self._live.restarted(counter), None
+            self._counted_from = len(self._fold.messages)
 
     def _as_recorded(self, entry: Entry) -> Entry:
         """Return a cut as one of this replay's settings: it was used, whatever it was made under."""
         if not isinstance(entry, Cut):
             return entry
-        return structs.replace(entry, policy=self._policy.fingerprint, counter=self._counter.name)
+        return structs.replace(entry, policy=self._policy.fingerprint, counter=self._live.counter.name)

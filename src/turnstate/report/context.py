@@ -19,6 +19,7 @@ from ..entry import Cut, Decision, Mask, Revert, Settings, Summary, Usage
 from ..errors import UnknownName
 from ..log.fold import Fold
 from ..log.path import entries_of, path_to, rows_forwards
+from ..log.records import counter_of
 from ..log.replay import PathEntry, Request, replayed
 from ..message import Message
 from ..plain_text import counted
@@ -138,15 +139,16 @@ async def context_of(
 ) -> ContextReport:
     """Return the report on a session whose path has been read."""
     session = await sessions.open(row.id)
-    budget, source = _budget(path, budget, model)
+    fold, decisions = _folded(path)
+    budget, source = _budget(path, fold, budget, model)
     window = await _window(session, path, budget or Budget.UNLIMITED)
     limit, report = budget.limit if budget else None, window.report
-    fold, decisions = _folded(path)
+    start = counter(row.counter)
     usage = {name: report.usage.get(name, 0) for name in CATEGORIES}
     return ContextReport(
         session=row.id,
         title=row.title,
-        counter=row.counter,
+        counter=counter_of(fold.model, start).name,
         limit=limit,
         limit_from=source,
         tokens=window.tokens,
@@ -159,7 +161,7 @@ async def context_of(
         repairs=tuple(f"{repair.text} ({repair.id})" for repair in report.repairs),
         due=report.events,
         decisions=tuple(_decided(fold, decisions)),
-        requests=tuple(replayed(path, counter(row.counter), sessions.policy, limit=limit, last=last)),
+        requests=tuple(replayed(path, start, sessions.policy, limit=limit, last=last)),
     )
 
 
@@ -177,7 +179,9 @@ async def _window(session: Session, path: list[PathEntry], budget: Budget) -> Wi
     return await session.preview(budget)
 
 
-def _budget(path: list[PathEntry], given: Budget | None, model: str | None) -> tuple[Budget | None, str]:
+def _budget(
+    path: list[PathEntry], fold: Fold, given: Budget | None, model: str | None
+) -> tuple[Budget | None, str]:
     """Return the budget and where it comes from: given, of the last decision, or of a model."""
     if given is not None:
         return given, "given"
@@ -185,7 +189,7 @@ def _budget(path: list[PathEntry], given: Budget | None, model: str | None) -> t
         if isinstance(entry, Cut | Mask) and 0 < entry.limit < Budget.UNLIMITED.limit:
             return Budget(entry.limit), "the last decision"
     used = (entry.model for _, entry in reversed(path) if isinstance(entry, Usage) and entry.model)
-    for name in (model, next(used, None)):
+    for name in (model, fold.model.id if fold.model else None, next(used, None)):
         if name:
             try:
                 return Budget.of(catalog.model(name)), name

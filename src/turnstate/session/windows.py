@@ -16,13 +16,11 @@ from typing import NamedTuple
 from ..context.head import Head
 from ..context.live_window import LiveWindow
 from ..context.policy import Budget, Policy
-from ..context.reduction import Limits
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Revert, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..log.outbox import Eviction
-from ..log.records import COUNTED_WHOLE, counter_of
-from ..message import Message
+from ..log.records import counter_of, known_counts
 from ..stores.values import Parcel, Position, Receipt, Record
 from ..tokens.exact import INLINE, off_loop
 from ..toolspec import ToolSpec
@@ -30,7 +28,7 @@ from .loaded import Loaded, Settings, load, refreshed
 from .summaries import Summarizer
 from .writer import SessionWriter
 
-__all__ = ["WindowMaker", "known_counts"]
+__all__ = ["WindowMaker"]
 
 MAX_INLINE_BYTES = 4_000_000
 """Of messages that are loaded: a cut may have to read them all, so a window over more is made in a thread."""
@@ -252,12 +250,3 @@ def _serves(loaded: Loaded, settings: Settings | None) -> bool:
         return True
     cut = loaded.cut
     return cut is not None and settings.under(loaded.fold.model).fit(cut)
-
-
-def known_counts(
-    messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: Limits
-) -> list[tuple[Message, int]]:
-    """Return the messages whose stored count holds: counted whole, and too short to be reduced."""
-    longest = min(COUNTED_WHOLE, limits.soft)
-    pairs = zip(messages, sizes, strict=True)
-    return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]

@@ -69,11 +69,13 @@ def test_a_replay_has_the_tokens_and_the_reuse_of_what_was_sent() -> None:
     ]
 
 
-def test_cuts_hold_under_any_policy_and_reported_usage_stands_beside() -> None:
+def test_cuts_hold_under_any_policy_and_model_and_reported_usage_stands_beside() -> None:
     async def test() -> tuple[list[Sent], list[PathEntry]]:
         async with SessionManager(MemoryStore(), policy=Policy(lock_turns=2, low_water=0.5)) as sessions:
             session = await sessions.create()
             sent = await talk(session, Budget(LIMIT), 12)
+            await session.set_model("claude-sonnet-4-5")
+            sent += await talk(session, Budget(LIMIT), 3)
             return sent, await path_of(session)
 
     sent, path = asyncio.run(test())

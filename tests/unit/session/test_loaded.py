@@ -19,9 +19,9 @@ from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, U
 from turnstate.errors import NewerFormat
 from turnstate.ids import MessageId
 from turnstate.log.path import entry_of, message_of, path_to, rows_backwards
+from turnstate.log.records import known_counts
 from turnstate.session import Session
 from turnstate.session.loaded import Loaded, Settings, load
-from turnstate.session.windows import known_counts
 from turnstate.stores.values import Change, Position, Record, Row, Span
 from turnstate.tokens import message_cost
 
