@@ -15,6 +15,7 @@ import pytest
 
 from turnstate import Budget, Policy, SessionManager
 from turnstate.checkpoints import CheckpointManager, SnapshotLimits
+from turnstate.cli.settings import KEYS
 from turnstate.context import Reduction
 from turnstate.context.cut import Strategy
 from turnstate.errors import InputError
@@ -119,12 +120,11 @@ def test_the_settings_page_has_every_option_of_a_url() -> None:
     assert int(shown["sqlite", "mode"], 8) == FILE_MODE
 
 
-def test_the_settings_page_has_every_environment_variable() -> None:
+def test_the_settings_page_has_every_environment_variable_and_key() -> None:
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
-    assert {name for name, *_ in rows("Environment variables")} == {
-        *re.findall(r"\bTURNSTATE_[A-Z]+\b", source),
-        "NO_COLOR",
-    }
+    ours = {*re.findall(r"\bTURNSTATE_[A-Z]+\b", source)}
+    assert {name for name, *_ in rows("Environment variables")} == ours | {"NO_COLOR", "PAGER"}
+    assert [name for name, _ in rows("turnstate.toml")] == list(KEYS)
 
 
 def links(page: Path) -> set[Path]:
