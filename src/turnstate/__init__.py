@@ -14,29 +14,37 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import errors, formats
-    from .context import Budget, ContextSnapshot, Policy, StateManager
+    from .context import Budget, Compaction, ContextSnapshot, Policy, StateManager, Strategy, Window
     from .context.fit import fit
     from .message import Message, ToolCallRequest, ToolCallResult
     from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
-    from .session import Session, SessionManager
+    from .session import Branch, LogEntry, Receipt, SearchResult, Session, SessionInfo, SessionManager
     from .toolspec import ToolSpec
 
 __all__ = [
+    "Branch",
     "Budget",
+    "Compaction",
     "ContextSnapshot",
     "FilePart",
     "ImagePart",
+    "LogEntry",
     "Message",
     "OpaquePart",
     "Policy",
     "ReasoningPart",
+    "Receipt",
+    "SearchResult",
     "Session",
+    "SessionInfo",
     "SessionManager",
     "StateManager",
+    "Strategy",
     "TextPart",
     "ToolCallRequest",
     "ToolCallResult",
     "ToolSpec",
+    "Window",
     "__version__",
     "errors",
     "fit",
@@ -45,10 +53,26 @@ __all__ = [
 
 _HOMES = {
     "context.fit": ("fit",),
-    "context": ("Budget", "ContextSnapshot", "Policy", "StateManager"),
+    "context": (
+        "Budget",
+        "Compaction",
+        "ContextSnapshot",
+        "Policy",
+        "StateManager",
+        "Strategy",
+        "Window",
+    ),
     "message": ("Message", "ToolCallRequest", "ToolCallResult"),
     "part": ("FilePart", "ImagePart", "OpaquePart", "ReasoningPart", "TextPart"),
-    "session": ("Session", "SessionManager"),
+    "session": (
+        "Branch",
+        "LogEntry",
+        "Receipt",
+        "SearchResult",
+        "Session",
+        "SessionInfo",
+        "SessionManager",
+    ),
     "toolspec": ("ToolSpec",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

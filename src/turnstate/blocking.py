@@ -27,7 +27,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from . import session as asynchronous
 from .errors import SessionError
 from .message import ToolCallRequest
-from .stores.values import SessionRow
+from .session import SessionInfo
 
 __all__ = ["Session", "SessionManager", "Turn"]
 
@@ -264,9 +264,9 @@ class Session(_Facade):
     _inner: asynchronous.Session
 
     @property
-    def row(self) -> SessionRow:
+    def info(self) -> SessionInfo:
         """The session as it was last seen: title, tags, times, version, head."""
-        return self._inner.row
+        return self._inner.info
 
     @property
     def id(self) -> str:
@@ -283,7 +283,13 @@ class Session(_Facade):
         """Problems to show to the user: damage, losses, a model that keeps failing, a disk that refuses."""
         return self._inner.notices
 
+    @property
+    def total(self) -> int:
+        """The tokens of all messages on the path, as last seen, before anything is cut or added."""
+        return self._inner.total
+
     append = _plain(asynchronous.Session.append)
+    cost = _plain(asynchronous.Session.cost)
     turn = _taking(asynchronous.Session.turn)
     pending = _plain(asynchronous.Session.pending)
     messages = _plain(asynchronous.Session.messages)
@@ -301,11 +307,9 @@ class Session(_Facade):
     conversation = _plain(asynchronous.Session.conversation)
     commit = _plain(asynchronous.Session.commit)
     undo = _plain(asynchronous.Session.undo)
-    undo_restore = _plain(asynchronous.Session.undo_restore)
     branches = _plain(asynchronous.Session.branches)
     reset = _opening(asynchronous.Session.reset)
     end = _plain(asynchronous.Session.end)
-    answer_interrupted_calls = _plain(asynchronous.Session.answer_interrupted_calls)
     rename = _plain(asynchronous.Session.rename)
     tag = _plain(asynchronous.Session.tag)
     annotate = _plain(asynchronous.Session.annotate)

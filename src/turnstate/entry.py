@@ -10,11 +10,13 @@ one does not know.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from . import ids
+from .clock import utc
 from .ids import CallId, MessageId
 from .message import Message, ToolCallResult
 from .value import Value
@@ -267,6 +269,11 @@ class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="
     added: int = 0
     modified: int = 0
     deleted: int = 0
+
+    @property
+    def time(self) -> datetime:
+        """When the files were saved."""
+        return utc(self.at)
 
 
 class Restore(Value, frozen=True, kw_only=True, tag="restore", tag_field="kind"):

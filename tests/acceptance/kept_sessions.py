@@ -46,7 +46,7 @@ def work(url: str, *results: object, **settings: object) -> tuple[str, Message]:
 
 def row(url: str, id: str, tenant: str = "default") -> SessionRow:
     with opened(url, tenant) as sessions:
-        return sessions.open(id).row
+        return sessions.open(id).info
 
 
 def there(url: str, tenant: str = "default") -> list[str]:

@@ -109,7 +109,7 @@ async def _everything_in(url: str, tenant: str) -> list[Any]:
 
 async def _sent(session: Session, budget: Budget) -> list[bytes]:
     """Return what each provider would be sent; nothing more is written to a session that has ended."""
-    window = await (session.window(budget) if session.row.ended is None else session.preview(budget))
+    window = await (session.window(budget) if session._row.ended is None else session.preview(budget))
     return [
         msgspec.json.encode(rendered(window.messages, formats.get(name)))
         for name in formats.names()

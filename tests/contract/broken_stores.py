@@ -137,24 +137,24 @@ class LosesTheTenantCheck(MemoryStore):
 class SearchesAllTenants(MemoryStore):
     caught_by = "test_another_tenants_sessions_are_in_no_list"
 
-    async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
-    ) -> list[Hit]:
+    async def search(self, tenant: str, words: Sequence[str], **which: Any) -> list[Hit]:
         tenants = {at.tenant for at in self._state.sessions}
-        found = [
-            await MemoryStore.search(self, one, words, user=user, before=before, limit=limit)
-            for one in tenants
-        ]
+        found = [await MemoryStore.search(self, one, words, **which) for one in tenants]
         return [hit for hits in found for hit in hits]
 
 
 class TakesAnyWord(MemoryStore):
     caught_by = "test_all_the_words_must_be_there"
 
-    async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
-    ) -> list[Hit]:
-        return await super().search(tenant, words[:1], user=user, before=before, limit=limit)
+    async def search(self, tenant: str, words: Sequence[str], **which: Any) -> list[Hit]:
+        return await super().search(tenant, words[:1], **which)
+
+
+class SearchesAllSessions(MemoryStore):
+    caught_by = "test_a_search_in_one_session_finds_nothing_of_the_others"
+
+    async def search(self, tenant: str, words: Sequence[str], **which: Any) -> list[Hit]:
+        return await super().search(tenant, words, **which | {"session": None})
 
 
 class AppendsOneByOne(MemoryStore):
@@ -235,20 +235,32 @@ class TakesAReleaseForNoActivity(MemoryStore):
 class PagesByTimeAlone(MemoryStore):
     caught_by = "test_pages_are_complete_and_in_order_however_long_they_are"
 
-    async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
-    ) -> list[SessionRow]:
-        start = after and structs.replace(after, id="")
-        return await super().page(tenant, which, after=start, limit=limit)
+    async def page(self, tenant: str, which: Filter, **where: Any) -> list[SessionRow]:
+        after = where.pop("after", None)
+        return await super().page(tenant, which, after=after and after._replace(id=""), **where)
+
+
+class ListsByCreationAlone(MemoryStore):
+    caught_by = "test_a_list_by_activity_begins_with_the_session_that_was_used_last"
+
+    async def page(self, tenant: str, which: Filter, **where: Any) -> list[SessionRow]:
+        rows = await super().page(tenant, which, **where)
+        return sorted(rows, key=lambda row: row.mark(), reverse=True)
+
+
+class OverwritesMetaThatWasNotExpected(MemoryStore):
+    caught_by = "test_meta_is_changed_only_if_it_is_what_is_expected"
+
+    async def update(self, at: Address, **given: Any) -> SessionRow:
+        given.pop("expected", None)
+        return await super().update(at, **given)
 
 
 class TakesTagsForPatterns(MemoryStore):
     caught_by = "test_users_and_tags_with_hostile_names_are_told_apart"
 
-    async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
-    ) -> list[SessionRow]:
-        everything = await super().page(tenant, structs.replace(which, tag=None), after=after, limit=limit)
+    async def page(self, tenant: str, which: Filter, **where: Any) -> list[SessionRow]:
+        everything = await super().page(tenant, structs.replace(which, tag=None), **where)
         wanted = (which.tag or "*").replace("%", "*")
         return [
             row for row in everything if which.tag is None or any(fnmatchcase(t, wanted) for t in row.tags)

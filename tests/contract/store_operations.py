@@ -24,6 +24,7 @@ from turnstate.stores.values import (
     Hit,
     Key,
     Lease,
+    PageMark,
     Parcel,
     Position,
     Record,
@@ -135,7 +136,7 @@ def listing(rng: Random) -> dict[str, Any]:
         live=rng.choice([None, None, True, False]),
     )
     asked = {"tenant": rng.choice(TENANTS), "which": which, "limit": rng.choice(LIMITS)}
-    return {**asked, "on": rng.random() < 0.6}
+    return {**asked, "order": rng.choice(["created", "active"]), "on": rng.random() < 0.6}
 
 
 def update(rng: Random) -> dict[str, Any]:
@@ -146,6 +147,7 @@ def update(rng: Random) -> dict[str, Any]:
         "tags": rarely(rng, some(rng, TAGS, 3), chance=0.5),
         "meta": rng.choice([None, {}, {"a": [1]}]),
         "idle": rng.choice([None, 0, 7]),
+        "expected": rarely(rng, rng.choice([{}, {"a": [1]}]), chance=0.3),
     }
 
 
@@ -154,6 +156,7 @@ def search(rng: Random) -> dict[str, Any]:
     asked = {
         "words": some(rng, WORDS, 2),
         "user": rarely(rng, rng.choice(USERS)),
+        "session": rarely(rng, rng.choice([*SESSIONS, "nobody"]), chance=0.3),
         "limit": rng.choice(LIMITS),
     }
     return {"tenant": rng.choice(TENANTS), **asked, "on": rng.random() < 0.4}
@@ -221,7 +224,7 @@ class Run:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.now = START
-        self.after: dict[str, SessionRow] = {}
+        self.after: dict[str, PageMark] = {}
         self.marks: dict[str, int] = {}
         self.leapt = False  # keys that are too old may be counted or not
 
@@ -311,11 +314,11 @@ class Run:
         return hits
 
     async def _page(self, fields: dict[str, Any], _: Any) -> list[SessionRow]:
-        tenant = fields["tenant"]
+        tenant, order = fields["tenant"], fields["order"]
         after = self.after.get(tenant) if fields["on"] else None
-        rows = await self.store.page(tenant, fields["which"], after=after, limit=fields["limit"])
+        rows = await self.store.page(tenant, fields["which"], order=order, after=after, limit=fields["limit"])
         if rows:
-            self.after[tenant] = rows[-1]
+            self.after[tenant] = rows[-1].mark(order)
         return rows
 
     async def _due(self, fields: dict[str, Any], _: Any) -> list[SessionRow]:

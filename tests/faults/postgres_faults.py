@@ -57,8 +57,8 @@ async def broken(url: str, ids: Sequence[str], promises: Promises) -> list[str]:
         for id in ids:
             session = await sessions.open(id, user=USER)
             stored += [str(message.content) for message in await session.messages()]
-            rows = await sessions.store.read(session.row.address, Span(1, 1, END))
-            if [row.seq for row in rows] != list(range(1, session.row.seq + 1)):
+            rows = await sessions.store.read(session._row.address, Span(1, 1, END))
+            if [row.seq for row in rows] != list(range(1, session._row.seq + 1)):
                 wrong.append(f"gap: session {id}")
         wrong += [f"verify: {finding.fault}" async for finding in sessions.store.verify(repair=False)]
     return wrong + promises.broken_by(stored)

@@ -57,7 +57,7 @@ class Setup:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[CheckpointManager]:
         async with await SessionManager.open(f"sqlite:///{self.run}/agent.db") as sessions:
-            (row,) = await sessions.list() or [(await sessions.create(system="s")).row]
+            (row,) = await sessions.list() or [(await sessions.create(system="s")).info]
             session = await sessions.open(row.id)
             state = await session.conversation()
             yield await CheckpointManager.open(state, self.tree, session=session, home=self.home)

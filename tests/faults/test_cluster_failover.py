@@ -34,7 +34,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def master_of(cluster: Cluster, session: Session) -> Valkey:
-    return cluster.owner(key_slot(b"{ts:%d}" % bucket_of(session.row.address)))
+    return cluster.owner(key_slot(b"{ts:%d}" % bucket_of(session._row.address)))
 
 
 async def fail_over(

@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def slot_of(session: Session) -> int:
-    return key_slot(b"{ts:%d}" % bucket_of(session.row.address))
+    return key_slot(b"{ts:%d}" % bucket_of(session._row.address))
 
 
 async def resharded(

@@ -71,7 +71,7 @@ async def state(sessions: SessionManager, id: str) -> tuple[Any, ...]:
         session = await sessions.open(id, user=USER)
     except NotFound:
         return (len(own),)
-    row, branches = session.row, await session.branches()
+    row, branches = session._row, await session.branches()
     entries = [
         await sessions.store.read(row.address, Span(one.id, one.fork_seq + 1, END)) for one in branches
     ]

@@ -147,7 +147,7 @@ async def judged(url: str, writers: Writers) -> Judgement:
         judgement.unsound = [f"verify: {one.fault}" async for one in fresh.store.verify(repair=False)]
         for id, promises in writers.promises.items():
             session = await fresh.open(id, user=USER)
-            rows = await fresh.store.read(session.row.address, Span(1, 1, END))
+            rows = await fresh.store.read(session._row.address, Span(1, 1, END))
             if [row.seq for row in rows] != list(range(1, len(rows) + 1)):
                 judgement.unsound.append(f"session {id} has gaps")
             judgement.broken[id] = promises.broken_by(

@@ -136,7 +136,7 @@ class Commands:
 
     async def read_all(self) -> None:
         """Send the texts of all branches, including those that were reset or forked away."""
-        store, at = self.sessions.store, self.session.row.address
+        store, at = self.sessions.store, self.session._row.address
         rows = [
             row
             for branch in await self.session.branches()
@@ -163,7 +163,7 @@ class Commands:
 
     async def reset(self) -> None:
         self.session = await self.session.reset()
-        await self.say(epoch=self.session.row.epoch)
+        await self.say(epoch=self.session._row.epoch)
 
     async def fork(self) -> None:
         branch = await self.session.fork()

@@ -108,7 +108,7 @@ async def checked(session: Session, stores: Stores, budget: Budget = WIDE) -> Wi
 
 
 async def kinds(store: Store, session: Session) -> list[str]:
-    row = await store.get(session.row.address)
+    row = await store.get(session._row.address)
     path = await path_to(store, row.address, row.head)
     rows = [one for span in reversed(path) for one in await store.read(row.address, span)]
     return [kind_of(entry) for one in rows if (entry := entry_of(one))]
@@ -364,14 +364,14 @@ async def test_snapshots_archives_and_exports_show_the_answer_and_are_valid(stor
         again = StateManager().window(snapshot.messages, WIDE)
         assert plain(again) == plain(window)
 
-        found = await conversation(sessions.store, session.row)
+        found = await conversation(sessions.store, session._row)
         assert INTERRUPTED in markdown(found.all_messages)
         assert ABANDONED in markdown(found.all_messages)
         for name in formats.names():
             target = formats.get(name)
             assert INTERRUPTED in str(rendered(found.valid_messages(), target))
 
-        lines = [encode_line(line) async for line in archived(sessions.store, session.row.address)]
+        lines = [encode_line(line) async for line in archived(sessions.store, session._row.address)]
         assert any('"answer"' in line and INTERRUPTED in line for line in lines)
 
         document = amazon_q.write(await session.conversation())

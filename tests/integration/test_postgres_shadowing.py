@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -93,7 +94,7 @@ async def use(store: PostgresStore, folder: Path) -> None:
     await session.commit(state)
     assert [found async for found in sessions.search("lamp night", user="u1")]
     assert await sessions.list(user="u1", tag="night")
-    assert await sessions.list(since=1, live=True)
+    assert await sessions.list(since=datetime(2001, 1, 1, tzinfo=UTC), live=True)
     assert await sessions.expire() == []
 
     async def wanted() -> AsyncIterator[Address]:

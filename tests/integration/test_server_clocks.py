@@ -38,7 +38,7 @@ def test_a_clock_that_differs_from_the_server_s_ends_nothing(url: str, wrong: in
             await asyncio.sleep(0.01)
             with pytest.raises(ClockSkew, match="ahead of" if wrong > 0 else "behind"):
                 await sessions.expire()
-            assert (await sessions.open("s1")).row.ended is None
+            assert (await sessions.open("s1"))._row.ended is None
             await session.append(Message.user("still here"))
         async with await SessionManager.open(url) as sessions:
             if wrong < 0:

@@ -74,7 +74,7 @@ async def window(session: Session, budget: Budget) -> Window | None:
 async def rows(session: Session) -> list[Row]:
     """Return the rows of the current path from the store."""
     store = session._writer.store
-    row = await store.get(session.row.address)
+    row = await store.get(session._row.address)
     spans = await path_to(store, row.address, row.head)
     return [one for span in reversed(spans) for one in await store.read(row.address, span)]
 

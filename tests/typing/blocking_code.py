@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from turnstate import Budget, Message, blocking, errors
-from turnstate.session import SearchResult
-from turnstate.stores.values import Lease, Receipt, SessionRow
+from turnstate.session import SearchResult, SessionInfo
+from turnstate.stores.values import Lease, Receipt
 
 
 def kept(url: str) -> list[str]:
@@ -16,7 +16,7 @@ def kept(url: str) -> list[str]:
         with session.lease(seconds=5) as lease:
             held: Lease = lease
             assert held.fence
-        rows: list[SessionRow] = list(sessions.all(user="u1"))
+        rows: list[SessionInfo] = list(sessions.all(user="u1"))
         assert receipt.version == rows[0].version
         return [message.text for message in session.window(Budget(window=8_000)).messages]
 
@@ -24,5 +24,5 @@ def kept(url: str) -> list[str]:
 def found(sessions: blocking.SessionManager, words: str) -> list[SearchResult]:
     with suppress(errors.NotFound):
         anew: blocking.Session = sessions.open("nobody", user="u1").reset(system="anew")
-        assert anew.row.epoch == 2
+        assert anew.info.epoch == 2
     return list(sessions.search(words, limit=5))

@@ -66,6 +66,8 @@ IMPURE_IMPORTS = {
     "uuid",
 }
 ALLOWED = {
+    ("context.cut", "datetime"),  # the type of a time that is given
+    ("entry", "datetime"),  # the type of a time that was recorded
     ("tokens.exact", "asyncio"),  # counts large texts in a thread
     ("tokens.exact", "threading"),  # a vocabulary is loaded once, by whichever thread comes first
 }

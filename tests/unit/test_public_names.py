@@ -17,8 +17,9 @@ ROOT = Path(turnstate.__file__).parent
 HEAVY = ["anthropic", "apsw", "asyncpg", "click", "mcp", "numpy", "openai", "redis", "rich", "tiktoken"]
 
 PUBLIC = """
-    Budget ContextSnapshot FilePart ImagePart Message OpaquePart Policy ReasoningPart Session SessionManager
-    StateManager TextPart ToolCallRequest ToolCallResult ToolSpec __version__ errors fit formats
+    Branch Budget Compaction ContextSnapshot FilePart ImagePart LogEntry Message OpaquePart Policy
+    ReasoningPart Receipt SearchResult Session SessionInfo SessionManager StateManager Strategy TextPart
+    ToolCallRequest ToolCallResult ToolSpec Window __version__ errors fit formats
 """.split()
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from ..errors import Busy
 from ..log.path import entry_of, tip
 from ..stores.port import Log, Store
-from ..stores.values import Address, Branch, Row, SessionRow, Span
+from ..stores.values import Address, BranchRow, Row, SessionRow, Span
 from .format import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, ArchiveLine, Header
 from .restore import is_incomplete
 
@@ -50,7 +50,7 @@ class _SessionView(Struct, frozen=True):
     """A session and its branches with their tips, read consistently."""
 
     row: SessionRow
-    branches: list[tuple[Branch, int]]
+    branches: list[tuple[BranchRow, int]]
 
 
 async def _session_view(store: Store, at: Address) -> _SessionView:
@@ -103,7 +103,7 @@ def _session(moment: _SessionView) -> ArchivedSession:
     )
 
 
-def _branch(branch: Branch, tip: int) -> ArchivedBranch:
+def _branch(branch: BranchRow, tip: int) -> ArchivedBranch:
     return ArchivedBranch(
         id=branch.id,
         parent=branch.parent,

@@ -26,7 +26,7 @@ from ..errors import AlreadyExists, Busy, Fenced, NotFound
 from ..log.records import counter_of
 from ..log.records import records as make_records
 from ..stores.port import Store
-from ..stores.values import FOREVER, Branch, Change, Fork, Lease, Position, Record, SessionRow
+from ..stores.values import FOREVER, BranchRow, Change, Fork, Lease, Position, Record, SessionRow
 from ..tokens import counter as counter_named
 from .format import ArchivedBranch, ArchivedEntry, ArchivedSession
 from .read import Bundle
@@ -241,8 +241,8 @@ def _record(line: ArchivedEntry, counted: Record) -> Record:
     return structs.replace(counted, id=line.id, kind=line.kind, body=bytes(line.body))
 
 
-def _branch(branch: ArchivedBranch) -> Branch:
-    return Branch(
+def _branch(branch: ArchivedBranch) -> BranchRow:
+    return BranchRow(
         id=branch.id,
         parent=branch.parent,
         fork_seq=branch.fork_seq,

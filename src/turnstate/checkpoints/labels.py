@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from msgspec import Struct, structs
 
@@ -63,7 +64,7 @@ class CheckpointTurn(Struct, frozen=True, kw_only=True):
     label: str
     description: str
     commit: str
-    at: int
+    time: datetime
     tools: tuple[Checkpoint, ...] = ()
     done: bool = True
     added: int = 0
@@ -115,7 +116,7 @@ def _turn(closing: Checkpoint, tools: Sequence[Checkpoint] = ()) -> CheckpointTu
         label=closing.label,
         description=closing.description,
         commit=closing.commit,
-        at=closing.at,
+        time=closing.time,
         tools=tuple(tools),
         added=closing.added + sum(one.added for one in tools),
         modified=closing.modified + sum(one.modified for one in tools),

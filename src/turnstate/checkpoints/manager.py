@@ -86,7 +86,7 @@ class CheckpointManager:
                 limits=limits or SnapshotLimits(),
                 own=_own(home, session),
                 force=force,
-                tenant=session.row.tenant if session else "",
+                tenant=session.info.tenant if session else "",
                 session=state.conversation_id,
             )
         )
@@ -284,7 +284,7 @@ class CheckpointManager:
         Return their size in bytes.
         """
         home = home or Home.from_environment()
-        tenant = session.row.tenant if session else ""
+        tenant = session.info.tenant if session else ""
         size = await asyncio.to_thread(discard, home, tenant, state.conversation_id)
         if size is None:
             raise UnknownCheckpoint(f"there are no checkpoints of {state.conversation_id} in {home.path}")
@@ -383,7 +383,7 @@ def _is_kept(folder: Path) -> bool:
 
 
 def _folder(home: Home, state: ConversationState, session: Session | None) -> Path:
-    return folder_for(home, session.row.tenant if session else "", state.conversation_id)
+    return folder_for(home, session.info.tenant if session else "", state.conversation_id)
 
 
 def _own(home: Home, session: Session | None) -> list[Path]:
@@ -392,4 +392,4 @@ def _own(home: Home, session: Session | None) -> list[Path]:
     with suppress(HomeUnusable):
         homes.append(Home.from_environment())
     own = [path for one in homes for path in (one.path, one.path / KEY_FILE)]
-    return [*own, *(session.files if session else ())]
+    return [*own, *(session._files if session else ())]

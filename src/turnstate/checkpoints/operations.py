@@ -86,7 +86,7 @@ class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="operation")
         elif session is None:
             state.undo_restore()
         else:
-            await session.undo_restore(branch_of(state, self.number))
+            await session._undo_restore(branch_of(state, self.number))
             state.adopt(await session.conversation(os=state.os))
 
 

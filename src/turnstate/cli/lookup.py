@@ -90,7 +90,7 @@ async def _pages(sessions: SessionManager, which: Filter) -> AsyncIterator[Seque
     after = None
     while page := await sessions.store.page(sessions.tenant, which, after=after, limit=PAGE):
         yield page
-        after = page[-1]
+        after = page[-1].mark()
 
 
 async def _find(sessions: SessionManager, page: Sequence[SessionRow], id: str) -> EntryPlace | None:

@@ -5,6 +5,7 @@ Pure: values in, values out. It returns what it decides; the caller writes it to
 
 from __future__ import annotations
 
+from .cut import Compaction, Strategy
 from .head import Head
 from .manager import StateManager
 from .policy import Budget, Policy, Reduction
@@ -14,11 +15,13 @@ from .window import Tiers, Window
 
 __all__ = [
     "Budget",
+    "Compaction",
     "ContextSnapshot",
     "Head",
     "Policy",
     "Reduction",
     "StateManager",
+    "Strategy",
     "Tally",
     "Tiers",
     "Window",

@@ -7,6 +7,7 @@ the previous cut, and a question that was pinned by it and is not any more.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -173,6 +174,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     tokens_after: int
     messages: int
     refused: str = ""
+    time: datetime | None = None  # at which it was written; None if it was not
 
 
 def compacted(

@@ -28,6 +28,7 @@ __all__ = [
     "path_of",
     "read_entries",
     "read_messages",
+    "time_of",
 ]
 
 
@@ -98,7 +99,7 @@ async def log_entries(at: Address, rows: Sequence[Row]) -> list[LogEntry]:
             seq=row.seq,
             id=row.id,
             kind=row.kind,
-            time=_time(row.id, entry),
+            time=time_of(row.id, entry),
             tokens=row.tokens,
             entry=entry,
             cursor=row.id,
@@ -131,7 +132,8 @@ async def last_messages(log: Log, at: Address, path: Sequence[Span], count: int)
     return newest[::-1]
 
 
-def _time(id: str, entry: Entry | None) -> datetime | None:
+def time_of(id: str, entry: Entry | None) -> datetime | None:
+    """Return the time of a message or answer, or else the time at which the id was minted."""
     stamp = entry.timestamp if isinstance(entry, Message | Answer) else UNKNOWN_TIME
     if stamp != UNKNOWN_TIME:
         return datetime.fromisoformat(stamp).astimezone(UTC)

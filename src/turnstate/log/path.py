@@ -17,7 +17,7 @@ from ..entry import Answer, Entry, Revert
 from ..errors import NewerFormat, TurnstateError
 from ..message import Message
 from ..stores.port import Log
-from ..stores.values import MESSAGE, Address, Branch, Change, Hit, Position, Receipt, Row, Span
+from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, Receipt, Row, Span
 from ..tokens.exact import INLINE, off_loop
 
 __all__ = [
@@ -53,7 +53,7 @@ CUTS = ("cut", "compaction", "revert")
 _SHOWN = (MESSAGE, "answer")
 
 
-def spans(branches: Iterable[Branch], head: Position) -> list[Span]:
+def spans(branches: Iterable[BranchRow], head: Position) -> list[Span]:
     """Return the runs of entries that lead to a head, the newest first."""
     known = {branch.id: branch for branch in branches}
     path, at, last = list[Span](), known.get(head.branch), head.seq
@@ -78,7 +78,7 @@ async def path_to(log: Log, at: Address, head: Position) -> list[Span]:
     return spans(await log.branches(at), head)
 
 
-async def tip(log: Log, at: Address, branch: Branch) -> Position:
+async def tip(log: Log, at: Address, branch: BranchRow) -> Position:
     """Return the last entry of a branch, or the one that it forked after."""
     own = Span(branch.id, branch.fork_seq + 1, END)
     rows = await log.read(at, own, limit=1, newest=True)
@@ -238,12 +238,19 @@ class WatchedLog:
         self._damage.check(found.values())
         return found
 
-    async def branches(self, at: Address) -> list[Branch]:
+    async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
         return await self._log.branches(at)
 
     async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+        self,
+        tenant: str,
+        words: Sequence[str],
+        *,
+        user: str | None,
+        session: str | None = None,
+        before: int | None,
+        limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
-        return await self._log.search(tenant, words, user=user, before=before, limit=limit)
+        return await self._log.search(tenant, words, user=user, session=session, before=before, limit=limit)

@@ -16,7 +16,7 @@ from ..entry import Checkpoint, Cut, Entry, Restore, Revert, Tangent
 from ..log.path import entry_of, message_of, rows_forwards, spans
 from ..plain_text import first_words
 from ..stores.port import Log
-from ..stores.values import MESSAGE, Branch, Row, SessionRow, Span
+from ..stores.values import MESSAGE, BranchRow, Row, SessionRow, Span
 from .wording import cut_reason, described
 
 __all__ = ["Mark", "Tree", "TreeBranch", "TreeReader", "own_span", "read_tree"]
@@ -94,7 +94,7 @@ async def read_tree(log: Log, row: SessionRow) -> Tree:
     return reader.tree()
 
 
-def own_span(branch: Branch) -> Span:
+def own_span(branch: BranchRow) -> Span:
     """Return the span of all entries that are on a branch itself."""
     return Span(branch.id, branch.fork_seq + 1, END)
 
@@ -102,7 +102,7 @@ def own_span(branch: Branch) -> Span:
 class TreeReader:
     """Makes the tree of a session from the rows of its branches."""
 
-    def __init__(self, row: SessionRow, branches: Sequence[Branch]) -> None:
+    def __init__(self, row: SessionRow, branches: Sequence[BranchRow]) -> None:
         self.branches = branches
         self._row = row
         self._outlines = {branch.id: _Outline() for branch in branches}
@@ -144,7 +144,7 @@ class _Outline:
             if entry is not None and not begins:
                 self._marks.append((row, entry, self._newest))
 
-    def branch(self, branch: Branch, upto: int) -> TreeBranch:
+    def branch(self, branch: BranchRow, upto: int) -> TreeBranch:
         """Return the branch with what was added of it."""
         first = message_of(self._first) if self._first else None
         return TreeBranch(

@@ -1,7 +1,22 @@
 """Sessions: conversations that survive the process, on any store."""
 
-from .manager import Erasure, SearchResult, SessionManager
+from ..log.entries import LogEntry
+from ..stores.values import Receipt
+from .info import Branch, SearchResult, SessionInfo, SessionPage
+from .manager import Erasure, SessionManager
 from .session import Session
 from .turn import Pending, Turn
 
-__all__ = ["Erasure", "Pending", "SearchResult", "Session", "SessionManager", "Turn"]
+__all__ = [
+    "Branch",
+    "Erasure",
+    "LogEntry",
+    "Pending",
+    "Receipt",
+    "SearchResult",
+    "Session",
+    "SessionInfo",
+    "SessionManager",
+    "SessionPage",
+    "Turn",
+]

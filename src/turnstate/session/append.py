@@ -28,7 +28,7 @@ from ..message import Message
 from ..stores.values import Key, Position, Receipt, Span
 from ..tokens.exact import is_large, off_loop
 from .loaded import Loaded
-from .names import checked
+from .names import checked, not_a_message
 from .windows import WindowMaker
 from .writer import SessionWriter
 
@@ -229,7 +229,7 @@ def _check(messages: Sequence[Message]) -> None:
         raise InvalidMessage("nothing to append; give at least one message")
     for message in messages:
         if not isinstance(message, Message):
-            raise InvalidMessage(f"append takes messages, not {type(message).__name__}")
+            raise InvalidMessage(not_a_message("append", message))
         if message.role == "system":
             raise InvalidMessage(
                 f"message {message.id}: a session writes its own system messages; use set_system()"

@@ -12,11 +12,11 @@ from ..log.fold import LastRound
 from ..log.path import between, cut_in_force, entry_of, path_to, rows_backwards, shown_messages
 from ..log.undo import BRANCHING, UNDO_KINDS, UndoSearch
 from ..stores.port import Log
-from ..stores.values import Address, Branch, Position, Row, SessionRow, Span
+from ..stores.values import Address, BranchRow, Position, Row, SessionRow, Span
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["end_of", "entry_row", "undo", "undo_restore"]
+__all__ = ["end_of", "entry_row", "place_of", "undo", "undo_restore"]
 
 
 async def entry_row(log: Log, at: Address, id: str) -> Row:
@@ -24,6 +24,12 @@ async def entry_row(log: Log, at: Address, id: str) -> Row:
     for row in await log.find(at, [id]):
         return row
     raise NotFound(f"session {at.session} has no entry {id}")
+
+
+async def place_of(log: Log, at: Address, id: str) -> Position:
+    """Return the place of a message, be it among calls and their results."""
+    row = await entry_row(log, at, id)
+    return Position(row.branch, row.seq)
 
 
 async def end_of(log: Log, at: Address, id: str) -> Position:
@@ -63,12 +69,12 @@ async def undo_restore(writer: SessionWriter, windows: WindowMaker, restored: in
     windows.forget()
 
 
-async def _branch(writer: SessionWriter, id: int) -> Branch:
+async def _branch(writer: SessionWriter, id: int) -> BranchRow:
     return next(branch for branch in await writer.log.branches(writer.at) if branch.id == id)
 
 
 async def _undo_entry(
-    writer: SessionWriter, row: SessionRow, branch: Branch, search: UndoSearch
+    writer: SessionWriter, row: SessionRow, branch: BranchRow, search: UndoSearch
 ) -> str | None:
     """Undo the newest operation on this branch since it was created, if there is one."""
     while (span := Span(branch.id, branch.fork_seq + 1, search.last)).first <= span.last:
@@ -96,7 +102,7 @@ async def _revert(writer: SessionWriter, row: SessionRow, found: Row, cut: Cut) 
     await writer.commit(records=await writer.records([revert]), expected_head=row.head)
 
 
-async def _tangent(writer: SessionWriter, left: Tangent) -> Branch | None:
+async def _tangent(writer: SessionWriter, left: Tangent) -> BranchRow | None:
     """Return the branch that a tangent was left on."""
     branches = await writer.log.branches(writer.at)
     named = [one for one in branches if one.id == left.branch or (not left.branch and one.name == left.name)]
@@ -118,7 +124,7 @@ async def _reenter(writer: SessionWriter, row: SessionRow, again: Tangent, tange
             return
 
 
-async def _undo_branch(writer: SessionWriter, row: SessionRow, branch: Branch, search: UndoSearch) -> str:
+async def _undo_branch(writer: SessionWriter, row: SessionRow, branch: BranchRow, search: UndoSearch) -> str:
     if branch.operation not in BRANCHING or branch.former is None:
         path = await path_to(writer.store, writer.at, row.head)
         standing = await cut_in_force(writer.store, writer.at, path)

@@ -8,6 +8,9 @@ fails, the digest replaces what left: compaction never depends on a model.
 
 from __future__ import annotations
 
+from msgspec import structs
+
+from ..clock import utc
 from ..context.cut import Compaction, PendingCut, Strategy, compacted, compaction
 from ..context.policy import Budget, Policy
 from ..context.summary import Refusal
@@ -61,7 +64,7 @@ class Compactor:
                 await self._windows.record(loaded, decisions)
             except Conflict:
                 continue
-            return outcome
+            return structs.replace(outcome, time=utc(self._windows.clock()))
 
     async def _budget(self, given: Budget | None) -> Budget:
         """Return the given budget, or the one that the session was used with last."""

@@ -12,32 +12,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from .. import ids, stores
-from ..clock import Clock, ClockWatch, monotonic_clock, wall_clock
+from ..clock import Clock, ClockWatch, milliseconds, monotonic_clock, wall_clock
 from ..context.policy import Policy
 from ..entry import Entry, Prompt
 from ..errors import AlreadyExists, ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
-from ..log.path import message_of
 from ..log.records import records
 from ..memory.port import MemoryEngine
-from ..message import Message
 from ..models import Model
 from ..search_terms import query
 from ..snapshots import Snapshots
 from ..stores.port import OnDisk, Store
-from ..stores.values import Address, Filter, Hit, Removed, SessionRow
+from ..stores.values import Address, Filter, Order, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..tokens.exact import INLINE, off_loop
-from ..value import TOKENS, check_kind, check_whole, refuse
+from ..value import check_kind, check_whole, refuse
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
+from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, result_of
 from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds, model_change
 from .opening import Open, Opening
 from .session import Session
@@ -45,18 +45,10 @@ from .snapshots import SnapshotWriter, described, from_snapshot
 from .summaries import Background, Summarizer
 from .writer import SessionWriter, check_store_time
 
-__all__ = ["Erasure", "SearchResult", "SessionManager"]
+__all__ = ["Erasure", "SessionManager"]
 
 
 PAGE = 100
-
-
-class SearchResult(Struct, frozen=True):
-    """A message that a search found, and its session."""
-
-    session: str
-    message: Message
-    seq: int
 
 
 class SessionManager:
@@ -168,7 +160,7 @@ class SessionManager:
         entries += [Prompt(checked_prompt(system))] if system is not None else []
         made = await records(entries, _counter_of(row), self.policy)
         session = self._session(await self.store.create(row, made))
-        session._writer.knows_model(session.row.head, changed)
+        session._writer.knows_model(session._row.head, changed)
         return session
 
     async def open_or_create(self, id: str, *, user: str | None = None, system: str | None = None) -> Session:
@@ -188,47 +180,64 @@ class SessionManager:
         *,
         user: str | None = None,
         tag: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         live: bool | None = None,
-        after: SessionRow | None = None,
+        order: Order = "created",
+        cursor: str | None = None,
         limit: int = PAGE,
-    ) -> Sequence[SessionRow]:
-        """Return a page of sessions, the newest first; pass its last one as `after` for the next page."""
-        check_whole("limit", limit)
-        for setting, moment in (("since", since), ("until", until)):
-            if moment is not None:
-                check_whole(setting, moment, least=-TOKENS, most=TOKENS)
-        check_kind("live", live, bool, optional=True)
-        check_kind("after", after, SessionRow, optional=True)
-        which = Filter(
-            user=_asked(user, "a user"), tag=_asked(tag, "a tag"), since=since, until=until, live=live
-        )
-        return await self.store.page(self.tenant, which, after=after, limit=limit)
+    ) -> SessionPage:
+        """Return a page of sessions, the newest first by creation or by activity.
 
-    async def all(self, *, user: str | None = None, tag: str | None = None) -> AsyncIterator[SessionRow]:
+        Pass the cursor of a page for the next one. `since` and `until` bound the last activity.
+        """
+        check_whole("limit", limit)
+        check_kind("live", live, bool, optional=True)
+        if order not in ("created", "active"):
+            refuse("order", order, '"created" or "active"')
+        which = Filter(
+            user=_asked(user, "a user"),
+            tag=_asked(tag, "a tag"),
+            since=_moment("since", since),
+            until=_moment("until", until),
+            live=live,
+        )
+        after = None if cursor is None else page_mark(cursor, order)
+        rows = await self.store.page(self.tenant, which, order=order, after=after, limit=limit)
+        more = page_cursor(rows[-1].mark(order), order) if rows and len(rows) == limit else None
+        return SessionPage(map(info_of, rows), more)
+
+    async def all(
+        self, *, user: str | None = None, tag: str | None = None, order: Order = "created"
+    ) -> AsyncIterator[SessionInfo]:
         """Iterate over all sessions, the newest first."""
-        page = await self.list(user=user, tag=tag)
-        while page:
-            for row in page:
-                yield row
-            page = await self.list(user=user, tag=tag, after=page[-1])
+        page = await self.list(user=user, tag=tag, order=order)
+        while True:
+            for info in page:
+                yield info
+            if page.cursor is None:
+                return
+            page = await self.list(user=user, tag=tag, order=order, cursor=page.cursor)
 
     async def search(
-        self, text: str, *, user: str | None = None, limit: int = PAGE
+        self, text: str, *, user: str | None = None, session: str | None = None, limit: int = PAGE
     ) -> AsyncIterator[SearchResult]:
-        """Find messages that contain all the words, in all sessions, the newest first.
+        """Find messages that contain all the words, in all sessions or in one, the newest first.
 
         If some of them are damaged, `StoreDamaged` is raised after the last intact one.
         """
         check_kind("text", text, str)
         check_whole("limit", limit)
         words, mark, user = query(text), None, _asked(user, "a user")
+        if session is not None:
+            await self._row(session, user)
         lost = 0
         while limit > 0:
-            hits = await self.store.search(self.tenant, words, user=user, before=mark, limit=min(limit, PAGE))
+            hits = await self.store.search(
+                self.tenant, words, user=user, session=session, before=mark, limit=min(limit, PAGE)
+            )
             for hit in hits:
-                if found := await off_loop(partial(_search_result, hit), large=len(hit.row.body) > INLINE):
+                if found := await off_loop(partial(result_of, hit), large=len(hit.row.body) > INLINE):
                     yield found
                 else:
                     lost += 1
@@ -298,8 +307,8 @@ class SessionManager:
             session = await self._open_session(id, user=user)
         except NotFound:
             session = await self._from_snapshot(id, user, trust)
-        if session.row.ended is None:
-            await session.answer_interrupted_calls()
+        if session._row.ended is None:
+            await session._answer_interrupted_calls()
         return session
 
     async def _from_snapshot(self, id: str, user: str | None, trust: bool) -> Session:
@@ -348,13 +357,13 @@ class SessionManager:
         spawn = self._background.spawn
         summaries = Summarizer(self._model, self.policy, spawn) if self._model else None
         session = Session(self._writer(row), self.policy, reopened=self._session, summaries=summaries)
-        session.files = self._files
+        session._files = self._files
         if self._snapshots is not None:
             name, check = snapshot_name(row.address), session._writer.refresh
             keeper = SnapshotWriter(
                 self._snapshots, name, session.snapshot, check, self._background, self._unsaved
             )
-            session.keep_snapshots(keeper)
+            session._keep_snapshots(keeper)
         return session
 
     def _writer(self, row: SessionRow) -> SessionWriter:
@@ -390,9 +399,12 @@ def _files(
     return tuple(files)
 
 
-def _search_result(hit: Hit) -> SearchResult | None:
-    message = message_of(hit.row)
-    return SearchResult(hit.session, message, hit.row.seq) if message else None
+def _moment(setting: str, given: datetime | None) -> int | None:
+    """Return a time in milliseconds; raise `InvalidSetting` if it has no time zone."""
+    check_kind(setting, given, datetime, optional=True)
+    if given is not None and given.tzinfo is None:
+        refuse(setting, given, "a time with a time zone, such as datetime.now(UTC)")
+    return None if given is None else milliseconds(given)
 
 
 def _asked(name: str | None, what: str) -> str | None:

@@ -23,20 +23,29 @@ from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
 from ..entry import Entry, Prompt
-from ..errors import Busy, Conflict, InputError
+from ..errors import Busy, Conflict, InputError, InvalidMessage
 from ..log.entries import LogEntry, last_messages, path_after, path_of, read_entries, read_messages
 from ..log.records import counter_of
 from ..message import Message
 from ..sticky import Gathered
 from ..stores.port import ReportsLosses
-from ..stores.values import FOREVER, Branch, Fork, Lease, Receipt, SessionRow, Span
+from ..stores.values import FOREVER, Fork, Lease, Receipt, SessionRow, Span
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole, refuse
 from . import conversation, leases
 from .append import append, write
-from .branching import end_of, undo, undo_restore
+from .branching import end_of, place_of, undo, undo_restore
 from .compaction import Compactor
-from .names import checked, checked_meta, checked_prompt, model_change
+from .info import Branch, SessionInfo, branch_of, info_of
+from .names import (
+    check_budget,
+    check_tools,
+    checked,
+    checked_meta,
+    checked_prompt,
+    model_change,
+    not_a_message,
+)
 from .snapshots import SnapshotWriter, interrupted, to_snapshot
 from .summaries import Summarizer
 from .turn import Pending, Turn, pending
@@ -60,26 +69,41 @@ class Session:
         self._writer, self._policy, self._summaries = writer, policy, summaries
         self._reopened = reopened
         self._keeper: SnapshotWriter | None = None
-        self.files: tuple[Path, ...] = ()
-        """Files and folders that its manager keeps on this machine: store, snapshots, memory, home."""
+        self._files: tuple[Path, ...] = ()  # that its manager keeps on this machine, checkpoints included
         self._windows = WindowMaker(writer, policy, summaries)
         self._compactor = Compactor(self._windows, policy, summaries)
         self._committing = asyncio.Lock()
 
     @property
-    def row(self) -> SessionRow:
+    def info(self) -> SessionInfo:
         """The session as it was last seen: title, tags, times, version, head."""
-        return self._writer.row
+        return info_of(self._row)
 
     @property
     def id(self) -> str:
         """The id under which any worker can open it."""
-        return self.row.id
+        return self._row.id
 
     @property
     def version(self) -> int:
         """The number of changes to the path of messages, as last seen."""
-        return self.row.version
+        return self._row.version
+
+    @property
+    def total(self) -> int:
+        """The tokens of all messages on the path, as last seen, before anything is cut or added."""
+        return self._row.total
+
+    async def cost(self, message: Message) -> int:
+        """Return the tokens that a message would add to the total."""
+        if not isinstance(message, Message):
+            raise InvalidMessage(not_a_message("cost", message))
+        (record,) = await self._writer.records([message])
+        return record.tokens
+
+    @property
+    def _row(self) -> SessionRow:
+        return self._writer.row
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -192,7 +216,8 @@ class Session:
         `context` is the text of sticky files, or what `ContextManager.gather` returned, whose dropped files
         are then in the window's report.
         """
-        check_kind("budget", budget, Budget)
+        check_budget(budget)
+        check_tools(tools)
         sticky = context if isinstance(context, Gathered) else Gathered(text=context)
         window = await self._windows.make(budget, tools=tools, context=sticky.text, memory=memory)
         window.report.dropped = sticky.left_out
@@ -207,7 +232,8 @@ class Session:
         memory: str | None = None,
     ) -> Window:
         """Return the window that `window` would return, and write nothing."""
-        check_kind("budget", budget, Budget)
+        check_budget(budget)
+        check_tools(tools)
         sticky = context if isinstance(context, Gathered) else Gathered(text=context)
         window = await self._windows.preview(budget, tools=tools, context=sticky.text, memory=memory)
         window.report.dropped = sticky.left_out
@@ -217,9 +243,9 @@ class Session:
         """Return a snapshot: head, summary and kept messages."""
         loaded = await self._windows.loaded()
         manager = StateManager(counter_of(loaded.fold.model, self._writer.start), self._policy)
-        return to_snapshot(loaded, self.row, manager, self._writer.clock())
+        return to_snapshot(loaded, self._row, manager, self._writer.clock())
 
-    def keep_snapshots(self, keeper: SnapshotWriter) -> None:
+    def _keep_snapshots(self, keeper: SnapshotWriter) -> None:
         """Write a snapshot after each turn and round of tools, and at the end if something is unsaved."""
         self._keeper = keeper
         self._writer.watch(keeper.changed)
@@ -250,9 +276,13 @@ class Session:
         """Continue from a message of any branch, or from the head, on a new branch."""
         return await self._branch("fork", at, checked(name, "a branch name", empty=True))
 
-    async def rewind(self, *, to: str) -> Branch:
-        """Make a message the last one of the path. What came after it stays in the log."""
-        return await self._branch("rewind", to, "")
+    async def rewind(self, to: str, *, exact: bool = False) -> Branch:
+        """Make a message the last one of the path. What came after it stays in the log.
+
+        Among calls and their results the path goes back to before the calls, or with `exact` ends there:
+        the results that are missing may still come.
+        """
+        return await self._branch("rewind", to, "", exact=exact)
 
     async def compact(
         self,
@@ -268,7 +298,7 @@ class Session:
         The session's model writes it, if there is one and `model` is true; else a digest is used. The model
         has `patience` seconds, 120 by default; after that the digest is used, and `refused` says why.
         """
-        check_kind("budget", budget, Budget, optional=True)
+        check_budget(budget, optional=True)
         check_kind("strategy", strategy, Strategy, optional=True)
         check_kind("focus", focus, str, optional=True)
         if patience is not None:
@@ -281,7 +311,7 @@ class Session:
         self, budget: Budget | None = None, *, strategy: Strategy | None = None
     ) -> Compaction:
         """Return what `compact` would do without a model, and write nothing."""
-        check_kind("budget", budget, Budget, optional=True)
+        check_budget(budget, optional=True)
         check_kind("strategy", strategy, Strategy, optional=True)
         return await self._compactor.preview(budget, strategy or Strategy())
 
@@ -301,14 +331,14 @@ class Session:
         """Undo the newest operation (see `log.undo` for the rule), and return which it was; files stay."""
         return await undo(self._writer, self._windows)
 
-    async def undo_restore(self, branch: int) -> None:
+    async def _undo_restore(self, branch: int) -> None:
         """Move the head to where it was before the restore that created a branch."""
         await undo_restore(self._writer, self._windows, branch)
 
     async def branches(self) -> list[Branch]:
         """Return all branches in the order of their creation."""
         await self._writer.refresh()
-        return await self._writer.log.branches(self._writer.at)
+        return [branch_of(row) for row in await self._writer.log.branches(self._writer.at)]
 
     async def reset(self, *, system: str | None = None) -> Session:
         """End this conversation and return the handle of the next, which begins under the same id.
@@ -361,7 +391,7 @@ class Session:
             except Conflict:
                 continue
 
-    async def answer_interrupted_calls(self) -> None:
+    async def _answer_interrupted_calls(self) -> None:
         """Answer calls that were running when a process ended; their real results may still come."""
         while True:
             loaded = await self._windows.loaded()
@@ -380,9 +410,13 @@ class Session:
         """Replace the tags."""
         await self._describe(tags=[checked(tag, "a tag") for tag in tags])
 
-    async def annotate(self, meta: dict[str, Any]) -> None:
-        """Replace the metadata: any JSON object."""
-        await self._describe(meta=checked_meta(meta))
+    async def annotate(self, meta: dict[str, Any], *, expected: dict[str, Any] | None = None) -> None:
+        """Replace the metadata: any JSON object.
+
+        With `expected`, the metadata as it was read, raise `Conflict` if it has changed since.
+        """
+        was = None if expected is None else checked_meta(expected)
+        await self._describe(meta=checked_meta(meta), expected=was)
 
     def lease(
         self, *, seconds: float = 30.0, holder: str | None = None
@@ -411,10 +445,11 @@ class Session:
         path = await path_of(self._writer.log, self._writer.at, row.head, branch)
         return await path_after(self._writer.log, self._writer.at, path, after)
 
-    async def _branch(self, operation: str, id: str | None, name: str) -> Branch:
+    async def _branch(self, operation: str, id: str | None, name: str, *, exact: bool = False) -> Branch:
+        find = place_of if exact else end_of
         while True:
             row = await self._writer.refresh()
-            place = row.head if id is None else await end_of(self._writer.log, self._writer.at, id)
+            place = row.head if id is None else await find(self._writer.log, self._writer.at, id)
             fork = Fork(parent=place.branch, seq=place.seq, name=name, operation=operation)
             try:
                 receipt = await self._writer.commit(fork=fork, expected_head=row.head)

@@ -28,7 +28,7 @@ from ..log.path import (
 )
 from ..log.undo import BRANCHING
 from ..stores.port import Log
-from ..stores.values import Address, Branch, Position, Row, Span
+from ..stores.values import Address, BranchRow, Position, Row, Span
 from ..tokens.exact import INLINE, off_loop
 
 __all__ = [
@@ -125,7 +125,7 @@ def branch_of(state: ConversationState, number: int) -> int:
 class TimelineLoader:
     """Loads the timelines of one session: the branches as a conversation sees them, main and tangents."""
 
-    def __init__(self, log: Log, at: Address, branches: Sequence[Branch], sync: Sync) -> None:
+    def __init__(self, log: Log, at: Address, branches: Sequence[BranchRow], sync: Sync) -> None:
         self._log, self._at, self._sync = log, at, sync
         self._branches = {branch.id: branch for branch in branches}
         self._by_branch = dict[int, Timeline]()
@@ -177,14 +177,14 @@ class TimelineLoader:
         known = self._by_branch.get(id)
         return known or await self.load(await tip(self._log, self._at, self._branches[id]))
 
-    def _tangent(self, id: int) -> Branch | None:
+    def _tangent(self, id: int) -> BranchRow | None:
         """Return the tangent that a branch belongs to, if any."""
         branch = self._branches.get(id)
         while branch is not None and branch.operation != TANGENT:
             branch = self._branches.get(branch.parent) if branch.parent is not None else None
         return branch
 
-    async def _loaded(self, head: Position, branch: Branch) -> Timeline:
+    async def _loaded(self, head: Position, branch: BranchRow) -> Timeline:
         """Load a timeline on top of the former one; alone if that is not loaded as far as the fork."""
         path, fork = self._path(head), branch.fork_seq
         former = self._by_branch.get(branch.former or 0) if branch.operation in BRANCHING else None
@@ -205,7 +205,7 @@ class TimelineLoader:
             return False
         return fork == 0 or between(path, fork, fork) == between(self._sync.place(former).path, fork, fork)
 
-    async def _alone(self, path: Sequence[Span], branch: Branch, former: Timeline | None) -> Timeline:
+    async def _alone(self, path: Sequence[Span], branch: BranchRow, former: Timeline | None) -> Timeline:
         """Load a timeline that shares nothing with those that are loaded."""
         timeline, tangent = await self._root(path), self._tangent(branch.id)
         if tangent is not None and tangent.former is not None:

@@ -31,7 +31,7 @@ from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..stores.values import Receipt
 from ..toolspec import ToolSpec
-from ..value import check_kind
+from .names import check_budget, check_tools
 
 if TYPE_CHECKING:
     from .session import Session
@@ -89,7 +89,8 @@ class Turn:
         lease: bool,
         key: str | None,
     ) -> None:
-        check_kind("budget", budget, Budget)
+        check_budget(budget)
+        check_tools(tools)
         self._session, self._writer, self._prompt = session, writer, _prompt(words)
         self._budget, self._tools = budget, tuple(tools)
         self._context, self._memory = context, memory
@@ -188,10 +189,10 @@ class Turn:
             names = ", ".join(f"{call.name} ({call.id})" for call in own[:3])
             raise SessionError(f"{len(own)} calls have no result: {names}; pass each to turn.result first")
         if calls:
-            await self._session.answer_interrupted_calls()
+            await self._session._answer_interrupted_calls()
 
     def _check_version(self) -> None:
-        row = self._session.row
+        row = self._session._row
         if row.version != self._version:
             raise Conflict(
                 f"session {row.id} is at version {row.version}, not {self._version}: another writer went on; "

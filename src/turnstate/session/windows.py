@@ -49,6 +49,7 @@ class WindowMaker:
 
     def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer | None) -> None:
         self._writer, self._summaries = writer, summaries
+        self.clock = writer.clock
         self._loaded: Loaded | None = None
         self._live = LiveWindow(writer.start, policy, stored=True)
         self._tallied: Loaded | None = None  # what the tally of the live window is made of

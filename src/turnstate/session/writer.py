@@ -146,6 +146,8 @@ class SessionWriter:
         )
         receipt = await self.store.commit(change)
         self._seen(receipt, change)
+        if (fork is not None and fork.parent is not None) or select is not None:
+            self.row = await self.store.get(self.at)  # only the store knows the total there
         if self._wrote is not None and end is None and not next_epoch:
             self._wrote()
         return receipt
@@ -215,8 +217,10 @@ class SessionWriter:
             changes = [record for record in change.records if record.kind == MODEL]
             entry = decode_entry(MODEL, changes[-1].body) if changes else model
             self._model = (receipt.head, entry if isinstance(entry, ModelChange) else None)
+        before = 0 if change.fork is not None else row.total
         self.row = structs.replace(
             row,
+            total=before + sum(record.tokens for record in change.records),
             epoch=receipt.epoch,
             version=receipt.version,
             branch=receipt.branch,

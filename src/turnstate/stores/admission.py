@@ -11,12 +11,14 @@ server the contract suite proves the same order.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, structs
 
 from ..errors import Busy, Conflict, EpochEnded, Fenced, KeyReused
 from .values import Change, Receipt, SessionRow
 
-__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced"]
+__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced", "check_meta"]
 
 KEY_LIFE = 7 * 24 * 3600 * 1000
 """Milliseconds for which an idempotency key is remembered."""
@@ -59,6 +61,16 @@ def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: i
         lease_until=0 if change.next_epoch else row.lease_until,
         holder="" if change.next_epoch else row.holder,
     )
+
+
+def check_meta(row: SessionRow, expected: dict[str, Any] | None) -> None:
+    """Raise `Conflict` if the metadata of a session is not what is expected."""
+    if expected is not None and row.meta != expected:
+        raise Conflict(
+            f"the metadata of session {row.id} has changed since it was read; read it again and decide anew",
+            version=row.version,
+            head=row.head,
+        )
 
 
 def _check_epoch(row: SessionRow, change: Change) -> None:

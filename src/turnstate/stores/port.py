@@ -13,13 +13,15 @@ from typing import Any, Protocol, runtime_checkable
 
 from .values import (
     Address,
-    Branch,
+    BranchRow,
     Change,
     Durability,
     Filter,
     Finding,
     Hit,
     Lease,
+    Order,
+    PageMark,
     Parcel,
     Receipt,
     Record,
@@ -73,12 +75,19 @@ class Log(Protocol):
         """Return the newest entry of each kind on a path, whose newest span comes first."""
         ...
 
-    async def branches(self, at: Address) -> list[Branch]:
+    async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
         ...
 
     async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+        self,
+        tenant: str,
+        words: Sequence[str],
+        *,
+        user: str | None,
+        session: str | None = None,
+        before: int | None,
+        limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
         ...
@@ -96,9 +105,15 @@ class Directory(Protocol):
         ...
 
     async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+        self,
+        tenant: str,
+        which: Filter,
+        *,
+        order: Order = "created",
+        after: PageMark | None = None,
+        limit: int = 100,
     ) -> list[SessionRow]:
-        """Return a page of sessions, newest first by creation, starting after a session."""
+        """Return a page of sessions, the newest first by creation or by activity, starting after a mark."""
         ...
 
     async def update(
@@ -109,8 +124,9 @@ class Directory(Protocol):
         tags: Sequence[str] | None = None,
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
+        expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest."""
+        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
         ...
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:

@@ -17,7 +17,7 @@ __all__ = [
     "FOREVER",
     "MESSAGE",
     "Address",
-    "Branch",
+    "BranchRow",
     "Change",
     "Durability",
     "Filter",
@@ -26,6 +26,8 @@ __all__ = [
     "Hit",
     "Key",
     "Lease",
+    "Order",
+    "PageMark",
     "Parcel",
     "Position",
     "Receipt",
@@ -50,6 +52,10 @@ Durability = Literal["memory", "best_effort", "fsync"]
 """What an acknowledged write survives: not even the process, all but a server's failure, everything."""
 
 
+Order = Literal["created", "active"]
+"""By which time a list of sessions is ordered, the newest first."""
+
+
 class Address(NamedTuple):
     """The tenant and the id of a session."""
 
@@ -70,6 +76,13 @@ class Span(NamedTuple):
     branch: int
     first: int
     last: int
+
+
+class PageMark(NamedTuple):
+    """Where a page of sessions ended: the time by which its last session is ordered, and its id."""
+
+    moment: int
+    id: str
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -103,7 +116,7 @@ class Row(Struct, frozen=True, kw_only=True):
     recovered: bool = False
 
 
-class Branch(Struct, frozen=True, kw_only=True):
+class BranchRow(Struct, frozen=True, kw_only=True):
     """A branch starts after ``fork_seq`` of its parent; a root has no parent.
 
     ``operation`` names what created it and ``former`` the branch that was the head before, which undo
@@ -157,6 +170,10 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     def expires(self) -> int | None:
         """When it ends by itself if no message is appended until then."""
         return self.active + self.idle if self.idle and self.ended is None else None
+
+    def mark(self, order: Order = "created") -> PageMark:
+        """Return the mark after which a list in this order continues."""
+        return PageMark(self.created if order == "created" else self.active, self.id)
 
     def is_idle(self, now: int) -> bool:
         """Return True if it was idle for too long; a lease counts as activity until it ends."""

@@ -172,7 +172,7 @@ def test_an_import_that_is_under_way_keeps_others_out_and_gives_way_to_a_later_o
         task = await paused.begun()
         try:
             session = await other.open("long")
-            assert is_incomplete(session.row)
+            assert is_incomplete(session._row)
             with pytest.raises(errors.Busy):
                 await session.append(Message.user("me too"))
             with pytest.raises(errors.Busy):
@@ -266,7 +266,7 @@ def test_a_foreign_conversation_becomes_a_session(tmp_path: Path) -> None:
             assert (await adopt(one.store, "default", said, id="s", now=1, user="anna")).result == result
         session = await one.open("s", user="anna")
         assert await session.messages() == said[2:]
-        found = await conversation(one.store, session.row)
+        found = await conversation(one.store, session._row)
         assert found.all_messages[0].text == "You help.\n\nBe brief."
         await session.append(Message.user("and on"))
         assert (await adopt(one.store, "default", said, id="s", now=1)).result == "known"
@@ -282,9 +282,9 @@ def test_a_conversation_with_open_calls_is_made_sound(tmp_path: Path) -> None:
 
     async def scene(one: SessionManager, _: SessionManager) -> None:
         session = await one.create(system="You help.")
-        assert (await conversation(one.store, session.row)).valid_messages()
+        assert (await conversation(one.store, session._row)).valid_messages()
         await session.append(Message.user("look"), Message.assistant(None, tool_calls=[call]))
-        found = await conversation(one.store, (await one.open(session.id)).row)
+        found = await conversation(one.store, (await one.open(session.id))._row)
         assert [message.role for message in found.all_messages] == ["system", "user", "assistant"]
         assert [message.role for message in found.valid_messages()] == ["system", "user", "assistant", "tool"]
 
@@ -299,7 +299,7 @@ def test_a_sound_conversation_is_whole(tmp_path: Path) -> None:
             session = await one.create(system="You help.")
             for message in messages:
                 await session.append(message)
-            found = await conversation(one.store, (await one.open(session.id)).row)
+            found = await conversation(one.store, (await one.open(session.id))._row)
             sound = found.valid_messages()[1:]  # results are in the order of their calls
             assert [message.role for message in sound] == [message.role for message in messages]
             assert {message.id: message for message in sound} == {message.id: message for message in messages}

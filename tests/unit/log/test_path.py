@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstate.log.path import between, spans
-from turnstate.stores.values import Branch, Position, Span
+from turnstate.stores.values import BranchRow, Position, Span
 
 
-def branch(id: int, parent: int | None = None, fork_seq: int = 0) -> Branch:
-    return Branch(id=id, parent=parent, fork_seq=fork_seq, created=0)
+def branch(id: int, parent: int | None = None, fork_seq: int = 0) -> BranchRow:
+    return BranchRow(id=id, parent=parent, fork_seq=fork_seq, created=0)
 
 
 ROOT = branch(1)
@@ -51,7 +51,7 @@ def test_a_part_of_a_path_is_clipped_at_both_ends() -> None:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> tuple[list[Branch], dict[int, int]]:
+def trees(draw: st.DrawFn) -> tuple[list[BranchRow], dict[int, int]]:
     """Draw branches that fork anywhere on earlier ones, and the last number of each."""
     branches, tips = [ROOT], {1: draw(st.integers(0, 6))}
     for id in range(2, draw(st.integers(2, 7))):
@@ -64,7 +64,7 @@ def trees(draw: st.DrawFn) -> tuple[list[Branch], dict[int, int]]:
 
 @pytest.mark.req("A7")
 @given(trees())
-def test_on_every_path_each_number_stands_once(tree: tuple[list[Branch], dict[int, int]]) -> None:
+def test_on_every_path_each_number_stands_once(tree: tuple[list[BranchRow], dict[int, int]]) -> None:
     branches, tips = tree
     for one in branches:
         for seq in range(one.fork_seq, tips[one.id] + 1):

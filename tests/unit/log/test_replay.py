@@ -22,7 +22,7 @@ class Sent(NamedTuple):
 
 
 async def path_of(session: Session) -> list[PathEntry]:
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     row = await store.get(at)
     rows = [one async for one in rows_forwards(store, at, await path_to(store, at, row.head))]
     return list(zip(rows, await entries_of(rows), strict=True))

@@ -80,7 +80,7 @@ async def _written(*texts: str) -> str:
         await session.undo()
         await session.append(Message.user("again"), Message.assistant("well"))
         await session.compact(Budget(20_000))
-        row = await sessions.store.get(session.row.address)
+        row = await sessions.store.get(session._row.address)
         return "".join(html_page(await read_page(sessions, row)))
 
 

@@ -88,7 +88,7 @@ async def texts(session: Session) -> list[str]:
 
 async def rows(session: Session) -> list[Row]:
     """Return the rows on the path."""
-    store, row = session._writer.store, await session._writer.store.get(session.row.address)
+    store, row = session._writer.store, await session._writer.store.get(session._row.address)
     path = await path_to(store, row.address, row.head)
     return [one for span in reversed(path) for one in await store.read(row.address, span)]
 
@@ -111,7 +111,7 @@ async def parcels(store: Store, kind: str = "ingest") -> list[Parcel]:
 
 async def everything(session: Session) -> object:
     """Return everything that a store holds of a session, to see that nothing has changed."""
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     branches = await store.branches(at)
     logs = [await store.read(at, Span(branch.id, 1, END)) for branch in branches]
     return await store.get(at), branches, logs, await store.parcels(limit=10_000)

@@ -388,12 +388,12 @@ async def test_a_message_is_counted_once_as_it_is_sent_and_the_total_runs_along(
     long = "\n".join(f"line {number} of a very long output" for number in range(2_000))
     await session.append(Message.user("go"), asks(one))
     await session.append(answers(answer(one, long)))
-    stored, manager = await rows(session), StateManager(session.row.counter)
+    stored, manager = await rows(session), StateManager(session._row.counter)
     window = await session.window(Budget(1_000_000))
     assert [row.tokens for row in stored] == [manager.count([one]).tokens - 3 for one in window.messages]
     assert stored[-1].tokens < 4_000 < manager.count(await session.messages()).tokens
     assert [row.total for row in stored] == [sum(row.tokens for row in stored[: end + 1]) for end in range(3)]
-    assert (await session._writer.store.get(session.row.address)).total == stored[-1].total
+    assert (await session._writer.store.get(session._row.address)).total == stored[-1].total
 
 
 @pytest.mark.req("G5")

@@ -8,9 +8,21 @@ from itertools import cycle, product
 
 import msgspec
 import pytest
-from session_fixtures import Harness, answer, answers, asks, call, cuts, decisions, everything, grown, run
+from session_fixtures import (
+    Harness,
+    answer,
+    answers,
+    asks,
+    call,
+    cuts,
+    decisions,
+    everything,
+    grown,
+    run,
+    texts,
+)
 
-from turnstate import Budget, Message
+from turnstate import Budget, Message, formats
 from turnstate.archive import archive, bundles, encode_line, restore
 from turnstate.context.cut import Strategy, carried
 from turnstate.conversation import ConversationState, from_json
@@ -443,7 +455,7 @@ async def test_a_clearing_of_nothing_but_an_imported_summary_is_undone(harness: 
 async def test_the_summary_of_an_imported_archive_cannot_be_undone(harness: Harness) -> None:
     session = await imported(harness)
     store = session._writer.store
-    lines = [encode_line(line) async for line in archive(store, _each(session.row.address))]
+    lines = [encode_line(line) async for line in archive(store, _each(session._row.address))]
     async with await SessionManager.open("memory:") as sessions:
         for bundle in bundles(io.BytesIO("\n".join(lines).encode())):
             await restore(sessions.store, "default", bundle, now=1)
@@ -483,7 +495,7 @@ async def test_a_branch_that_no_restore_began_is_not_undone_as_one(harness: Harn
     branch = await session.fork()
     before = await everything(session)
     with pytest.raises(SessionError, match="restore"):
-        await session.undo_restore(branch.id)
+        await session._undo_restore(branch.id)
     assert await everything(session) == before
 
 
@@ -494,7 +506,7 @@ async def ends(session: Session, *messages: Message) -> list[int]:
     """Append messages one by one, and give for each how many are left when the path ends there."""
     for message in messages:
         await session.append(message)
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     return [(await end_of(store, at, message.id)).seq for message in messages]
 
 
@@ -556,7 +568,7 @@ async def test_decisions_between_a_call_and_its_answer_do_not_hide_the_group(har
     await session.set_system("You help.")
     last = answers(answer(two, 1))
     await session.append(last)
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     first = (await session.messages())[2]
     assert await end_of(store, at, first.id) == Position(1, 1)
     assert await end_of(store, at, last.id) == Position(1, 5)
@@ -570,7 +582,7 @@ async def test_a_group_that_a_fork_divides_is_still_one(harness: Harness) -> Non
     middle, last = answers(answer(one)), answers(answer(two))
     await session.append(middle)
     await session.append(last)
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     assert await end_of(store, at, middle.id) == Position(1, 1)
     assert await end_of(store, at, last.id) == Position(2, 4)
 
@@ -579,4 +591,27 @@ async def test_a_group_that_a_fork_divides_is_still_one(harness: Harness) -> Non
 async def test_an_id_that_no_entry_has_is_not_entry_row(harness: Harness) -> None:
     session = await (await harness.manager()).create()
     with pytest.raises(NotFound, match="nobody"):
-        await entry_row(session._writer.store, session.row.address, "nobody")
+        await entry_row(session._writer.store, session._row.address, "nobody")
+
+
+@run
+async def test_an_exact_rewind_ends_among_calls_and_their_results(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    one, two = call(path="1"), call(path="2")
+    asked, first, second = asks(one, two), answers(answer(one)), answers(answer(two))
+    await session.append(Message.user("go"), asked, first, second, Message.assistant("done"))
+    await session.rewind(first.id)
+    assert await texts(session) == ["go"]
+    for message, left in ((asked, 2), (first, 3), (second, 4)):
+        await session.rewind(message.id, exact=True)
+        assert len(await session.messages()) == left
+        assert (
+            formats.get("openai-chat").validate(
+                formats.get("openai-chat").render((await session.window(Budget(8_000))).messages)
+            )
+            == []
+        )
+    await session.rewind(first.id, exact=True)
+    await session.append(answers(answer(two, "late")), Message.assistant("done again"))
+    assert await texts(session) == ["go", "assistant", "tool", "tool", "done again"]
+    assert await session.undo() == "rewind"

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 from session_fixtures import Harness, answer, answers, asks, call, cuts, decisions, everything, grown, run
 
 from turnstate import Budget, Message, Policy, formats
+from turnstate.clock import utc
 from turnstate.context.cut import Strategy
 from turnstate.context.window import Window
 from turnstate.entry import Cut, Summary
@@ -96,7 +98,9 @@ async def test_a_preview_writes_nothing_and_is_what_then_happens(harness: Harnes
         looked = await session.preview_compact(BUDGET, strategy=strategy)
         assert await everything(session) == before
         done = await session.compact(BUDGET, strategy=strategy, model=False)
-        assert done == looked
+        assert looked.time is None
+        assert done.time == utc(harness.clock())
+        assert structs.replace(done, time=None) == looked
         await session.undo()
         before = await everything(session)
 

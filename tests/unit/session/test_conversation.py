@@ -247,7 +247,7 @@ def test_what_stands_before_the_part_that_is_loaded_still_counts() -> None:
         state.tools = {ToolOrigin("builtin"): [LS]}
         await session.commit(state)
         records = tuple(map(recorded, exchanges(10_001, a_turn=3)))
-        await store.commit(Change(at=session.row.address, now=0, records=records))
+        await store.commit(Change(at=session._row.address, now=0, records=records))
         state = await session.conversation()
         before = plain(state)
         assert len(state.messages) == 2 * 9_998  # older ones were not even folded in
@@ -364,7 +364,7 @@ async def test_a_damaged_entry_is_shown_as_such_and_costs_no_other(harness: Harn
     store = session._writer.store
     await store.commit(
         Change(
-            at=session.row.address,
+            at=session._row.address,
             now=harness.clock(),
             records=(Record(id="broken", kind="settings", body=b"{}"),),
             expected_head=Position(1, 4),
@@ -399,7 +399,7 @@ def test_what_leaves_by_a_cut_of_a_state_is_left_for_the_memory_engine(aside: bo
             for parcel in await sessions.store.parcels(limit=9):
                 contents = outbox.contents(parcel)
                 assert isinstance(contents, outbox.Eviction)
-                evicted = await handover.evicted(sessions.store, session.row, parcel.id, contents)
+                evicted = await handover.evicted(sessions.store, session._row, parcel.id, contents)
                 found.append([message.id async for message in evicted.messages])
             assert found == [[one.id for one in spoken[:2]], [one.id for one in spoken[2:4]]]
 

@@ -40,7 +40,7 @@ async def test_a_reset_ends_the_epoch_and_hands_its_history_over_once(harness: H
     await say(session, "a", "b")
     harness.clock.advance(5_000)
     session = await session.reset()
-    assert session.row.epoch == 2
+    assert session._row.epoch == 2
     assert await texts(session) == []
     (parcel,) = await parcels(sessions.store)
     ending = contents(parcel)
@@ -88,7 +88,7 @@ async def test_late_messages_of_the_old_turn_are_refused(harness: Harness) -> No
             handle.fork(),
             handle.rewind(to="go"),
             handle.undo(),
-            handle.undo_restore(1),
+            handle._undo_restore(1),
             handle.reset(),
             handle.end(),
             handle.window(BUDGET),
@@ -106,7 +106,7 @@ async def test_late_messages_of_the_old_turn_are_refused(harness: Harness) -> No
             handle.annotate({"late": 1}),
             handle.acquire(),
             handle.renew(),
-            handle.answer_interrupted_calls(),
+            handle._answer_interrupted_calls(),
         ):
             with pytest.raises(EpochEnded):
                 await late
@@ -123,7 +123,7 @@ async def test_a_reset_wins_over_a_lease_and_its_holder_is_told_at_its_next_call
     await holder.window(BUDGET)
     async with holder.lease(seconds=60) as lease:
         session = await other.reset()
-        row = await sessions.store.get(session.row.address)
+        row = await sessions.store.get(session._row.address)
         assert (row.fence > lease.fence, row.lease_until, row.holder) == (True, 0, "")
         for late in (holder.window(BUDGET), holder.messages(), holder.renew(), holder.acquire()):
             with pytest.raises(EpochEnded):
@@ -196,7 +196,7 @@ async def test_two_resets_at_once_offload_once(harness: Harness) -> None:
     outcomes = await asyncio.gather(*[handle.reset() for handle in handles], return_exceptions=True)
     assert sum(isinstance(outcome, EpochEnded) for outcome in outcomes) == 3
     assert len(await parcels(sessions.store)) == 1
-    assert (await sessions.open("s1")).row.epoch == 2
+    assert (await sessions.open("s1"))._row.epoch == 2
 
 
 @pytest.mark.req("G7")
@@ -267,7 +267,7 @@ async def test_an_ended_session_stays_readable_takes_nothing_and_goes_on_after_a
     session = await sessions.create(id="s1", system="You help.")
     await say(session, "a")
     await session.end("done")
-    assert (session.row.ended, session.row.reason) == (harness.clock(), "done")
+    assert (session._row.ended, session._row.reason) == (harness.clock(), "done")
     for handle in (session, await sessions.open("s1")):
         assert await texts(handle) == ["a"]
         assert [message.text for message in (await handle.window(BUDGET)).messages] == ["You help.", "a"]
@@ -281,7 +281,7 @@ async def test_an_ended_session_stays_readable_takes_nothing_and_goes_on_after_a
                 await late
     assert len(await parcels(sessions.store)) == 1
     session = await session.reset()
-    assert (session.row.ended, session.row.epoch) == (None, 2)
+    assert (session._row.ended, session._row.epoch) == (None, 2)
     await say(session, "b")
     await session.end()
     assert len(await parcels(sessions.store)) == 2

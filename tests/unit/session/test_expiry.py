@@ -21,10 +21,10 @@ async def test_a_session_that_was_left_idle_ends_when_it_is_opened(harness: Harn
     session = await sessions.create(id="s1", user="u1")
     await session.append(Message.user("hello", id="m1"))
     harness.clock.advance(9_999)
-    assert (await sessions.open("s1")).row.ended is None
+    assert (await sessions.open("s1"))._row.ended is None
     harness.clock.advance(1)
     late = await sessions.open("s1")
-    assert (late.row.ended, late.row.reason) == (harness.clock(), "idle")
+    assert (late._row.ended, late._row.reason) == (harness.clock(), "idle")
     assert await texts(late) == ["hello"]
     (parcel,) = await parcels(sessions.store)
     ending = contents(parcel)
@@ -58,7 +58,7 @@ async def test_zero_or_none_is_never(harness: Harness, idle: float | None) -> No
     harness.clock.advance(10**12)
     assert list(await sessions.expire()) == []
     await session.append(Message.user("still here"))
-    assert (await sessions.open(session.id)).row.ended is None
+    assert (await sessions.open(session.id))._row.ended is None
 
 
 @pytest.mark.req("G8")
@@ -105,7 +105,7 @@ async def test_a_sweep_leaves_a_leased_session_and_ends_it_when_the_lease_is_ove
     await session.acquire(seconds=60)
     harness.clock.advance(30_000)
     assert list(await sessions.expire()) == []
-    assert (await sessions.open("s1")).row.ended is None
+    assert (await sessions.open("s1"))._row.ended is None
     await session.append(Message.user("still at it"))
     await session.release()
     harness.clock.advance(9_000)
@@ -152,7 +152,7 @@ async def test_a_clock_that_jumped_ahead_ends_nothing_until_it_agrees_for_a_minu
     for _ in range(3):
         with pytest.raises(ClockSkew, match="nothing was ended"):
             await sessions.expire()
-        assert (await sessions.open("s1")).row.ended is None
+        assert (await sessions.open("s1"))._row.ended is None
         await session.set_system("You are still here.")
         pass_by(19_000)
     harness.clock.advance(-24 * 3_600_000)  # and sets it right again
@@ -208,6 +208,6 @@ async def test_a_lease_that_ends_counts_as_activity(harness: Harness) -> None:
         assert list(await sessions.expire()) == []
     harness.clock.advance(9_999)
     assert list(await sessions.expire()) == []
-    assert (await sessions.open("s1")).row.ended is None
+    assert (await sessions.open("s1"))._row.ended is None
     harness.clock.advance(1)
     assert sorted(await sessions.expire()) == ["s1", "s2"]

@@ -221,7 +221,7 @@ async def test_a_block_that_is_cancelled_gives_the_lease_back(harness: Harness) 
 @run
 async def test_a_lease_is_renewed_in_the_background_while_the_block_runs(harness: Harness) -> None:
     session, other = await prepared(harness)
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     async with session.lease(seconds=0.06) as lease:
         for _ in range(3):
             before = (await store.get(at)).lease_until
@@ -255,6 +255,6 @@ async def test_a_block_renews_its_lease_well_before_it_runs_out(harness: Harness
     session = await (await harness.manager()).create(id="s1")
     async with asyncio.timeout(6), session.lease(seconds=3) as lease:
         harness.clock.advance(SECOND)
-        while (await session.branches(), session.row.lease_until)[1] == lease.until:
+        while (await session.branches(), session._row.lease_until)[1] == lease.until:
             await asyncio.sleep(0.1)
-        assert session.row.lease_until == lease.until + SECOND
+        assert session._row.lease_until == lease.until + SECOND

@@ -164,7 +164,7 @@ async def loaded(session: Session, budget: Budget | None = NARROW) -> Loaded:
     """Load a session as a new handle would."""
     writer, store = session._writer, session._writer.store
     settings = budget and Settings(budget.limit, session._policy.fingerprint, writer.start.name)
-    return await load(store, await store.get(session.row.address), settings)
+    return await load(store, await store.get(session._row.address), settings)
 
 
 def accepted(window: Window) -> bool:
@@ -183,7 +183,7 @@ async def test_a_session_is_loaded_from_what_its_newest_cut_kept(harness: Harnes
     kept = [message.id for message in said].index(cut.kept_from)
     assert part.messages == said[kept:]
     assert (part.whole, part.first, part.fold.prompt) == (False, kept + 2, "You help.")
-    assert part.head == session.row.head
+    assert part.head == session._row.head
     await grown(session, 2)
     assert len((await loaded(session)).messages) == len(said) - kept + 4
 
@@ -244,7 +244,7 @@ async def test_a_path_is_walked_backwards_whole_however_long_it_is(harness: Harn
     for _ in range(5):
         await session.append(*[Message.user(f"{number}") for number in range(450)])
         await session.fork()
-    store, row = session._writer.store, session.row
+    store, row = session._writer.store, session._row
     path = await path_to(store, row.address, row.head)
     seqs = [one.seq async for one in rows_backwards(store, row.address, path)]
     assert seqs == list(range(2_250, 0, -1))
@@ -331,7 +331,7 @@ async def test_an_entry_of_a_newer_version_stops_the_window_and_is_left_untouche
     session = await (await harness.manager()).create(id="s1")
     await session.append(Message.user("hello"))
     strange = Record(id=MessageId("strange"), kind="hologram", body=b'{"kind":"hologram"}')
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     await store.commit(Change(at=at, now=harness.clock(), records=(strange,)))
     before = await store.read(at, Span(1, 1, END))
     with pytest.raises(NewerFormat, match="hologram"):

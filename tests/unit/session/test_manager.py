@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from session_fixtures import Harness, answer, answers, asks, call, everything, g
 
 from turnstate import Message, blocking
 from turnstate.context.policy import Budget
-from turnstate.errors import AlreadyExists, InputError, NotFound, TurnstateError
+from turnstate.errors import AlreadyExists, Conflict, InputError, NotFound, TurnstateError
 from turnstate.session import Session, SessionManager
 
 BUDGET = Budget(8_000)
@@ -28,7 +29,7 @@ async def test_a_session_is_opened_under_its_id_by_any_manager_of_its_tenant(har
     session = await (await harness.manager()).create(user="u1", system="You help.", title="Weather")
     await session.append(Message.user("hello"))
     other = await (await harness.manager()).open(session.id, user="u1")
-    assert (other.id, other.row.user, other.row.title, other.version) == (session.id, "u1", "Weather", 1)
+    assert (other.id, other._row.user, other._row.title, other.version) == (session.id, "u1", "Weather", 1)
     assert await texts(other) == ["hello"]
 
 
@@ -104,7 +105,7 @@ ON_A_HANDLE: dict[str, Callable[[Session], Awaitable[object]]] = {
     "reset": lambda session: session.reset(),
     "reset with a prompt": lambda session: session.reset(system="You help."),
     "end": lambda session: session.end(),
-    "answer_interrupted_calls": lambda session: session.answer_interrupted_calls(),
+    "answer_interrupted_calls": lambda session: session._answer_interrupted_calls(),
     "rename": lambda session: session.rename("title"),
     "tag": lambda session: session.tag("tag"),
     "annotate": lambda session: session.annotate({}),
@@ -173,7 +174,7 @@ async def test_meta_that_is_not_a_json_object_is_refused(harness: Harness, meta:
     session = await sessions.create(meta={"kept": [1, None, "\0"]})
     with pytest.raises(InputError):
         await session.annotate(meta)
-    assert (await sessions.open(session.id)).row.meta == {"kept": [1, None, "\0"]}
+    assert (await sessions.open(session.id))._row.meta == {"kept": [1, None, "\0"]}
 
 
 @pytest.mark.req("A6")
@@ -186,7 +187,7 @@ async def test_a_title_or_tag_that_cannot_be_kept_leaves_the_old_one(harness: Ha
         await session.rename(value)
     with pytest.raises(InputError):
         await session.tag("fine", value)
-    row = (await sessions.open(session.id)).row
+    row = (await sessions.open(session.id))._row
     assert (row.title, row.tags) == ("before", ("before",))
 
 
@@ -227,7 +228,35 @@ async def test_sessions_are_listed_newest_first_by_user_tag_and_whether_they_end
     assert [row.id for row in await sessions.list(live=True)] == ["s3", "s2", "s1", "s0"]
     assert [row.id for row in await sessions.list(live=False)] == ["s4"]
     page = await sessions.list(limit=2)
-    assert [row.id for row in await sessions.list(after=page[-1], limit=2)] == ["s2", "s1"]
+    assert [row.id for row in await sessions.list(cursor=page.cursor, limit=2)] == ["s2", "s1"]
+
+
+@run
+async def test_pages_by_activity_lead_on_by_their_cursor_and_times_are_utc(harness: Harness) -> None:
+    sessions = await harness.manager(idle=3600)
+    for number in range(5):
+        harness.clock.advance(1_000)
+        await sessions.create(id=f"s{number}")
+    harness.clock.advance(1_000)
+    session = await sessions.open("s1")
+    await session.append(Message.user("hello"))
+    found, cursor = list[str](), None
+    while True:
+        page = await sessions.list(order="active", cursor=cursor, limit=2)
+        found += [one.id for one in page]
+        if (cursor := page.cursor) is None:
+            break
+    assert found == ["s1", "s4", "s3", "s2", "s0"]
+    assert [one.id async for one in sessions.all(order="active")] == found
+    now = datetime.fromtimestamp(harness.clock() / 1000, UTC)
+    (newest,) = await sessions.list(since=now)
+    assert newest == session.info
+    assert (newest.active, newest.created) == (now, now - timedelta(seconds=4))
+    assert (newest.idle, newest.expires) == (timedelta(hours=1), now + timedelta(hours=1))
+    assert (newest.ended, newest.leased_until) == (None, None)
+    async with session.lease(seconds=30):
+        held = (await sessions.open("s1")).info
+    assert held.leased_until == now + timedelta(seconds=30)
 
 
 @pytest.mark.req("G2")
@@ -309,7 +338,7 @@ async def test_closing_the_manager_ends_no_session(harness: Harness) -> None:
     await session.append(Message.user("hello"))
     await sessions.close()
     again = await harness.manager()
-    assert (await again.open("s1")).row.ended is None
+    assert (await again.open("s1"))._row.ended is None
     assert await parcels(again.store) == []
 
 
@@ -354,10 +383,11 @@ def test_settings_that_make_no_sense_are_refused_before_a_store_is_made(
         *(("create", {"counter": value}) for value in ("", "gpt-4o", 5)),
         *(("create", {"idle": value}) for value in ("60", True, -1, float("nan"))),
         *(("list", {"limit": value}) for value in (None, "5", True, -1, 1.5)),
-        *(("list", {"since": value}) for value in ("yesterday", 1.5, True)),
+        *(("list", {"since": value}) for value in ("yesterday", 1_750_000_000_000, datetime(2025, 6, 30))),
         *(("list", {"until": value}) for value in ("today", 1.5)),
+        *(("list", {"order": value}) for value in ("newest", None)),
+        *(("list", {"cursor": value}) for value in ("s1", 5, "", "é", "W10", "WyJhY3RpdmUiLDEsImEiXQ")),
         *(("list", {"live": value}) for value in ("yes", 1)),
-        *(("list", {"after": value}) for value in ("s1", 5)),
         *(("expire", {"limit": value}) for value in (None, "5", -1)),
     ],
     ids=repr,
@@ -376,6 +406,10 @@ async def test_what_a_manager_is_asked_is_checked(
     ("method", "settings"),
     [
         *(("window", {"budget": value}) for value in (None, 8_000, "8000")),
+        *(
+            ("window", {"budget": Budget(8_000), "tools": value})
+            for value in ([{"name": "ls"}], {"name": "ls"})
+        ),
         *(("preview", {"budget": value}) for value in (None, 8_000)),
         *(("compact", {"budget": value}) for value in (8_000, "8000")),
         *(("compact", {"strategy": value}) for value in (2, {"keep": 2})),
@@ -397,3 +431,64 @@ async def test_what_a_session_is_asked_is_checked(
     with pytest.raises(InputError):
         await getattr(session, method)(**settings)
     assert await everything(session) == before
+
+
+@run
+async def test_a_wrong_type_is_answered_with_what_to_pass(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    plain: Any = {"role": "user", "content": "hello"}
+    number: Any = 8_000
+    tool: Any = {"type": "function", "function": {"name": "ls"}}
+    for wrong, text in [
+        (session.window(number), r"a Budget, such as Budget\(8000\)"),
+        (session.preview(Budget(8_000), tools=[tool]), r"tools\[0\] .* a ToolSpec\("),
+        (session.append(plain), r"not dict; formats.get\(…\).parse"),
+        (session.append(*(["hello"])), r"not str; write Message.user"),  # type: ignore[arg-type]
+        (session.cost(plain), r"cost takes messages, not dict"),
+    ]:
+        with pytest.raises(InputError, match=text):
+            await wrong
+
+
+@pytest.mark.req("A1")
+@run
+async def test_the_total_is_known_before_a_message_is_added_and_follows_the_path(harness: Harness) -> None:
+    sessions = await harness.manager()
+    session = await sessions.create(id="s1", system="You help.")
+    said = [Message.user("hello"), Message.assistant("How can I help? " * 20), Message.user("日本語")]
+    expected = 0
+    for message in said:
+        assert session.total == expected
+        expected += await session.cost(message)
+        await session.append(message)
+    assert session.total == expected == (await sessions.open("s1")).total
+    await session.rewind(to=said[0].id)
+    assert session.total == await session.cost(said[0])
+    await session.undo()
+    assert session.total == expected
+    assert (await session.reset()).total == 0
+
+
+@run
+async def test_metadata_that_changed_meanwhile_is_not_overwritten(harness: Harness) -> None:
+    sessions = await harness.manager()
+    session = await sessions.create(id="s1", meta={"n": 1})
+    other = await sessions.open("s1")
+    await session.annotate({"n": 2}, expected=session.info.meta)
+    with pytest.raises(Conflict, match="metadata"):
+        await other.annotate({"n": 3}, expected=other.info.meta)
+    assert (await sessions.open("s1")).info.meta == {"n": 2}
+
+
+@pytest.mark.req("C9")
+@run
+async def test_a_search_in_one_session_needs_the_session_to_be_there(harness: Harness) -> None:
+    sessions = await harness.manager()
+    for id in ("a", "b"):
+        await (await sessions.create(id=id, user="u1")).append(Message.user(f"the disk of {id} is full"))
+    (hit,) = [hit async for hit in sessions.search("disk", session="a")]
+    assert (hit.session, hit.message.text, hit.branch, hit.seq) == ("a", "the disk of a is full", 1, 1)
+    assert hit.time == datetime.fromisoformat(hit.message.timestamp)
+    for which in ({"session": "c"}, {"session": "a", "user": "u2"}):
+        with pytest.raises(NotFound):
+            await found(sessions, "disk", **which)

@@ -32,7 +32,7 @@ WIDE, NARROW = Budget(50_000), Budget(900)
 
 async def counters(session: Session) -> list[str]:
     """Return the counter that the stored count of each message on the path is in; every count must fit."""
-    name, found = session.row.counter, list[str]()
+    name, found = session._row.counter, list[str]()
     for row, entry in zip(await rows(session), await entries(session), strict=True):
         name = entry.counter if isinstance(entry, ModelChange) else name
         if isinstance(entry, Message):
@@ -249,7 +249,7 @@ async def test_a_snapshot_brings_the_model_back(harness: Harness) -> None:
 async def test_a_model_counted_by_what_a_newer_version_knows_is_refused_by_name(harness: Harness) -> None:
     session = await (await harness.manager()).create(id="s1")
     await grown(session, 1)
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     unknown = Record(id="m", kind="model", body=encode(ModelChange("eliza", "o300k_base")))
     await store.commit(Change(at=at, now=1, records=(unknown,)))
     assert [one async for one in store.verify(repair=True, recount=recount)] == []

@@ -159,7 +159,7 @@ async def test_titles_tags_and_meta_are_changed_in_place(harness: Harness) -> No
     await session.rename("new")
     await session.tag("c", "b", "c")
     await session.annotate({"n": [2, {"deep": None}]})
-    for row in (session.row, (await sessions.open(session.id)).row):
+    for row in (session._row, (await sessions.open(session.id))._row):
         assert (row.title, row.tags, row.meta, row.version) == (
             "new",
             ("b", "c"),
@@ -167,7 +167,7 @@ async def test_titles_tags_and_meta_are_changed_in_place(harness: Harness) -> No
             0,
         )
     await session.tag()
-    assert (await sessions.open(session.id)).row.tags == ()
+    assert (await sessions.open(session.id))._row.tags == ()
 
 
 # Branches

@@ -60,7 +60,7 @@ def test_a_session_that_the_store_lost_comes_back_under_its_id(places: Places) -
         assert [m.text[:10] for m in await session.messages(last=2)] == ["question 2", "answer 2 w"]
         window = await session.window(BUDGET)
         assert (window.messages[0].text, len(window.messages)) == ("Be kind.", 7)
-        assert (session.id, session.row.title, session.row.tags) == ("s", "keys", ("home",))
+        assert (session.id, session._row.title, session._row.tags) == ("s", "keys", ("home",))
         with pytest.raises(NotFound):
             await sessions.restore("s", user="somebody else")
 
@@ -136,7 +136,7 @@ def test_a_snapshot_of_another_installation_needs_trust_and_has_no_authority(
         session = await sessions.restore("s", trust=True)
         window = await session.window(BUDGET)
         assert [m.kind for m in window.messages if m.role == "system"] == ["foreign"]
-        assert session.row.user is None
+        assert session._row.user is None
 
     places.run(talk, home=elsewhere)
     places.run(refuse, trust)

@@ -70,7 +70,7 @@ async def tried(session: Session, state: ConversationState) -> None:
 
 async def all_texts(session: Session) -> list[str]:
     """Give what was said on all branches."""
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     logs = [await store.read(at, Span(branch.id, 1, END)) for branch in await store.branches(at)]
     found = [decode_entry(row.kind, row.body) for log in logs for row in log]
     return [entry.text for entry in found if isinstance(entry, Message)]

@@ -38,7 +38,7 @@ async def say(session: Session, turns: int) -> None:
 
 
 async def decisions(session: Session) -> list[Cut | Summary]:
-    rows = await session._writer.store.read(session.row.address, Span(1, 1, 10**9))
+    rows = await session._writer.store.read(session._row.address, Span(1, 1, 10**9))
     entries = [decode_entry(row.kind, row.body) for row in rows if row.kind in ("cut", "summary")]
     return [entry for entry in entries if isinstance(entry, Cut | Summary)]
 

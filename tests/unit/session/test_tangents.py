@@ -35,7 +35,7 @@ from turnstate.conversation import from_json, to_json
 from turnstate.entry import Tangent
 from turnstate.session import SessionManager
 from turnstate.stores.memory import MemoryStore
-from turnstate.stores.values import Address, Branch, Change, Receipt, Row, SessionRow, Span
+from turnstate.stores.values import Address, BranchRow, Change, Receipt, Row, SessionRow, Span
 from turnstate.testing import FixedClock
 
 
@@ -246,7 +246,7 @@ async def test_a_tangent_copies_nothing_in_the_log(harness: Harness) -> None:
     await session.commit(state)
     state.exit_tangent_mode()
     await session.commit(state)
-    store, at = session._writer.store, session.row.address
+    store, at = session._writer.store, session._row.address
     branches = await store.branches(at)
     written = [await store.read(at, Span(branch.id, 1, 2**31 - 1)) for branch in branches]
     assert [branch.operation for branch in branches] == ["create", "tangent"]
@@ -284,7 +284,7 @@ class CountingStore(MemoryStore):
         self.counts["newest"] += 1
         return await super().newest(at, spans, kinds)
 
-    async def branches(self, at: Address) -> list[Branch]:
+    async def branches(self, at: Address) -> list[BranchRow]:
         found = await super().branches(at)
         self.counts["branches"] += 1
         self.counts["branches read"] += len(found)
@@ -297,7 +297,7 @@ async def aside_and_back(messages: int) -> Counter[str]:
     session = await SessionManager(store, clock=FixedClock()).create()
     said_before = exchanges(messages // 2, a_turn=5)
     records = tuple(map(recorded, said_before))
-    await store.commit(Change(at=session.row.address, now=0, records=records))
+    await store.commit(Change(at=session._row.address, now=0, records=records))
     state = await session.conversation()
     store.counts.clear()
     state.enter_tangent_mode()

@@ -278,7 +278,7 @@ async def test_each_cut_leaves_a_parcel_of_what_left_with_it(harness: Harness) -
     for parcel in await parcels(sessions.store, "archive"):
         eviction = contents(parcel)
         assert isinstance(eviction, Eviction)
-        row = await sessions.store.get(session.row.address)
+        row = await sessions.store.get(session._row.address)
         gone = await evicted(sessions.store, row, parcel.id, eviction)
         left += [message.id async for message in gone.messages]
     kept = [message.id for message in said]
@@ -297,7 +297,7 @@ async def test_cuts_under_changing_budgets_leave_nothing_unarchived(harness: Har
     for parcel in await parcels(sessions.store, "archive"):
         eviction = contents(parcel)
         assert isinstance(eviction, Eviction)
-        row = await sessions.store.get(session.row.address)
+        row = await sessions.store.get(session._row.address)
         gone = await evicted(sessions.store, row, parcel.id, eviction)
         left |= {message.id async for message in gone.messages}
     kept = [message.id for message in said]

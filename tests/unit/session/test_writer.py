@@ -218,7 +218,7 @@ async def test_an_append_that_was_broken_off_and_came_through_is_seen_under_a_le
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    while (await session._writer.store.get(session.row.address)).version == 0:
+    while (await session._writer.store.get(session._row.address)).version == 0:
         await asyncio.sleep(0.005)
     assert await texts(session) == ["broken off"]
     assert len((await session.window(NARROW)).messages) == 1
@@ -238,6 +238,6 @@ async def test_under_a_lease_a_handle_knows_its_own_writes(harness: Harness) -> 
     await session.undo()
     session = await session.reset()
     await session.append(Message.user("fresh"))
-    row = await session._writer.store.get(session.row.address)
+    row = await session._writer.store.get(session._row.address)
     assert session._writer.row.head == row.head
-    assert (session.row.version, session.row.epoch, session.row.ended) == (row.version, row.epoch, None)
+    assert (session._row.version, session._row.epoch, session._row.ended) == (row.version, row.epoch, None)

@@ -43,8 +43,8 @@ def test_a_session_is_refused_until_its_counter_is_repaired(tmp_path: Path) -> N
         async with await SessionManager.open(f"sqlite:///{path}", clock=lambda: NOW) as sessions:
             session = await sessions.open(id)
             await session.append(Message.user("and now?"))
-            rows = await sessions.store.read(session.row.address, Span(1, 1, 99))
-            return session.row.counter, [row.tokens for row in rows if row.kind == MESSAGE]
+            rows = await sessions.store.read(session._row.address, Span(1, 1, 99))
+            return session._row.counter, [row.tokens for row in rows if row.kind == MESSAGE]
 
     with pytest.raises(StoreDamaged, match=r"session .* its counter 'cl100k_basf' .* verify --repair"):
         asyncio.run(opened())

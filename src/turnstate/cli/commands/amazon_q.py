@@ -189,7 +189,8 @@ async def _restored(
         session = await sessions.create(id=state.conversation_id, title=title, user=user)
         await session.commit(state)
         lines = [
-            encode_line(line).encode() async for line in archive(sessions.store, _only(session.row.address))
+            encode_line(line).encode()
+            async for line in archive(sessions.store, _only(Address(sessions.tenant, session.id)))
         ]
     for bundle in bundles(lines):
         restored = await restore(store, tenant, bundle, now=wall_clock(), skip_existing=skip_existing)

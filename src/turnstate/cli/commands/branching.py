@@ -17,9 +17,9 @@ from ...cli_kit.screen import table
 from ...errors import NotFound
 from ...log.path import tip
 from ...report import Tree, read_tree
-from ...session import Session
+from ...session import Branch, Session
 from ...stores.port import Log
-from ...stores.values import Branch, SessionRow, Span
+from ...stores.values import SessionRow, Span
 from .. import documents, lookup, picker
 from ..completion import session_argument
 from ..options import json_option

@@ -16,6 +16,7 @@ from ...checkpoints.labels import CheckpointTurn
 from ...cli_kit import screen
 from ...cli_kit.progress import waiting
 from ...cli_kit.screen import harmless, table
+from ...clock import milliseconds
 from ...conversation import ConversationState
 from ...entry import Checkpoint
 from ...session import Session
@@ -228,7 +229,12 @@ async def _compared(target: Target, label: str, other: str | None) -> Diff:
 
 def _row(one: CheckpointTurn | Checkpoint, damaged: dict[str, str]) -> Sequence[str]:
     damage = f" (damaged: {damaged[one.commit]})" if one.commit in damaged else ""
-    return one.label, ago(one.at), changes(one.added, one.modified, one.deleted), one.description + damage
+    return (
+        one.label,
+        ago(milliseconds(one.time)),
+        changes(one.added, one.modified, one.deleted),
+        one.description + damage,
+    )
 
 
 def changes(added: int, modified: int, deleted: int) -> str:
@@ -241,7 +247,7 @@ def _fields(one: CheckpointTurn | Checkpoint, damaged: dict[str, str]) -> dict[s
     common = {
         "checkpoint": one.label,
         "description": one.description,
-        "at": iso(one.at),
+        "at": iso(milliseconds(one.time)),
         "commit": one.commit,
         "added": one.added,
         "modified": one.modified,

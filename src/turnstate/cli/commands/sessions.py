@@ -200,7 +200,7 @@ def tag(
         raise click.UsageError("name the tags to add or to --remove")
 
     async def change(session: Session) -> str:
-        left = sorted({*session.row.tags, *tags} - set(removed))
+        left = sorted({*session.info.tags, *tags} - set(removed))
         await session.tag(*left)
         return f"tagged {', '.join(left)}" if left else "has no tags now"
 
@@ -269,7 +269,7 @@ def reset(id: str, store: str, tenant: str, user: str | None, as_json: bool) -> 
 
     async def change(session: Session) -> str:
         following = await session.reset()
-        return f"starts again: epoch {following.row.epoch}"
+        return f"starts again: epoch {following.info.epoch}"
 
     row = asyncio.run(_precise(store, tenant, user, id))
     if row.id != id and not screen.confirmed(

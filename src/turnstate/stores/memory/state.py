@@ -18,7 +18,7 @@ from ...codec import decode_entry
 from ...entry import ModelChange
 from ...errors import AlreadyExists, NotFound
 from ..admission import KEY_LIFE, KnownKey
-from ..values import Address, Branch, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
+from ..values import Address, BranchRow, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
 
 __all__ = ["Indexed", "State", "StoredSession", "private", "written"]
 
@@ -36,7 +36,7 @@ class StoredSession:
 
     def __init__(self, row: SessionRow) -> None:
         self.row = row
-        self.branches = {1: Branch(id=1, parent=None, fork_seq=0, created=row.created, operation="create")}
+        self.branches = {1: BranchRow(id=1, parent=None, fork_seq=0, created=row.created, operation="create")}
         self.rows: dict[int, list[Row]] = {1: []}
         self.by_id: dict[str, Row] = {}
         self._keys: dict[str, KnownKey] = {}

@@ -12,17 +12,19 @@ from typing import Any
 from msgspec import structs
 
 from ...errors import AlreadyExists, Busy, Fenced, InputError, NotFound
-from ..admission import admitted, advanced
+from ..admission import admitted, advanced, check_meta
 from ..values import (
     MESSAGE,
     Address,
-    Branch,
+    BranchRow,
     Change,
     Durability,
     Filter,
     Finding,
     Hit,
     Lease,
+    Order,
+    PageMark,
     Parcel,
     Receipt,
     Record,
@@ -99,13 +101,20 @@ class MemoryStore:
                         return found
         return found
 
-    async def branches(self, at: Address) -> list[Branch]:
+    async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
         with self._state.lock:
             return list(self._state.kept(at).branches.values())
 
     async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+        self,
+        tenant: str,
+        words: Sequence[str],
+        *,
+        user: str | None,
+        session: str | None = None,
+        before: int | None,
+        limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
         wanted, hits = frozenset(words), list[Hit]()
@@ -117,6 +126,8 @@ class MemoryStore:
             for mark in range(end - 1, -1, -1):
                 entry = index[mark]
                 if entry is None or entry.at.tenant != tenant or not wanted <= entry.words:
+                    continue
+                if session not in (None, entry.at.session):
                     continue
                 if user is not None and sessions[entry.at].row.user != user:
                     continue
@@ -170,13 +181,19 @@ class MemoryStore:
             return private(self._state.kept(at).row)
 
     async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+        self,
+        tenant: str,
+        which: Filter,
+        *,
+        order: Order = "created",
+        after: PageMark | None = None,
+        limit: int = 100,
     ) -> list[SessionRow]:
-        """Return a page of sessions, newest first by creation, starting after a session."""
+        """Return a page of sessions, the newest first by creation or by activity, starting after a mark."""
         found = [row for row in self._rows(tenant) if _matches(row, which)]
         if after is not None:
-            found = [row for row in found if (row.created, row.id) < (after.created, after.id)]
-        found.sort(key=lambda row: (row.created, row.id), reverse=True)
+            found = [row for row in found if row.mark(order) < after]
+        found.sort(key=lambda row: row.mark(order), reverse=True)
         return [private(row) for row in found[:limit]]
 
     async def update(
@@ -187,8 +204,9 @@ class MemoryStore:
         tags: Sequence[str] | None = None,
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
+        expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest."""
+        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
         changes = {
             "title": title,
             "tags": None if tags is None else tuple(sorted(set(tags))),
@@ -198,6 +216,7 @@ class MemoryStore:
         given = {name: value for name, value in changes.items() if value is not None}
         with self._state.lock:
             kept = self._state.kept(at)
+            check_meta(kept.row, expected)
             kept.row = private(structs.replace(kept.row, **given))
             return private(kept.row)
 
@@ -327,13 +346,13 @@ class MemoryStore:
             yield finding
 
 
-def _forked(kept: StoredSession, change: Change) -> Branch | None:
+def _forked(kept: StoredSession, change: Change) -> BranchRow | None:
     fork = change.fork
     if fork is None:
         return None
     if fork.parent is not None and not 0 <= fork.seq <= kept.tip(fork.parent):
         raise NotFound(f"branch {fork.parent} of session {kept.row.id} has no entry {fork.seq}")
-    return Branch(
+    return BranchRow(
         id=len(kept.branches) + 1,
         parent=fork.parent,
         fork_seq=0 if fork.parent is None else fork.seq,

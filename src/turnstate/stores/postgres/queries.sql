@@ -98,6 +98,7 @@ SET title = coalesce(:title::pg_catalog.text, title), tags = coalesce(:tags::pg_
     meta = coalesce(:meta::pg_catalog.bytea, meta),
     idle = coalesce(:idle::bigint, idle)
 WHERE tenant OPERATOR(pg_catalog.=) :tenant AND id OPERATOR(pg_catalog.=) :session
+  AND (:known::pg_catalog.bytea IS NULL OR meta OPERATOR(pg_catalog.=) :known)
 RETURNING tenant, id, "user", title, tags, counter, meta, created, active, idle, epoch, branch, seq, total, version,
           fence, lease_until, holder, ended, reason;
 
@@ -126,7 +127,7 @@ SELECT tenant, id, "user", title, tags, counter, meta, created, active, idle, ep
        fence, lease_until, holder, ended, reason
 FROM turnstate.session
 WHERE tenant OPERATOR(pg_catalog.=) :tenant
-  AND (:created::bigint IS NULL OR (created, id) OPERATOR(pg_catalog.<) (:created, :id::pg_catalog.text))
+  AND (:moment::bigint IS NULL OR (created, id) OPERATOR(pg_catalog.<) (:moment, :id::pg_catalog.text))
   AND (:since::bigint IS NULL OR active OPERATOR(pg_catalog.>=) :since)
   AND (:until::bigint IS NULL OR active OPERATOR(pg_catalog.<) :until)
   AND (:live::boolean IS NULL OR (ended IS NULL) OPERATOR(pg_catalog.=) :live)
@@ -140,12 +141,27 @@ SELECT tenant, id, "user", title, tags, counter, meta, created, active, idle, ep
 FROM turnstate.session
 WHERE tenant OPERATOR(pg_catalog.=) :tenant
   AND "user" OPERATOR(pg_catalog.=) :user
-  AND (:created::bigint IS NULL OR (created, id) OPERATOR(pg_catalog.<) (:created, :id::pg_catalog.text))
+  AND (:moment::bigint IS NULL OR (created, id) OPERATOR(pg_catalog.<) (:moment, :id::pg_catalog.text))
   AND (:since::bigint IS NULL OR active OPERATOR(pg_catalog.>=) :since)
   AND (:until::bigint IS NULL OR active OPERATOR(pg_catalog.<) :until)
   AND (:live::boolean IS NULL OR (ended IS NULL) OPERATOR(pg_catalog.=) :live)
   AND (:tag::pg_catalog.text IS NULL OR tags OPERATOR(pg_catalog.@>) ARRAY[:tag])
 ORDER BY created DESC, id DESC
+LIMIT :limit::bigint;
+
+-- An index by activity would be written by every append, so the sessions of the tenant are sorted.
+-- name: page_by_activity
+SELECT tenant, id, "user", title, tags, counter, meta, created, active, idle, epoch, branch, seq, total, version,
+       fence, lease_until, holder, ended, reason
+FROM turnstate.session
+WHERE tenant OPERATOR(pg_catalog.=) :tenant
+  AND (:user::pg_catalog.text IS NULL OR "user" OPERATOR(pg_catalog.=) :user)
+  AND (:moment::bigint IS NULL OR (active, id) OPERATOR(pg_catalog.<) (:moment, :id::pg_catalog.text))
+  AND (:since::bigint IS NULL OR active OPERATOR(pg_catalog.>=) :since)
+  AND (:until::bigint IS NULL OR active OPERATOR(pg_catalog.<) :until)
+  AND (:live::boolean IS NULL OR (ended IS NULL) OPERATOR(pg_catalog.=) :live)
+  AND (:tag::pg_catalog.text IS NULL OR tags OPERATOR(pg_catalog.@>) ARRAY[:tag])
+ORDER BY active DESC, id DESC
 LIMIT :limit::bigint;
 
 -- name: due_sessions
@@ -266,6 +282,7 @@ WHERE e.words OPERATOR(pg_catalog.@@) :words::pg_catalog.text::pg_catalog.tsquer
   AND e.key OPERATOR(pg_catalog.<) :before::bigint
   AND s.tenant OPERATOR(pg_catalog.=) :tenant
   AND (:user::pg_catalog.text IS NULL OR s."user" OPERATOR(pg_catalog.=) :user)
+  AND (:session::pg_catalog.text IS NULL OR s.id OPERATOR(pg_catalog.=) :session)
 ORDER BY e.key DESC
 LIMIT :limit::bigint;
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...errors import InputError, StoreDamaged
-from ..values import Branch, Parcel, Record, Row, SessionRow
+from ..values import BranchRow, Parcel, Record, Row, SessionRow
 
 __all__ = [
     "branch_row",
@@ -157,12 +157,12 @@ def checksum(session: int, branch: int, seq: int, content: int) -> int:
     return content ^ ((session * 1_000_003 + branch * 10_007 + seq) & 0xFFFFFFFF)
 
 
-def branch_row(columns: Sequence[Any]) -> Branch:
+def branch_row(columns: Sequence[Any]) -> BranchRow:
     """Convert columns to a branch; raise `StoreDamaged` unless its parent is an earlier one (no cycles)."""
     id, parent, fork_seq, created, name, operation, former = columns
     if parent is not None and not 0 < parent < id:
         raise StoreDamaged(f"branch {id} is damaged: it forks from branch {parent}; run `turnstate verify`")
-    return Branch(
+    return BranchRow(
         id=id,
         parent=parent,
         fork_seq=fork_seq,

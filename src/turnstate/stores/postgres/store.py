@@ -14,15 +14,18 @@ import msgspec
 from msgspec import structs
 
 from ...errors import AlreadyExists, Busy, Fenced, NotFound
+from ..admission import check_meta
 from ..values import (
     Address,
-    Branch,
+    BranchRow,
     Change,
     Durability,
     Filter,
     Finding,
     Hit,
     Lease,
+    Order,
+    PageMark,
     Parcel,
     Receipt,
     Record,
@@ -118,7 +121,7 @@ class PostgresStore:
         found = await self._connections.read("newest", **at._asdict(), **path, kinds=list(set(kinds)))
         return {row.kind: row for row in entries(at, found)}
 
-    async def branches(self, at: Address) -> list[Branch]:
+    async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
         found = await self._connections.read("branches", **at._asdict())
         if not found:
@@ -126,17 +129,25 @@ class PostgresStore:
         return [branch_row(columns) for columns in found if columns[0] is not None]
 
     async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+        self,
+        tenant: str,
+        words: Sequence[str],
+        *,
+        user: str | None,
+        session: str | None = None,
+        before: int | None,
+        limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
         wanted = query_of(words, tenant=tenant, user=user)
         if wanted is None:
             return []
         end = END if before is None else before
-        which = {"words": wanted, "tenant": tenant, "user": user, "before": end, "limit": limit}
+        which: dict[str, Any] = {"words": wanted, "tenant": tenant, "user": user, "session": session}
+        which |= {"before": end, "limit": limit}
         return [
-            Hit(session=session, row=entry_row(columns), mark=mark)
-            for mark, session, *columns in await self._connections.read("search", **which)
+            Hit(session=id, row=entry_row(columns), mark=mark)
+            for mark, id, *columns in await self._connections.read("search", **which)
         ]
 
     async def _first_taken(self, change: Change) -> str:
@@ -166,12 +177,20 @@ class PostgresStore:
         raise missing(at)
 
     async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+        self,
+        tenant: str,
+        which: Filter,
+        *,
+        order: Order = "created",
+        after: PageMark | None = None,
+        limit: int = 100,
     ) -> list[SessionRow]:
-        """Return a page of sessions, newest first by creation, starting after a session."""
+        """Return a page of sessions, the newest first by creation or by activity, starting after a mark."""
         columns = structs.asdict(which) | {"tenant": tenant, "limit": limit}
-        columns |= {"created": after and after.created, "id": after and after.id}
+        columns |= {"moment": after and after.moment, "id": after and after.id}
         name = "page" if which.user is None else "page_of_user"
+        if order == "active":
+            name = "page_by_activity"
         return [session_row(columns) for columns in await self._connections.read(name, **columns)]
 
     async def update(
@@ -182,16 +201,27 @@ class PostgresStore:
         tags: Sequence[str] | None = None,
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
+        expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest."""
+        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
         given = {
             "title": title,
             "tags": None if tags is None else sorted(set(tags)),
             "meta": None if meta is None else encoded(meta),
             "idle": idle,
         }
-        for columns in await self._connections.write("describe", **at._asdict(), **given):
-            return session_row(columns)
+        while True:
+            known = None if expected is None else await self._known_meta(at, expected)
+            for columns in await self._connections.write("describe", **at._asdict(), **given, known=known):
+                return session_row(columns)
+            if known is None:
+                raise missing(at)
+
+    async def _known_meta(self, at: Address, expected: dict[str, Any]) -> bytes:
+        """Return the bytes of the metadata, which must be unchanged when it is written."""
+        for columns in await self._connections.read("session", **at._asdict()):
+            check_meta(session_row(columns), expected)
+            return bytes(columns["meta"])
         raise missing(at)
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:

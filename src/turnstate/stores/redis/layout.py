@@ -63,6 +63,7 @@ END = b"\xff"
 LISTS = {
     b"d": "sessions of a tenant by creation",
     b"u": "and of a user",
+    b"a": "sessions of a tenant by activity",
     b"e": "sessions of a tenant by the time at which they expire",
     b"w": "entries of a tenant that have words, by their stamps",
     b"v": "and of a user",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
@@ -60,20 +60,21 @@ class MergedList:
         after: bytes | None = None,
         newest: bool = False,
         by_time: bool = False,
+        buckets: Iterable[int] = range(BUCKETS),
     ) -> None:
         begin, self._end = (name + END, name) if newest else (name, name + END)
         start = begin if after is None else name + after
         self._server, self._newest = server, newest
         self._name, self._rank = len(name), slice(len(name), len(name) + DIGITS if by_time else None)
-        self._parts = [_BucketPart(bucket, start) for bucket in range(BUCKETS)]
+        self._parts = {bucket: _BucketPart(bucket, start) for bucket in buckets}
         self._heads: list[tuple[bytes, int]] | None = None
         self._count = FIRST_FETCH
 
     async def some(self, count: int) -> list[Member]:
         """Return the next members; fewer at the end of the list."""
         if self._heads is None:
-            await self._fill(self._parts)
-            self._heads = [self._head(part) for part in self._parts if part.fetched]
+            await self._fill(list(self._parts.values()))
+            self._heads = [self._head(part) for part in self._parts.values() if part.fetched]
             heapify(self._heads)
         heads, found = self._heads, list[Member]()
         while heads and len(found) < count:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
 from ..admission import KEY_LIFE, admitted
-from ..values import MESSAGE, Address, Branch, Change, Receipt, Row, Span
+from ..values import MESSAGE, Address, BranchRow, Change, Receipt, Row, Span
 from .faults import AnswerLost
 from .layout import MOST, bucket_of, index_key, named, natural, packed, session_key, session_keys, text
 from .losses import LossDetector, Sighting
@@ -123,7 +123,7 @@ async def newest(server: Server, at: Address, spans: Sequence[Span], kinds: Sequ
     return {name: entry(at, *columns) for name, columns in found if columns}
 
 
-async def branches(server: Server, at: Address) -> list[Branch]:
+async def branches(server: Server, at: Address) -> list[BranchRow]:
     """Return all branches of a session in the order of their creation."""
     key = session_key(at, b"branch")
     (flat,) = await server.run(script("hashes"), [key], twice=True)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ...errors import StoreDamaged
 from ..admission import KnownKey
-from ..values import MESSAGE, Address, Branch, Parcel, Receipt, Record, Row, SessionRow
+from ..values import MESSAGE, Address, BranchRow, Parcel, Receipt, Record, Row, SessionRow
 from .layout import integer, named, natural, text
 
 __all__ = [
@@ -157,14 +157,14 @@ def entry(at: Address, place: bytes, line: bytes | None, body: bytes | None) -> 
     )
 
 
-def branch_rows(flat: Sequence[bytes]) -> list[Branch]:
+def branch_rows(flat: Sequence[bytes]) -> list[BranchRow]:
     """Convert a hash to branches in the order of their creation; their ends are left out."""
     kept = dict(zip(flat[::2], flat[1::2], strict=True))
     ids = sorted(int(name) for name in kept if not name.startswith(b"t"))
     return [branch(id, kept[b"%d" % id]) for id in ids]
 
 
-def branch(id: int, kept: bytes) -> Branch:
+def branch(id: int, kept: bytes) -> BranchRow:
     """Parse a branch; raise `StoreDamaged` unless its parent is an earlier one (no cycles)."""
     found = _BRANCH.fullmatch(kept)
     try:
@@ -176,7 +176,7 @@ def branch(id: int, kept: bytes) -> Branch:
         raise StoreDamaged(
             f"branch {id} is damaged: it forks from branch {int(parent)}; run `turnstate verify`"
         )
-    return Branch(
+    return BranchRow(
         id=id,
         parent=int(parent) if parent else None,
         fork_seq=int(fork_seq),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ...errors import NotFound
 from ..values import Address, Hit
-from .layout import BUCKETS, moment, named, session_key, text
+from .layout import BUCKETS, bucket_of, moment, named, session_key, text
 from .lists import MergedList
 from .log import rows_at
 from .server import Call, Server, script
@@ -42,7 +42,14 @@ class _Candidate:
 
 
 async def search(
-    server: Server, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+    server: Server,
+    tenant: str,
+    words: Sequence[str],
+    *,
+    user: str | None,
+    session: str | None,
+    before: int | None,
+    limit: int,
 ) -> list[Hit]:
     """Return the entries that contain all the words, newest first, starting after a mark.
 
@@ -55,11 +62,14 @@ async def search(
     name = b"w" + named(tenant) if user is None else b"v" + named(tenant) + named(user)
     # Entries of several buckets may have the same stamp, some of them before the mark and some after it.
     after = None if before is None else moment((before + _AHEAD) // BUCKETS + 1)
-    newest, scanned = MergedList(server, name, after=after, newest=True, by_time=True), 0
+    buckets = range(BUCKETS) if session is None else [bucket_of(Address(tenant, session))]
+    newest = MergedList(server, name, after=after, newest=True, by_time=True, buckets=buckets)
+    scanned = 0
     while scanned < MAX_SCANNED and len(hits) < limit:
-        some = [_Candidate(*member) for member in await newest.some(STEP)]
-        if not some:
+        members = await newest.some(STEP)
+        if not members:
             break
+        some = [one for one in (_Candidate(*member) for member in members) if session in (None, one.session)]
         scanned += len(some)
         after_mark = [one for one in some if before is None or one.mark < before]
         hits += await _matching(server, tenant, wanted, after_mark, limit - len(hits))

@@ -14,15 +14,18 @@ import msgspec
 from msgspec import structs
 
 from ...errors import Busy, Fenced
+from ..admission import check_meta
 from ..values import (
     Address,
-    Branch,
+    BranchRow,
     Change,
     Durability,
     Filter,
     Finding,
     Hit,
     Lease,
+    Order,
+    PageMark,
     Parcel,
     Receipt,
     Record,
@@ -104,18 +107,27 @@ class RedisStore:
         """Return the newest entry of each kind on a path, whose newest span comes first."""
         return await log.newest(self._server, at, spans, kinds)
 
-    async def branches(self, at: Address) -> list[Branch]:
+    async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
         return await log.branches(self._server, at)
 
     async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+        self,
+        tenant: str,
+        words: Sequence[str],
+        *,
+        user: str | None,
+        session: str | None = None,
+        before: int | None,
+        limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark.
 
         Only the newest 10,000 entries after the mark are looked at.
         """
-        return await search(self._server, tenant, words, user=user, before=before, limit=limit)
+        return await search(
+            self._server, tenant, words, user=user, session=session, before=before, limit=limit
+        )
 
     # Directory
 
@@ -129,6 +141,7 @@ class RedisStore:
             "tenant": named(row.tenant).decode(),
             "session": row.id,
             "created": row.created,
+            "active": row.active,
             "fields": [field.decode() for field in fields],
             "records": len(records),
         }
@@ -155,14 +168,32 @@ class RedisStore:
         return row
 
     async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+        self,
+        tenant: str,
+        which: Filter,
+        *,
+        order: Order = "created",
+        after: PageMark | None = None,
+        limit: int = 100,
     ) -> list[SessionRow]:
-        """Return a page of sessions, newest first by creation, starting after a session."""
+        """Return a page of sessions, the newest first by creation or by activity, starting after a mark."""
         user = which.user
-        name = b"d" + named(tenant) if user is None else b"u" + named(tenant) + named(user)
-        start = None if after is None else moment(after.created) + text(after.id)
+        if order == "active" and user is not None:
+            return await self._page_of_user_by_activity(tenant, user, which, after, limit)
+        letter = b"d" if order == "created" else b"a"
+        name = letter + named(tenant) if user is None else b"u" + named(tenant) + named(user)
+        start = None if after is None else moment(after.moment) + text(after.id)
         listed = MergedList(self._server, name, after=start, newest=True)
         return await self._first(tenant, listed, limit, lambda row: _matches(row, which))
+
+    async def _page_of_user_by_activity(
+        self, tenant: str, user: str, which: Filter, after: PageMark | None, limit: int
+    ) -> list[SessionRow]:
+        """Sort the sessions of a user: there is a list by activity only of all sessions of a tenant."""
+        listed = MergedList(self._server, b"u" + named(tenant) + named(user))
+        rows = await self._first(tenant, listed, MOST, lambda row: _matches(row, which))
+        found = [row for row in rows if after is None or row.mark("active") < after]
+        return sorted(found, key=lambda row: row.mark("active"), reverse=True)[: max(limit, 0)]
 
     async def update(
         self,
@@ -172,8 +203,9 @@ class RedisStore:
         tags: Sequence[str] | None = None,
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
+        expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest."""
+        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
         changes = {
             b"title": None if title is None else text(title),
             b"tags": None if tags is None else msgspec.json.encode(sorted(set(tags))),
@@ -181,11 +213,22 @@ class RedisStore:
             b"idle": None if idle is None else b"%d" % natural(idle),
         }
         given = [piece for name, value in changes.items() if value is not None for piece in (name, value)]
-        asked = [named(at.tenant), text(at.session), *given]
-        answer = await self._server.run(script("update"), session_keys(at), asked, twice=True)
-        if answer[0] != b"there":
-            raise refusal(at, answer)
-        return session(at, answer[1])
+        while True:
+            known = b"" if expected is None else await self._known_meta(at, expected)
+            asked = [named(at.tenant), text(at.session), known, *given]
+            answer = await self._server.run(script("update"), session_keys(at), asked, twice=expected is None)
+            if answer[0] == b"there":
+                return session(at, answer[1])
+            if answer[0] != b"changed":
+                raise refusal(at, answer)
+
+    async def _known_meta(self, at: Address, expected: dict[str, Any]) -> bytes:
+        """Return the bytes of the metadata, which must be unchanged when it is written."""
+        (flat,) = await self._server.run(script("hashes"), [session_key(at, b"row")], twice=True)
+        if not flat:
+            raise refusal(at, [b"absent"])
+        check_meta(session(at, flat), expected)
+        return bytes(dict(zip(flat[::2], flat[1::2], strict=True))[b"meta"])
 
     async def due(self, tenant: str, now: int, *, limit: int = 100) -> list[SessionRow]:
         """Return sessions that were idle for too long, without a message and without a lease."""

@@ -81,7 +81,7 @@ def _place(bucket: int, member: bytes) -> _Place | None:
     """Parse a member; return None if that is impossible."""
     try:
         match member[:1]:
-            case b"d" | b"u" | b"e":
+            case b"d" | b"u" | b"a" | b"e":
                 return _of_session(member)
             case b"w" | b"v":
                 return _of_words(member)
@@ -95,14 +95,15 @@ def _place(bucket: int, member: bytes) -> _Place | None:
 def _of_session(member: bytes) -> _Place:
     tenant, user, rest = _names(member, with_user=member[:1] == b"u")
     at, when = Address(tenant, rest[DIGITS:].decode()), int(rest[:DIGITS])
-    expires = member[:1] == b"e"
+    letter = member[:1]
 
     def holds(answer: list[bytes | None]) -> bool:
         created, active, idle, ended, kept = answer
         if user is not None and kept != user.encode():
             return False
-        if not expires:
-            return created is not None and int(created) == when
+        if letter != b"e":
+            listed = active if letter == b"a" else created
+            return listed is not None and int(listed) == when
         return ended is None and int(active or 0) + int(idle or 0) == when
 
     question = ("HMGET", session_key(at, b"row"), "created", "active", "idle", "ended", "user")

@@ -224,7 +224,7 @@ class SessionView:
         """Return the members of lists that should lead to the session and are missing."""
         await self.read_row()
         row, tenant, id = self._known_row(), named(self.at.tenant), text(self.at.session)
-        members = [b"d" + tenant + moment(row.created) + id]
+        members = [b"d" + tenant + moment(row.created) + id, b"a" + tenant + moment(row.active) + id]
         if row.user is not None:
             members.append(b"u" + tenant + named(row.user) + moment(row.created) + id)
         if row.expires is not None:

@@ -22,7 +22,7 @@ from ..admission import KEY_LIFE, KnownKey, admitted, advanced
 from ..values import (
     MESSAGE,
     Address,
-    Branch,
+    BranchRow,
     Change,
     Fork,
     Hit,
@@ -347,9 +347,9 @@ def _newest_by_reading(
     return None
 
 
-def branches(db: apsw.Connection, at: Address) -> list[Branch]:
+def branches(db: apsw.Connection, at: Address) -> list[BranchRow]:
     """Return all branches of a session in the order of their creation."""
-    place, found = session_place(db, at), list[Branch]()
+    place, found = session_place(db, at), list[BranchRow]()
     last = _last_branch(db, place.key, place.branch)
     for *columns, tip in db.execute(SQL["branches"], {"key": place.key}):
         branch = branch_row(columns)
@@ -369,7 +369,13 @@ def branches(db: apsw.Connection, at: Address) -> list[Branch]:
 
 
 def search(
-    db: apsw.Connection, tenant: str, words: Sequence[str], user: str | None, before: int | None, limit: int
+    db: apsw.Connection,
+    tenant: str,
+    words: Sequence[str],
+    user: str | None,
+    session: str | None,
+    before: int | None,
+    limit: int,
 ) -> list[Hit]:
     """Return the entries that contain all the words, newest first, starting after a mark."""
     if not words or not all(_WORD(word) for word in words):
@@ -381,14 +387,15 @@ def search(
         "words": " ".join(f'"{word}"' for word in words),
         "tenant": tenant,
         "user": user,
+        "session": session,
         "before": before,
         "limit": limit,
     }
     return [
         Hit(
-            session=session or "",
-            row=entry_row(columns) if session is not None else unreadable_row(0, 0),
+            session=id or "",
+            row=entry_row(columns) if id is not None else unreadable_row(0, 0),
             mark=mark,
         )
-        for mark, session, *columns in db.execute(SQL["search"], which)
+        for mark, id, *columns in db.execute(SQL["search"], which)
     ]

@@ -54,7 +54,7 @@ SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle,
        version, fence, lease_until, holder, ended, reason
 FROM session
 WHERE tenant = :tenant
-  AND (:created IS NULL OR (created, id) < (:created, :id))
+  AND (:moment IS NULL OR (created, id) < (:moment, :id))
   AND (:since IS NULL OR active >= :since)
   AND (:until IS NULL OR active < :until)
   AND (:live IS NULL OR (ended IS NULL) = :live)
@@ -68,12 +68,26 @@ SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle,
 FROM session
 WHERE tenant = :tenant
   AND user = :user
-  AND (:created IS NULL OR (created, id) < (:created, :id))
+  AND (:moment IS NULL OR (created, id) < (:moment, :id))
   AND (:since IS NULL OR active >= :since)
   AND (:until IS NULL OR active < :until)
   AND (:live IS NULL OR (ended IS NULL) = :live)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(CAST(tags AS TEXT)) WHERE value = :tag))
 ORDER BY created DESC, id DESC
+LIMIT :limit;
+
+-- name: page_by_activity
+SELECT key, tenant, id, user, title, tags, counter, meta, created, active, idle, epoch, branch, seq, total,
+       version, fence, lease_until, holder, ended, reason
+FROM session NOT INDEXED
+WHERE tenant = :tenant
+  AND (:user IS NULL OR user = :user)
+  AND (:moment IS NULL OR (active, id) < (:moment, :id))
+  AND (:since IS NULL OR active >= :since)
+  AND (:until IS NULL OR active < :until)
+  AND (:live IS NULL OR (ended IS NULL) = :live)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(CAST(tags AS TEXT)) WHERE value = :tag))
+ORDER BY active DESC, id DESC
 LIMIT :limit;
 
 -- name: due_sessions
@@ -236,7 +250,8 @@ LEFT JOIN entry ON entry.key = word.rowid
 LEFT JOIN session ON session.key = entry.session
 WHERE word MATCH :words
   AND (:before IS NULL OR word.rowid < :before)
-  AND (session.key IS NULL OR (session.tenant = :tenant AND (:user IS NULL OR session.user = :user)))
+  AND (session.key IS NULL OR (session.tenant = :tenant AND (:user IS NULL OR session.user = :user)
+                               AND (:session IS NULL OR session.id = :session)))
 ORDER BY word.rowid DESC
 LIMIT :limit;
 

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from ...errors import NotFound, StoreDamaged
-from ..values import MESSAGE, Address, Branch, Parcel, Record, Row, SessionRow
+from ..values import MESSAGE, Address, BranchRow, Parcel, Record, Row, SessionRow
 from .queries import SQL
 from .soundness import ids_are_indexed
 
@@ -165,12 +165,12 @@ def checksum(session: int, branch: int, seq: int, id: str, kind: str, tokens: in
     return zlib.crc32(body, zlib.crc32(place.encode()))
 
 
-def branch_row(columns: Sequence[Any]) -> Branch:
+def branch_row(columns: Sequence[Any]) -> BranchRow:
     """Convert columns to a branch; raise `StoreDamaged` unless its parent is an earlier one (no cycles)."""
     id, parent, fork_seq, created, name, operation, former = columns
     fields = {"id": id, "parent": parent, "fork_seq": fork_seq, "created": created}
     try:
-        branch = msgspec.convert(fields | {"name": name, "operation": operation, "former": former}, Branch)
+        branch = msgspec.convert(fields | {"name": name, "operation": operation, "former": former}, BranchRow)
     except msgspec.ValidationError as error:
         raise StoreDamaged(f"branch {id!r:.40} is damaged ({error}); run `turnstate verify`") from None
     if branch.parent is not None and not 0 < branch.parent < branch.id:

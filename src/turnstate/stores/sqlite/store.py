@@ -29,15 +29,18 @@ from ...errors import (
     StoreUnavailable,
 )
 from ...files import FILE_MODE
+from ..admission import check_meta
 from ..values import (
     Address,
-    Branch,
+    BranchRow,
     Change,
     Durability,
     Filter,
     Finding,
     Hit,
     Lease,
+    Order,
+    PageMark,
     Parcel,
     Position,
     Receipt,
@@ -121,15 +124,22 @@ class SqliteStore:
         """Return the newest entry of each kind on a path, whose newest span comes first."""
         return await self._readers.run(lambda db: log.newest(db, at, spans, kinds))
 
-    async def branches(self, at: Address) -> list[Branch]:
+    async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
         return await self._readers.run(lambda db: log.branches(db, at))
 
     async def search(
-        self, tenant: str, words: Sequence[str], *, user: str | None, before: int | None, limit: int
+        self,
+        tenant: str,
+        words: Sequence[str],
+        *,
+        user: str | None,
+        session: str | None = None,
+        before: int | None,
+        limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
-        return await self._readers.run(lambda db: log.search(db, tenant, words, user, before, limit))
+        return await self._readers.run(lambda db: log.search(db, tenant, words, user, session, before, limit))
 
     # Directory
 
@@ -157,15 +167,24 @@ class SqliteStore:
         return await self._readers.run(lambda db: session_row(db, at)[1])
 
     async def page(
-        self, tenant: str, which: Filter, *, after: SessionRow | None = None, limit: int = 100
+        self,
+        tenant: str,
+        which: Filter,
+        *,
+        order: Order = "created",
+        after: PageMark | None = None,
+        limit: int = 100,
     ) -> list[SessionRow]:
-        """Return a page of sessions, newest first by creation, starting after a session."""
+        """Return a page of sessions, the newest first by creation or by activity, starting after a mark."""
         name = "page" if which.user is None else "page_of_user"
         columns = structs.asdict(which) | {"tenant": tenant, "limit": limit}
-        columns |= {"created": after and after.created, "id": after and after.id}
+        columns |= {"moment": after and after.moment, "id": after and after.id}
 
         def page(db: apsw.Connection) -> list[SessionRow]:
-            return sessions(db.execute((SQL if list_is_indexed(db) else SCANS)[name], columns))
+            is_indexed = list_is_indexed(db)
+            if order == "active":  # an index by activity would be written by every append
+                return sessions(db.execute(SQL["page_by_activity"], columns))
+            return sessions(db.execute((SQL if is_indexed else SCANS)[name], columns))
 
         return await self._readers.run(page)
 
@@ -177,8 +196,9 @@ class SqliteStore:
         tags: Sequence[str] | None = None,
         meta: dict[str, Any] | None = None,
         idle: int | None = None,
+        expected: dict[str, Any] | None = None,
     ) -> SessionRow:
-        """Change what is given and keep the rest."""
+        """Change what is given and keep the rest; raise `Conflict` if meta is not what is expected."""
         changes: dict[str, Any] = {
             "title": title,
             "tags": None if tags is None else tuple(sorted(set(tags))),
@@ -189,6 +209,7 @@ class SqliteStore:
 
         def update(db: apsw.Connection) -> SessionRow:
             key, row = session_row(db, at)
+            check_meta(row, expected)
             row = structs.replace(row, **given)
             db.execute(SQL["describe_session"], session_columns(row) | {"key": key})
             if "tags" in given:

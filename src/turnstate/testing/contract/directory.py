@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec import structs
 
-from ...errors import AlreadyExists, NotFound
+from ...errors import AlreadyExists, Conflict, NotFound
 from ...stores.port import Store
-from ...stores.values import Address, Filter, Fork, Key, Removed, SessionRow, Span
+from ...stores.values import Address, Filter, Fork, Key, Order, Removed, SessionRow, Span
 from .scenes import (
     END,
     HERE,
@@ -30,13 +32,13 @@ from .scenes import (
 __all__ = ["DirectoryContract"]
 
 
-async def listed(store: Store, which: Filter, *, limit: int = 100) -> list[str]:
+async def listed(store: Store, which: Filter, *, order: Order = "created", limit: int = 100) -> list[str]:
     """Return the ids of all sessions that match, page by page."""
     found, after = list[str](), None
-    while page := await store.page(HERE.tenant, which, after=after, limit=limit):
+    while page := await store.page(HERE.tenant, which, order=order, after=after, limit=limit):
         holds(len(page) <= limit, "a page is no longer than asked for")
         found += [row.id for row in page]
-        after = page[-1]
+        after = page[-1].mark(order)
     return found
 
 
@@ -103,13 +105,54 @@ class DirectoryContract(Scene):
             equal(await listed(store, Filter(), limit=limit), [row.id for row in newest_first], f"by {limit}")
 
     @scenario
+    async def test_a_list_by_activity_begins_with_the_session_that_was_used_last(self, store: Store) -> None:
+        def at(id: str) -> Address:
+            return Address(HERE.tenant, id)
+
+        for n, id in enumerate("abcdef"):
+            await store.create(
+                session(id, user="u" if id in "ace" else None, created=NOW + n, active=NOW + n)
+            )
+        await store.commit(change(message("m"), at=at("a"), now=NOW + 20))
+        await store.commit(change(note("n"), at=at("b"), now=NOW + 30))
+        await store.commit(change(at=at("c"), now=NOW + 40, next_epoch=True))
+        await store.commit(change(message("early"), at=at("f"), now=NOW - 9))
+        lease = await store.acquire(at("d"), holder="w", until=NOW + 99, now=NOW)
+        await store.release(at("d"), lease, now=NOW + 10)
+        await store.remove(at("e"))
+        await store.create(session("b2", created=NOW - 5, active=NOW + 20))
+        for limit in (1, 2, 100):
+            equal(
+                await listed(store, Filter(), order="active", limit=limit),
+                ["c", "b2", "a", "d", "f", "b"],
+                f"by activity, {limit} at a time",
+            )
+            equal(await listed(store, Filter(user="u"), order="active", limit=limit), ["c", "a"], "of a user")
+        which = Filter(since=NOW + 1, until=NOW + 20)
+        equal(await listed(store, which, order="active"), ["d", "f", "b"], "between two times")
+
+    @scenario
+    async def test_meta_is_changed_only_if_it_is_what_is_expected(self, store: Store) -> None:
+        meta = {"b": [1, {"x": None}], "a": 0.5}
+        await store.create(session(meta=meta))
+        async with unchanged(store):
+            for other in ({}, {"a": 0.5}, {**meta, "a": 1}):
+                with refused(Conflict):
+                    await store.update(HERE, meta={"lost": 1}, expected=other)
+        reordered = {"a": 0.5, "b": [1, {"x": None}]}
+        equal((await store.update(HERE, meta={"n": 1}, expected=reordered)).meta, {"n": 1}, "as expected")
+        both = (store.update(HERE, meta={"n": n}, expected={"n": 1}) for n in (2, 3))
+        ends = await asyncio.gather(*both, return_exceptions=True)
+        equal(sum(isinstance(end, Conflict) for end in ends), 1, "of two that expect the same, one fails")
+
+    @scenario
     async def test_sessions_that_come_and_go_do_not_disturb_the_pages(self, store: Store) -> None:
         for n in range(6):
             await store.create(session(f"s{n}", created=NOW + n))
         first = await store.page(HERE.tenant, Filter(), limit=3)
         await store.create(session("newer", created=NOW + 9))
         await store.remove(first[-1].address)
-        rest = await store.page(HERE.tenant, Filter(), after=first[-1], limit=9)
+        rest = await store.page(HERE.tenant, Filter(), after=first[-1].mark(), limit=9)
         equal([row.id for row in first + rest], ["s5", "s4", "s3", "s2", "s1", "s0"], "two pages")
 
     @scenario

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...errors import AlreadyExists, InputError, NotFound
 from ...stores.port import Store
-from ...stores.values import MESSAGE, Address, Branch, Fork, Position, Receipt, Record, Span
+from ...stores.values import MESSAGE, Address, BranchRow, Fork, Position, Receipt, Record, Span
 from .scenes import (
     BODY,
     END,
@@ -43,7 +43,7 @@ class BranchContract(Scene):
         receipt = await store.commit(change(message("x", tokens=1), fork=fork, now=NOW + 1))
         equal(receipt, Receipt(epoch=1, version=2, branch=2, first=4, last=4), "the receipt of a fork")
         equal((await store.get(HERE)).total, 31, "the total after a fork")
-        made = Branch(
+        made = BranchRow(
             id=2, parent=1, fork_seq=3, created=NOW + 1, name="aside", operation="tangent", former=1
         )
         equal((await store.branches(HERE))[1], made, "the branch that was made")
@@ -53,7 +53,7 @@ class BranchContract(Scene):
     @scenario
     async def test_a_new_session_has_one_root_branch(self, store: Store) -> None:
         await store.create(session())
-        root = Branch(id=1, parent=None, fork_seq=0, created=NOW, operation="create")
+        root = BranchRow(id=1, parent=None, fork_seq=0, created=NOW, operation="create")
         equal(await store.branches(HERE), [root], "branches of a new session")
 
     @scenario

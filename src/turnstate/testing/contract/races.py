@@ -153,13 +153,13 @@ class RaceContract(Scene):
                         while not done.is_set():
                             word = Message.user("and then")
                             await session.append(word)
-                            said.setdefault(session.row.epoch, []).append(word.id)
+                            said.setdefault(session.info.epoch, []).append(word.id)
                             await asyncio.sleep(0)  # a store in memory never waits
 
         async def reset(manager: SessionManager) -> int:
             while True:
                 with suppress(EpochEnded):
-                    return (await (await manager.open(HERE.session)).reset()).row.epoch
+                    return (await (await manager.open(HERE.session)).reset()).info.epoch
 
         try:
             async with asyncio.timeout(300):

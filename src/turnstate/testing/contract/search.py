@@ -66,6 +66,22 @@ class SearchContract(Scene):
         equal(await hits(store, ["w"]), wanted, "newest first")
 
     @scenario
+    async def test_a_search_in_one_session_finds_nothing_of_the_others(self, store: Store) -> None:
+        for id in ("s1", "s2"):
+            records = [message(f"{id} {n}", words=["w"]) for n in range(3)]
+            await store.create(session(id, user=f"user of {id}"), records)
+        for id, user, wanted in (
+            ("s1", None, ["s1 2", "s1 1", "s1 0"]),
+            ("s2", "user of s2", ["s2 2", "s2 1", "s2 0"]),
+            ("s2", "user of s1", []),
+            ("s3", None, []),
+        ):
+            found, mark = list[str](), None
+            while page := await store.search(HERE.tenant, ["w"], user=user, session=id, before=mark, limit=2):
+                found, mark = found + [hit.row.id for hit in page], page[-1].mark
+            equal(found, wanted, f"a search in {id}, of {user}")
+
+    @scenario
     async def test_a_search_continues_after_its_mark(self, store: Store) -> None:
         await store.create(session())
         for n in range(10):

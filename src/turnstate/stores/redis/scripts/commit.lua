@@ -163,6 +163,7 @@ elseif ask.next_epoch then
   call('HDEL', ROW, 'ended')
   call('HSET', ROW, 'reason', '', 'fence', int(head.fence + 1), 'lease_until', '0', 'holder', '')
 end
+move_activity(ask.tenant, ask.session, head.active, active)
 expect(ask.tenant, ask.session, was_due, expiry(active, head.idle, head.ended))
 
 for i = PARCELS_FROM, #ARGV, PARCEL do

@@ -22,5 +22,6 @@ call('ZADD', INDEX, 0, 'd' .. ask.tenant .. moment(ask.created) .. ask.session)
 if ask.user then
   call('ZADD', INDEX, 0, 'u' .. ask.tenant .. named(ask.user) .. moment(ask.created) .. ask.session)
 end
+move_activity(ask.tenant, ask.session, nil, ask.active)
 expect(ask.tenant, ask.session, nil, ask.expires)
 return {'made', born}

@@ -28,6 +28,7 @@ if deed == 'release' then
   end
   local used = math.max(active, math.min(tonumber(kept[2]), tonumber(now)))
   call('HSET', ROW, 'holder', '', 'active', int(used))
+  move_activity(tenant, id, active, used)
   expect(tenant, id, expiry(active, idle, kept[6]), expiry(used, idle, kept[6]))
 end
 return {'held', fence}

@@ -15,6 +15,7 @@ if tonumber(created) then
     call('ZREM', INDEX, 'u' .. tenant .. named(user) .. moment(created) .. id)
   end
 end
+move_activity(tenant, id, tonumber(active), nil)
 expect(tenant, id, expiry(tonumber(active) or 0, tonumber(idle) or 0, ended), nil)
 
 local list = 's' .. tenant .. named(id)

@@ -32,6 +32,18 @@ local function expiry(active, idle, ended)
   end
 end
 
+-- Move a session in the list by activity; without a time before or after it is new there, or leaves.
+local function move_activity(tenant, id, before, after)
+  if before ~= after then
+    if before then
+      call('ZREM', INDEX, 'a' .. tenant .. moment(before) .. id)
+    end
+    if after then
+      call('ZADD', INDEX, 0, 'a' .. tenant .. moment(after) .. id)
+    end
+  end
+end
+
 local function expect(tenant, id, before, after)
   if before ~= after then
     if before then

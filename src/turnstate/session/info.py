@@ -1,0 +1,170 @@
+"""What a session tells about itself: its description, its branches, and what a search finds in it.
+
+Stores keep times as milliseconds; here they are `datetime` in UTC, and what only stores need is left out.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..clock import utc
+from ..errors import InputError
+from ..log.entries import time_of
+from ..log.path import message_of
+from ..message import Message
+from ..stores.values import BranchRow, Hit, Order, PageMark, SessionRow
+
+__all__ = [
+    "Branch",
+    "SearchResult",
+    "SessionInfo",
+    "SessionPage",
+    "branch_of",
+    "info_of",
+    "page_cursor",
+    "page_mark",
+    "result_of",
+]
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    """Everything about a session but its log.
+
+    It was ``active`` when its last message was appended. It ends by itself at ``expires``, after ``idle``
+    without a message; without an idle time it never does. While ``leased_until`` is set, ``holder`` is the
+    only one that may write. ``version`` counts the changes of the path of messages, ``total`` the tokens of
+    that path, and ``epoch`` its conversations: `reset` begins the next.
+    """
+
+    tenant: str
+    id: str
+    user: str | None
+    title: str
+    tags: tuple[str, ...]
+    meta: dict[str, Any]
+    counter: str
+    created: datetime
+    active: datetime
+    idle: timedelta | None
+    expires: datetime | None
+    epoch: int
+    branch: int
+    seq: int
+    version: int
+    total: int
+    leased_until: datetime | None
+    holder: str
+    ended: datetime | None
+    reason: str
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """A branch starts after ``fork_seq`` of its parent; a root has no parent.
+
+    ``operation`` names what created it and ``former`` the branch that was the head before, which `undo`
+    selects.
+    """
+
+    id: int
+    parent: int | None
+    fork_seq: int
+    created: datetime
+    name: str = ""
+    operation: str = ""
+    former: int | None = None
+
+
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """A message that a search found, its place in its session, and when it was written."""
+
+    session: str
+    branch: int
+    seq: int
+    time: datetime | None
+    message: Message
+
+
+class SessionPage(tuple[SessionInfo, ...]):
+    """A page of sessions; ``cursor`` leads to the next page, and is None if there is none."""
+
+    cursor: str | None
+
+    def __new__(cls, sessions: Iterable[SessionInfo], cursor: str | None) -> SessionPage:
+        """Make a page."""
+        page = super().__new__(cls, sessions)
+        page.cursor = cursor
+        return page
+
+
+def page_cursor(mark: PageMark, order: Order) -> str:
+    """Return the cursor of a page, which says nothing to its reader."""
+    packed = msgspec.json.encode([order, *mark])
+    return urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def page_mark(cursor: str, order: Order) -> PageMark:
+    """Return where a cursor leads; raise `InputError` if it is not one of a list in this order."""
+    try:
+        packed = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        known, moment, id = msgspec.json.decode(packed, type=tuple[str, int, str])
+    except (ValueError, TypeError, msgspec.MsgspecError):
+        raise InputError(
+            f"{cursor!r:.60} is not a cursor of sessions.list; pass the `cursor` of a page"
+        ) from None
+    if known != order:
+        raise InputError(f"this cursor is of a list with order={known!r:.20}, not {order!r}")
+    return PageMark(moment, id)
+
+
+def info_of(row: SessionRow) -> SessionInfo:
+    """Return the description of a session."""
+    return SessionInfo(
+        tenant=row.tenant,
+        id=row.id,
+        user=row.user,
+        title=row.title,
+        tags=row.tags,
+        meta=row.meta,
+        counter=row.counter,
+        created=utc(row.created),
+        active=utc(row.active),
+        idle=timedelta(milliseconds=row.idle) if row.idle else None,
+        expires=None if row.expires is None else utc(row.expires),
+        epoch=row.epoch,
+        branch=row.branch,
+        seq=row.seq,
+        version=row.version,
+        total=row.total,
+        leased_until=utc(row.lease_until) if row.lease_until else None,
+        holder=row.holder,
+        ended=None if row.ended is None else utc(row.ended),
+        reason=row.reason,
+    )
+
+
+def branch_of(row: BranchRow) -> Branch:
+    """Return the description of a branch."""
+    return Branch(
+        id=row.id,
+        parent=row.parent,
+        fork_seq=row.fork_seq,
+        created=utc(row.created),
+        name=row.name,
+        operation=row.operation,
+        former=row.former,
+    )
+
+
+def result_of(hit: Hit) -> SearchResult | None:
+    """Return what a search found; None if it is damaged."""
+    message, row = message_of(hit.row), hit.row
+    if message is None:
+        return None
+    time = time_of(row.id, message)
+    return SearchResult(session=hit.session, branch=row.branch, seq=row.seq, time=time, message=message)
