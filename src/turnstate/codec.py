@@ -127,7 +127,7 @@ _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 
 def kind_of(entry: Entry) -> str:
     """Return the name of an entry's kind; a cut that the user asked for is a compaction."""
-    return "compaction" if isinstance(entry, Cut) and entry.asked else _NAMES[type(entry)]
+    return "compaction" if isinstance(entry, Cut) and entry.is_operation else _NAMES[type(entry)]
 
 
 def encode(entry: Entry) -> bytes:

@@ -24,6 +24,7 @@ from .value import Value
 __all__ = [
     "ABANDONED",
     "CANCELLED",
+    "CAP",
     "INTERRUPTED",
     "LEFT",
     "PENDING",
@@ -48,6 +49,9 @@ __all__ = [
     "Usage",
     "effective",
 ]
+
+CAP = "cap"
+"""The operation of a cut that keeps a conversation within the number of exchanges that it shows."""
 
 # The table of texts that are shown as the result of a call that has none, by the reason.
 PENDING = "[Still running.]"
@@ -85,8 +89,9 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
 
     ``cap`` is the number of tokens that its summary may take, a model's included; 0 if it is not limited.
 
-    A cut that the user ``asked`` for (what was wanted, and what it came to) holds under every budget and
-    policy, until it is reverted. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
+    A cut that was ``asked`` for (what was wanted, and what it came to) holds under every budget and policy,
+    until it is reverted. The user asks for most of them; a conversation asks for one itself when it has more
+    exchanges than it shows. Where it keeps nothing, ``kept_from`` is None: all that follows is kept.
     ``shares`` are the masks with ``each`` that hold for what is kept.
     """
 
@@ -103,6 +108,11 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     cap: int = 0
     asked: dict[str, Any] = msgspec.field(default_factory=dict)
     shares: tuple[Mask, ...] = ()
+
+    @property
+    def is_operation(self) -> bool:
+        """Whether the user asked for it, so that `undo` takes it back."""
+        return bool(self.asked) and self.asked.get("operation") != CAP
 
     @property
     def imported(self) -> bool:

@@ -7,12 +7,13 @@ the previous cut, and a question that was pinned by it and is not any more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from ..entry import Cut, Decision, Mask, Summary
+from ..entry import CAP, Cut, Decision, Mask, Summary
 from ..errors import ContextOverflow
 from ..ids import MessageId, derived
 from ..message import Message
@@ -24,13 +25,14 @@ from .digest import Digest, carrying, digest, text
 from .policy import Policy
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
-from .window import PendingCut, View, Window
+from .window import PendingCut, View, Window, folded
 from .wording import rendered
 
 __all__ = [
     "Compaction",
     "PendingCut",
     "Strategy",
+    "capped",
     "carried",
     "cleared",
     "compacted",
@@ -159,6 +161,24 @@ def compaction(
         return None
     asked = {"operation": "compact", "keep": strategy.keep, **({"focus": focus} if focus else {})}
     return _pending_cut(tally, view, plan, policy, limit, asked={**asked, "before": window.tokens})
+
+
+def capped(
+    tally: Tally, decisions: Sequence[Decision], policy: Policy, *, keep: int, limit: int
+) -> Cut | None:
+    """Return the cut that keeps the newest exchanges, from the edge of a turn on; None if all are kept.
+
+    Whatever the budget, nothing before it is shown again, so cuts that hold under one budget only are not
+    built upon. Within a turn that is longer than what is kept, it is made between two groups.
+    """
+    floor = [one for one in decisions if not isinstance(one, Cut) or one.asked]
+    view = folded(floor, tally, limit=limit, policy=policy)
+    place = _kept(tally, keep)
+    kept = next((turn for turn in tally.turns if turn >= place), place)
+    if kept <= view.kept:
+        return None
+    plan = Plan(kept, (), view.hidden, policy.summary_cap(limit), ())
+    return _pending_cut(tally, view, plan, policy, limit, asked={"operation": CAP}).cut
 
 
 class Compaction(Struct, frozen=True, kw_only=True):

@@ -83,6 +83,7 @@ def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
         state.head.extend([*summary, *entries, lines])
     else:
         _restore_timelines(state, part, {one.id: one for one in entries if isinstance(one, Message)})
+    state.cap()
     return state
 
 

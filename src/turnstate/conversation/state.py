@@ -14,7 +14,7 @@ from typing import Any
 from .. import catalog, ids
 from ..catalog import ModelInfo
 from ..context.calls import late_note
-from ..context.cut import PendingCut, Strategy, cleared, compacted, compaction
+from ..context.cut import PendingCut, Strategy, capped, cleared, compacted, compaction
 from ..context.head import Head
 from ..context.live_window import LiveWindow
 from ..context.manager import StateManager
@@ -266,6 +266,16 @@ class ConversationState(Tangents):
         live.grow(repaired(message, names) for message in timeline.messages[live.length :])
         return live
 
+    def cap(self) -> None:
+        """Add a cut if windows could show more exchanges than the history holds, whatever the budget."""
+        while self.head.is_over_cap:
+            limit, decisions = self.budget.limit, self.head.fold.holding
+            tally = self.manager.tally(self.head.messages, self.budget, stored=_is_stored(self.head))
+            cut = capped(tally, decisions, self.policy, keep=self.head.exchanges_at_cap, limit=limit)
+            if cut is None:
+                return
+            self.head.add(cut)
+
     # Compaction and undo.
 
     def clear(self) -> None:
@@ -329,6 +339,8 @@ class ConversationState(Tangents):
         """Add an entry, after an entry for settings that have changed; a message is copied."""
         self.record_settings()
         self.head.add(entry.owned() if isinstance(entry, Message) else entry)
+        if isinstance(entry, Message | Revert):
+            self.cap()
 
     def record_settings(self) -> None:
         """Add entries for settings and line trackers that have changed."""
@@ -367,6 +379,11 @@ class ConversationState(Tangents):
 
     def _switched(self) -> None:
         self.apply_settings()
+
+    def restore_moment(self, at: int) -> None:
+        """Go back to when the conversation had so many entries; what came after stays in the log."""
+        super().restore_moment(at)
+        self.cap()
 
     def _cancel_open_calls(self) -> None:
         for call in self.head.open_calls:

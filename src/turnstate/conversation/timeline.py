@@ -36,7 +36,7 @@ from ..message import Message, ToolCallRequest
 from .history import HistoryEntry, UserMessage, line_of
 from .line_tracker import FileLineTracker, tracker_from_json
 
-__all__ = ["MAX_CONVERSATION_STATE_HISTORY_LEN", "Clearing", "Moment", "Recalled", "Timeline"]
+__all__ = ["KEPT_AT_CAP", "MAX_CONVERSATION_STATE_HISTORY_LEN", "Clearing", "Moment", "Recalled", "Timeline"]
 
 
 class Clearing(Struct, frozen=True):
@@ -69,7 +69,10 @@ class Moment(Struct, frozen=True, gc=False):
 
 
 MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
-"""Exchanges that the live history holds; older ones are in the log."""
+"""Exchanges that the live history holds, and that a window may show; older ones are in the log."""
+
+KEPT_AT_CAP = 0.9
+"""The share of them that the cut at the cap keeps: one such cut serves for a thousand exchanges."""
 
 Recalled = Prompt | Bootstrap | ModelChange | Settings | Checkpoint | Cut | Summary
 
@@ -96,6 +99,8 @@ class Timeline:
         self._clearings: Mapping[str, Clearing] = parent._clearings if parent else {}
         self._moments: ForkedList[Moment] = ForkedList(parent._moments if parent else None)
         self._shown_from: int = parent._shown_from if parent else 0
+        # The newest cut that was asked for, and the first exchange that it kept, which no fork changes.
+        self._floor: tuple[str, int] = parent._floor if parent else ("", 0)
         self.messages = ForkedList(parent.messages if parent else None)
         self.decisions = ForkedList(parent.decisions if parent else None)
         self.fold = Fold(self.messages, self.decisions, parent.fold if parent else None, whole=first == 1)
@@ -262,6 +267,26 @@ class Timeline:
     def live_history(self) -> list[HistoryEntry]:
         """The exchanges that are shown: not those before a clearing, and the newest 10,000 at most."""
         return self.history[self.live_from :]
+
+    @property
+    def exchanges_at_cap(self) -> int:
+        """How many of the newest exchanges the cut at the cap keeps."""
+        return max(1, int(KEPT_AT_CAP * MAX_CONVERSATION_STATE_HISTORY_LEN))
+
+    @property
+    def is_over_cap(self) -> bool:
+        """Whether a window could show more exchanges than the live history may hold."""
+        if self.first == 1 and len(self.history) <= MAX_CONVERSATION_STATE_HISTORY_LEN:
+            return False
+        asked = (one for one in reversed(self.fold.holding) if isinstance(one, Cut) and one.asked)
+        floor = next(asked, None)  # nothing before it is shown under any budget
+        if floor is None:
+            return True
+        if floor.id in self.recalled_at and self.fold.place_of(floor.kept_from or "") is None:
+            return True  # it kept more than is loaded
+        if self._floor[0] != floor.id:
+            self._floor = (floor.id, self.first_kept(floor))
+        return len(self.history) - self._floor[1] > MAX_CONVERSATION_STATE_HISTORY_LEN
 
     @property
     def cut(self) -> Cut | None:

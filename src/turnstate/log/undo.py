@@ -71,7 +71,7 @@ class UndoSearch:
                 self.last = at - 1
             case Tangent(started=0):
                 return Undoable(number, entry)
-            case Cut() if entry.asked:
+            case Cut() if entry.is_operation:
                 if entry.imported:
                     raise NothingToUndo(f"conversation {self._id}: {IMPORTED}")
                 return Undoable(number, entry)

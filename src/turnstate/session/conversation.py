@@ -43,6 +43,7 @@ async def load(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Conve
     await loader.load_kept()
     state.timelines, state.sync, state.default_counter = loader.loaded, sync, writer.start.name
     state.apply_settings()
+    state.cap()
     return state
 
 
@@ -62,6 +63,7 @@ class _Commit:
         """Write every timeline, then move the head to where the state is."""
         self._state.default_counter = self._writer.start.name
         self._state.record_settings()
+        self._state.cap()
         self._check(await self._writer.refresh())
         receipt: Receipt | None = None
         for timeline in self._state.timelines:

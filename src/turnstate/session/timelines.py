@@ -244,12 +244,13 @@ class TimelineLoader:
         await self._recall_cuts(timeline, path, rows)
 
     async def _recall_cuts(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
-        """Take in the cut that held before the part that is loaded, and those that reverts in it lead to."""
+        """Take in the cut that held before the part that is loaded, and those that reverts in it name."""
         earlier = between(path, 1, timeline.first - 1)
         entries = await entries_of([row for row in rows if row.kind == "revert"])
         reverts = [entry for entry in entries if isinstance(entry, Revert)]
         standing = await cut_in_force(self._log, self._at, earlier)
-        numbers = {entry.former for entry in reverts if 0 < entry.former < timeline.first}
+        named = {number for entry in reverts for number in (entry.former, entry.at)}
+        numbers = {number for number in named if 0 < number < timeline.first}
         places = sorted(numbers | ({standing.seq} if standing else set()))
         for number, end in pairwise([*places, timeline.first]):
             for row in await self._log.read(self._at, between(path, number, number)[0]):

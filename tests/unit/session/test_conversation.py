@@ -231,9 +231,19 @@ async def test_of_10_001_exchanges_10_000_or_fewer_are_live_and_the_log_has_all(
     for one in (state, loaded):
         assert len(one.history) == 9_998
         assert one.history[0].user.prompt == "question 3"
-        assert one.valid_history_range == (0, 9_998)
+        assert one.valid_history_range == (999, 9_998)  # a turn's edge: room for a thousand more
         assert len(one.transcript) == 10_000
     assert plain(loaded) == plain(state)
+    wide = Budget(10_000_000)
+    windows = [state.window(wide), loaded.window(wide), await session.window(wide, tools=[LS])]
+    for window in windows:
+        assert not window.decisions
+        assert [message.kind for message in window.messages[:2]] == ["prompt", "summary"]
+        assert window.messages == windows[0].messages
+        assert window.tokens == windows[0].tokens
+    (first, *_), kept = windows[0].messages[2:], state.history[slice(*state.valid_history_range)]
+    assert first == kept[0].user.messages[0]
+    assert len(windows[0].messages) == 2 + 2 * len(kept) + 1  # the last call is under way
     assert plain(from_json(to_json(loaded))) == plain(state)
     assert len(await session.messages()) == 20_002
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from session_fixtures import Harness, rows, run
+from session_fixtures import Harness, entries, parcels, rows, run
 from state_fixtures import BUDGET, elsewhere, plain, reloaded, said, validate
 
 from turnstate import Message
+from turnstate.codec import kind_of
 from turnstate.context.cut import Strategy
 from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, ToolOrigin, amazon_q, fields, from_json, to_json
 from turnstate.conversation.edits import LineTracking
+from turnstate.entry import Cut
+from turnstate.errors import NothingToUndo
 from turnstate.session import Session
 from turnstate.toolspec import ToolSpec
 
 LIMIT = 6
+AT_CAP = 5  # exchanges that the cut at the limit keeps
 SUMMARY = "Goal: what was said from a to e."
 LS = ToolSpec(name="ls", description="lists", input_schema={"type": "object", "properties": {}})
 
@@ -72,24 +77,60 @@ async def long_session(harness: Harness, *, summary: str | None = SUMMARY) -> Se
 
 @pytest.mark.req("I4", "I5")
 @run
-async def test_all_exchanges_that_are_loaded_may_be_sent_when_a_compaction_stands_before_them(
-    harness: Harness, limit: int
-) -> None:
-    session = await long_session(harness)
-    loaded = await reloaded(harness, session)
-    assert len(loaded.history) == limit
-    assert loaded.valid_history_range == (0, limit)
-    assert asked(loaded.preview(BUDGET)) == questions("q")[-limit:]
+async def test_live_loaded_and_session_windows_show_the_same_at_the_cap(harness: Harness, limit: int) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    for number, question in enumerate(questions("q", 5 * limit), start=1):
+        said(state, question)
+        await session.commit(state)
+        loaded = await reloaded(harness, session)
+        start, end = state.valid_history_range
+        assert len(state.history) == end == min(number, limit)
+        assert (loaded.history, loaded.valid_history_range) == (state.history, (start, end))
+        windows = [one.window(BUDGET) for one in (state, loaded)]
+        windows += [await one.window(BUDGET) for one in (session, await elsewhere(harness, session))]
+        for window in windows:
+            assert asked(window) == [entry.user.prompt for entry in state.history[start:end]]
+            assert window.messages == windows[0].messages
+            validate(window)
+    cuts = [entry for entry in await entries(session) if isinstance(entry, Cut)]
+    assert [cut.asked for cut in cuts] == [{"operation": "cap"}] * len(cuts)
+    assert [kind_of(cut) for cut in cuts] == ["cut"] * len(cuts)
+    with pytest.raises(NothingToUndo):
+        state.undo()
+    with pytest.raises(NothingToUndo):
+        await session.undo()
+
+
+@pytest.mark.req("I4")
+@pytest.mark.usefixtures("limit")
+@run
+async def test_messages_that_leave_at_the_cap_are_handed_to_the_memory_engine_once(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, *questions("q", 20))
+    await session.commit(state)
+    messages = [message.id for message in await session.messages()]
+    ranges = [json.loads(parcel.body) for parcel in await parcels(session._writer.store, "archive")]
+    ranges.sort(key=lambda one: messages.index(one["first"]))
+    gone = [
+        id
+        for one in ranges
+        for id in messages[messages.index(one["first"]) : messages.index(one["last"]) + 1]
+    ]
+    assert gone == messages[: len(gone)]
+    assert len(gone) == 2 * (20 - AT_CAP - 1)
 
 
 @pytest.mark.req("I4", "D5")
+@pytest.mark.usefixtures("limit")
 @run
-async def test_the_summary_of_what_is_not_loaded_stands_in_the_window(harness: Harness, limit: int) -> None:
+async def test_the_summary_of_what_is_not_loaded_stands_in_the_window(harness: Harness) -> None:
     session = await long_session(harness)
     loaded = await reloaded(harness, session)
     window = loaded.preview(BUDGET)
     assert SUMMARY in summary_of(window)
-    assert len(window.messages) == 1 + 2 * limit
+    assert len(window.messages) == 1 + 2 * AT_CAP
     validate(window)
     assert SUMMARY in summary_of(await (await elsewhere(harness, session)).preview(BUDGET))
 
@@ -102,10 +143,10 @@ async def test_the_document_of_the_original_holds_the_exchanges_that_are_loaded(
     session = await long_session(harness)
     loaded = await reloaded(harness, session)
     document = amazon_q.write(loaded)
-    assert len(document["history"]) == limit
+    assert len(document["history"]) == AT_CAP < limit
     assert SUMMARY in document["latest_summary"][0]
     again = amazon_q.read(document)
-    assert [entry.user.prompt for entry in again.history] == questions("q")[-limit:]
+    assert [entry.user.prompt for entry in again.history] == questions("q")[-AT_CAP:]
 
 
 @pytest.mark.req("I4", "I9")
@@ -115,7 +156,7 @@ async def test_a_long_conversation_lives_on_in_json(harness: Harness, limit: int
     loaded = await reloaded(harness, session)
     restored = from_json(to_json(loaded))
     assert plain(restored) == plain(loaded)
-    assert restored.valid_history_range == (0, limit)
+    assert restored.valid_history_range == (limit - AT_CAP, limit)
     assert restored.preview(BUDGET).messages == loaded.preview(BUDGET).messages
     assert amazon_q.write(restored) == amazon_q.write(loaded)
 
@@ -160,7 +201,7 @@ async def test_undoing_a_compaction_brings_a_summary_back_that_is_not_loaded(
         assert await session.undo() == "compact"
     loaded = await reloaded(harness, session)
     assert loaded.latest_summary is not None
-    assert loaded.latest_summary[0] == SUMMARY
+    assert SUMMARY in loaded.latest_summary[0]
     assert SUMMARY in summary_of(loaded.preview(BUDGET))
     assert SUMMARY in summary_of(await (await elsewhere(harness, session)).preview(BUDGET))
     assert shown(from_json(to_json(loaded))) == shown(loaded)
@@ -185,16 +226,19 @@ async def test_a_summary_is_still_there_when_an_undo_is_not_loaded_any_more(
     said(state, *questions("r"))
     await session.commit(state)
     loaded = await reloaded(harness, session)
-    assert loaded.latest_summary == state.latest_summary == before
     assert shown(loaded) == shown(state)
+    assert loaded.latest_summary is not None
+    assert loaded.latest_summary == state.latest_summary
     for window in (loaded.preview(BUDGET), await (await elsewhere(harness, session)).preview(BUDGET)):
-        assert before[0] in summary_of(window)
+        assert loaded.latest_summary[0] in summary_of(window)
+        assert "“a”" in summary_of(window)
+        assert summary is None or summary in summary_of(window)
 
 
 @pytest.mark.req("I4", "D5")
 @pytest.mark.usefixtures("limit")
 @run
-async def test_the_last_compaction_that_was_undone_leaves_no_summary_however_long_it_goes_on(
+async def test_a_compaction_that_was_undone_leaves_no_summary_however_long_it_goes_on(
     harness: Harness,
 ) -> None:
     session = await (await harness.manager()).create()
@@ -205,7 +249,9 @@ async def test_the_last_compaction_that_was_undone_leaves_no_summary_however_lon
     said(state, *questions("q"))
     await session.commit(state)
     loaded = await reloaded(harness, session)
-    assert loaded.latest_summary is None
+    assert SUMMARY not in summary_of(loaded.preview(BUDGET))
+    assert loaded.latest_summary is not None
+    assert loaded.latest_summary[1].details == {"operation": "cap"}
     assert shown(loaded) == shown(state)
 
 

@@ -299,6 +299,7 @@ async def aside_and_back(messages: int) -> Counter[str]:
     records = tuple(map(recorded, said_before))
     await store.commit(Change(at=session._row.address, now=0, records=records))
     state = await session.conversation()
+    await session.commit(state)  # of 100,000 messages some are over the cap: their cut is written
     store.counts.clear()
     state.enter_tangent_mode()
     await session.commit(state)

@@ -135,6 +135,7 @@ def _read(document: Any, os: Os | None) -> ConversationState:
     if tangent is not None:
         state.head = _aside(root, settled, entries, document, started)
         state.timelines.append(state.head)
+    state.cap()
     return state
 
 
