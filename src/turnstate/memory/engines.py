@@ -1,4 +1,4 @@
-"""Memory engines by name: ``none`` and ``jsonl:PATH`` are built in, others are found by entry point.
+"""Memory engines by name: ``builtin``, ``jsonl`` and ``none`` are here, others are found by entry point.
 
 A package offers an engine in the group ``turnstate.memory``: the name of the entry point is the name of
 the engine, and its object is called with the text after the colon and awaited.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from ..errors import InputError, UnknownName
@@ -74,7 +75,12 @@ async def _jsonl(address: str) -> MemoryEngine:
     return await asyncio.to_thread(JsonlEngine, address)
 
 
-_BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl}
+async def _builtin(address: str) -> MemoryEngine:
+    engine: MemoryEngine = await import_module(".builtin", __package__).connect(address)
+    return engine
+
+
+_BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl, "builtin": _builtin}
 
 
 def _installed(kind: str) -> Connect:

@@ -34,6 +34,7 @@ async def record(log: Log, row: SessionRow, key: str, ending: Ending) -> Session
         user=ending.user,
         epoch=ending.epoch,
         messages=_Messages(log, row.address, path),
+        since=ending.started,
         reason=ending.reason,
         started=ending.started,
         ended=ending.ended,
@@ -53,6 +54,7 @@ async def evicted(log: Log, row: SessionRow, key: str, eviction: Eviction) -> Ev
         user=row.user,
         epoch=eviction.epoch,
         messages=_Messages(log, row.address, leaving),
+        since=row.created,
     )
 
 

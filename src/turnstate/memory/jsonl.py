@@ -1,8 +1,9 @@
-"""The built-in memory engine: a folder of text files, one per user, one JSON object per line.
+"""The simplest memory engine: a folder of text files, one per user, one JSON object per line.
 
 It keeps what it is given and finds it by its words; it infers nothing. Every line is durable before a
 delivery is acknowledged, and is written once however often it is delivered. Any number of processes may
-use one folder, and any tool that reads lines can read it.
+use one folder, and any tool that reads lines can read it. What was forgotten leaves a mark, a hash and a
+time in the file ``forgotten``, by which later deliveries are refused.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .. import files
+from ..clock import Clock, wall_clock
 from ..errors import StoreUnavailable
 from ..search_terms import query as asked
 from ..search_terms import words
 from ..stores.values import Address
 from . import jsonl_file
 from .jsonl_file import MemoryFile, MemoryLine, MessageLine, SessionLine, SummaryLine, UserLine, lines_of
-from .port import Evicted, Recollection, SessionRecord, User
+from .port import Evicted, Recollection, SessionRecord, User, mark_of
 
 __all__ = ["JsonlEngine", "TenantFolder"]
 
 LOCK = "lock"
+FORGOTTEN = "forgotten"
 LOCK_SECONDS = 10.0
 """Seconds to wait for another writer, which holds the lock for one batch of messages."""
 
@@ -67,6 +70,20 @@ class TenantFolder:
             line = jsonl_file.read(first)
             yield MemoryFile(path, self._tenant, line.user if isinstance(line, UserLine) else None)
 
+    def forgotten(self, whose: User | Address) -> int:
+        """Return when a user or a session was forgotten, in milliseconds since 1970; -1 if never."""
+        name = mark_of(whose).hex().encode()
+        marks = (raw.split() for raw in lines_of(self._folder / FORGOTTEN))
+        return max((int(mark[1]) for mark in marks if len(mark) == 2 and mark[0] == name), default=-1)
+
+    def mark_forgotten(self, whose: User | Address, now: int) -> None:
+        """Note that a user or a session was forgotten."""
+        with jsonl_file.opened(self._folder / FORGOTTEN) as file:
+            file.write(f"{mark_of(whose).hex()} {now}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+        files.sync_folder(self._folder)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock of this folder against other threads and processes."""
@@ -103,8 +120,8 @@ MAX_SUMMARY = 600
 class JsonlEngine:
     """Memory in a folder of JSONL files."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder).expanduser().absolute()
+    def __init__(self, folder: str | Path, *, clock: Clock = wall_clock) -> None:
+        self._folder, self._clock = Path(folder).expanduser().absolute(), clock
         self.files = (self._folder,)
         self._shelves: dict[str, TenantFolder] = {}
         try:
@@ -151,7 +168,7 @@ class JsonlEngine:
         if await asyncio.to_thread(self._knows, handed.tenant, handed.user, last.key):
             return
         async for batch in _batches(handed, last):
-            await asyncio.to_thread(self._add, handed.tenant, handed.user, batch)
+            await asyncio.to_thread(self._add, handed, batch)
 
     def _folder_of(self, tenant: str) -> TenantFolder:
         return self._shelves.setdefault(tenant, TenantFolder(self._folder, tenant))
@@ -161,14 +178,17 @@ class JsonlEngine:
         with folder.locked():
             return folder.file(user).knows(key)
 
-    def _add(self, tenant: str, user: str | None, batch: list[MemoryLine]) -> None:
-        folder = self._folder_of(tenant)
+    def _add(self, handed: Evicted | SessionRecord, batch: list[MemoryLine]) -> None:
+        folder = self._folder_of(handed.tenant)
         with folder.locked():
-            folder.file(user).add(batch)
+            whose: list[User | Address] = [handed.address, *([handed.owner] if handed.owner else [])]
+            if max(map(folder.forgotten, whose)) < handed.since:
+                folder.file(handed.user).add(batch)
 
     def _forget(self, whose: User | Address) -> int:
         folder = self._folder_of(whose.tenant)
         with folder.locked():
+            folder.mark_forgotten(whose, self._clock())
             if isinstance(whose, User):
                 return folder.file(whose.id).remove()
             return sum(file.remove_session(whose.session) for file in folder.memory_files())

@@ -32,6 +32,7 @@ __all__ = [
     "encode_line",
     "identity",
     "lines_of",
+    "opened",
     "read",
 ]
 
@@ -184,7 +185,7 @@ class MemoryFile:
         return self.path.with_suffix(".new")
 
     def _opened(self) -> BinaryIO:
-        return _created(self.path, os.O_APPEND)
+        return opened(self.path)
 
     def _catch_up(self, file: BinaryIO) -> None:
         """Read the lines that were added since, by other processes or before a crash."""
@@ -261,6 +262,11 @@ def lines_of(path: Path) -> Iterator[bytes]:
         for raw in file:
             if raw.endswith(b"\n"):
                 yield raw
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a private file for reading and appending."""
+    return _created(path, os.O_APPEND)
 
 
 def _created(path: Path, flag: int) -> BinaryIO:

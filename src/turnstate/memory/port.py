@@ -11,6 +11,7 @@ session of 100,000 messages never has to be in memory at once.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from msgspec import Struct
 from ..message import Message
 from ..stores.values import Address
 
-__all__ = ["Evicted", "Listed", "MemoryEngine", "Recollection", "SessionRecord", "User"]
+__all__ = ["Evicted", "Listed", "MemoryEngine", "Recollection", "SessionRecord", "User", "mark_of"]
 
 
 class User(Struct, frozen=True):
@@ -36,6 +37,8 @@ class _Handed(Struct, frozen=True, kw_only=True):
     user: str | None
     epoch: int
     messages: AsyncIterable[Message]
+    since: int = 0
+    """When the session or its epoch began. What began before it was forgotten is refused."""
 
     @property
     def address(self) -> Address:
@@ -72,6 +75,7 @@ class Recollection(Struct, frozen=True, kw_only=True):
     session: str
     message: str
     timestamp: str
+    role: str = "user"
     score: float = 1.0
 
 
@@ -112,3 +116,10 @@ class Listed:
     async def __aiter__(self) -> AsyncIterator[Message]:
         for message in self._messages:
             yield message
+
+
+def mark_of(whose: User | Address) -> bytes:
+    """Return the hash that stands for a user or a session after it was forgotten."""
+    kind, name = ("user", whose.id) if isinstance(whose, User) else ("session", whose.session)
+    content = "\0".join(["turnstate memory", kind, whose.tenant, name])
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).digest()

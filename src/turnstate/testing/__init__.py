@@ -4,13 +4,14 @@
 ``ScriptedModel`` is a model that replies what a test wrote for it.
 ``FixedClock`` is a clock that a test moves.
 ``StoreContract`` tests the promises of every store: subclass it with a ``connect`` and run pytest.
+``MemoryContract`` does the same for memory engines.
 Nothing here needs a package that Turnstate itself does not need, and nothing reads a clock.
 """
 
 from __future__ import annotations
 
 from . import conversations
-from .contract import StoreContract
+from .contract import MemoryContract, StoreContract
 from .doubles import FixedClock, ScriptedModel
 
-__all__ = ["FixedClock", "ScriptedModel", "StoreContract", "conversations"]
+__all__ = ["FixedClock", "MemoryContract", "ScriptedModel", "StoreContract", "conversations"]

@@ -84,8 +84,8 @@ def test_no_package_takes_the_name_of_a_built_in_engine(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
-    assert known_engines() == ["none", "jsonl", "broken", "elsewhere"]
-    with pytest.raises(UnknownName, match="'parrot'; known engines: none, jsonl, broken, elsewhere"):
+    assert known_engines() == ["none", "jsonl", "builtin", "broken", "elsewhere"]
+    with pytest.raises(UnknownName, match="'parrot'; known engines: none, jsonl, builtin, broken, elsewhere"):
         opened("parrot:x")
 
 

@@ -20,11 +20,12 @@ from .directory import DirectoryContract
 from .health import HealthContract, TenantContract
 from .leases import LeaseContract, OutboxContract
 from .log import BranchContract, LogContract
+from .memory import MemoryContract
 from .races import RaceContract
 from .search import SearchContract
 from .texts import TextContract
 
-__all__ = ["StoreContract"]
+__all__ = ["MemoryContract", "StoreContract"]
 
 
 class StoreContract(

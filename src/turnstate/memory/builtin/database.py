@@ -1,0 +1,76 @@
+"""The database under the engine: statements by name, and operations that are one transaction.
+
+    def known(owner: int, key: str) -> Operation[bool]:
+        return bool((yield Ask("delivered", {"owner": owner, "key": key})))
+
+An operation is a generator that yields the statements that it needs and is sent their rows. So one
+operation serves SQLite, which runs it in a thread, and PostgreSQL, which awaits each statement. An
+operation may be run again after it was rolled back, so it is made by a function and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from ...stores.sql import named_statements, without_comments
+
+__all__ = ["Ask", "Database", "Operation", "asked", "schema_steps", "statements"]
+
+T = TypeVar("T")
+
+
+class Ask(NamedTuple):
+    """A statement by its name, with its parameters; with a list of them it is run for each."""
+
+    name: str
+    given: dict[str, Any] | list[dict[str, Any]]
+
+
+Operation: TypeAlias = Generator[Ask, Any, T]
+
+
+def asked(name: str, /, **given: Any) -> Operation[list[tuple[Any, ...]]]:
+    """Run a statement, and return its rows."""
+    return list((yield Ask(name, given)))
+
+
+class Database(Protocol):
+    """A database with the tables of the engine."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """Return the absolute paths of its files."""
+        ...
+
+    async def rows(self, name: str, /, **given: Any) -> list[tuple[Any, ...]]:
+        """Run one statement that only reads."""
+        ...
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation in one transaction, which is durable when this returns."""
+        ...
+
+    async def scrub(self) -> None:
+        """Overwrite what deleted rows left in files."""
+        ...
+
+    async def close(self) -> None:
+        """Close files and connections."""
+        ...
+
+
+def statements(dialect: str, prefix: str) -> dict[str, str]:
+    """Return the statements of a dialect by their names; ``prefix`` stands before each table."""
+    found = named_statements(__package__, "sql/statements.sql", f"sql/{dialect}.sql")
+    return {name: sql.replace("turnstate.", prefix) for name, sql in found.items()}
+
+
+def schema_steps(prefix: str, *, key: str, integer: str, blob: str) -> str:
+    """Return the statements that create the tables, in the words of a dialect."""
+    text = without_comments(files(__package__).joinpath("sql/schema.sql").read_text("utf-8"))
+    for name, meaning in ((" id KEY", f" id {key}"), (" INT ", f" {integer} "), (" BYTES ", f" {blob} ")):
+        text = text.replace(name, meaning)
+    return text.replace("turnstate.", prefix)

@@ -1,0 +1,161 @@
+"""Memory in PostgreSQL, for many machines: the same tables in a schema of their own.
+
+No extension is needed: terms and vectors are bytes, and this process scores them. Operations of one user or
+one session wait for each other by advisory locks, so a delivery and a forgetting never pass unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import Any, TypeVar
+
+import asyncpg
+
+from ...errors import InputError, NewerFormat, StoreError
+from ...stores.postgres.faults import FAULTS, ROLLED_BACK, fault, unreachable
+from ...stores.postgres.server import PostgresTarget, target
+from .database import Operation, schema_steps, statements
+
+__all__ = ["PostgresDatabase"]
+
+VERSION = 1
+SUFFIX = "_memory"
+"""Of the schema: the memory of a store in the schema ``turnstate`` is in ``turnstate_memory``."""
+
+MAX_CONNECTIONS = 5
+CONNECT_PATIENCE, PATIENCE = 3.0, 60.0  # seconds
+TRIES = 10
+"""Attempts at an operation that the server rolled back because of another one."""
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+T = TypeVar("T")
+
+
+class PostgresDatabase:
+    """The tables of the engine in a schema of a PostgreSQL database."""
+
+    files = ()
+
+    def __init__(self, where: PostgresTarget, pool: Any) -> None:
+        self._target, self._pool, self._closed = where, pool, False
+        self._sql = {
+            name: _numbered(sql) for name, sql in statements("postgres", f'"{where.schema}".').items()
+        }
+
+    @classmethod
+    async def open(cls, url: str) -> PostgresDatabase:
+        """Connect to the server, and create the tables if they are missing."""
+        where = target(url)
+        where = where._replace(schema=(where.schema + SUFFIX)[:63])
+        try:
+            pool = await asyncpg.create_pool(
+                where.dsn,
+                min_size=0,
+                max_size=MAX_CONNECTIONS,
+                timeout=CONNECT_PATIENCE,
+                command_timeout=PATIENCE,
+                server_settings={"search_path": "pg_catalog"},  # no object of another role is ever meant
+            )
+        except asyncpg.ClientConfigurationError as error:
+            raise InputError(f"the settings in the URL of {where.shown} cannot be used: {error}") from None
+        except FAULTS as error:
+            raise unreachable(error, where.shown) from None
+        made = cls(where, pool)
+        try:
+            await made._create()
+        except BaseException:
+            await made.close()
+            raise
+        return made
+
+    async def rows(self, name: str, /, **given: Any) -> list[tuple[Any, ...]]:
+        """Run one statement that only reads."""
+        sql, names = self._sql[name]
+        async with self._connection() as connection:
+            return [tuple(row) for row in await connection.fetch(sql, *(given[name] for name in names))]
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation in one transaction, which is durable when this returns."""
+        for attempt in range(TRIES):
+            try:
+                async with self._connection() as connection, connection.transaction():
+                    return await self._driven(operation(), connection)
+            except StoreError as error:
+                if not isinstance(error.__cause__, ROLLED_BACK) or attempt == TRIES - 1:
+                    raise
+        raise AssertionError  # the last attempt raises
+
+    async def scrub(self) -> None:
+        """Do nothing: the server's vacuum reuses the space of deleted rows, which no query finds."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._pool.close()
+        except FAULTS:
+            self._pool.terminate()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        if self._closed:
+            raise StoreError(f"the memory in {self._target.shown} is closed; open it again")
+        try:
+            async with self._pool.acquire(timeout=PATIENCE) as connection:
+                yield connection
+        except FAULTS as error:
+            raise fault(error, self._target.shown) from error
+
+    async def _driven(self, operation: Operation[T], connection: Any) -> T:
+        rows: list[Any] | None = None
+        try:
+            while True:
+                name, given = operation.send(rows)
+                sql, names = self._sql[name]
+                if isinstance(given, list):
+                    await connection.executemany(sql, [[one[name] for name in names] for one in given])
+                    rows = []
+                else:
+                    found = await connection.fetch(sql, *(given[name] for name in names))
+                    rows = [tuple(row) for row in found]
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _create(self) -> None:
+        schema = self._target.schema
+        lock = int.from_bytes(sha256(f"turnstate memory {schema}".encode()).digest()[:8], signed=True)
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", lock)
+            there = await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema)
+            if not there:
+                await connection.execute(f'CREATE SCHEMA "{schema}"')
+                steps = schema_steps(
+                    f'"{schema}".',
+                    key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+                    integer="BIGINT",
+                    blob="BYTEA",
+                )
+                await connection.execute(steps)
+                await connection.execute(f'CREATE TABLE "{schema}".version (number BIGINT NOT NULL)')
+                await connection.execute(f'INSERT INTO "{schema}".version VALUES ($1)', VERSION)  # noqa: S608
+            version = await connection.fetchval(f'SELECT max(number) FROM "{schema}".version')  # noqa: S608
+        if version > VERSION:
+            raise NewerFormat(
+                f"the memory in {self._target.shown} has schema {version}; update Turnstate to open it"
+            )
+
+
+def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Replace named parameters by numbers, as the server wants them, and return their names in order."""
+    names = dict[str, int]()
+    numbered = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
+    return numbered, tuple(names)

@@ -1,0 +1,169 @@
+"""Memory in an SQLite file: one thread that writes, one that reads, and nothing left of what was deleted.
+
+The file is private to its owner and belongs to this engine alone: one of another program is refused. Many
+processes may open it. Without a path the memory is in this process and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from ...errors import InputError, NewerFormat, StoreDamaged, StoreError
+from ...files import FILE_MODE
+from ...stores.sqlite.connection import check_sqlite_version, connect, with_lock
+from ...stores.sqlite.faults import translated
+from .database import Operation, schema_steps, statements
+
+__all__ = ["SqliteDatabase"]
+
+APPLICATION = 0x5475726D
+"""The application id in SQLite's header: "Turm", unlike that of a store."""
+
+VERSION = 1
+
+SCRUB_TRIES, SCRUB_PAUSE = 100, 0.02  # while another process reads, the WAL cannot be emptied
+
+_SQL = statements("sqlite", "")
+_SCHEMA = schema_steps("", key="INTEGER PRIMARY KEY", integer="INTEGER", blob="BLOB")
+
+T = TypeVar("T")
+
+
+class SqliteDatabase:
+    """The tables of the engine in one file, or in memory."""
+
+    def __init__(self, path: str | None) -> None:
+        check_sqlite_version()
+        self._path = path or ":memory:"
+        self.files = (Path(path).absolute(),) if path else ()
+        self._closed = False
+        with translated(self._path):
+            self._writer = _prepared(path) if path else _in_memory()
+            self._reader = connect(path, write=False) if path else self._writer
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="turnstate-memory-writer")
+        self._reading = ThreadPoolExecutor(1, "turnstate-memory-reader") if path else self._writing
+
+    async def rows(self, name: str, /, **given: Any) -> list[tuple[Any, ...]]:
+        """Run one statement that only reads."""
+
+        def read() -> list[tuple[Any, ...]]:
+            return list(self._reader.execute(_SQL[name], _plain(given)))
+
+        return await self._run(self._reading, read)
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation in one transaction, which is durable when this returns."""
+        return await self._run(self._writing, lambda: self._write(operation))
+
+    async def scrub(self) -> None:
+        """Empty the WAL: pages of the file itself were overwritten when their rows were deleted."""
+        if self.files:
+            await self._run(self._writing, self._scrub)
+
+    async def close(self) -> None:
+        """Close the file."""
+        if self._closed:
+            return
+        self._closed = True
+
+        def close() -> None:
+            for pool in {self._reading, self._writing}:
+                pool.shutdown(wait=True)
+            for connection in {self._reader, self._writer}:
+                connection.close(True)
+
+        await asyncio.to_thread(close)
+
+    async def _run(self, pool: ThreadPoolExecutor, job: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreError(f"the memory {self._path} is closed; open it again")
+
+        def run() -> T:
+            with translated(self._path):
+                return job()
+
+        return await asyncio.get_running_loop().run_in_executor(pool, run)
+
+    def _write(self, operation: Callable[[], Operation[T]]) -> T:
+        made: list[T] = []
+        with_lock(self._writer, lambda: made.append(self._driven(operation())))
+        return made[0]
+
+    def _driven(self, operation: Operation[T]) -> T:
+        rows: list[Any] | None = None
+        try:
+            while True:
+                name, given = operation.send(rows)
+                rows = self._executed(name, given)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _executed(self, name: str, given: dict[str, Any] | list[dict[str, Any]]) -> list[Any]:
+        if isinstance(given, list):
+            if given:
+                self._writer.executemany(_SQL[name], given)
+            return []
+        return list(self._writer.execute(_SQL[name], _plain(given)))
+
+    def _scrub(self) -> None:
+        for _ in range(SCRUB_TRIES):
+            ((busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if not busy:
+                return
+            time.sleep(SCRUB_PAUSE)
+
+
+def _plain(given: dict[str, Any]) -> dict[str, Any]:
+    """Write lists as JSON, the form in which SQLite takes them."""
+    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in given.items()}
+
+
+def _prepared(path: str) -> apsw.Connection:
+    """Open the file for writing; create it and its tables if they are missing, or refuse it untouched."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"the folder {str(folder)!r} of the memory does not exist; create it first")
+    if not os.path.lexists(path):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+    _check(path)
+    db = connect(path, write=True)
+    with_lock(db, lambda: _create(db))
+    return db
+
+
+def _check(path: str) -> None:
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        ((application, version, tables),) = db.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) "
+            "FROM pragma_application_id, pragma_user_version"
+        )
+    finally:
+        db.close()
+    if application != APPLICATION and (version or tables):
+        raise StoreDamaged(f"{path} is a database of something else; give the memory a file of its own")
+    if version > VERSION:
+        raise NewerFormat(f"the memory {path} has schema {version}; update Turnstate to open it")
+
+
+def _create(db: apsw.Connection) -> None:
+    if not db.pragma("user_version"):
+        db.execute(_SCHEMA)
+        db.pragma("user_version", VERSION)
+        db.pragma("application_id", APPLICATION)
+
+
+def _in_memory() -> apsw.Connection:
+    db = apsw.Connection(":memory:")
+    _create(db)
+    return db

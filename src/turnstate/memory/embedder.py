@@ -1,0 +1,28 @@
+"""The port of embedders: texts as vectors whose directions are near if their meanings are.
+
+An embedder is optional. Without one, memory is found by its words and those related to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+__all__ = ["Embedder"]
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one length. It must not block the event loop."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model: vectors of two models are not compared."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector for each text, in order."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...

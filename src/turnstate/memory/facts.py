@@ -1,0 +1,143 @@
+"""Facts: what was learned of a user, each with the messages that say so.
+
+An extractor finds *claims* in messages ("lives in Osaka", said here). Merging them with the facts that are
+known is pure: a claim that is known adds its message as a source; a claim for a slot that holds one value,
+such as where somebody lives, ends the older fact; a later "I no longer like" ends the liking. An ended
+fact is kept with the time of its end. Claims may arrive in any order: what counts is when they were said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple, Protocol, get_args
+from unicodedata import normalize
+
+from msgspec import Struct, structs
+
+__all__ = ["KINDS", "Claim", "Extractor", "Fact", "FactKind", "Said", "Source", "fact_id", "merged"]
+
+FactKind = Literal[
+    "name", "home", "work", "relation", "date", "preference", "decision", "note", "task", "fact"
+]
+KINDS: tuple[FactKind, ...] = get_args(FactKind)
+
+MAX_VALUE, MAX_TEXT = 200, 500
+"""Characters of a fact; a longer one is no fact but a text."""
+
+
+class Said(NamedTuple):
+    """A message as an extractor reads it."""
+
+    message: str
+    role: str
+    author: str
+    said: str
+    text: str
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """Something that a message says about a user.
+
+    A ``slot`` holds one value at a time; without one, values stand beside each other. With ``denies`` it
+    says that something is no longer so.
+    """
+
+    kind: FactKind
+    value: str
+    text: str
+    slot: str = ""
+    message: str
+    said: str
+    denies: bool = False
+
+
+class Source(NamedTuple):
+    """The message that a fact comes from."""
+
+    session: str
+    message: str
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """Something known of a user; ``ended`` is when something newer took its place."""
+
+    id: str
+    kind: FactKind
+    slot: str
+    value: str
+    text: str
+    said: str
+    ended: str | None = None
+    sources: tuple[Source, ...] = ()
+
+
+class Extractor(Protocol):
+    """Finds claims in messages."""
+
+    async def claims(self, messages: Sequence[Said]) -> list[Claim]:
+        """Return what the messages say about their user."""
+        ...
+
+
+def fact_id(kind: str, slot: str, value: str) -> str:
+    """Return the id of a fact: the same for the same content, so that a repetition is no new fact."""
+    content = "\0".join([kind, slot, _folded(value)])
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+
+
+def merged(known: Iterable[Fact], claims: Iterable[Claim], session: str) -> list[Fact]:
+    """Return the facts that are new or changed once the claims of a session are known."""
+    facts = {fact.id: fact for fact in known}
+    before = dict(facts)
+    for claim in sorted(claims, key=lambda one: one.said):
+        source = Source(session, claim.message)
+        if claim.denies:
+            _deny(facts, claim)
+        elif claim.value and len(claim.value) <= MAX_VALUE:
+            _affirm(facts, claim, source)
+    return [fact for id, fact in facts.items() if before.get(id) != fact]
+
+
+def _deny(facts: dict[str, Fact], claim: Claim) -> None:
+    denied = _folded(claim.value)
+    for id, fact in facts.items():
+        same = fact.kind == claim.kind and (
+            _folded(fact.value) == denied or denied in _folded(fact.value).split()
+        )
+        if same and fact.ended is None and fact.said <= claim.said:
+            facts[id] = structs.replace(fact, ended=claim.said)
+
+
+def _affirm(facts: dict[str, Fact], claim: Claim, source: Source) -> None:
+    id = fact_id(claim.kind, claim.slot, claim.value)
+    old = facts.get(id)
+    if old is None:
+        old = Fact(
+            id=id, kind=claim.kind, slot=claim.slot, value=claim.value,
+            text=claim.text[:MAX_TEXT], said=claim.said,
+        )  # fmt: skip
+    sources = old.sources if source in old.sources else (*old.sources, source)
+    said = max(old.said, claim.said)
+    ended = old.ended if old.ended is not None and old.ended >= said else None
+    facts[id] = structs.replace(old, said=said, ended=ended, sources=sources)
+    if claim.slot:
+        _supersede(facts, claim.kind, claim.slot)
+
+
+def _supersede(facts: dict[str, Fact], kind: str, slot: str) -> None:
+    """End every fact of a slot at the time of the next one."""
+    rivals = sorted(
+        (fact for fact in facts.values() if fact.kind == kind and fact.slot == slot),
+        key=lambda fact: (fact.said, fact.id),
+    )
+    for older, newer in pairwise(rivals):
+        facts[older.id] = structs.replace(older, ended=newer.said)
+    newest = rivals[-1]
+    if newest.ended is not None and newest.ended <= newest.said:
+        facts[newest.id] = structs.replace(newest, ended=None)
+
+
+def _folded(value: str) -> str:
+    return " ".join(normalize("NFKC", value).casefold().split())
