@@ -1,0 +1,78 @@
+"""The agent of the quick start, as a process that can be killed.
+
+It imports the page and the SDK once, and forks a process for each life of the agent, so that the life after a
+`kill -9` begins at once. A life continues the turn that the one before left, and goes on until all turns are
+done. A tool that begins is told on standard output, as `<process> <life> <turn> <tool>`. In the second life
+the second tool of one turn never ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
+SESSION = "support-42"
+OUTPUT = "\n".join(f"line {n}: nothing of note in sector {n * 7}" for n in range(80))
+
+
+def page() -> dict[str, Any]:
+    """Return what the Python of the page defines."""
+    namespace: dict[str, Any] = {"__name__": "quickstart"}
+    for body in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(body, PAGE.name, "exec"), namespace)
+    return namespace
+
+
+async def life(names: dict[str, Any], loop: str, url: str, store: str, turns: int) -> None:
+    """Continue what is pending, then take the turns that are left."""
+    if "claude" in loop:
+        client = names["AsyncAnthropic"](base_url=url, api_key="key", max_retries=0)
+    else:
+        client = names["AsyncOpenAI"](base_url=f"{url}/v1", api_key="key", max_retries=0)
+    take = names[loop]
+    async with names["SessionManager"].open(store) as sessions:
+        session = await sessions.open_or_create(SESSION, user="u1", system="You watch over the jobs.")
+        if await session.pending():
+            await again(names, take, client, session)
+        said = sum(message.role == "user" for message in await session.messages())
+        for number in range(said, turns):
+            await take(client, session, f"turn {number}: how is the job? " + "word " * 20)
+    await client.close()
+
+
+async def again(names: dict[str, Any], take: Any, client: Any, session: Any) -> None:
+    """Run the calls that a life before left open, and continue its turn."""
+    async with session.turn(budget=names["Budget"](16_000)) as turn:
+        for call in turn.calls:
+            await turn.result(call, await names["run"](call.name, call.args))
+    await take(client, session)
+
+
+def main(loop: str, url: str, store: str, turns: int, stuck: int) -> int:
+    names, lives = page(), 0
+
+    async def run(name: str, args: dict[str, Any]) -> str:
+        os.write(1, f"{os.getpid()} {lives} {args['n']} {name}\n".encode())
+        if (lives, args["n"], name) == (2, stuck, "listen"):
+            await asyncio.Event().wait()
+        return f"{name} {args['n']}:\n{OUTPUT}"
+
+    names["run"] = run
+    while True:
+        lives += 1
+        child = os.fork()
+        if child == 0:
+            asyncio.run(life(names, loop, url, store, turns))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            return os.waitstatus_to_exitcode(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:4], *map(int, sys.argv[4:])))
