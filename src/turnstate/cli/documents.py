@@ -7,12 +7,12 @@ going through a JSONL: then it is reported and counted, and the next line follow
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..cli_kit import progress, screen
-from ..errors import TurnstateError
+from ..errors import InputError, TurnstateError
 from .source import Document, opened
 
 if TYPE_CHECKING:
@@ -26,21 +26,30 @@ __all__ = [
     "clashes",
     "compact",
     "indented",
+    "payload_of",
     "size",
     "unlabeled",
     "walk",
 ]
 
 MAX_LABEL_CHARS = 80
+STDIN_PATH = "-"
+DEFAULT = "openai-chat"
+"""The format that a document is taken for if nothing in it tells."""
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A provider's document, its place for error messages, and its line if the input is JSONL."""
+    """A provider's document, its place for error messages, and its line if the input is JSONL.
+
+    `many` is True if it is one of several; `file` is set if there are several files.
+    """
 
     payload: Any
     where: str
     line: int | None
+    many: bool = False
+    file: str | None = None
 
     @property
     def id(self) -> Any:
@@ -51,41 +60,111 @@ class Conversation:
     def label(self) -> str:
         """The line and id that identify the conversation in output for people."""
         named = isinstance(self.id, str | int) and self.id != ""
-        return f"line {self.line}{screen.escaped(f' ({self.id})', MAX_LABEL_CHARS) if named else ''}"
+        place = f"line {self.line}" if self.file is None else screen.escaped(self.where, MAX_LABEL_CHARS)
+        return f"{place}{screen.escaped(f' ({self.id})', MAX_LABEL_CHARS) if named else ''}"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields that identify the conversation in JSON output."""
+        file = {"file": self.file} if self.file is not None else {}
+        return {"id": self.id, **file, "line": self.line}
 
 
 @dataclass(frozen=True)
 class Walk:
-    """The result of a walk: whether the input was JSONL, and the number of good and bad conversations."""
+    """The result of a walk: whether there were many, and the number of good and bad conversations."""
 
     many: bool
     good: int
     bad: int
 
 
-def walk(path: str | None, work: Callable[[Conversation], None], *, keep_going: bool) -> Walk:
-    """Call `work` for every conversation of a file or of standard input."""
+def walk(
+    paths: Sequence[str],
+    provider: Format,
+    work: Callable[[Conversation], None],
+    *,
+    keep_going: bool,
+    flag: str = "--format",
+) -> Walk:
+    """Call `work` for every conversation of some files, or of standard input.
+
+    `flag` is the option that named the provider's format, for the advice to name another.
+    """
     good = bad = 0
-    with opened(path) as source, progress.shown(source.size, many=source.many) as advance:
-        for document in source.documents:
-            try:
-                _step(document, work)
-                good += 1
-            except TurnstateError as error:
-                if not (keep_going and source.many):
-                    raise
-                screen.say(screen.located(error))
-                bad += 1
-            advance(len(document.data))
-    return Walk(source.many, good, bad)
+    several, hint = len(paths) > 1, _Hint(provider, flag)
+    many = several
+    for path in paths or (STDIN_PATH,):
+        with opened(path) as source, progress.shown(source.size, many=source.many) as advance:
+            many = many or source.many
+            for document in source.documents:
+                try:
+                    _step(document, provider, work, hint, many=many, several=several)
+                    good += 1
+                except TurnstateError as error:
+                    if not (keep_going and many):
+                        raise
+                    screen.say(screen.located(error))
+                    bad += 1
+                advance(len(document.data))
+    return Walk(many, good, bad)
 
 
-def _step(document: Document, work: Callable[[Conversation], None]) -> None:
+def payload_of(document: Document, provider: Format) -> Any:
+    """Return a conversation as the provider's document; one that Turnstate stored is rendered."""
+    return provider.render(document.stored()) if document.layout == "stored" else document.value()
+
+
+def _step(
+    document: Document,
+    provider: Format,
+    work: Callable[[Conversation], None],
+    hint: _Hint,
+    *,
+    many: bool,
+    several: bool,
+) -> None:
+    payload = None
     try:
-        work(Conversation(document.value(), document.where, document.line))
+        payload = payload_of(document, provider)
+        file = document.name if several else None
+        work(Conversation(payload, document.where, document.line, many, file))
+    except InputError as error:
+        if advice := hint.advice(payload):
+            error.add_note(f"{document.where} ({advice})")
+        else:
+            error.add_note(document.where)
+        raise
     except TurnstateError as error:
         error.add_note(document.where)
         raise
+    hint.remark(payload, document.where)
+
+
+class _Hint:
+    """Recognizes a document of another format than the one that was named, and says so once."""
+
+    def __init__(self, provider: Format, flag: str) -> None:
+        self._provider, self._flag, self._said = provider, flag, False
+
+    def advice(self, payload: Any) -> str:
+        """Return which format to name instead; an empty string if the named one may be right."""
+        from .. import formats  # deferred: help does not need it
+
+        if not isinstance(payload, list | dict):
+            return ""
+        likely = formats.detect(payload)
+        if likely.name == self._provider.name or likely.validate(payload):
+            return ""
+        if likely.name == DEFAULT and not self._provider.validate(payload):
+            return ""  # plain text is good for several formats, and taken for this one
+        return f"it looks like {likely.name}: pass {self._flag} {likely.name}"
+
+    def remark(self, payload: Any, where: str) -> None:
+        """Say once that a document looks like one of another format, though it could be read."""
+        if not self._said and (advice := self.advice(payload)):
+            self._said = True
+            screen.say(f"{where}: note: {advice}")
 
 
 def size(payload: Any, provider: Format) -> int:

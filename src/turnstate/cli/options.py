@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..errors import UnknownName
+from .settings import suggestion
+
 if TYPE_CHECKING:
     from ..formats.port import Format
 
 __all__ = [
     "EPILOG",
     "EXIT_CODES",
-    "file",
+    "files",
     "format_option",
     "input_format",
     "json_option",
     "keep_going",
+    "named_format",
     "output_options",
     "quiet_option",
     "yes_option",
@@ -39,9 +43,9 @@ Formats:
 {EXIT_CODES}"""
 
 
-def file(command: Decorated) -> Decorated:
-    """Add the argument that names the input."""
-    return click.argument("file", required=False)(command)
+def files(command: Decorated) -> Decorated:
+    """Add the argument that names the inputs."""
+    return click.argument("files", metavar="[FILE]...", nargs=-1)(command)
 
 
 def format_option(flag: str, name: str, text: str, **settings: Any) -> Callable[[Decorated], Decorated]:
@@ -86,6 +90,16 @@ def yes_option(command: Decorated) -> Decorated:
 
 
 def _format(_ctx: click.Context, _option: click.Parameter, name: str) -> Format:
+    return named_format(name)
+
+
+def named_format(name: str, *others: str) -> Format:
+    """Return the format of that name; the error for an unknown one names the likely one."""
     from .. import formats  # deferred: help does not need it
 
-    return formats.get(name)
+    try:
+        return formats.get(name)
+    except UnknownName as error:
+        if advice := suggestion(name, (*formats.names(), *others)):
+            raise UnknownName(f"no format is called {name!r:.60}{advice}") from None
+        raise error from None

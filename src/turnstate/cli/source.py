@@ -1,8 +1,9 @@
 """Where conversations come from: a file or standard input, with one document or one per line.
 
 The first line decides. If it is a complete JSON value and more lines follow, the input is JSONL and is
-read line by line, however large it is; everything else is one document. Documents are parsed lazily, so
-one bad line costs one conversation.
+read line by line, however large it is; everything else is one document. Lines that are single messages,
+of a provider or as `convert --to jsonl` writes them, are one conversation together. Documents are parsed
+lazily, so one bad line costs one conversation.
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from .. import strict_json
 from ..cli_kit import screen
 from ..errors import InputError, MalformedJSON, TooLarge
 from ..strict_json import MAX_BYTES
 
+if TYPE_CHECKING:
+    from ..message import Message
+
 __all__ = ["Document", "Line", "Source", "lines", "opened", "readable", "source"]
 
 STDIN = "stdin"
 LINE_SUFFIXES = (".jsonl", ".ndjson")
+LISTS = {"messages", "input", "contents"}
+"""The fields under which a document contains its messages."""
+
+Layout = Literal["document", "messages", "stored"]
 
 
 @dataclass(frozen=True)
@@ -77,11 +85,16 @@ def _readline(stream: BinaryIO, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Document:
-    """The bytes of one conversation; `line` is None if it is the whole input."""
+    """The bytes of one conversation; `line` is None if it is the whole input.
+
+    `layout` says what the bytes are: one JSON document, a provider's message on each line, or a header
+    and a message as Turnstate stores it on each line.
+    """
 
     name: str
     line: int | None
     data: bytes
+    layout: Layout = "document"
 
     @property
     def where(self) -> str:
@@ -93,7 +106,22 @@ class Document:
         if len(self.data) > strict_json.MAX_BYTES:
             advice = "; write one conversation per line to read more" if self.line is None else ""
             raise TooLarge(f"one conversation of more than {strict_json.MAX_BYTES:,} bytes{advice}")
-        return strict_json.read(self.data)
+        return list(self._messages()) if self.layout == "messages" else strict_json.read(self.data)
+
+    def stored(self) -> list[Message]:
+        """Parse lines that Turnstate wrote."""
+        from ..formats.exports import read_jsonl  # deferred: help does not need it
+
+        return list(read_jsonl(_decoded(self.data).splitlines()))
+
+    def _messages(self) -> Iterator[Any]:
+        for number, line in enumerate(self.data.splitlines(), start=1):
+            if line.strip():
+                try:
+                    yield strict_json.read(line)
+                except InputError as error:
+                    error.add_note(f"line {number}")
+                    raise
 
 
 @dataclass(frozen=True)
@@ -126,8 +154,9 @@ def source(stream: BinaryIO, name: str) -> Source:
         raise InputError(f"{name}: empty; expected a conversation as JSON, or one per line")
     if len(filled) == 1:  # end of input; a terminal must not be read again, or Ctrl-D is needed twice
         return Source(name, False, _size(stream), iter([Document(name, None, bytes(head))]))
-    many = _is_jsonl(filled[0].data, filled[1].data, name)
-    documents = _each(chain(filled, numbered), name) if many else _only(head, stream, name)
+    complete, layout = _judged(filled[0].data)
+    many = layout == "document" and (complete or _is_jsonl(filled[0].data, filled[1].data, name))
+    documents = _each(chain(filled, numbered), name) if many else _only(head, stream, name, layout)
     return Source(name, many, _size(stream), documents)
 
 
@@ -146,16 +175,37 @@ def _each(numbered: Iterator[Line], name: str) -> Iterator[Document]:
     return (Document(name, line.number, line.data) for line in numbered if not line.blank)
 
 
-def _only(head: bytearray, stream: BinaryIO, name: str) -> Iterator[Document]:
+def _only(head: bytearray, stream: BinaryIO, name: str, layout: Layout) -> Iterator[Document]:
     with readable(name):
         rest = stream.read(max(0, strict_json.MAX_BYTES + 1 - len(head)))
-    yield Document(name, None, bytes(head + rest))
+    yield Document(name, None, bytes(head + rest), layout)
+
+
+def _judged(first: bytes) -> tuple[bool, Layout]:
+    """Return whether the first line is a complete JSON value, and what the lines are."""
+    try:
+        value = strict_json.read(first)
+    except MalformedJSON:
+        return False, "document"
+    except InputError:
+        return True, "document"  # a JSON value, though one that will be rejected
+    if not isinstance(value, dict):
+        return True, "document"
+    if value.get("turnstate") == "messages":
+        return True, "stored"
+    is_message = "role" in value and not LISTS & value.keys()
+    return True, "messages" if is_message else "document"
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedJSON(f"not UTF-8: {error}") from None
 
 
 def _is_jsonl(first: bytes, second: bytes, name: str) -> bool:
-    """Decide by the first line; if it is not valid JSON, two of three hints must agree."""
-    if _is_complete(first):
-        return True
+    """Decide for a first line that is not valid JSON: two of three hints must agree."""
     named = name.endswith(LINE_SUFFIXES) and first.strip(b" \t\r\n[{") != b""
     return sum((_is_beyond_repair(first), _is_complete(second), named)) >= 2
 

@@ -98,9 +98,13 @@ def say(text: str) -> None:
 
 def escaped(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     """Return text as one printable line: controls escaped, the middle of a long text cut out."""
+    cut = _ends(text, limit)
+    return cut if cut.isprintable() else _ends("".join(map(_escaped_character, cut)), limit)
+
+
+def _ends(text: str, limit: int) -> str:
     half = limit // 2
-    cut = text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
-    return cut if cut.isprintable() else "".join(map(_escaped_character, cut))
+    return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
 def located(error: TurnstateError) -> str:

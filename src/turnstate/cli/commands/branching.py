@@ -50,7 +50,7 @@ def branch(id: str | None, store: str, tenant: str, user: str | None, as_json: b
     \b
     With --json, one object per branch:
       id, parent, after   its number, and where it begins
-      operation           what created it: create, fork, rewind, tangent, restore or reset
+      operation           create, fork, rewind, tangent, restore or reset
       name, created, messages, first_words
       head                true if the head is on it
     """

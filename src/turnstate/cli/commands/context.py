@@ -102,9 +102,10 @@ def command(
       usage               tokens by category
       left_out, summary   messages left out, and the text in their place
       hidden, reduced     ids of messages whose output is hidden or shortened
-      repairs, due        what had to be repaired; what the next window has to decide
+      repairs, due        what is repaired; what the next window decides
       decisions           a list of {seq, at, what, why, holds}
-      requests            a list of {seq, reply, timestamp, tokens, reused, limit, reported}
+      requests            a list of {seq, reply, timestamp, tokens, reused,
+                          limit, reported}
       reuse               the part of their tokens that was reused
     """
     asked = Budget(budget) if budget is not None else None

@@ -27,13 +27,13 @@ Transcript = Callable[[Conversation, Sequence[Message]], str]
 def _markdown(conversation: Conversation, messages: Sequence[Message]) -> str:
     """Return Markdown; one of many conversations gets a title."""
     text = harmless(markdown(messages).rstrip("\n"))
-    return text if conversation.line is None else f"# {conversation.label}\n\n{text}\n"
+    return text if not conversation.many else f"# {conversation.label}\n\n{text}\n"
 
 
 def _jsonl(conversation: Conversation, messages: Sequence[Message]) -> str:
     """Return JSON Lines: a header and one message per line, so one conversation per file."""
-    if conversation.line is not None:
-        raise InputError("jsonl holds one conversation, one message per line; convert the lines one by one")
+    if conversation.many:
+        raise InputError("jsonl holds one conversation, one message per line; convert them one by one")
     return "".join(jsonl(messages)).rstrip("\n")
 
 
@@ -42,11 +42,11 @@ TRANSCRIPTS: dict[str, Transcript] = {"markdown": _markdown, "jsonl": _jsonl}
 
 
 def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | Transcript:
-    return TRANSCRIPTS.get(name) or formats.get(name)
+    return TRANSCRIPTS.get(name) or options.named_format(name, *TRANSCRIPTS)
 
 
 @click.command("convert", epilog=options.EPILOG)
-@options.file
+@options.files
 @options.format_option("--from", "source", "Provider format of the input.", required=True)
 @click.option(
     "--to",
@@ -60,7 +60,7 @@ def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format 
 @options.quiet_option
 @options.keep_going
 def command(
-    file: str | None,
+    files: tuple[str, ...],
     source: Format,
     target: Format | Transcript,
     output: str | None,
@@ -71,10 +71,10 @@ def command(
     """Rewrite conversations, tool calls and tool definitions for another provider, or as Markdown.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation per line; the default, or -, is standard input. The output has the same shape: an
-    indented document, or compact JSONL. Fields that the provider does not define, like the id of
-    a line, are passed on. What the target format cannot express is reported on stderr, and so is
-    what the provider would reject in the result; the result is written anyway.
+    conversation, or one message, per line; the default, or -, is standard input. The output has the
+    same shape: an indented document, or compact JSONL. Fields that the provider does not define,
+    like the id of a line, are passed on. What the target format cannot express is reported on
+    stderr, and so is what the provider would reject in the result; the result is written anyway.
 
     \b
     Example:
@@ -90,7 +90,7 @@ def command(
             if isinstance(target, Format)
             else _Transcription(source, target, write)
         )
-        result = walk(file, conversion.convert, keep_going=keep_going)
+        result = walk(files, source, conversion.convert, keep_going=keep_going, flag="--from")
     if result.bad:
         return 2
     return 1 if conversion.rejected else 0
@@ -111,7 +111,7 @@ class _Conversion:
         rendering = formats.convert(conversation.payload, self.source, self.target)
         fields = documents.annotations_of(conversation.payload, self.source)
         payload = documents.annotated(rendering.payload, fields, self.target)
-        self.write(documents.indented(payload) if conversation.line is None else documents.compact(payload))
+        self.write(documents.compact(payload) if conversation.many else documents.indented(payload))
         lost = [
             f"the field `{key}` is replaced by the provider's own"
             for key in documents.clashes(payload, fields)

@@ -22,7 +22,7 @@ DEFAULT_COUNTER = "o200k_base"
 
 
 @click.command("count", epilog=options.EPILOG)
-@options.file
+@options.files
 @options.input_format
 @click.option("--counter", metavar="NAME", help=f"The counter to use.  [default: {DEFAULT_COUNTER}]")
 @model_option("Use the counter of this model instead.")
@@ -31,7 +31,7 @@ DEFAULT_COUNTER = "o200k_base"
 @click.pass_context
 def command(
     ctx: click.Context,
-    file: str | None,
+    files: tuple[str, ...],
     source: Format,
     counter: str | None,
     model: str | None,
@@ -41,9 +41,9 @@ def command(
     """Count the tokens of a conversation, tool definitions included.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation per line; the default, or -, is standard input. A count is exact if the counter is
-    the model's own, and otherwise marked as estimated. For JSONL, each conversation gets a line,
-    followed by a total.
+    conversation, or one message, per line; the default, or -, is standard input. A count is exact
+    if the counter is the model's own, and otherwise marked as estimated. For JSONL, each
+    conversation gets a line, followed by a total.
 
     \b
     Example:
@@ -53,6 +53,7 @@ def command(
     \b
     With --json, one object per conversation:
       id        the document's own id, or null
+      file      the file, if there are several
       line      its line in the JSONL, or null for a single document
       messages  number of messages in the document
       tokens    tokens of messages and tool definitions
@@ -64,7 +65,7 @@ def command(
     by_model = tokens.counter_for(model) if model and not counter else None
     chosen = by_model or tokens.counter(counter or DEFAULT_COUNTER)
     tally = _Tally(source, chosen, as_json)
-    result = walk(file, tally.add, keep_going=keep_going)
+    result = walk(files, source, tally.add, keep_going=keep_going)
     if result.many and not as_json:
         _show_row(tally.total, tally.messages, f"total of {result.good:,}")
     return 2 if result.bad else 0
@@ -90,7 +91,7 @@ class _Tally:
         self.total += cost
         if self.as_json:
             screen.show(documents.compact(self._fields(conversation, size, cost)))
-        elif conversation.line is not None:
+        elif conversation.many:
             _show_row(cost, size, conversation.label)
         else:
             text = f"{screen.counted(cost.tokens, 'token')} in {screen.counted(size, 'message')}"
@@ -98,8 +99,7 @@ class _Tally:
 
     def _fields(self, conversation: Conversation, size: int, cost: Count) -> dict[str, Any]:
         return {
-            "id": conversation.id,
-            "line": conversation.line,
+            **conversation.place,
             "messages": size,
             "tokens": cost.tokens,
             "quality": cost.quality,

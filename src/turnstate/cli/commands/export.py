@@ -35,7 +35,7 @@ from ...session import SessionManager
 from ...stores.values import Address, Filter, SessionRow
 from .. import destination, documents, lookup, picker
 from ..completion import session_names
-from ..options import output_options, quiet_option
+from ..options import named_format, output_options, quiet_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
 
 __all__ = ["command"]
@@ -52,9 +52,8 @@ STEP = 500
 
 
 def _target(_ctx: click.Context, _option: click.Parameter, name: str) -> Format | str:
-    from ... import formats  # deferred: help does not need it
-
-    return name if name in (*ARCHIVE, MARKDOWN, HTML) else formats.get(name)
+    own = (*ARCHIVE, MARKDOWN, HTML)
+    return name if name in own else named_format(name, *own)
 
 
 @click.command("export", epilog=EXIT_CODES)

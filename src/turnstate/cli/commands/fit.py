@@ -32,7 +32,7 @@ MAX_PER_KIND = 20
 
 
 @click.command("fit", epilog=options.EPILOG)
-@options.file
+@options.files
 @options.input_format
 @click.option("--budget", type=click.IntRange(1), metavar="N", help="Tokens for the whole request.")
 @model_option("Count as this model; without --budget, fit its window.")
@@ -59,7 +59,7 @@ MAX_PER_KIND = 20
 @click.option("--quiet", is_flag=True, help="Do not report what was done.")
 @click.option("--keep-going", is_flag=True, help="Report every bad line of a JSONL and continue.")
 def command(
-    file: str | None,
+    files: tuple[str, ...],
     source: Format,
     budget: int | None,
     model: str | None,
@@ -78,11 +78,11 @@ def command(
     """Make a conversation fit a token budget, in the same format and valid for the provider.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation per line; the default, or -, is standard input. The system prompt, the tool
-    definitions and all other fields stay. Long tool output is shortened, old output hidden, the
-    oldest turns are left out, and one message summarizes them. Calls keep their results. An invalid
-    conversation is repaired; a valid one that fits is written unchanged. One that cannot fit is
-    reported with the numbers and not written, and the exit code is 1.
+    conversation, or one message, per line; the default, or -, is standard input. The system prompt,
+    the tool definitions and all other fields stay. Long tool output is shortened, old output
+    hidden, the oldest turns are left out, and one message summarizes them. Calls keep their
+    results. An invalid conversation is repaired; a valid one that fits is written unchanged. One
+    that cannot fit is reported with the numbers and not written, and the exit code is 1.
 
     \b
     Example:
@@ -111,11 +111,11 @@ def command(
     _refuse_one_place(output, report)
     policy = _policy(keep_turns, strict, summary_template, language)
     manager = StateManager(_counter(counter, model), policy)
-    with ExitStack() as files:
-        write = files.enter_context(_opened(output, force=force))
-        record = files.enter_context(_opened(report, force=force)) if report else None
+    with ExitStack() as places:
+        write = places.enter_context(_opened(output, force=force))
+        record = places.enter_context(_opened(report, force=force)) if report else None
         fitting = _Fitting(source, manager, limits, quiet, write, record)
-        result = walk(file, fitting.fit, keep_going=keep_going)
+        result = walk(files, source, fitting.fit, keep_going=keep_going)
     if result.bad > fitting.unfit:
         return 2
     return 1 if fitting.unfit else 0
@@ -205,8 +205,7 @@ class _Fitting:
     def _report(self, conversation: Conversation, outcome: dict[str, Any]) -> None:
         if self.record:
             fields = {
-                "id": conversation.id,
-                "line": conversation.line,
+                **conversation.place,
                 "format": self.source.name,
                 "counter": self.manager.counter.name,
                 "budget": self.budget.limit,
@@ -243,4 +242,4 @@ def _say_some(where: str, remarks: Iterable[str], count: int) -> None:
 
 
 def _written(value: Any, conversation: Conversation) -> str:
-    return documents.indented(value) if conversation.line is None else documents.compact(value)
+    return documents.compact(value) if conversation.many else documents.indented(value)

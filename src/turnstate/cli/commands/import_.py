@@ -7,8 +7,9 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, BinaryIO
 
 import click
@@ -17,14 +18,14 @@ from ... import ids
 from ...archive import Bundle, ImportResult, adopt, bundles, restore
 from ...archive.format import MAX_LINE_BYTES
 from ...cli_kit import progress, screen
-from ...cli_kit.progress import metered
+from ...cli_kit.progress import Step, metered
 from ...clock import wall_clock
 from ...errors import InputError, SessionError, TurnstateError
 from ...formats.port import Format
 from ...session.names import checked
 from ...stores.port import Store
 from .. import documents, source
-from ..options import json_option
+from ..options import json_option, named_format
 from ..source import readable
 from ..store import EXIT_CODES, opened, tenant_option
 from .sessions import entries
@@ -38,13 +39,11 @@ RESULTS = {"imported": "imported", "known": "already present", "skipped": "skipp
 
 
 def _format(_ctx: click.Context, _option: click.Parameter, name: str | None) -> Format | None:
-    from ... import formats  # deferred: help does not need it
-
-    return formats.get(name) if name is not None else None
+    return named_format(name) if name is not None else None
 
 
 @click.command("import", epilog=EXIT_CODES)
-@click.argument("file")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--from", "provider", metavar="NAME", callback=_format, help="Read this provider's format.")
 @click.option("--user", metavar="NAME", help="With --from: the user whose conversations these are.")
 @click.option("--skip-existing", is_flag=True, help="Skip sessions whose id is already in use.")
@@ -54,7 +53,7 @@ def _format(_ctx: click.Context, _option: click.Parameter, name: str | None) -> 
 @tenant_option
 @json_option("Print one JSON object per session.")
 def command(
-    file: str,
+    files: tuple[str, ...],
     provider: Format | None,
     user: str | None,
     skip_existing: bool,
@@ -65,13 +64,13 @@ def command(
 ) -> int:
     """Import sessions into a store: from an archive, or from conversations in a provider's format.
 
-    FILE is an archive written by `turnstate export`, or - for standard input. Ids, order, branches,
+    Each FILE is an archive written by `turnstate export`, or - for standard input. Ids, order, branches,
     epochs, decisions and times are preserved. Each session is imported completely or not at all, and
     a session that is already present is not imported twice: after an interruption, run the same
     command again. An id that is used by a different session is an error.
 
-    With --from, FILE contains conversations as `turnstate convert` reads them: one document, or one
-    per line. Each becomes a session. Its id, title and meta come from the document's own fields, its
+    With --from, each FILE contains conversations as `turnstate convert` reads them: one document, or
+    one per line. Each becomes a session. Its id, title and meta come from the document's own fields, its
     system prompt from the leading system messages.
 
     To import conversations of the Amazon Q command line, use `turnstate amazon-q import`.
@@ -95,8 +94,8 @@ def command(
         raise click.UsageError("--user and --keep-going require --from")
     work = _Import(checked(tenant, "a tenant"), skip_existing, as_json)
     if provider is None:
-        return asyncio.run(work.archive(store, file))
-    return asyncio.run(work.conversations(store, file, provider, user, keep_going=keep_going))
+        return asyncio.run(work.archives(store, files))
+    return asyncio.run(work.conversations(store, files, provider, user, keep_going=keep_going))
 
 
 class _Import:
@@ -106,40 +105,51 @@ class _Import:
         self._tenant, self._skip_existing, self._as_json = tenant, skip_existing, as_json
         self._results, self._entries = Counter[str](), 0
 
-    async def archive(self, url: str, file: str) -> int:
-        """Import an archive."""
-        with _bytes(file) as (name, stream), self._summarized(), metered("sessions", _size(stream)) as step:
-            lines = _Lines(stream, lambda far: step(far, self._results.total()))
-            with _named(name):
-                found = bundles(lines)
-            async with opened(url) as store:
-                with _named(name):
-                    for bundle in found:
-                        self._count(await self._restored(store, bundle))
+    async def archives(self, url: str, files: Sequence[str]) -> int:
+        """Import archives, one after the other."""
+        with self._summarized():
+            for file in files:
+                with _bytes(file) as (name, stream), metered("sessions", _size(stream)) as step:
+                    lines = _Lines(stream, partial(self._progressed, step))
+                    with _named(name):
+                        found = bundles(lines)  # before the store is opened, and perhaps created
+                    async with opened(url) as store:
+                        with _named(name):
+                            for bundle in found:
+                                self._count(await self._restored(store, bundle))
         return 0
 
+    def _progressed(self, step: Step, far: int) -> None:
+        step(far, self._results.total())
+
     async def conversations(
-        self, url: str, file: str, provider: Format, user: str | None, *, keep_going: bool
+        self, url: str, files: Sequence[str], provider: Format, user: str | None, *, keep_going: bool
     ) -> int:
-        """Import a provider's conversations."""
+        """Import the conversations of a provider's format."""
         bad = 0
-        with (
-            source.opened(file) as found,
-            progress.shown(found.size, many=found.many) as advance,
-            self._summarized(),
-        ):
-            async with opened(url) as store:
-                for one in found.documents:
-                    try:
-                        with _named(one.where):
-                            self._count(await self._adopted(store, one, provider, user))
-                    except TurnstateError as error:
-                        if not (keep_going and found.many):
-                            raise
-                        screen.say(screen.located(error))
-                        bad += 1
-                    advance(len(one.data))
+        with self._summarized():
+            for file in files:
+                with source.opened(file) as found, progress.shown(found.size, many=found.many) as advance:
+                    keeps_going = keep_going and (found.many or len(files) > 1)
+                    async with opened(url) as store:
+                        for one in found.documents:
+                            bad += await self._tried(store, one, provider, user, keep_going=keeps_going)
+                            advance(len(one.data))
         return 2 if bad else 0
+
+    async def _tried(
+        self, store: Store, one: source.Document, provider: Format, user: str | None, *, keep_going: bool
+    ) -> bool:
+        """Import one conversation; return True if it was bad and reported."""
+        try:
+            with _named(one.where):
+                self._count(await self._adopted(store, one, provider, user))
+        except TurnstateError as error:
+            if not keep_going:
+                raise
+            screen.say(screen.located(error))
+            return True
+        return False
 
     async def _restored(self, store: Store, bundle: Bundle) -> ImportResult:
         return await restore(store, self._tenant, bundle, now=wall_clock(), skip_existing=self._skip_existing)
@@ -147,12 +157,13 @@ class _Import:
     async def _adopted(
         self, store: Store, one: source.Document, provider: Format, user: str | None
     ) -> ImportResult:
-        payload = one.value()
+        stored = one.stored() if one.layout == "stored" else None
+        payload = one.value() if stored is None else None
         fields = documents.annotations_of(payload, provider)
         return await adopt(
             store,
             self._tenant,
-            provider.parse(payload),
+            provider.parse(payload) if stored is None else stored,
             id=_text(fields.pop("id", "")) or str(ids.derived_id(one.line or 0, one.data)),
             now=wall_clock(),
             user=user,

@@ -43,8 +43,8 @@ def command(id: str | None, store: str, tenant: str, user: str | None, as_json: 
     \b
     With --json, one object:
       session, title, branch, seq  the session and its head
-      branches  a list of {id, parent, after, operation, name, created, messages, last,
-                first_words, first_at, last_at, upto, marks}
+      branches  a list of {id, parent, after, operation, name, created, messages,
+                last, first_words, first_at, last_at, upto, marks}
       marks     of a branch: a list of {seq, at, what, text}
     """
     return asyncio.run(_tree(id, store, tenant, user, as_json=as_json))

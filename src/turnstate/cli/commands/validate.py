@@ -17,24 +17,24 @@ __all__ = ["command", "described"]
 
 
 @click.command("validate", epilog=options.EPILOG)
-@options.file
+@options.files
 @options.input_format
 @click.option("--request", is_flag=True, help="Also apply the rules for the last message of a request.")
 @click.option("--strict", is_flag=True, help="Treat fields that the provider does not define as violations.")
 @options.json_option("Print one JSON object per conversation.")
 @options.keep_going
 def command(
-    file: str | None, source: Format, request: bool, strict: bool, as_json: bool, keep_going: bool
+    files: tuple[str, ...], source: Format, request: bool, strict: bool, as_json: bool, keep_going: bool
 ) -> int:
     """Report what the provider would reject: unanswered calls, orphaned results, empty texts and so on.
 
     FILE is a JSON document (a list of messages, or an object that contains one) or JSONL with one
-    conversation per line; the default, or -, is standard input. Each violation is one line: the
-    conversation (for JSONL), the message's index from 0, the rule, the id concerned, the reason.
-    A stored conversation may end with any message; use --request to check one that is about to be
-    sent. Fields that occur only in responses, like a usage, are violations. Fields that the
-    provider does not define are warnings, since a compatible server may accept them; with --strict
-    they are violations.
+    conversation, or one message, per line; the default, or -, is standard input. Each violation is
+    one line: the conversation (for JSONL), the message's index from 0, the rule, the id concerned,
+    the reason. A stored conversation may end with any message; use --request to check one that is
+    about to be sent. Fields that occur only in responses, like a usage, are violations. Fields that
+    the provider does not define are warnings, since a compatible server may accept them; with
+    --strict they are violations.
 
     \b
     Example:
@@ -44,6 +44,7 @@ def command(
     \b
     With --json, one object per conversation:
       id          the document's own id, or null
+      file        the file, if there are several
       line        its line in the JSONL, or null for a single document
       messages    number of messages in the document
       valid       true or false
@@ -51,7 +52,7 @@ def command(
       warnings    a list of the same; empty with --strict
     """
     validation = _Validation(source, request, strict, as_json)
-    result = walk(file, validation.check, keep_going=keep_going)
+    result = walk(files, source, validation.check, keep_going=keep_going)
     if result.many and not as_json:
         validation.show_total(result.good)
     if result.bad:
@@ -86,12 +87,12 @@ class _Validation:
         if self.as_json:
             screen.show(documents.compact(self._fields(conversation, found, warnings)))
             return
-        place = "" if conversation.line is None else f"{conversation.label}: "
+        place = f"{conversation.label}: " if conversation.many else ""
         for violation in found:
             screen.show(place + described(violation))
         for warning in warnings:
             screen.show(f"{place}warning: {described(warning)}")
-        if conversation.line is None:
+        if not conversation.many:
             self._show_one(conversation, found)
 
     def show_total(self, conversations: int) -> None:
@@ -111,8 +112,7 @@ class _Validation:
         self, conversation: Conversation, found: list[Violation], warnings: list[Violation]
     ) -> dict[str, Any]:
         return {
-            "id": conversation.id,
-            "line": conversation.line,
+            **conversation.place,
             "messages": documents.size(conversation.payload, self.source),
             "valid": not found,
             "violations": [to_builtins(violation) for violation in found],

@@ -33,7 +33,7 @@ Exit codes:
 @store_option
 @click.option("--repair", is_flag=True, help="Set damaged records aside, so that the rest can be used.")
 @click.option("--deep", is_flag=True, help="Recount the tokens of every message, not of a sample.")
-@json_option("Print one JSON object per finding.")
+@json_option("Print one JSON object per finding, then the result.")
 def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
     """Check a whole store, all tenants: order, checksums, branches, token counts and search index.
 
@@ -54,6 +54,8 @@ def command(store: str, repair: bool, deep: bool, as_json: bool) -> int:
       tenant, session, branch, seq, id  where, as far as known
       fault                             what is wrong
       done                              what was done about it, or an empty string
+    and then one for the result:
+      store, sound, findings, unrepaired
     """
     return asyncio.run(_verify(store, repair=repair, deep=deep, as_json=as_json))
 
@@ -66,6 +68,9 @@ async def _verify(url: str, *, repair: bool, deep: bool, as_json: bool) -> int:
             undone += not finding.done
             _show(finding, as_json=as_json)
             step(found, found)
+    if as_json:
+        summary = {"store": shown_url(url), "sound": not found, "findings": found, "unrepaired": undone}
+        screen.show(documents.compact(summary))
     if not found:
         screen.say(f"{shown_url(url)}: no damage found")
     elif not repair:
