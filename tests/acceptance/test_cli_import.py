@@ -121,7 +121,7 @@ def test_an_archive_that_was_cut_off_is_told(url: str, other: str) -> None:
 @pytest.mark.usefixtures("url")
 def test_a_file_that_is_not_there_is_one_line(other: str) -> None:
     code, _, err = turnstate("import", "nowhere.jsonl", "--store", other)
-    assert (code, err) == (2, "turnstate: nowhere.jsonl: cannot be read: No such file or directory\n")
+    assert (code, err) == (2, "turnstate: nowhere.jsonl: there is no such file\n")
 
 
 @pytest.mark.req("G6")

@@ -91,7 +91,7 @@ def test_a_string_of_ten_megabytes_is_taken() -> None:
 
 
 UNREADABLE = {
-    "missing": ("missing.json", "No such file or directory"),
+    "missing": ("missing.json", "there is no such file"),
     "a directory": (".", "Is a directory"),
     "inside a file": ("plain.json/inside", "Not a directory"),
     "a name that is too long": ("x" * 5_000, "File name too long"),

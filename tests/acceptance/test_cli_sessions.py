@@ -67,7 +67,8 @@ def test_a_store_that_was_never_used_is_empty_and_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TURNSTATE_STORE")
-    assert turnstate("sessions") == (0, "", "turnstate: no sessions found\n")
+    code, out, err = turnstate("sessions")
+    assert (code, out, err.startswith("turnstate: no sessions found; `turnstate import`")) == (0, "", True)
     assert list(tmp_path.iterdir()) == []
 
 

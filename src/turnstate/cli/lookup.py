@@ -18,12 +18,24 @@ from ..errors import NotFound
 from ..session import SessionManager
 from ..stores.values import Address, Filter, Row, SessionRow
 
-__all__ = ["LAST", "EntryPlace", "entry", "exact", "precise", "session", "session_or_entry", "walk"]
+__all__ = [
+    "ADVICE",
+    "FIRST_STEPS",
+    "LAST",
+    "EntryPlace",
+    "entry",
+    "exact",
+    "precise",
+    "session",
+    "session_or_entry",
+    "walk",
+]
 
 PAGE = 500
 MAX_SHOWN = 5
 LAST = "last"
 ADVICE = "`turnstate sessions` lists them"
+FIRST_STEPS = "`turnstate import` adds sessions, `turnstate demo` shows what they are"
 
 EntryPlace = tuple[SessionRow, Row]
 """An entry and the session that contains it."""
@@ -36,7 +48,7 @@ async def session(sessions: SessionManager, name: str, *, user: str | None = Non
     candidates = _Candidates(name)
     async for row in walk(sessions, Filter(user=user)):
         candidates.add(row)
-    return candidates.only(f"there is no session {name}; {ADVICE}")
+    return candidates.only(f"there is no session {name}; ")
 
 
 async def precise(sessions: SessionManager, name: str, *, asks: bool, user: str | None = None) -> SessionRow:
@@ -60,7 +72,7 @@ async def session_or_entry(
             return place
         for row in page:
             candidates.add(row)
-    return candidates.only(f"there is no session, message or output {name}; {ADVICE}")
+    return candidates.only(f"there is no session, message or output {name}; ")
 
 
 async def entry(sessions: SessionManager, row: SessionRow, id: str) -> EntryPlace:
@@ -128,14 +140,17 @@ class _Candidates:
             self._beginning.append(row)
 
     def only(self, otherwise: str) -> SessionRow:
-        """Return the session that is meant; raise `NotFound` if there is none, or if there are several."""
+        """Return the session that is meant; raise `NotFound` if there is none, or if there are several.
+
+        `otherwise` begins the error if there is none; advice is added to it.
+        """
         if self._name == LAST and self._newest is not None:
             return self._newest
         found = self._titled or self._beginning
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NotFound(otherwise)
+            raise NotFound(otherwise + (ADVICE if self._ids else f"there is none yet: {FIRST_STEPS}"))
         how = "the title" if self._titled else "the beginning"
         shown = ", ".join(f"{row.id} “{row.title}”" if row.title else row.id for row in found[:MAX_SHOWN])
         more = f" and {len(found) - MAX_SHOWN:,} more" if len(found) > MAX_SHOWN else ""

@@ -38,7 +38,7 @@ async def chosen(sessions: SessionManager, name: str | None, *, user: str | None
         raise click.UsageError(f"name a session: {NAMING}; {lookup.ADVICE}")
     rows = [row async for row in lookup.walk(sessions, Filter(user=user))]
     if not rows:
-        raise NotFound("there is no session yet; `turnstate import` adds some, `turnstate demo` shows how")
+        raise NotFound(f"there is no session yet; {lookup.FIRST_STEPS}")
     return picked(sorted(rows, key=lambda row: row.active, reverse=True))
 
 

@@ -23,6 +23,7 @@ from .. import strict_json
 from ..cli_kit import screen
 from ..errors import InputError, MalformedJSON, TooLarge
 from ..strict_json import MAX_BYTES
+from .settings import suggestion
 
 if TYPE_CHECKING:
     from ..message import Message
@@ -66,9 +67,21 @@ def readable(name: str) -> Iterator[None]:
     """Convert a failure to open or read into an `InputError`."""
     try:
         yield
+    except FileNotFoundError:
+        raise InputError(f"{name}: there is no such file{_neighbor(name)}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{name}: cannot be read: {reason}") from None
+
+
+def _neighbor(name: str) -> str:
+    """Return the advice to use a file beside it that is spelled almost like this."""
+    folder, file = os.path.split(name)
+    try:
+        advice = suggestion(file, os.listdir(folder or "."))
+    except OSError:
+        return f"; the folder {folder} does not exist" if folder else ""
+    return advice
 
 
 def _bounded(stream: BinaryIO, name: str) -> Iterator[bytes]:

@@ -20,6 +20,9 @@ __all__ = ["entry_text"]
 MAX_LINES = 12
 MAX_CHARS = 2_000
 
+COLORS = {"user": "blue", "assistant": "green", "tool": "yellow", "system": "magenta"}
+"""The color of a message's heading, by its role."""
+
 
 def entry_text(id: str, entry: Entry | None, *, whole: bool = False) -> str:
     """Return the text of one log entry; long calls and outputs of a message are cut unless `whole`."""
@@ -28,7 +31,8 @@ def entry_text(id: str, entry: Entry | None, *, whole: bool = False) -> str:
     if isinstance(entry, Message):
         kind = f" ({entry.kind})" if entry.kind else ""
         heading = f"{entry.role}{kind} · {entry.timestamp} · {entry.id}"
-        return "\n".join([styled(harmless(heading), bold=True), *_message_lines(entry, whole=whole)])
+        title = styled(harmless(heading), bold=True, fg=COLORS[entry.role])
+        return "\n".join([title, *_message_lines(entry, whole=whole)])
     return styled(harmless(f"— {described(entry)}"), dim=True)
 
 

@@ -199,7 +199,7 @@ def test_blank_lines_without_end_are_not_collected() -> None:
 
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [("missing.json", "No such file"), (".", "Is a directory"), ("a\0b", "null"), ("x" * 5_000, "too long")],
+    [("missing.json", "no such file"), (".", "Is a directory"), ("a\0b", "null"), ("x" * 5_000, "too long")],
 )
 def test_what_cannot_be_opened_is_an_input_error(path: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"cannot be read: .*{reason}"), opened(path):

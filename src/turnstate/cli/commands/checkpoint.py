@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from ...checkpoints import CheckpointManager, Diff, shown
 from ...checkpoints.labels import CheckpointTurn
 from ...cli_kit import screen
 from ...cli_kit.progress import waiting
-from ...cli_kit.screen import harmless, table
+from ...cli_kit.screen import harmless, styled, table
 from ...clock import milliseconds
 from ...conversation import ConversationState
 from ...entry import Checkpoint
@@ -32,6 +32,7 @@ from ..times import ago, iso
 __all__ = ["Target", "changes", "command", "target_options"]
 
 COLUMNS = ("checkpoint", "when", "files", "description")
+DIFF_COLORS = {"+": "green", "-": "red", "@@": "cyan"}
 
 
 @click.group(
@@ -201,9 +202,19 @@ def diff(target: Target, checkpoint: str, other: str | None, stat: bool, as_json
         screen.say("no differences")
     elif stat:
         screen.display(harmless("\n".join(_counted(one) for one in _files(found))))
+    elif screen.on_terminal():
+        with screen.paged():
+            screen.display("\n".join(_colored(found.text.removesuffix("\n").split("\n"))))
     else:
         screen.show(found.text.removesuffix("\n"))
     return 0
+
+
+def _colored(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a diff in the colors that people know, safe to print."""
+    for line in lines:
+        color = next((name for start, name in DIFF_COLORS.items() if line.startswith(start)), None)
+        yield styled(harmless(line), fg=color)
 
 
 async def _turns(target: Target) -> tuple[list[CheckpointTurn], dict[str, str]]:

@@ -225,7 +225,7 @@ def _request_lines(report: ContextReport) -> Iterator[str]:
             usage = request.reported
             row += [f"{usage.input:,}", f"{usage.cached:,}"] if usage else ["", ""]
         rows.append(row)
-    count = screen.counted(len(report.requests), "request")
+    count = f"{len(report.requests):,} requests" if len(report.requests) > 1 else "request"
     yield f"prompt cache over the last {count}, replayed: {report.reuse or 0:.1%} of the tokens reused"
     yield table(columns, rows, right=[column for column in columns if column != "when"])
 

@@ -59,9 +59,10 @@ def command(
 async def _search(text: str, store: str, tenant: str, user: str | None, limit: int, *, as_json: bool) -> int:
     terms, count = search_terms.query(text), 0
     async with managed(store, tenant) as sessions:
-        async for found in sessions.search(text, user=user, limit=limit):
-            count += 1
-            _show(found, terms, as_json=as_json)
+        with screen.paged():
+            async for found in sessions.search(text, user=user, limit=limit):
+                count += 1
+                _show(found, terms, as_json=as_json)
     if not count:
         screen.say("nothing found")
     elif count == limit:

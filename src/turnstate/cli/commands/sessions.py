@@ -131,11 +131,12 @@ async def _list(store: str, tenant: str, which: Filter, limit: int, *, as_json: 
             else:
                 listed.append(row)
     if listed:
-        screen.display(table(COLUMNS, map(_cells, listed), right=NUMBERS))
+        with screen.paged():
+            screen.display(table(COLUMNS, map(_cells, listed), right=NUMBERS))
     if more:
         screen.say(f"showing the newest {limit:,}; --limit 0 shows all")
     elif not count:
-        screen.say("no sessions found")
+        screen.say(f"no sessions found{'' if which != Filter() else f'; {lookup.FIRST_STEPS}'}")
     return 0
 
 
