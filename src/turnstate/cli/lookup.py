@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from ..errors import NotFound
 from ..session import SessionManager
-from ..stores.values import Address, Filter, Row, SessionRow
+from ..stores.values import Address, Filter, Order, Row, SessionRow
 
 __all__ = [
     "ADVICE",
@@ -43,7 +43,7 @@ EntryPlace = tuple[SessionRow, Row]
 
 async def session(sessions: SessionManager, name: str, *, user: str | None = None) -> SessionRow:
     """Return the session with this id, title or unique beginning, or the newest for ``last``."""
-    if row := await exact(sessions, name, user=user):
+    if row := await _known(sessions, name, user):
         return row
     candidates = _Candidates(name)
     async for row in walk(sessions, Filter(user=user)):
@@ -64,11 +64,11 @@ async def session_or_entry(
     sessions: SessionManager, name: str, *, user: str | None = None
 ) -> SessionRow | EntryPlace:
     """Return a session, or an entry with its session; an entry id is ``ID`` or ``ID/CALL``."""
-    if row := await exact(sessions, name, user=user):
+    if row := await _known(sessions, name, user):
         return row
     candidates = _Candidates(name)
     async for page in _pages(sessions, Filter(user=user)):
-        if name != LAST and (place := await _find(sessions, page, name)):
+        if place := await _find(sessions, page, name):
             return place
         for row in page:
             candidates.add(row)
@@ -82,9 +82,11 @@ async def entry(sessions: SessionManager, row: SessionRow, id: str) -> EntryPlac
     raise NotFound(f"session {row.id} has no entry {id}; `turnstate show {row.id}` shows what it has")
 
 
-async def walk(sessions: SessionManager, which: Filter) -> AsyncIterator[SessionRow]:
-    """Iterate over the sessions that match a filter, newest first."""
-    async for page in _pages(sessions, which):
+async def walk(
+    sessions: SessionManager, which: Filter, *, order: Order = "created"
+) -> AsyncIterator[SessionRow]:
+    """Iterate over the sessions that match a filter, newest first by creation or by activity."""
+    async for page in _pages(sessions, which, order):
         for row in page:
             yield row
 
@@ -98,11 +100,21 @@ async def exact(sessions: SessionManager, id: str, *, user: str | None = None) -
     return row if user in (None, row.user) else None
 
 
-async def _pages(sessions: SessionManager, which: Filter) -> AsyncIterator[Sequence[SessionRow]]:
+async def _known(sessions: SessionManager, name: str, user: str | None) -> SessionRow | None:
+    """Return the session with exactly this id, else for ``last`` the one with the newest activity."""
+    if (row := await exact(sessions, name, user=user)) or name != LAST:
+        return row
+    newest = await sessions.store.page(sessions.tenant, Filter(user=user), order="active", limit=1)
+    return newest[0] if newest else None
+
+
+async def _pages(
+    sessions: SessionManager, which: Filter, order: Order = "created"
+) -> AsyncIterator[Sequence[SessionRow]]:
     after = None
-    while page := await sessions.store.page(sessions.tenant, which, after=after, limit=PAGE):
+    while page := await sessions.store.page(sessions.tenant, which, order=order, after=after, limit=PAGE):
         yield page
-        after = page[-1].mark()
+        after = page[-1].mark(order)
 
 
 async def _find(sessions: SessionManager, page: Sequence[SessionRow], id: str) -> EntryPlace | None:
@@ -125,14 +137,11 @@ class _Candidates:
     def __init__(self, name: str) -> None:
         self._name, self._folded = name, name.casefold()
         self._ids = list[str]()
-        self._newest: SessionRow | None = None
         self._titled, self._beginning = list[SessionRow](), list[SessionRow]()
 
     def add(self, row: SessionRow) -> None:
         """Look at one session."""
         self._ids.append(row.id)
-        if self._newest is None or row.active > self._newest.active:
-            self._newest = row
         title = row.title.casefold()
         if title == self._folded != "":
             self._titled.append(row)
@@ -144,8 +153,6 @@ class _Candidates:
 
         `otherwise` begins the error if there is none; advice is added to it.
         """
-        if self._name == LAST and self._newest is not None:
-            return self._newest
         found = self._titled or self._beginning
         if len(found) == 1:
             return found[0]

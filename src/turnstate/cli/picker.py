@@ -36,10 +36,10 @@ async def chosen(sessions: SessionManager, name: str | None, *, user: str | None
         return await lookup.session(sessions, name, user=user)
     if not can_pick():
         raise click.UsageError(f"name a session: {NAMING}; {lookup.ADVICE}")
-    rows = [row async for row in lookup.walk(sessions, Filter(user=user))]
+    rows = [row async for row in lookup.walk(sessions, Filter(user=user), order="active")]
     if not rows:
         raise NotFound(f"there is no session yet; {lookup.FIRST_STEPS}")
-    return picked(sorted(rows, key=lambda row: row.active, reverse=True))
+    return picked(rows)
 
 
 def picked(rows: Sequence[SessionRow]) -> SessionRow:

@@ -202,7 +202,7 @@ def test_blank_lines_without_end_are_not_collected() -> None:
     [("missing.json", "no such file"), (".", "Is a directory"), ("a\0b", "null"), ("x" * 5_000, "too long")],
 )
 def test_what_cannot_be_opened_is_an_input_error(path: str, reason: str) -> None:
-    with pytest.raises(InputError, match=f"cannot be read: .*{reason}"), opened(path):
+    with pytest.raises(InputError, match=reason), opened(path):
         pass
 
 
