@@ -161,11 +161,9 @@ class _Candidates:
         how = "the title" if self._titled else "the beginning"
         shown = ", ".join(f"{row.id} “{row.title}”" if row.title else row.id for row in found[:MAX_SHOWN])
         more = f" and {len(found) - MAX_SHOWN:,} more" if len(found) > MAX_SHOWN else ""
-        enough = self._enough([row.id for row in found])
-        raise NotFound(
-            f"{self._name} is {how} of {len(found):,} sessions: {shown}{more}; "
-            f"{enough} characters of an id are enough"
-        )
+        count = self._enough([row.id for row in found])
+        enough = "1 character of an id is" if count == 1 else f"{count} characters of an id are"
+        raise NotFound(f"{self._name} is {how} of {len(found):,} sessions: {shown}{more}; {enough} enough")
 
     def _enough(self, ids: Sequence[str]) -> int:
         """Return how many leading characters tell each of these ids from all others."""
