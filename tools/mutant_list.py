@@ -96,6 +96,8 @@ HANDOVER = _tests(f"{UNIT}/memory/test_handover.py")
 ARCHIVE_READING = _tests(f"{UNIT}/archive/test_*read*.py")
 ARCHIVE_RESTORE = _tests(f"{UNIT}/archive/test_*restor*.py")
 CLI = _tests(f"{UNIT}/cli")
+NAMING = _tests("tests/acceptance/test_cli_naming.py")
+REPORT = _tests(f"{UNIT}/report", f"{UNIT}/log/test_replay.py")
 MODELS = _tests(f"{UNIT}/models")
 
 MUTANTS = (
@@ -703,6 +705,34 @@ MUTANTS = (
         ARCHIVE_READING,
     ),
     # Command line.
+    Mutant(
+        "report-escapes",
+        "marks that reorder text reach the page",
+        "return escape(harmless(text))",
+        "return escape(text)",
+        REPORT,
+    ),
+    Mutant(
+        "report-branches",
+        "what is beside the path is not on the page",
+        "if one[0].seq > branch.upto]",
+        "if one[0].seq < branch.upto]",
+        REPORT,
+    ),
+    Mutant(
+        "report-replay",
+        "a replayed request is compared with nothing",
+        "limit=shown.limit, previous=self._previous",
+        "limit=shown.limit, previous=None",
+        REPORT,
+    ),
+    Mutant(
+        "cli-short-names",
+        "a script destroys a session that it named by a beginning",
+        "    if asks:\n        return await session(",
+        "    if not asks:\n        return await session(",
+        NAMING,
+    ),
     Mutant(
         "cli-force",
         "a file is replaced without --force",
