@@ -13,13 +13,14 @@ from types import ModuleType
 
 import pytest
 
-from turnstate import Budget, Policy, SessionManager
+from turnstate import Budget, Policy, SessionManager, Strategy
 from turnstate.checkpoints import CheckpointManager, SnapshotLimits
 from turnstate.cli.settings import KEYS
 from turnstate.context import Reduction
-from turnstate.context.cut import Strategy
 from turnstate.errors import InputError
 from turnstate.files import FILE_MODE
+from turnstate.memory import Worker
+from turnstate.memory.builtin import BuiltinEngine
 from turnstate.snapshots import Snapshots
 from turnstate.stores import STORES
 from turnstate.stores.postgres.server import SCHEMA, target
@@ -81,6 +82,8 @@ SETTINGS: dict[str, dict[str, object]] = {
     "Snapshots": options(Snapshots),
     "CheckpointManager.open": options(CheckpointManager.open, without=["state", "work_tree"]),
     "SnapshotLimits": options(SnapshotLimits),
+    "BuiltinEngine": options(BuiltinEngine, without=["database"]),
+    "Worker": options(Worker, without=["store", "engine"]),
 }
 
 
