@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
+from html import unescape
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,14 +126,15 @@ def test_the_demo_comes_to_everything_that_it_promises(told: Outcome, line: str)
     assert f"  ✓ {line}\n" in told.out
 
 
-def test_what_the_readme_shows_is_what_the_demo_prints(told: Outcome) -> None:
-    readme = (PROJECT / "README.md").read_text()
-    block = readme.partition("```text\n")[2].partition("```")[0]
-    shown = [line for line in block.splitlines() if line and line != "…"]
-    printed = iter(told.out.splitlines())
-    assert len(shown) > 20
+def test_what_the_picture_shows_is_what_the_demo_prints(told: Outcome) -> None:
+    picture = (PROJECT / "docs/img/demo.svg").read_text()
+    texts = re.findall(r'<text x="[\d.]+" y="(\d+)" textLength[^>]*>([^<]*)</text>', picture)
+    rows = groupby(texts, key=lambda text: text[0])
+    shown = [unescape(" ".join(words for _, words in row)) for _, row in rows]
+    printed = iter([" ".join(line.split()) for line in told.out.splitlines()])
+    assert len(shown) > 40
     for line in shown:
-        assert line in printed  # each after the one before
+        assert line in printed, f"run: python tools/pictures.py --run ({line})"  # each after the one before
 
 
 LIAR = """
