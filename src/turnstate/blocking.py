@@ -29,7 +29,7 @@ from .errors import SessionError
 from .message import ToolCallRequest
 from .session import SessionInfo
 
-__all__ = ["Session", "SessionManager", "Turn"]
+__all__ = ["Session", "SessionManager", "State", "Turn"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -258,6 +258,15 @@ class Turn(_Facade):
         return self.reply(self._inner.format.collect(chunks, on_text=on_text))
 
 
+class State(_Facade):
+    """Named values, as `turnstate.session.State` has them."""
+
+    get = _plain(asynchronous.State.get)
+    items = _plain(asynchronous.State.items)
+    set = _plain(asynchronous.State.set)
+    delete = _plain(asynchronous.State.delete)
+
+
 class Session(_Facade):
     """One conversation, as `turnstate.session.Session` has it."""
 
@@ -287,6 +296,11 @@ class Session(_Facade):
     def total(self) -> int:
         """The tokens of all messages on the path, as last seen, before anything is cut or added."""
         return self._inner.total
+
+    @property
+    def state(self) -> State:
+        """Named values that programs keep with the conversation; no model reads them."""
+        return State(self._loop, self._inner.state)
 
     append = _plain(asynchronous.Session.append)
     cost = _plain(asynchronous.Session.cost)
@@ -380,6 +394,15 @@ class SessionManager(_Facade):
     def close(self) -> None:
         """Finish what was begun, and let the store go. Sessions stay as they are: this ends none."""
         self._closing()
+
+    def user_state(self, user: str) -> State:
+        """Return the named values that programs keep for a user, whichever session they are in."""
+        return State(self._loop, self._inner.user_state(user))
+
+    @property
+    def tenant_state(self) -> State:
+        """The named values that programs keep for all users."""
+        return State(self._loop, self._inner.tenant_state)
 
     create = _opening(asynchronous.SessionManager.create)
     open_or_create = _opening(asynchronous.SessionManager.open_or_create)

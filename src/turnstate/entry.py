@@ -3,8 +3,8 @@
 A message is an entry. A prompt and a bootstrap are sent before the messages; the newest on the path
 counts, as it does for the model, and for the settings of a conversation: tools, sticky files. Decisions
 change the view of what came before them. Usage is what a provider reported; a note is for people; a tangent
-began or was left; files were saved in a checkpoint, or restored. A newer version may write a kind that this
-one does not know.
+began or was left; data is kept for programs; files were saved in a checkpoint, or restored. A newer version
+may write a kind that this one does not know.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from . import ids
+from . import ids, strict_json
 from .clock import utc
 from .ids import CallId, MessageId
 from .message import Message, ToolCallResult
-from .value import Value
+from .value import Value, settle
 
 __all__ = [
     "ABANDONED",
@@ -34,6 +35,7 @@ __all__ = [
     "Bootstrap",
     "Checkpoint",
     "Cut",
+    "Data",
     "Decision",
     "Entry",
     "FileLines",
@@ -241,6 +243,19 @@ class Settings(Value, frozen=True, tag="settings", tag_field="kind"):
     fields: dict[str, Any]
 
 
+class Data(Value, frozen=True, kw_only=True, tag="data", tag_field="kind"):
+    """A value that a program keeps under a name, from here on, or its deletion; no model reads it."""
+
+    namespace: str
+    key: str
+    value: Any = None
+    deleted: bool = False
+
+    def __post_init__(self) -> None:
+        settle(self, "namespace", "key")
+        force_setattr(self, "value", strict_json.plain(self.value, at="value"))
+
+
 class FileLines(Value, frozen=True, tag="lines", tag_field="kind"):
     """What the line tracker knows of one file, from here on; nothing, where it knows it no more."""
 
@@ -310,6 +325,7 @@ Entry = (
     | Usage
     | Note
     | Settings
+    | Data
     | FileLines
     | Tangent
     | Checkpoint

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from turnstate import Budget, Message, blocking, errors
-from turnstate.session import Session, SessionManager
+from turnstate.session import Session, SessionManager, State
 
 pytestmark = pytest.mark.req("G2")
 
@@ -38,14 +38,15 @@ def is_asynchronous(method: object) -> bool:
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
-@pytest.mark.parametrize("kind", [Session, SessionManager])
+@pytest.mark.parametrize("kind", [Session, SessionManager, State])
 def test_every_public_method_that_is_awaited_has_a_plain_twin(kind: type) -> None:
     twin = getattr(blocking, kind.__name__)
-    awaited = {name for name in vars(kind) if not name.startswith("_") and is_asynchronous(vars(kind)[name])}
+    members = {name: member for one in reversed(kind.__mro__[:-1]) for name, member in vars(one).items()}
+    awaited = {name for name in members if not name.startswith("_") and is_asynchronous(members[name])}
     assert {name for name in awaited if not callable(getattr(twin, name, None))} == set()
     assert {name for name in awaited if is_asynchronous(getattr(twin, name))} == set()
-    public = [name for name in vars(kind) if not name.startswith("_")]
-    properties = {name for name in public if isinstance(vars(kind)[name], property)}
+    public = [name for name in members if not name.startswith("_")]
+    properties = {name for name in public if isinstance(members[name], property)}
     assert properties - set(dir(twin)) == set()
 
 

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 
 from ..errors import Busy
 from ..log.path import entry_of, tip
+from ..session.names import OWNERS
 from ..stores.port import Log, Store
 from ..stores.values import Address, BranchRow, Row, SessionRow, Span
 from .format import NOTHING, ArchivedBranch, ArchivedEntry, ArchivedSession, ArchiveEnd, ArchiveLine, Header
@@ -100,6 +101,7 @@ def _session(moment: _SessionView) -> ArchivedSession:
         ended=row.ended,
         reason=row.reason,
         branches=len(moment.branches),
+        is_state=row.tenant.startswith(OWNERS),
     )
 
 

@@ -71,6 +71,7 @@ class ArchivedSession(_ArchiveLine, frozen=True, kw_only=True, tag="session", ta
     ended: Number | None = None
     reason: str = ""
     branches: Ordinal = 1
+    is_state: bool = False  # of a user or of the tenant, and no conversation
 
 
 class ArchivedBranch(_ArchiveLine, frozen=True, kw_only=True, tag="branch", tag_field="type"):

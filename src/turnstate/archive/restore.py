@@ -25,6 +25,7 @@ from ..entry import Entry, ModelChange, Note
 from ..errors import AlreadyExists, Busy, Fenced, NotFound
 from ..log.records import counter_of
 from ..log.records import records as make_records
+from ..session.names import OWNERS
 from ..stores.port import Store
 from ..stores.values import FOREVER, BranchRow, Change, Fork, Lease, Position, Record, SessionRow
 from ..tokens import counter as counter_named
@@ -200,7 +201,7 @@ async def _finished(work: asyncio.Future[Any]) -> bool:
 def _row(tenant: str, bundle: Bundle, *, fence: int) -> SessionRow:
     session = bundle.session
     return SessionRow(
-        tenant=tenant,
+        tenant=OWNERS + tenant if session.is_state else tenant,
         id=session.id,
         user=session.user,
         title=session.title,

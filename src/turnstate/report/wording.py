@@ -7,6 +7,7 @@ from ..entry import (
     Bootstrap,
     Checkpoint,
     Cut,
+    Data,
     Entry,
     FileLines,
     Mask,
@@ -68,6 +69,9 @@ def described(entry: Entry) -> str:
             return text
         case Settings(fields=fields):
             return f"settings: {', '.join(fields)}"
+        case Data(namespace=namespace, key=key, deleted=deleted):
+            name = f"{namespace}/{key}" if namespace else key
+            return f"{name} deleted" if deleted else f"{name} set"
         case FileLines(path=path):
             return f"line counts of {path}"
         case Tangent(started=started):

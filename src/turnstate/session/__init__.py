@@ -5,6 +5,7 @@ from ..stores.values import Receipt
 from .info import Branch, SearchResult, SessionInfo, SessionPage
 from .manager import Erasure, SessionManager
 from .session import Session
+from .state import State, StateValue
 from .turn import Pending, Turn
 
 __all__ = [
@@ -18,5 +19,7 @@ __all__ = [
     "SessionInfo",
     "SessionManager",
     "SessionPage",
+    "State",
+    "StateValue",
     "Turn",
 ]

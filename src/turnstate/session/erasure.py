@@ -28,8 +28,9 @@ class Erasure(Struct, frozen=True, kw_only=True):
     """The receipt of an erasure: what was deleted of which sessions, and when.
 
     ``memories`` counts messages in the memory engine, ``snapshots`` files, ``checkpoints`` the sessions
-    whose shadow repository existed. ``scrubbed`` is True if no byte of it is left in the store's files; it is
-    False if others were reading all the time, and scrubbing again completes it.
+    whose shadow repository existed, ``state`` the values of the user or tenant, with those they replaced.
+    ``scrubbed`` is True if no byte of it is left in the store's files; it is False if others were reading
+    all the time, and scrubbing again completes it.
     """
 
     at: int
@@ -38,6 +39,7 @@ class Erasure(Struct, frozen=True, kw_only=True):
     memories: int
     scrubbed: bool
     checkpoints: int = 0
+    state: int = 0
 
 
 async def erased(
@@ -46,6 +48,7 @@ async def erased(
     *,
     tenant: str,
     user: str | None,
+    states: Sequence[Address] = (),
     snapshots: Snapshots | None,
     memory: MemoryEngine | None,
     home: Home | None,
@@ -57,6 +60,10 @@ async def erased(
     for at in sessions:
         with suppress(NotFound):  # another process removed it first
             removed[at.session] = await store.remove(at)
+    values = 0
+    for at in states:
+        with suppress(NotFound):  # nothing was ever kept
+            values += (await store.remove(at)).entries
     files = 0
     if snapshots is not None:
         for at in sessions:
@@ -73,6 +80,7 @@ async def erased(
         memories=memories,
         scrubbed=scrubbed,
         checkpoints=shadows,
+        state=values,
     )
 
 

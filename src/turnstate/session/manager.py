@@ -10,9 +10,8 @@ An id that does not exist, or belongs to another user or tenant, raises `NotFoun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +19,7 @@ from typing import Any, Self
 from msgspec import structs
 
 from .. import ids, stores
-from ..clock import Clock, ClockWatch, milliseconds, monotonic_clock, wall_clock
+from ..clock import Clock, ClockWatch, monotonic_clock, wall_clock
 from ..context.policy import Policy
 from ..entry import Entry, Prompt
 from ..errors import AlreadyExists, ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
@@ -28,30 +27,26 @@ from ..home import Home
 from ..log.records import records
 from ..memory.port import MemoryEngine
 from ..models import Model
-from ..search_terms import query
 from ..snapshots import Snapshots
 from ..stores.port import OnDisk, Store
-from ..stores.values import Address, Filter, Order, Removed, SessionRow
+from ..stores.values import Address, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
-from ..tokens.exact import INLINE, off_loop
-from ..value import check_kind, check_whole, refuse
+from ..value import check_whole, refuse
+from .directory import PAGE, SessionDirectory
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
-from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, result_of
 from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds, model_change
 from .opening import Open, Opening
 from .session import Session
 from .snapshots import SnapshotWriter, described, from_snapshot
+from .state import State, owner_address
 from .summaries import Background, Summarizer
 from .writer import SessionWriter, check_store_time
 
 __all__ = ["Erasure", "SessionManager"]
 
 
-PAGE = 100
-
-
-class SessionManager:
+class SessionManager(SessionDirectory):
     """Creates, opens, lists, searches, expires and removes the sessions of one tenant."""
 
     open = Open()
@@ -83,7 +78,8 @@ class SessionManager:
             clock=clock,
             monotonic=monotonic,
         )
-        self.store, self.tenant, self.policy = store, tenant, policy or Policy()
+        super().__init__(store, tenant)
+        self.policy = policy or Policy()
         self._counter, self._clock = counter_named(counter).name, clock
         self._watch = ClockWatch(clock, monotonic or (monotonic_clock if clock is wall_clock else clock))
         self._idle, self._model = idle_milliseconds(idle), model
@@ -175,80 +171,6 @@ class SessionManager:
                 return await self.create(id=id, user=user, system=system)
         return await self._open_session(id, user=user)
 
-    async def list(
-        self,
-        *,
-        user: str | None = None,
-        tag: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        live: bool | None = None,
-        order: Order = "created",
-        cursor: str | None = None,
-        limit: int = PAGE,
-    ) -> SessionPage:
-        """Return a page of sessions, the newest first by creation or by activity.
-
-        Pass the cursor of a page for the next one. `since` and `until` bound the last activity.
-        """
-        check_whole("limit", limit)
-        check_kind("live", live, bool, optional=True)
-        if order not in ("created", "active"):
-            refuse("order", order, '"created" or "active"')
-        which = Filter(
-            user=_asked(user, "a user"),
-            tag=_asked(tag, "a tag"),
-            since=_moment("since", since),
-            until=_moment("until", until),
-            live=live,
-        )
-        after = None if cursor is None else page_mark(cursor, order)
-        rows = await self.store.page(self.tenant, which, order=order, after=after, limit=limit)
-        more = page_cursor(rows[-1].mark(order), order) if rows and len(rows) == limit else None
-        return SessionPage(map(info_of, rows), more)
-
-    async def all(
-        self, *, user: str | None = None, tag: str | None = None, order: Order = "created"
-    ) -> AsyncIterator[SessionInfo]:
-        """Iterate over all sessions, the newest first."""
-        page = await self.list(user=user, tag=tag, order=order)
-        while True:
-            for info in page:
-                yield info
-            if page.cursor is None:
-                return
-            page = await self.list(user=user, tag=tag, order=order, cursor=page.cursor)
-
-    async def search(
-        self, text: str, *, user: str | None = None, session: str | None = None, limit: int = PAGE
-    ) -> AsyncIterator[SearchResult]:
-        """Find messages that contain all the words, in all sessions or in one, the newest first.
-
-        If some of them are damaged, `StoreDamaged` is raised after the last intact one.
-        """
-        check_kind("text", text, str)
-        check_whole("limit", limit)
-        words, mark, user = query(text), None, _asked(user, "a user")
-        if session is not None:
-            await self._row(session, user)
-        lost = 0
-        while limit > 0:
-            hits = await self.store.search(
-                self.tenant, words, user=user, session=session, before=mark, limit=min(limit, PAGE)
-            )
-            for hit in hits:
-                if found := await off_loop(partial(result_of, hit), large=len(hit.row.body) > INLINE):
-                    yield found
-                else:
-                    lost += 1
-            if len(hits) < min(limit, PAGE):
-                break
-            limit, mark = limit - len(hits), hits[-1].mark
-        if lost:
-            raise StoreDamaged(
-                f"{lost} messages that contain these words are damaged and left out; run `turnstate verify`"
-            )
-
     async def expire(self, *, limit: int = PAGE) -> Sequence[str]:
         """End sessions that were idle for too long, and return their ids; of several callers one ends each.
 
@@ -279,23 +201,58 @@ class SessionManager:
             await asyncio.to_thread(self._snapshots.erase, snapshot_name(at))
         return removed
 
-    async def erase(self, *, session: str | None = None, user: str | None = None) -> Erasure:
-        """Delete everything of one session, or of one user, and return a receipt."""
-        if session is None and user is None:
-            raise InputError("nothing to erase was named; pass a session or a user")
+    async def erase(
+        self, *, session: str | None = None, user: str | None = None, tenant_state: bool = False
+    ) -> Erasure:
+        """Delete everything of one session, or of one user, or the tenant's state, and return a receipt."""
+        if session is None and user is None and not tenant_state:
+            raise InputError("nothing to erase was named; pass a session or a user, or tenant_state=True")
         if session is not None:
             await self._row(session, user)
-        wanted = [session] if session is not None else [row.id async for row in self.all(user=user)]
+        wanted, owners = [] if session is None else [session], list[Address]()
+        if session is None and user is not None:
+            wanted = [info.id async for info in self.all(user=user)]
+            owners.append(owner_address(self.tenant, user))
+        if tenant_state:
+            owners.append(owner_address(self.tenant, None))
         return await erased(
             self.store,
             [Address(self.tenant, id) for id in wanted],
             tenant=self.tenant,
             user=user if session is None else None,
+            states=owners,
             snapshots=self._snapshots,
             memory=self._memory,
             home=self._home,
             now=self._clock(),
         )
+
+    def user_state(self, user: str) -> State:
+        """Return the named values that programs keep for a user, whichever session they are in."""
+        return self._owner_state(checked(user, "a user"))
+
+    @property
+    def tenant_state(self) -> State:
+        """The named values that programs keep for all users."""
+        return self._owner_state(None)
+
+    def _owner_state(self, user: str | None) -> State:
+        at = owner_address(self.tenant, user)
+
+        async def find() -> SessionWriter | None:
+            try:
+                return self._writer(await self.store.get(at))
+            except NotFound:
+                return None
+
+        async def create() -> SessionWriter:
+            while (known := await find()) is None:
+                row = structs.replace(self._new_row("state", user), tenant=at.tenant, id=at.session, idle=0)
+                with suppress(AlreadyExists):  # another process created it first
+                    return self._writer(await self.store.create(row))
+            return known
+
+        return State(find, create)
 
     async def restore(self, id: str, *, user: str | None = None, trust: bool = False) -> Session:
         """Continue a session after its process ended: from the log, or else from its newest snapshot.
@@ -331,12 +288,6 @@ class SessionManager:
         session = self._session(await self._row(id, user))
         await session._writer.end_if_idle()
         return session
-
-    async def _row(self, id: str, user: str | None) -> SessionRow:
-        row = await self.store.get(Address(self.tenant, _asked(id, "a session id") or ""))
-        if user is not None and row.user != user:
-            raise NotFound(f"there is no session {id}")
-        return row
 
     def _new_row(self, id: str, user: str | None) -> SessionRow:
         now = self._clock()
@@ -397,18 +348,3 @@ def _files(
     files += [snapshots.folder] if snapshots else []
     files += [home.path] if home else []
     return tuple(files)
-
-
-def _moment(setting: str, given: datetime | None) -> int | None:
-    """Return a time in milliseconds; raise `InvalidSetting` if it has no time zone."""
-    check_kind(setting, given, datetime, optional=True)
-    if given is not None and given.tzinfo is None:
-        refuse(setting, given, "a time with a time zone, such as datetime.now(UTC)")
-    return None if given is None else milliseconds(given)
-
-
-def _asked(name: str | None, what: str) -> str | None:
-    """Return a name to look up; raise `InputError` for a number, which some stores would take for text."""
-    if name is not None and not isinstance(name, str):
-        raise InputError(f"{what} must be text, not {type(name).__name__}")
-    return name

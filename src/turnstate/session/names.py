@@ -20,6 +20,7 @@ from ..value import check_kind, check_number, refuse
 __all__ = [
     "LARGEST_META",
     "LONGEST",
+    "OWNERS",
     "check_budget",
     "check_settings",
     "check_tools",
@@ -33,6 +34,9 @@ __all__ = [
 
 LONGEST = 500
 """Characters of a name: the key of an index holds them on every store."""
+
+OWNERS = "\x1f"
+"""Begins the name of the tenant that keeps the state of another tenant's users."""
 
 LARGEST_META = 100_000
 """Bytes of metadata, which is read whenever the session is."""
@@ -86,7 +90,8 @@ def check_settings(
     monotonic: object = None,
 ) -> None:
     """Raise `InputError` if a setting of a session manager is invalid."""
-    checked(tenant, "a tenant")
+    if checked(tenant, "a tenant").startswith(OWNERS):
+        refuse("tenant", tenant, f"a name that does not begin with {OWNERS!r}")
     check_kind("policy", policy, Policy, optional=True)
     counter_named(counter)
     idle_milliseconds(idle)

@@ -23,20 +23,19 @@ from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
 from ..entry import Entry, Prompt
-from ..errors import Busy, Conflict, InputError, InvalidMessage
-from ..log.entries import LogEntry, last_messages, path_after, path_of, read_entries, read_messages
+from ..errors import Busy, Conflict
 from ..log.records import counter_of
 from ..message import Message
 from ..sticky import Gathered
 from ..stores.port import ReportsLosses
-from ..stores.values import FOREVER, Fork, Lease, Receipt, SessionRow, Span
+from ..stores.values import FOREVER, Fork, Lease, Receipt, SessionRow
 from ..toolspec import ToolSpec
-from ..value import check_kind, check_number, check_whole, refuse
+from ..value import check_kind, check_number
 from . import conversation, leases
 from .append import append, write
 from .branching import end_of, place_of, undo, undo_restore
 from .compaction import Compactor
-from .info import Branch, SessionInfo, branch_of, info_of
+from .info import Branch
 from .names import (
     check_budget,
     check_tools,
@@ -44,9 +43,10 @@ from .names import (
     checked_meta,
     checked_prompt,
     model_change,
-    not_a_message,
 )
+from .reader import SessionReader
 from .snapshots import SnapshotWriter, interrupted, to_snapshot
+from .state import State
 from .summaries import Summarizer
 from .turn import Pending, Turn, pending
 from .windows import WindowMaker
@@ -55,7 +55,7 @@ from .writer import SessionWriter
 __all__ = ["Session"]
 
 
-class Session:
+class Session(SessionReader):
     """One conversation."""
 
     def __init__(
@@ -66,44 +66,16 @@ class Session:
         reopened: Callable[[SessionRow], Session],
         summaries: Summarizer | None = None,
     ) -> None:
-        self._writer, self._policy, self._summaries = writer, policy, summaries
+        super().__init__(writer)
+        self._policy, self._summaries = policy, summaries
         self._reopened = reopened
         self._keeper: SnapshotWriter | None = None
         self._files: tuple[Path, ...] = ()  # that its manager keeps on this machine, checkpoints included
         self._windows = WindowMaker(writer, policy, summaries)
         self._compactor = Compactor(self._windows, policy, summaries)
         self._committing = asyncio.Lock()
-
-    @property
-    def info(self) -> SessionInfo:
-        """The session as it was last seen: title, tags, times, version, head."""
-        return info_of(self._row)
-
-    @property
-    def id(self) -> str:
-        """The id under which any worker can open it."""
-        return self._row.id
-
-    @property
-    def version(self) -> int:
-        """The number of changes to the path of messages, as last seen."""
-        return self._row.version
-
-    @property
-    def total(self) -> int:
-        """The tokens of all messages on the path, as last seen, before anything is cut or added."""
-        return self._row.total
-
-    async def cost(self, message: Message) -> int:
-        """Return the tokens that a message would add to the total."""
-        if not isinstance(message, Message):
-            raise InvalidMessage(not_a_message("cost", message))
-        (record,) = await self._writer.records([message])
-        return record.tokens
-
-    @property
-    def _row(self) -> SessionRow:
-        return self._writer.row
+        self.state = State(self._log, self._log, self._windows.grow)
+        """Named values that programs keep with the conversation; no model reads them."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -158,50 +130,6 @@ class Session:
     async def pending(self) -> Pending | None:
         """Return what is unfinished: a prompt that waits, or calls, open and answered; None if nothing is."""
         return pending((await self._windows.loaded()).messages)
-
-    async def messages(
-        self,
-        *,
-        branch: int | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-        last: int | None = None,
-    ) -> list[Message]:
-        """Return the messages on the path to the head or to the end of a branch, also those that a cut hides.
-
-        `after` is the id of an entry on that path, and `limit` how many are returned of those after it;
-        `last` returns the last ones instead. An answer that the core gave for a call is the tool message
-        that a window shows for it.
-        """
-        if last is not None and limit is not None:
-            raise InputError("pass limit for the first messages, or last for the last ones, not both")
-        for name, count in (("limit", limit), ("last", last)):
-            if count is not None:
-                check_whole(name, count)
-        path = await self._path(branch, after)
-        if last is not None:
-            return await last_messages(self._writer.log, self._writer.at, path, last)
-        return await read_messages(self._writer.log, self._writer.at, path, limit=limit)
-
-    async def entries(
-        self,
-        *,
-        kinds: Sequence[str] | None = None,
-        branch: int | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[LogEntry]:
-        """Return the entries on the path to the head or to the end of a branch, with their places and times.
-
-        `kinds` names the kinds that are wanted; `after` is the id of an entry on that path, and `limit` how
-        many are returned of those after it.
-        """
-        if isinstance(kinds, str):
-            refuse("kinds", kinds, "a sequence of kinds, not one text")
-        if limit is not None:
-            check_whole("limit", limit)
-        path = await self._path(branch, after)
-        return await read_entries(self._writer.log, self._writer.at, path, kinds=kinds, limit=limit)
 
     async def window(
         self,
@@ -335,11 +263,6 @@ class Session:
         """Move the head to where it was before the restore that created a branch."""
         await undo_restore(self._writer, self._windows, branch)
 
-    async def branches(self) -> list[Branch]:
-        """Return all branches in the order of their creation."""
-        await self._writer.refresh()
-        return [branch_of(row) for row in await self._writer.log.branches(self._writer.at)]
-
     async def reset(self, *, system: str | None = None) -> Session:
         """End this conversation and return the handle of the next, which begins under the same id.
 
@@ -436,14 +359,8 @@ class Session:
         """Release the lease."""
         await leases.release(self._writer)
 
-    async def _path(self, branch: int | None, after: str | None) -> list[Span]:
-        """Return the path to the head or to the end of a branch, or the part of it after an entry."""
-        if branch is not None:
-            check_whole("branch", branch, least=1)
-        check_kind("after", after, str, optional=True)
-        row = await self._writer.refresh()
-        path = await path_of(self._writer.log, self._writer.at, row.head, branch)
-        return await path_after(self._writer.log, self._writer.at, path, after)
+    async def _log(self) -> SessionWriter:
+        return self._writer
 
     async def _branch(self, operation: str, id: str | None, name: str, *, exact: bool = False) -> Branch:
         find = place_of if exact else end_of

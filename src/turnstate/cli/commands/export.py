@@ -32,6 +32,7 @@ from ...log.path import Damage, WatchedLog
 from ...report.html import html_page
 from ...report.page import read_page
 from ...session import SessionManager
+from ...session.state import owner_states
 from ...stores.values import Address, Filter, SessionRow
 from .. import destination, documents, lookup, picker
 from ..completion import session_names
@@ -128,6 +129,8 @@ async def _export(
         if not ids and not everything:
             ids = [(await picker.chosen(sessions, None, user=user)).id]
         chosen = await _chosen(sessions, ids, user)
+        if everything and target in ARCHIVE:
+            chosen += await owner_states(sessions.store, sessions.tenant, user)
         with ExitStack() as files:
             write = files.enter_context(destination.opened(output, force=force))
             step = files.enter_context(metered("sessions", len(chosen) * WHOLE))

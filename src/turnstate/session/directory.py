@@ -1,0 +1,125 @@
+"""Finding sessions: lists, search, and the state of users and of the tenant.
+
+Nothing here opens or changes a session. `SessionManager` is a directory that also does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from functools import partial
+
+from ..clock import milliseconds
+from ..errors import InputError, NotFound, StoreDamaged
+from ..search_terms import query
+from ..stores.port import Store
+from ..stores.values import Address, Filter, Order, SessionRow
+from ..tokens.exact import INLINE, off_loop
+from ..value import check_kind, check_whole, refuse
+from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, result_of
+
+__all__ = ["PAGE", "SessionDirectory", "asked_name"]
+
+PAGE = 100
+
+
+class SessionDirectory:
+    """The sessions of one tenant on one store."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self.store, self.tenant = store, tenant
+
+    async def list(
+        self,
+        *,
+        user: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        live: bool | None = None,
+        order: Order = "created",
+        cursor: str | None = None,
+        limit: int = PAGE,
+    ) -> SessionPage:
+        """Return a page of sessions, the newest first by creation or by activity.
+
+        Pass the cursor of a page for the next one. `since` and `until` bound the last activity.
+        """
+        check_whole("limit", limit)
+        check_kind("live", live, bool, optional=True)
+        if order not in ("created", "active"):
+            refuse("order", order, '"created" or "active"')
+        which = Filter(
+            user=asked_name(user, "a user"),
+            tag=asked_name(tag, "a tag"),
+            since=_moment("since", since),
+            until=_moment("until", until),
+            live=live,
+        )
+        after = None if cursor is None else page_mark(cursor, order)
+        rows = await self.store.page(self.tenant, which, order=order, after=after, limit=limit)
+        more = page_cursor(rows[-1].mark(order), order) if rows and len(rows) == limit else None
+        return SessionPage(map(info_of, rows), more)
+
+    async def all(
+        self, *, user: str | None = None, tag: str | None = None, order: Order = "created"
+    ) -> AsyncIterator[SessionInfo]:
+        """Iterate over all sessions, the newest first."""
+        page = await self.list(user=user, tag=tag, order=order)
+        while True:
+            for info in page:
+                yield info
+            if page.cursor is None:
+                return
+            page = await self.list(user=user, tag=tag, order=order, cursor=page.cursor)
+
+    async def search(
+        self, text: str, *, user: str | None = None, session: str | None = None, limit: int = PAGE
+    ) -> AsyncIterator[SearchResult]:
+        """Find messages that contain all the words, in all sessions or in one, the newest first.
+
+        If some of them are damaged, `StoreDamaged` is raised after the last intact one.
+        """
+        check_kind("text", text, str)
+        check_whole("limit", limit)
+        words, mark, user = query(text), None, asked_name(user, "a user")
+        if session is not None:
+            await self._row(session, user)
+        lost = 0
+        while limit > 0:
+            hits = await self.store.search(
+                self.tenant, words, user=user, session=session, before=mark, limit=min(limit, PAGE)
+            )
+            for hit in hits:
+                if found := await off_loop(partial(result_of, hit), large=len(hit.row.body) > INLINE):
+                    yield found
+                else:
+                    lost += 1
+            if len(hits) < min(limit, PAGE):
+                break
+            limit, mark = limit - len(hits), hits[-1].mark
+        if lost:
+            raise StoreDamaged(
+                f"{lost} messages that contain these words are damaged and left out; run `turnstate verify`"
+            )
+
+    async def _row(self, id: str, user: str | None) -> SessionRow:
+        row = await self.store.get(Address(self.tenant, asked_name(id, "a session id") or ""))
+        if user is not None and row.user != user:
+            raise NotFound(f"there is no session {id}")
+        return row
+
+
+def _moment(setting: str, given: datetime | None) -> int | None:
+    """Return a time in milliseconds; raise `InvalidSetting` if it has no time zone."""
+    check_kind(setting, given, datetime, optional=True)
+    if given is not None and given.tzinfo is None:
+        refuse(setting, given, "a time with a time zone, such as datetime.now(UTC)")
+    return None if given is None else milliseconds(given)
+
+
+def asked_name(name: str | None, what: str) -> str | None:
+    """Return a name to look up; raise `InputError` for a number, which some stores would take for text."""
+    if name is not None and not isinstance(name, str):
+        raise InputError(f"{what} must be text, not {type(name).__name__}")
+    return name

@@ -1,0 +1,115 @@
+"""Reading a session: what it is, what its log contains, and what is written to it from now on.
+
+Nothing here writes to the conversation. `Session` is a reader that also writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import InputError, InvalidMessage
+from ..log.entries import LogEntry, last_messages, path_after, path_of, read_entries, read_messages
+from ..message import Message
+from ..stores.values import SessionRow, Span
+from ..value import check_kind, check_whole, refuse
+from .info import Branch, SessionInfo, branch_of, info_of
+from .names import not_a_message
+from .writer import SessionWriter
+
+__all__ = ["SessionReader"]
+
+
+class SessionReader:
+    """The part of a session that reads."""
+
+    def __init__(self, writer: SessionWriter) -> None:
+        self._writer = writer
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session as it was last seen: title, tags, times, version, head."""
+        return info_of(self._row)
+
+    @property
+    def id(self) -> str:
+        """The id under which any worker can open it."""
+        return self._row.id
+
+    @property
+    def version(self) -> int:
+        """The number of changes to the path of messages, as last seen."""
+        return self._row.version
+
+    @property
+    def total(self) -> int:
+        """The tokens of all messages on the path, as last seen, before anything is cut or added."""
+        return self._row.total
+
+    async def cost(self, message: Message) -> int:
+        """Return the tokens that a message would add to the total."""
+        if not isinstance(message, Message):
+            raise InvalidMessage(not_a_message("cost", message))
+        (record,) = await self._writer.records([message])
+        return record.tokens
+
+    async def messages(
+        self,
+        *,
+        branch: int | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Message]:
+        """Return the messages on the path to the head or to the end of a branch, also those that a cut hides.
+
+        `after` is the id of an entry on that path, and `limit` how many are returned of those after it;
+        `last` returns the last ones instead. An answer that the core gave for a call is the tool message
+        that a window shows for it.
+        """
+        if last is not None and limit is not None:
+            raise InputError("pass limit for the first messages, or last for the last ones, not both")
+        for name, count in (("limit", limit), ("last", last)):
+            if count is not None:
+                check_whole(name, count)
+        path = await self._path(branch, after)
+        if last is not None:
+            return await last_messages(self._writer.log, self._writer.at, path, last)
+        return await read_messages(self._writer.log, self._writer.at, path, limit=limit)
+
+    async def entries(
+        self,
+        *,
+        kinds: Sequence[str] | None = None,
+        branch: int | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[LogEntry]:
+        """Return the entries on the path to the head or to the end of a branch, with their places and times.
+
+        `kinds` names the kinds that are wanted; `after` is the id of an entry on that path, and `limit` how
+        many are returned of those after it.
+        """
+        if isinstance(kinds, str):
+            refuse("kinds", kinds, "a sequence of kinds, not one text")
+        if limit is not None:
+            check_whole("limit", limit)
+        path = await self._path(branch, after)
+        return await read_entries(self._writer.log, self._writer.at, path, kinds=kinds, limit=limit)
+
+    async def branches(self) -> list[Branch]:
+        """Return all branches in the order of their creation."""
+        await self._writer.refresh()
+        return [branch_of(row) for row in await self._writer.log.branches(self._writer.at)]
+
+    @property
+    def _row(self) -> SessionRow:
+        return self._writer.row
+
+    async def _path(self, branch: int | None, after: str | None) -> list[Span]:
+        """Return the path to the head or to the end of a branch, or the part of it after an entry."""
+        if branch is not None:
+            check_whole("branch", branch, least=1)
+        check_kind("after", after, str, optional=True)
+        row = await self._writer.refresh()
+        path = await path_of(self._writer.log, self._writer.at, row.head, branch)
+        return await path_after(self._writer.log, self._writer.at, path, after)
