@@ -16,6 +16,7 @@ from turnstate.stores.memory.state import State, StoredSession
 from turnstate.stores.values import (
     Address,
     Change,
+    FeedPage,
     Filter,
     Hit,
     Key,
@@ -282,6 +283,31 @@ class ReadsMessagesOfEveryKind(MemoryStore):
         kinds, limit = which.pop("kinds", None), which.pop("limit", None)
         rows = [row for row in await super().read(at, span, **which) if kinds is None or row.kind in kinds]
         return rows if limit is None else rows[len(rows) - limit :] if which.get("newest") else rows[:limit]
+
+
+class FollowsBranchByBranch(MemoryStore):
+    caught_by = "test_a_session_is_followed_over_its_branches_in_the_order_of_its_writes"
+
+    async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
+        rows = await super().since(at, id, limit=10**6)
+        return sorted(rows, key=lambda row: (row.branch, row.seq))[:limit]
+
+
+class UsesCursorsAgain(MemoryStore):
+    caught_by = "test_what_comes_after_a_removal_is_not_taken_for_what_was_seen"
+
+    async def remove(self, at: Address) -> Removed:
+        removed = await super().remove(at)
+        self._state.index = [item for item in self._state.index if item]
+        return removed
+
+
+class SkipsWhatIsCommittedLate(MemoryStore):
+    caught_by = "test_a_follower_sees_every_entry_once_while_many_write"
+
+    async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
+        page = await super().feed(tenant, cursor, limit=limit)
+        return page if len(page.items) < limit else FeedPage(page.items, str(int(page.cursor) + 1))
 
 
 class SumsEachBranchFromZero(MemoryStore):

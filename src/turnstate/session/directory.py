@@ -1,21 +1,25 @@
-"""Finding sessions: lists, search, and the state of users and of the tenant.
+"""Finding sessions and what is written to them: lists, search, and following all of them.
 
 Nothing here opens or changes a session. `SessionManager` is a directory that also does that.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
 
+from msgspec import structs
+
 from ..clock import milliseconds
 from ..errors import InputError, NotFound, StoreDamaged
+from ..log.entries import LogEntry, log_entries
 from ..search_terms import query
 from ..stores.port import Store
 from ..stores.values import Address, Filter, Order, SessionRow
 from ..tokens.exact import INLINE, off_loop
-from ..value import check_kind, check_whole, refuse
+from ..value import check_kind, check_number, check_whole, refuse
 from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, result_of
 
 __all__ = ["PAGE", "SessionDirectory", "asked_name"]
@@ -102,6 +106,28 @@ class SessionDirectory:
             raise StoreDamaged(
                 f"{lost} messages that contain these words are damaged and left out; run `turnstate verify`"
             )
+
+    async def follow(self, *, after: str | None = None, every: float = 0.5) -> AsyncIterator[LogEntry]:
+        """Iterate over the entries of all sessions as they are written, by any process.
+
+        It begins after the `cursor` of an entry, or with the first, and yields each entry once; entries of
+        one session are in order. It asks the store `every` so many seconds, and does not end by itself.
+        """
+        check_kind("after", after, str, optional=True)
+        check_number("every", every, least=0, most=86_400)
+        cursor = after or ""
+        while True:
+            page = await self.store.feed(self.tenant, cursor, limit=PAGE)
+            for item in page.items:
+                (entry,) = await log_entries(Address(self.tenant, item.session), [item.row])
+                yield structs.replace(entry, cursor=item.cursor)
+            cursor = page.cursor
+            if len(page.items) < PAGE:
+                await asyncio.sleep(every)
+
+    async def cursor(self) -> str:
+        """Return the cursor of this moment: to follow after it is to follow what is written from now on."""
+        return await self.store.feed_end(self.tenant)
 
     async def _row(self, id: str, user: str | None) -> SessionRow:
         row = await self.store.get(Address(self.tenant, asked_name(id, "a session id") or ""))

@@ -5,18 +5,30 @@ Nothing here writes to the conversation. `Session` is a reader that also writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 
 from ..errors import InputError, InvalidMessage
-from ..log.entries import LogEntry, last_messages, path_after, path_of, read_entries, read_messages
+from ..log.entries import (
+    LogEntry,
+    last_messages,
+    log_entries,
+    path_after,
+    path_of,
+    read_entries,
+    read_messages,
+)
 from ..message import Message
 from ..stores.values import SessionRow, Span
-from ..value import check_kind, check_whole, refuse
+from ..value import check_kind, check_number, check_whole, refuse
 from .info import Branch, SessionInfo, branch_of, info_of
 from .names import not_a_message
 from .writer import SessionWriter
 
 __all__ = ["SessionReader"]
+
+PAGE = 100
+"""Entries that are read at a time by those who follow."""
 
 
 class SessionReader:
@@ -100,6 +112,26 @@ class SessionReader:
         """Return all branches in the order of their creation."""
         await self._writer.refresh()
         return [branch_of(row) for row in await self._writer.log.branches(self._writer.at)]
+
+    async def follow(self, *, after: str | None = None, every: float = 0.5) -> AsyncIterator[LogEntry]:
+        """Iterate over the entries of all branches and epochs as they are written, by any process.
+
+        It begins after the entry whose id is `after`, or with the first, yields each entry once and in
+        order, and asks the store `every` so many seconds. It does not end by itself.
+        """
+        check_kind("after", after, str, optional=True)
+        check_number("every", every, least=0, most=86_400)
+        store, at, seen = self._writer.store, self._writer.at, None
+        while True:
+            row = await store.get(at)
+            place = (row.epoch, row.version, row.head)  # changes with everything that is written
+            rows = await store.since(at, after, limit=PAGE) if place != seen else []
+            for entry in await log_entries(at, rows):
+                yield entry
+                after = entry.id
+            if len(rows) < PAGE:
+                seen = place
+                await asyncio.sleep(every)
 
     @property
     def _row(self) -> SessionRow:

@@ -1,4 +1,4 @@
-"""The ports of a store: five small protocols over one append-only log.
+"""The ports of a store: six small protocols over one append-only log.
 
 The values that cross them are in `values`. The checks of a change, and their order, are in `admission`; a
 store runs them inside the transaction that writes. Times are milliseconds of the caller's clock: a wrong
@@ -16,6 +16,7 @@ from .values import (
     BranchRow,
     Change,
     Durability,
+    FeedPage,
     Filter,
     Finding,
     Hit,
@@ -32,7 +33,7 @@ from .values import (
     Span,
 )
 
-__all__ = ["Directory", "Health", "Leases", "Log", "OnDisk", "Outbox", "ReportsLosses", "Store"]
+__all__ = ["Directory", "Feed", "Health", "Leases", "Log", "OnDisk", "Outbox", "ReportsLosses", "Store"]
 
 
 @runtime_checkable
@@ -90,6 +91,32 @@ class Log(Protocol):
         limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
+        ...
+
+
+class Feed(Protocol):
+    """Entries in the order in which they were written, for whoever follows sessions by asking again.
+
+    Every entry appears once and never late: what a page leaves out before its cursor does not exist.
+    """
+
+    async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
+        """Return the entries of a session, on all branches, that were written after one of them.
+
+        Without an id they begin with the first. Raise `NotFound` if there is no such entry.
+        """
+        ...
+
+    async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
+        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning.
+
+        Entries of one session are in order; those of different sessions need not be. Raise `InputError` if
+        the cursor is not one of this store.
+        """
+        ...
+
+    async def feed_end(self, tenant: str) -> str:
+        """Return the cursor after all entries of a tenant that exist now."""
         ...
 
 
@@ -217,7 +244,7 @@ class ReportsLosses(Protocol):
         ...
 
 
-class Store(Log, Directory, Outbox, Leases, Health, Protocol):
+class Store(Log, Feed, Directory, Outbox, Leases, Health, Protocol):
     """All ports of one store."""
 
     async def close(self) -> None:

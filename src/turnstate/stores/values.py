@@ -20,6 +20,8 @@ __all__ = [
     "BranchRow",
     "Change",
     "Durability",
+    "FeedItem",
+    "FeedPage",
     "Filter",
     "Finding",
     "Fork",
@@ -37,6 +39,7 @@ __all__ = [
     "Row",
     "SessionRow",
     "Span",
+    "feed_number",
 ]
 
 MESSAGE = "message"
@@ -292,6 +295,28 @@ class Hit(Struct, frozen=True, kw_only=True):
     session: str
     row: Row
     mark: int
+
+
+class FeedItem(Struct, frozen=True, kw_only=True):
+    """An entry that was written to some session; the feed continues after its cursor."""
+
+    session: str
+    row: Row
+    cursor: str
+
+
+class FeedPage(NamedTuple):
+    """Entries in the order of the feed, and the cursor of what follows, also if there are none."""
+
+    items: list[FeedItem]
+    cursor: str
+
+
+def feed_number(cursor: str) -> int:
+    """Return the number that is the cursor of most stores; raise `InputError` if it is none."""
+    if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise InputError(f"{cursor!r:.60} is not a cursor of this store; pass the cursor of an entry")
+    return int(cursor or 0)
 
 
 class Removed(Struct, frozen=True, kw_only=True):

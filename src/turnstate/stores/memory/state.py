@@ -24,7 +24,7 @@ __all__ = ["Indexed", "State", "StoredSession", "private", "written"]
 
 
 class Indexed(NamedTuple):
-    """An entry that can be searched."""
+    """An entry and its words; the index has all entries in the order in which they were written."""
 
     at: Address
     row: Row
@@ -145,12 +145,11 @@ class State:
             raise NotFound(f"there is no session {at.session}") from None
 
     def append(self, kept: StoredSession, rows: Iterable[tuple[Row, frozenset[str]]]) -> None:
-        """Append rows to their branch, and their words to the index."""
+        """Append rows to their branch and, with their words, to the index."""
         for row, words in rows:
             kept.rows[row.branch].append(row)
             kept.by_id[row.id] = row
-            if words:
-                self.index.append(Indexed(kept.row.address, row, words))
+            self.index.append(Indexed(kept.row.address, row, words))
 
 
 def _counter_after(row: Row) -> str | None:

@@ -19,6 +19,8 @@ from ..values import (
     BranchRow,
     Change,
     Durability,
+    FeedItem,
+    FeedPage,
     Filter,
     Finding,
     Hit,
@@ -33,6 +35,7 @@ from ..values import (
     Row,
     SessionRow,
     Span,
+    feed_number,
 )
 from .state import State, StoredSession, private, written
 
@@ -135,6 +138,35 @@ class MemoryStore:
                 if len(hits) == limit:
                     break
         return hits
+
+    # Feed
+
+    async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
+        """Return the entries of a session, on all branches, that were written after one of them."""
+        with self._state.lock:
+            known = self._state.kept(at).by_id
+            if id is not None and id not in known:
+                raise NotFound(f"session {at.session} has no entry {id}")
+            ids = [item.row.id for item in self._state.index if item is not None and item.at == at]
+            start = 0 if id is None else ids.index(id) + 1
+            return [known[one] for one in ids[start : start + limit]]
+
+    async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
+        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        with self._state.lock:
+            index, sessions, found = self._state.index, self._state.sessions, list[FeedItem]()
+            place = feed_number(cursor)
+            while place < len(index) and len(found) < limit:
+                item, place = index[place], place + 1
+                if item is not None and item.at.tenant == tenant:
+                    row = sessions[item.at].by_id[item.row.id]
+                    found.append(FeedItem(session=item.at.session, row=row, cursor=str(place)))
+            return FeedPage(found, str(place))
+
+    async def feed_end(self, tenant: str) -> str:
+        """Return the cursor after all entries of a tenant that exist now."""
+        with self._state.lock:
+            return str(len(self._state.index))
 
     def _take(self, kept: StoredSession, change: Change) -> Receipt:
         made = _forked(kept, change)

@@ -205,6 +205,52 @@ LEFT JOIN LATERAL (
 WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
 ORDER BY e.seq;
 
+-- Within a session the order of keys is that of the commits: whoever writes has locked the session.
+-- name: since
+WITH own AS MATERIALIZED (
+    SELECT e.key
+    FROM turnstate.session s
+    JOIN turnstate.entry e ON e.session OPERATOR(pg_catalog.=) s.key
+    WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session)
+SELECT e.session, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
+FROM turnstate.entry e
+WHERE e.key OPERATOR(pg_catalog.=) ANY (ARRAY(
+    SELECT own.key FROM own
+    WHERE own.key OPERATOR(pg_catalog.>) :after::bigint
+    ORDER BY own.key
+    LIMIT :limit::bigint))
+ORDER BY e.key;
+
+-- name: key_of_entry
+SELECT s.key, e.key
+FROM turnstate.session s
+LEFT JOIN turnstate.entry e
+    ON e.session OPERATOR(pg_catalog.=) s.key AND e.id OPERATOR(pg_catalog.=) :id::pg_catalog.text
+WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session;
+
+-- name: last_entry
+SELECT pg_catalog.max(key) FROM turnstate.entry;
+
+-- Transactions that may have taken a key and not committed yet: each has locked the table first.
+-- name: writers
+SELECT l.virtualtransaction
+FROM pg_catalog.pg_locks l
+WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.granted
+  AND l.database OPERATOR(pg_catalog.=)
+      (SELECT d.oid FROM pg_catalog.pg_database d
+       WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+  AND l.relation OPERATOR(pg_catalog.=) 'turnstate.entry'::pg_catalog.regclass::pg_catalog.oid
+  AND l.mode OPERATOR(pg_catalog.=) 'RowExclusiveLock';
+
+-- name: feed
+SELECT e.key, s.id, e.session, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
+FROM turnstate.entry e
+JOIN turnstate.session s ON s.key OPERATOR(pg_catalog.=) e.session
+WHERE e.key OPERATOR(pg_catalog.>) :after::bigint AND e.key OPERATOR(pg_catalog.<=) :until::bigint
+  AND s.tenant OPERATOR(pg_catalog.=) :tenant
+ORDER BY e.key
+LIMIT :limit::bigint;
+
 -- name: read_kinds
 SELECT s.key, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
 FROM turnstate.session s

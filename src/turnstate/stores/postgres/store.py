@@ -1,6 +1,6 @@
 """The PostgreSQL store: one database, any number of machines, and no acknowledged write is ever lost.
 
-`PostgresStore` implements all five ports; a write is one statement, and so one round trip. Arguments and
+`PostgresStore` implements all six ports; a write is one statement, and so one round trip. Arguments and
 refusals of a change to the log are in `log`.
 """
 
@@ -20,6 +20,7 @@ from ..values import (
     BranchRow,
     Change,
     Durability,
+    FeedPage,
     Filter,
     Finding,
     Hit,
@@ -35,6 +36,7 @@ from ..values import (
     SessionRow,
     Span,
 )
+from . import feed
 from .connections import LONG, Connections, migrate
 from .log import change_columns, entries, missing, refusal, repeated_id
 from .queries import functions, migrations
@@ -153,6 +155,20 @@ class PostgresStore:
     async def _first_taken(self, change: Change) -> str:
         ids = [record.id for record in change.records]
         return next((row.id for row in await self.find(change.at, ids)), ids[0])
+
+    # Feed
+
+    async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
+        """Return the entries of a session, on all branches, that were written after one of them."""
+        return await feed.since(self._connections, at, id, limit)
+
+    async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
+        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        return await feed.feed(self._connections, tenant, cursor, limit)
+
+    async def feed_end(self, tenant: str) -> str:
+        """Return the cursor after all entries of a tenant that exist now."""
+        return await feed.feed_end(self._connections)
 
     # Directory
 

@@ -5,7 +5,7 @@ tag, so they are on one node of a Cluster, and one script changes them together:
 
     {ts:7}:row:4:acmes1            the session; beside it branch, entry, body, id, asked (its keys), word, own
                                    (its lists), aside (what was damaged), gone (what is being removed)
-    {ts:7}:index :parcel :clock    of the bucket: the lists, the outbox, the last stamp of something to search
+    {ts:7}:index :parcel :clock    of the bucket: the lists, the outbox, the last stamp of an entry
     ts:version                     of this layout
 
 `index` is a sorted set ordered by the bytes of its members; each begins with the letter of its list. Names
@@ -65,7 +65,7 @@ LISTS = {
     b"u": "and of a user",
     b"a": "sessions of a tenant by activity",
     b"e": "sessions of a tenant by the time at which they expire",
-    b"w": "entries of a tenant that have words, by their stamps",
+    b"w": "entries of a tenant by their stamps",
     b"v": "and of a user",
     b"o": "parcels by the time at which they are due",
     b"p": "and of a tenant",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class _Reversed(bytes):
 
 
 class MergedList:
-    """The members of a list over all buckets, in one order, starting after a member.
+    """The members of a list over all buckets, in one order, starting after a member, or one of each bucket.
 
     ``newest`` returns the last first. ``by_time`` orders members of the same time by their bucket.
     """
@@ -57,16 +57,19 @@ class MergedList:
         server: Server,
         name: bytes,
         *,
-        after: bytes | None = None,
+        after: bytes | Mapping[int, bytes] | None = None,
         newest: bool = False,
         by_time: bool = False,
         buckets: Iterable[int] = range(BUCKETS),
     ) -> None:
         begin, self._end = (name + END, name) if newest else (name, name + END)
-        start = begin if after is None else name + after
         self._server, self._newest = server, newest
         self._name, self._rank = len(name), slice(len(name), len(name) + DIGITS if by_time else None)
-        self._parts = {bucket: _BucketPart(bucket, start) for bucket in buckets}
+        starts = after if isinstance(after, Mapping) else dict.fromkeys(buckets, after)
+        self._parts = {
+            bucket: _BucketPart(bucket, begin if (start := starts.get(bucket)) is None else name + start)
+            for bucket in buckets
+        }
         self._heads: list[tuple[bytes, int]] | None = None
         self._count = FIRST_FETCH
 

@@ -1,6 +1,6 @@
 """The Redis store: the same promises as any other store, and durable as far as the server is configured.
 
-`RedisStore` implements all five ports. Every change is one Lua script on the server, so it is atomic; what
+`RedisStore` implements all six ports. Every change is one Lua script on the server, so it is atomic; what
 scripts read and write is in `layout`, the log in `log`, the outbox in `outbox`. Sessions never get a time to
 live: one that expired before it was offloaded would be lost.
 """
@@ -20,6 +20,7 @@ from ..values import (
     BranchRow,
     Change,
     Durability,
+    FeedPage,
     Filter,
     Finding,
     Hit,
@@ -35,7 +36,7 @@ from ..values import (
     SessionRow,
     Span,
 )
-from . import log
+from . import feed, log
 from .layout import (
     BUCKETS,
     DIGITS,
@@ -128,6 +129,20 @@ class RedisStore:
         return await search(
             self._server, tenant, words, user=user, session=session, before=before, limit=limit
         )
+
+    # Feed
+
+    async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
+        """Return the entries of a session, on all branches, that were written after one of them."""
+        return await feed.since(self._server, at, id, limit)
+
+    async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
+        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        return await feed.feed(self._server, tenant, cursor, limit)
+
+    async def feed_end(self, tenant: str) -> str:
+        """Return the cursor after all entries of a tenant that exist now."""
+        return await feed.feed_end(self._server, tenant)
 
     # Directory
 

@@ -408,7 +408,7 @@ def kind_member(line: Description) -> bytes:
 
 
 def word_members(at: Address, user: str | None, line: Description) -> list[bytes]:
-    """Return the members of a bucket's lists that lead to an entry which has words."""
+    """Return the members of a bucket's lists that lead to an entry; a note of a repair is in none."""
     if not line.stamp:
         return []
     rest = b"%s:%s:%s" % (moment(line.stamp), line.place, text(at.session))

@@ -175,6 +175,38 @@ WHERE session = :key AND branch = :branch AND kind IN (SELECT value FROM json_ea
 ORDER BY seq DESC
 LIMIT :limit;
 
+-- name: key_of_entry
+SELECT key FROM entry WHERE session = :key AND id = :id;
+
+-- The index has all keys of a session, so that no entry is read before it is known to be wanted.
+-- name: since
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry
+WHERE key IN (SELECT key FROM entry INDEXED BY sqlite_autoindex_entry_2
+              WHERE session = :key AND key > :after
+              ORDER BY key
+              LIMIT :limit)
+ORDER BY key;
+
+-- name: scan_since
+SELECT session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry NOT INDEXED
+WHERE session = :key AND key > :after
+ORDER BY key
+LIMIT :limit;
+
+-- name: feed
+SELECT entry.key, session.id, entry.session, entry.branch, entry.seq, entry.id, entry.kind, entry.body,
+       entry.tokens, entry.total, entry.checksum
+FROM entry NOT INDEXED
+CROSS JOIN session NOT INDEXED ON session.key = entry.session
+WHERE entry.key > :after AND session.tenant = :tenant
+ORDER BY entry.key
+LIMIT :limit;
+
+-- name: last_entry
+SELECT coalesce(max(key), 0) FROM entry NOT INDEXED;
+
 -- name: find
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum FROM entry WHERE session = :key AND id = :id;
 

@@ -1,6 +1,6 @@
 """The SQLite store: one file, any number of processes, and no acknowledged write is ever lost.
 
-`SqliteStore` implements all five ports. Each method runs one function of a connection: those that write in
+`SqliteStore` implements all six ports. Each method runs one function of a connection: those that write in
 the writer's thread, where many share a transaction, and those that read on a reader's snapshot. What a
 change does to the log is in `log`.
 """
@@ -35,6 +35,7 @@ from ..values import (
     BranchRow,
     Change,
     Durability,
+    FeedPage,
     Filter,
     Finding,
     Hit,
@@ -51,7 +52,7 @@ from ..values import (
     SessionRow,
     Span,
 )
-from . import log
+from . import feed, log
 from .connection import check_sqlite_version, migrate
 from .faults import translated
 from .queries import SCANS, SQL
@@ -140,6 +141,20 @@ class SqliteStore:
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
         return await self._readers.run(lambda db: log.search(db, tenant, words, user, session, before, limit))
+
+    # Feed
+
+    async def since(self, at: Address, id: str | None, *, limit: int) -> list[Row]:
+        """Return the entries of a session, on all branches, that were written after one of them."""
+        return await self._readers.run(lambda db: feed.since(db, at, id, limit))
+
+    async def feed(self, tenant: str, cursor: str, *, limit: int) -> FeedPage:
+        """Return the entries of all sessions of a tenant after a cursor; an empty one is the beginning."""
+        return await self._readers.run(lambda db: feed.feed(db, tenant, cursor, limit))
+
+    async def feed_end(self, tenant: str) -> str:
+        """Return the cursor after all entries of a tenant that exist now."""
+        return await self._readers.run(feed.feed_end)
 
     # Directory
 

@@ -34,6 +34,9 @@ SELECT (SELECT sum(iif(branch.id = session.branch, session.seq, branch.tip) - fo
 FROM session
 WHERE key = :key;
 
+-- name: scan_for_key
+SELECT key FROM entry NOT INDEXED WHERE session = :key AND id = :id;
+
 -- name: ids_are_indexed
 SELECT (SELECT sum(iif(branch.id = session.branch, session.seq, branch.tip) - fork_seq)
         FROM branch

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from .admission import AdmissionContract
 from .directory import DirectoryContract
+from .feed import FeedContract
 from .health import HealthContract, TenantContract
 from .leases import LeaseContract, OutboxContract
 from .log import BranchContract, LogContract
@@ -32,6 +33,7 @@ class StoreContract(
     LogContract,
     BranchContract,
     AdmissionContract,
+    FeedContract,
     DirectoryContract,
     LeaseContract,
     OutboxContract,

@@ -59,7 +59,7 @@ CREATE TABLE turnstate.entry (
     total    bigint NOT NULL,
     checksum bigint NOT NULL,
     words    tsvector,
-    CONSTRAINT entry_by_place UNIQUE (session, branch, seq),
+    CONSTRAINT entry_by_place UNIQUE (session, branch, seq) INCLUDE (key),  -- the keys of a session
     CONSTRAINT entry_by_id UNIQUE (session, id)
 );
 

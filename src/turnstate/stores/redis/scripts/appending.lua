@@ -1,7 +1,7 @@
 -- include session
 local RECORD = 6  -- id, kind, tokens, checksum, body, words
 
--- Numbers that only grow within a bucket, and go with the time of the server: they order what is searched.
+-- Numbers that only grow within a bucket, and go with the time of the server: they order what is written.
 local function ticks(count)
   local time = call('TIME')
   local first = math.max(time[1] * 1000000 + time[2], tonumber(call('GET', CLOCK) or '0') + 1)
@@ -32,9 +32,11 @@ local function summed(at, count, total)
   return total
 end
 
-local function index_words(tenant, user, id, spot, stamp, words)
+local function index_entry(tenant, user, id, spot, stamp, words)
   local found = moment(stamp) .. ':' .. spot .. ':' .. id
-  call('HSET', WORDS, spot, moment(stamp) .. words)
+  if words ~= '' then
+    call('HSET', WORDS, spot, moment(stamp) .. words)
+  end
   call('ZADD', INDEX, 0, 'w' .. tenant .. found)
   if user then
     call('ZADD', INDEX, 0, 'v' .. tenant .. named(user) .. found)
@@ -43,17 +45,14 @@ end
 
 -- Write records after a position.
 local function append(at, count, tenant, user, session, branch, seq, total)
-  local stamp = 0
+  local stamp = count > 0 and ticks(count) - 1
   for i = at, at + (count - 1) * RECORD, RECORD do
     local id, kind, tokens, sum, body, words = unpack(ARGV, i, i + RECORD - 1)
     seq, total = seq + 1, total + tonumber(tokens)
-    local spot, own = place(branch, seq), 0
-    if words ~= '' then
-      stamp = stamp == 0 and ticks(count) or stamp + 1
-      own = stamp
-      index_words(tenant, user, session, spot, own, words)
-    end
-    local meta = {branch, int(seq), tokens, int(total), sum, #body, int(own), #kind, kind .. id}
+    local spot = place(branch, seq)
+    stamp = stamp + 1
+    index_entry(tenant, user, session, spot, stamp, words)
+    local meta = {branch, int(seq), tokens, int(total), sum, #body, int(stamp), #kind, kind .. id}
     call('HSET', ENTRIES, spot, table.concat(meta, ' '))
     call('HSET', BODIES, spot, body)
     call('HSET', IDS, id, spot)

@@ -48,8 +48,9 @@ CREATE TABLE branch (
     PRIMARY KEY (session, id)
 ) STRICT, WITHOUT ROWID;
 
+-- Keys are never used again, also not those of deleted sessions: they are the cursors of the feed.
 CREATE TABLE entry (
-    key      INTEGER PRIMARY KEY,
+    key      INTEGER PRIMARY KEY AUTOINCREMENT,
     session  INTEGER NOT NULL,
     branch   INTEGER NOT NULL,
     seq      INTEGER NOT NULL,

@@ -1,0 +1,81 @@
+"""The feed in PostgreSQL: entries in the order of their keys, up to a key below which none can appear.
+
+A key is taken before its transaction commits, so a lower key may become visible after a higher one. But
+whoever takes a key has locked the table before, and keeps the lock until the commit is visible. So once all
+transactions that had the lock when a key was seen are gone, everything below that key is visible or was
+rolled back. A transaction that never ends delays the feed; it loses nothing.
+
+Keys survive a dump and a restore, which the ids of transactions do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from ...errors import NotFound
+from ..values import Address, FeedItem, FeedPage, Row, feed_number
+from .connections import Connections
+from .log import missing
+from .rows import entry_row
+
+__all__ = ["feed", "feed_end", "since"]
+
+PATIENCE = 1.0
+"""Seconds for which a page waits for transactions; after that it is empty, and the caller asks again."""
+
+_PAUSE = 0.002
+
+
+async def since(connections: Connections, at: Address, id: str | None, limit: int) -> list[Row]:
+    """Return the entries of a session, on all branches, that were written after one of them."""
+    found = await connections.read("key_of_entry", **at._asdict(), id=id or "")
+    if not found:
+        raise missing(at)
+    ((_, after),) = found
+    if id is not None and after is None:
+        raise NotFound(f"session {at.session} has no entry {id}")
+    after = 0 if id is None else after
+    rows = await connections.read("since", **at._asdict(), after=after, limit=limit)
+    return [entry_row(columns) for columns in rows]
+
+
+async def feed(connections: Connections, tenant: str, cursor: str, limit: int) -> FeedPage:
+    """Return the entries of all sessions of a tenant after a cursor."""
+    after = feed_number(cursor)
+    until = await _settled(connections, after)
+    which = {"tenant": tenant, "after": after, "until": until, "limit": limit}
+    items = [
+        FeedItem(session=session, row=entry_row(columns), cursor=str(key))
+        for key, session, *columns in await connections.read("feed", **which)
+    ]
+    return FeedPage(items, items[-1].cursor if items and len(items) == limit else str(until))
+
+
+async def feed_end(connections: Connections) -> str:
+    """Return the cursor after all entries that exist now."""
+    return str(await _last(connections))
+
+
+async def _last(connections: Connections) -> int:
+    ((last,),) = await connections.read("last_entry")
+    return last or 0
+
+
+async def _settled(connections: Connections, after: int) -> int:
+    """Return the highest key below which all entries are visible; if others are writing, wait for them."""
+    last = await _last(connections)
+    if last <= after:
+        return after
+    deadline = time.monotonic() + PATIENCE
+    waiting = await _writers(connections)
+    while waiting:
+        if time.monotonic() > deadline:
+            return after
+        await asyncio.sleep(_PAUSE)
+        waiting &= await _writers(connections)
+    return last
+
+
+async def _writers(connections: Connections) -> set[str]:
+    return {writer for (writer,) in await connections.read("writers")}

@@ -1,0 +1,55 @@
+"""The feed in SQLite: entries in the order of their keys, which is the order of the commits.
+
+There is one writer at a time, and a reader sees a snapshot, so no entry appears below a key that was seen.
+Keys are never used again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import apsw
+
+from ...errors import NotFound
+from ..values import Address, FeedItem, FeedPage, Row, feed_number
+from .faults import UNREADABLE
+from .queries import SQL
+from .rows import entry_row, session_place
+
+__all__ = ["feed", "feed_end", "since"]
+
+
+def since(db: apsw.Connection, at: Address, id: str | None, limit: int) -> list[Row]:
+    """Return the entries of a session, on all branches, that were written after one of them."""
+    key, after = session_place(db, at).key, 0
+    if id is not None:
+        found = list(db.execute(SQL["key_of_entry"], {"key": key, "id": id}))
+        found = found or list(db.execute(SQL["scan_for_key"], {"key": key, "id": id}))
+        if not found:
+            raise NotFound(f"session {at.session} has no entry {id}")
+        ((after,),) = found
+    which = {"key": key, "after": after, "limit": limit}
+    with suppress(*UNREADABLE):  # then the table is scanned, and says what cannot be read
+        ((is_indexed,),) = db.execute(SQL["ids_are_indexed"], which)
+        if is_indexed:
+            return [entry_row(columns) for columns in db.execute(SQL["since"], which)]
+    return [entry_row(columns) for columns in db.execute(SQL["scan_since"], which)]
+
+
+def feed(db: apsw.Connection, tenant: str, cursor: str, limit: int) -> FeedPage:
+    """Return the entries of all sessions of a tenant after a cursor."""
+    after = feed_number(cursor)
+    which = {"tenant": tenant, "after": after, "limit": limit}
+    items = [
+        FeedItem(session=session, row=entry_row(columns), cursor=str(key))
+        for key, session, *columns in db.execute(SQL["feed"], which)
+    ]
+    if items and len(items) == limit:
+        return FeedPage(items, items[-1].cursor)
+    return FeedPage(items, str(max(after, int(feed_end(db)))))
+
+
+def feed_end(db: apsw.Connection) -> str:
+    """Return the cursor after all entries that exist now."""
+    ((last,),) = db.execute(SQL["last_entry"])
+    return str(last)
