@@ -6,7 +6,7 @@ import argparse
 import platform
 from importlib import import_module
 
-BENCHES = ("codec", "counters", "startup", "windows", "sessions", "servers", "checkpoints")
+BENCHES = ("codec", "counters", "startup", "windows", "sessions", "servers", "checkpoints", "memory")
 
 
 def main() -> None:

@@ -50,6 +50,8 @@ class Draft(NamedTuple):
     author: str
     said: str
     text: str
+    spoken: str
+    """The text without the name of its author before it."""
     terms: tuple[str, ...]
     signs: Sign
 
@@ -63,7 +65,7 @@ def drafts(messages: Sequence[Message]) -> list[Draft]:
     for message, text, name in zip(messages, texts, names, strict=True):
         if message.role == "system" or not text.strip():
             continue
-        said = _PREFIX.sub("", text) if name and not _field(message) else text
+        spoken = _PREFIX.sub("", text) if name and not _field(message) else text
         made.append(
             Draft(
                 message=message.id,
@@ -71,8 +73,9 @@ def drafts(messages: Sequence[Message]) -> list[Draft]:
                 author=name or message.role,
                 said=message.timestamp,
                 text=text,
-                terms=tuple(terms(said)),
-                signs=signs(said, known),
+                spoken=spoken,
+                terms=tuple(terms(spoken)),
+                signs=signs(spoken, known),
             )
         )
     return made

@@ -12,7 +12,6 @@ import logging
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,9 @@ from ..rules import RuleExtractor
 from . import writes
 from .database import Database, Operation
 from .drafts import Draft, addressed, drafts
+from .meaning import Meaning
 from .question import Question
 from .ranking import REACH, Scan, Turn, ranked
-from .signs import Sign
 from .sqlite import SqliteDatabase
 from .writes import Batch, Refused
 
@@ -64,7 +63,8 @@ class BuiltinEngine:
     ) -> None:
         self._database, self._clock = database, clock
         self._rules, self._extractor = RuleExtractor(), extractor
-        self._embedder, self._limit = embedder, max_documents
+        self._meaning = Meaning(database, embedder) if embedder is not None else None
+        self._limit = max_documents
 
     @property
     def files(self) -> Sequence[Path]:
@@ -82,8 +82,8 @@ class BuiltinEngine:
     async def close(self) -> None:
         """Close files and connections."""
         await self._database.close()
-        if self._embedder is not None:
-            await self._embedder.close()
+        if self._meaning is not None:
+            await self._meaning.close()
 
     # Writing
 
@@ -103,6 +103,8 @@ class BuiltinEngine:
         if self._extractor is not None and said:
             learned = await self._extractor.claims(said)
             await self._store(user, handed, (), learned)
+        if self._meaning is not None:
+            await self._meaning.fill(user)
         closing = [_summary(summary, last, handed.key)] if summary.strip() and last else []
         await self._store(user, handed, closing, (), key=handed.key)
 
@@ -130,6 +132,8 @@ class BuiltinEngine:
             since=handed.since,
             drafts=found,
             claims=claims,
+            vectors=await self._meaning.vectors([draft.spoken for draft in found]) if self._meaning else (),
+            embedder=self._meaning.name if self._meaning else "",
             names=names,
             key=key,
         )
@@ -154,11 +158,14 @@ class BuiltinEngine:
         question = await asyncio.to_thread(Question.of, query, names)
         lists = await self._lists(owner.id, question.terms)
         scan, numbers = await asyncio.to_thread(_scanned, question, lists, owner.size)
+        similar: dict[int, float] | None = None
+        if self._meaning is not None:
+            numbers, similar = await self._meaning.found(owner, question.spoken, numbers)
         near = sorted({number + offset for number in numbers for offset in range(-REACH, REACH + 1)})
         rows = await self._database.rows("turns", owner=owner.id, numbers=[n for n in near if n >= 0])
-        turns = {row[0]: _turn(*row[1:]) for row in rows}
+        turns = {row[0]: Turn._make(row[1:]) for row in rows}
         mean = owner.words / max(1, owner.size) or 1.0
-        best = await asyncio.to_thread(ranked, scan, question, lists, turns, numbers, mean)
+        best = await asyncio.to_thread(ranked, scan, question, lists, turns, numbers, mean, similar)
         return await self._recollections(owner.id, best[:k])
 
     async def _owner(self, user: User) -> writes.Owner | None:
@@ -216,6 +223,8 @@ class BuiltinEngine:
                 user = User(tenant, name)
                 removed += await self._database.write(_dropping(user, whose.session))
         await self._database.scrub()
+        if self._meaning is not None:
+            self._meaning.clear()
         return removed
 
 
@@ -229,17 +238,6 @@ def _dropping(user: User, session: str) -> Any:
 def _scanned(question: Question, lists: dict[str, array[int]], size: int) -> tuple[Scan, list[int]]:
     scan = Scan(question, lists, size)
     return scan, scan.found()
-
-
-def _turn(session: int, author: str, role: str, said: str, length: int, signs: int) -> Turn:
-    return Turn(session, author, role, _day(said), length, Sign(signs))
-
-
-def _day(said: str) -> date | None:
-    try:
-        return date.fromisoformat(said[:10])
-    except ValueError:
-        return None
 
 
 def _said(draft: Draft) -> Said:

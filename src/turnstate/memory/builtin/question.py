@@ -54,7 +54,7 @@ class Question(NamedTuple):
     groups: tuple[Group, ...]
     author: str | None
     periods: tuple[Period, ...]
-    kinds: Sign
+    kinds: int
     spoken: str
     """The question as its author would say it: with "I" for the name, for an embedder."""
 
@@ -77,7 +77,7 @@ class Question(NamedTuple):
             groups=tuple(_group(term, own) for term in list(own)[:MAX_GROUPS]),
             author=named[0] if len(named) == 1 else None if named else _role(text),
             periods=tuple(periods(text)),
-            kinds=kinds,
+            kinds=int(kinds),
             spoken=spoken,
         )
 

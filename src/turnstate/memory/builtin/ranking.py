@@ -13,11 +13,11 @@ neighbors, exactly. With an embedder, the similarities of turns are added to the
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date
-from heapq import nlargest
 from math import log
+from operator import itemgetter
 from typing import NamedTuple
 
 from .dates import closeness
@@ -34,19 +34,19 @@ SPREAD = 3.0
 
 K1, B = 1.2, 0.5  # of BM25
 
-HITS = 400
-CANDIDATES = 200
+HITS = 300
+CANDIDATES = 150
 """Turns that are spread to their neighbors, and turns that are ranked exactly."""
 
-MAX_SCANNED = 60_000
+MAX_SCANNED = 20_000
 """Occurrences that the first step looks at; the most frequent terms are left to the second."""
 
 AUTHOR, AUTHOR_WITH_VECTORS = 2.0, 1.5
-VECTORS = 1.5
-"""The weight of similarity beside words, whose best is 1."""
+VECTORS = 1.0
+"""The weight of similarity beside words; the best of each is 1."""
 
-SIGNS = {Sign.QUESTION: 0.8, Sign.EVENT: 1.15, Sign.NAME: 1.15}
-ASKED_SIGNS = {Sign.TIME: 1.3, Sign.NUMBER: 1.2}
+SIGNS = ((int(Sign.QUESTION), 0.8), (int(Sign.EVENT), 1.15), (int(Sign.NAME), 1.15))
+ASKED_SIGNS = ((int(Sign.TIME), 1.3), (int(Sign.NUMBER), 1.2))
 ROLES = {"tool": 0.6, "summary": 0.8}
 
 
@@ -56,9 +56,9 @@ class Turn(NamedTuple):
     session: int
     author: str
     role: str
-    day: date | None
+    said: str
     length: int
-    signs: Sign
+    signs: int
 
 
 class Scan:
@@ -75,10 +75,10 @@ class Scan:
             for number in self._lists[term]:
                 scores[number] += weight
         near = defaultdict[int, float](float)
-        for number in nlargest(HITS, scores, key=scores.__getitem__):
+        for number, score in _best(scores, HITS):
             for offset, share in KERNEL:
-                near[number + offset] += scores[number] * share
-        return nlargest(CANDIDATES, near, key=near.__getitem__)
+                near[number + offset] += score * share
+        return [number for number, _ in _best(near, CANDIDATES)]
 
     def _scanned(self) -> list[tuple[str, float]]:
         """Return the terms to scan with their weights: rare ones first, until there are enough."""
@@ -96,6 +96,16 @@ class Scan:
                 break
             taken.append((term, weight))
         return taken
+
+
+def _best(scores: Mapping[int, float], most: int) -> list[tuple[int, float]]:
+    """Return the best scores; most are far below the best, so they are left out before the rest is sorted."""
+    top = max(scores.values(), default=0.0)
+    for least in (0.4 * top, 0.2 * top, 0.0):
+        found = [pair for pair in scores.items() if pair[1] >= least]
+        if len(found) >= most:
+            break
+    return sorted(found, key=itemgetter(1), reverse=True)[:most]
 
 
 def ranked(
@@ -144,8 +154,9 @@ def _spread(group: Group, lists: Mapping[str, array[int]], turns: Mapping[int, T
     """Return how often a term occurs in turns, neighbors and related terms included."""
     own = defaultdict[int, float](float)
     for term, weight in group.weights:
-        for number, count in Counter(n for n in lists.get(term, ()) if n in turns).items():
-            own[number] += weight * count
+        for number in lists.get(term, ()):
+            if number in turns:
+                own[number] += weight
     spread = defaultdict[int, float](float)
     for number, frequency in own.items():
         session = turns[number].session
@@ -169,23 +180,25 @@ def _factor(question: Question, turn: Turn, author: float) -> float:
     factor = ROLES.get(turn.role, 1.0)
     if question.author is not None and question.author in (turn.author, turn.role):
         factor *= author
-    for sign, share in SIGNS.items():
+    for sign, share in SIGNS:
         if turn.signs & sign:
             factor *= share
-    for sign, share in ASKED_SIGNS.items():
-        if question.kinds & turn.signs & sign:
+    for sign, share in ASKED_SIGNS:
+        if turn.signs & sign & question.kinds:
             factor *= share
-    if question.periods and turn.day is not None:
-        factor *= 1 + closeness(turn.day, question.periods)
+    if question.periods:
+        factor *= 1 + closeness(_day(turn.said), question.periods)
     return factor
+
+
+def _day(said: str) -> date:
+    try:
+        return date.fromisoformat(said[:10])
+    except ValueError:
+        return date.min
 
 
 def _idf(group: Group, lists: Mapping[str, array[int]], size: int) -> float:
     """Return how telling a term is: related terms count as occurrences by their weights."""
-    seen = dict[int, float]()
-    for term, weight in group.weights:
-        for number in lists.get(term, ()):
-            if seen.get(number, 0.0) < weight:
-                seen[number] = weight
-    occurrences = sum(seen.values())
+    occurrences = min(size, sum(weight * len(lists[term]) for term, weight in group.weights if term in lists))
     return log(1 + (size - occurrences + 0.5) / (occurrences + 0.5))

@@ -29,6 +29,7 @@ __all__ = [
     "drop_session",
     "drop_user",
     "facts_of",
+    "put_vectors",
     "remove_documents",
     "store",
 ]
@@ -98,6 +99,24 @@ def store(batch: Batch, *, limit: int) -> Operation[int | Refused]:
         owner, dropped = yield from _make_room(owner, limit)
     yield from _set(owner)
     return dropped
+
+
+def put_vectors(user: User, embedder: str, vectors: Mapping[int, bytes]) -> Operation[None]:
+    """Write vectors of documents that are still there."""
+    yield from asked("lock", key=_lock(mark_of(user)))
+    rows = yield from asked("owner", tenant=user.tenant, name=user.id)
+    if not rows:
+        return
+    owner = Owner(*rows[0])
+    there = yield from asked("turns", owner=owner.id, numbers=list(vectors))
+    yield Ask(
+        "put_vector",
+        [
+            {"owner": owner.id, "number": row[0], "embedder": embedder, "data": vectors[row[0]]}
+            for row in there
+        ],
+    )
+    yield from _set(owner)
 
 
 def _owner(user: User) -> Operation[Owner]:

