@@ -47,6 +47,8 @@ LAYERS: list[set[str]] = [
     {"conversation", "snapshots", "shadow", "memory"},
     {"session"},
     {"checkpoints", "archive", "blocking", "report", "testing"},
+    {"tools"},
+    {"agent"},
     {"cli_kit"},
     {"demo"},
     {"cli"},

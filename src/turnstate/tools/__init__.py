@@ -1,0 +1,24 @@
+"""Tools that an agent runs: functions as tools, built-in tools, approval, and the manager that runs calls."""
+
+from .approval import Answer, Approvals, Question, Rule
+from .command import run_command
+from .definition import BadArguments, Tool, ToolContext, tool
+from .files import FILE_TOOLS
+from .manager import ToolManager
+from .workspace import OutsideWorkspace, WorkspaceFiles
+
+__all__ = [
+    "FILE_TOOLS",
+    "Answer",
+    "Approvals",
+    "BadArguments",
+    "OutsideWorkspace",
+    "Question",
+    "Rule",
+    "Tool",
+    "ToolContext",
+    "ToolManager",
+    "WorkspaceFiles",
+    "run_command",
+    "tool",
+]

@@ -1,0 +1,194 @@
+"""Built-in tools for files: read, write, edit, list and search in the workspace.
+
+Before a write, the line tracker says whether the user changed the file since the agent saw it; the write is
+then refused with what to do: read the file again. So the agent never overwrites what it has not seen.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from ..conversation.edits import EditConflict
+from ..errors import InputError
+from .definition import BUILTIN, Tool, ToolContext, tool
+from .workspace import FileInfo, WorkspaceFiles
+
+__all__ = ["FILE_TOOLS"]
+
+MAX_LISTED = 2_000
+MAX_HITS = 200
+MAX_LINE = 400
+"""Characters of a line that a search shows."""
+
+SEARCH_SECONDS = 20.0
+SEARCHED_BYTES = 4_000_000
+"""A larger file is not searched: it is data, not text that someone wrote."""
+
+
+def _files(context: ToolContext) -> WorkspaceFiles:
+    if context.workspace is None:
+        raise InputError("there is no workspace; start the agent with one to work on files")
+    return context.workspace
+
+
+def _text(files: WorkspaceFiles, path: str) -> str:
+    data = files.read(path)
+    if b"\0" in data[:8_000]:
+        raise InputError(f"{path!r:.200} is a binary file of {len(data):,} bytes")
+    return data.decode("utf-8", errors="replace")
+
+
+@tool(origin=BUILTIN, idempotent=True, path_of=("path",))
+def read_file(path: str, context: ToolContext, first_line: int = 1, lines: int = 2_000) -> str:
+    """Read a text file of the workspace; the lines are numbered.
+
+    Args:
+        path: The path of the file, from the root of the workspace.
+        first_line: The first line to return, counted from 1.
+        lines: How many lines to return.
+    """
+    files = _files(context)
+    every = _text(files, path).split("\n")
+    if every[-1] == "":
+        every.pop()
+    if context.tracking is not None:
+        context.tracking.read(files.root / files.relative(path))
+    start = max(1, first_line)
+    shown = every[start - 1 : start - 1 + max(1, lines)]
+    numbered = [f"{number:>6}\t{line}" for number, line in enumerate(shown, start)]
+    left = len(every) - (start - 1) - len(shown)
+    if left > 0:
+        numbered.append(f"[{left:,} more lines; read on from line {start + len(shown)}]")
+    return "\n".join(numbered) or f"[{path} is empty]"
+
+
+@tool(origin=BUILTIN, changes_files=True, path_of=("path",))
+def write_file(path: str, content: str, context: ToolContext) -> str:
+    """Write a whole text file of the workspace; folders that are missing are created.
+
+    Args:
+        path: The path of the file, from the root of the workspace.
+        content: The new content, all of it.
+    """
+    files = _files(context)
+    place = files.root / files.relative(path)
+    if context.tracking is not None:
+        _check(path, context.tracking.before_write(place, creates=True))
+    is_new = files.write(path, content.encode())
+    if context.tracking is not None:
+        context.tracking.created(place, content)
+    return f"{'Created' if is_new else 'Wrote'} {path}: {len(content.splitlines()):,} lines."
+
+
+@tool(origin=BUILTIN, changes_files=True, path_of=("path",))
+def edit_file(path: str, old: str, new: str, context: ToolContext, every: bool = False) -> str:
+    """Replace a text in a file of the workspace.
+
+    Args:
+        path: The path of the file, from the root of the workspace.
+        old: The text to replace, exactly as it is in the file; it has to be unique unless `every` is true.
+        new: The text to put in its place.
+        every: Replace every occurrence.
+    """
+    files = _files(context)
+    place = files.root / files.relative(path)
+    if not old:
+        raise InputError("old must not be empty; use write_file for a whole file")
+    if context.tracking is not None:
+        _check(path, context.tracking.before_write(place, creates=False))
+    text = files.read(path).decode("utf-8", errors="surrogateescape")
+    count = text.count(old)
+    if count == 0:
+        raise InputError(f"{path!r:.200} does not contain that text; read the file and copy it exactly")
+    if count > 1 and not every:
+        raise InputError(f"{path!r:.200} contains that text {count} times; give more of it, or set every")
+    files.write(path, text.replace(old, new).encode("utf-8", errors="surrogateescape"))
+    if context.tracking is not None:
+        context.tracking.replaced(place, old, new)
+    return f"Replaced {count} {'occurrence' if count == 1 else 'occurrences'} in {path}."
+
+
+@tool(origin=BUILTIN, idempotent=True, path_of=("path",))
+def list_files(context: ToolContext, path: str = ".", pattern: str = "", recursive: bool = False) -> str:
+    """List the files and folders of the workspace.
+
+    Args:
+        path: The folder, from the root of the workspace.
+        pattern: Only names that match, such as *.py.
+        recursive: Include everything below the folder.
+    """
+    files = _files(context)
+    found = files.walk(path) if recursive else iter(files.list(path))
+    shown, more = list[str](), 0
+    for one in found:
+        if pattern and not _matches(one, pattern):
+            continue
+        if len(shown) < MAX_LISTED:
+            size = (
+                f"\t{one.size:,}"
+                if one.kind == "file"
+                else "/"
+                if one.kind == "folder"
+                else f"\t({one.kind})"
+            )
+            shown.append(one.path + size)
+        else:
+            more += 1
+    return "\n".join([*shown, *([f"[{more:,} more]"] if more else [])]) or "[nothing]"
+
+
+@tool(origin=BUILTIN, idempotent=True, path_of=("path",))
+def search_files(pattern: str, context: ToolContext, path: str = ".", files: str = "") -> str:
+    """Search the text files of the workspace with a regular expression, line by line.
+
+    Args:
+        pattern: A regular expression in Python's syntax.
+        path: The folder to search, from the root of the workspace.
+        files: Only files whose names match, such as *.py.
+    """
+    workspace = _files(context)
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"{pattern!r:.200} is not a regular expression: {error}") from None
+    until, hits = time.monotonic() + SEARCH_SECONDS, list[str]()
+    for one in workspace.walk(path):
+        if files and not _matches(one, files):
+            continue
+        for hit in _hits(workspace, one, expression):
+            hits.append(hit)
+            if len(hits) == MAX_HITS:
+                return "\n".join([*hits, f"[{MAX_HITS} hits; narrow the search for the others]"])
+        if time.monotonic() > until:
+            return "\n".join([*hits, f"[stopped after {SEARCH_SECONDS:g} seconds; narrow the search]"])
+    return "\n".join(hits) or "[no hit]"
+
+
+def _hits(files: WorkspaceFiles, one: FileInfo, expression: re.Pattern[str]) -> Iterator[str]:
+    if one.size > SEARCHED_BYTES:
+        return
+    try:
+        text = _text(files, one.path)
+    except InputError:  # binary, or gone meanwhile
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if expression.search(line):
+            yield f"{one.path}:{number}: {line[:MAX_LINE]}"
+
+
+def _matches(one: FileInfo, pattern: str) -> bool:
+    return fnmatchcase(one.path.rpartition("/")[2], pattern) or fnmatchcase(one.path, pattern)
+
+
+def _check(path: str, conflict: EditConflict | None) -> None:
+    if conflict is None:
+        return
+    what = "deleted" if conflict.gone else "changed"
+    raise InputError(f"the user {what} {path} since you last saw it; read it again before you write it")
+
+
+FILE_TOOLS: tuple[Tool, ...] = (read_file, write_file, edit_file, list_files, search_files)
+"""The tools for files of a workspace."""

@@ -1,0 +1,171 @@
+"""The tool manager: which tools there are, and how a batch of calls is run.
+
+The calls of a batch run side by side, and each result is yielded as soon as it is there, so that the caller
+can save it before the others finish. Whatever happens to a tool becomes a result that the model can read:
+an unknown name, arguments that do not match, a refusal, an error, a time limit. Only cancellation goes
+through: it stops the tools that still run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import long_json
+from ..conversation.tools import ToolOrigin
+from ..errors import AlreadyExists, TurnstateError
+from ..message import ToolCallRequest, ToolCallResult
+from ..toolspec import ToolSpec
+from ..value import check_number, check_whole
+from .approval import Approvals
+from .definition import Tool, ToolContext, tool
+from .workspace import WorkspaceFiles
+
+if TYPE_CHECKING:
+    from ..conversation.edits import LineTracking
+    from ..session import Session
+
+__all__ = ["ToolManager"]
+
+TIMEOUT = 120.0
+"""Seconds that a tool may take unless it says otherwise."""
+
+OUTPUT_LIMIT = 16_000_000
+"""Bytes of one result as JSON; windows show far less, and the log keeps the whole result."""
+
+PARALLEL = 16
+"""Tools that run at the same time."""
+
+
+class ToolManager:
+    """The tools of an agent, by name; it runs them and never raises for what a tool does."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        *,
+        approvals: Approvals | None = None,
+        workspace: Path | None = None,
+        timeout: float = TIMEOUT,
+        output_limit: int = OUTPUT_LIMIT,
+    ) -> None:
+        check_number("ToolManager(timeout)", timeout, least=0, most=86_400, above=True)
+        check_whole("ToolManager(output_limit)", output_limit, least=1_000)
+        self.approvals = approvals or Approvals()
+        self.workspace = WorkspaceFiles(workspace) if workspace is not None else None
+        self._timeout, self._output_limit = timeout, output_limit
+        self._tools = dict[str, Tool]()
+        for one in tools:
+            self.add(one)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """All tools, in the order in which they were added."""
+        return tuple(self._tools.values())
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of a name, or None."""
+        return self._tools.get(name)
+
+    def add(self, added: Tool | Callable[..., Any]) -> Tool:
+        """Add a tool, or a function that becomes one; names are unique."""
+        made = added if isinstance(added, Tool) else tool(added)
+        if made.name in self._tools:
+            raise AlreadyExists(f"there is a tool {made.name} already; give one of them another name")
+        self._tools[made.name] = made
+        return made
+
+    def remove(self, origin: ToolOrigin) -> None:
+        """Remove all tools of an origin, such as a server that is gone."""
+        self._tools = {name: one for name, one in self._tools.items() if one.origin != origin}
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return all definitions, as they are sent to a model."""
+        return tuple(one.spec for one in self._tools.values())
+
+    def schemas(self) -> dict[str, list[ToolSpec]]:
+        """Return the definitions by origin, as `ConversationState` wants them."""
+        found = dict[str, list[ToolSpec]]()
+        for one in self._tools.values():
+            found.setdefault(one.origin.key, []).append(one.spec)
+        return found
+
+    async def run(
+        self,
+        calls: Sequence[ToolCallRequest],
+        *,
+        session: Session | None = None,
+        tracking: LineTracking | None = None,
+    ) -> AsyncIterator[ToolCallResult]:
+        """Run calls side by side, and yield each result as soon as it is there."""
+        slots = asyncio.Semaphore(PARALLEL)
+        contexts = [
+            ToolContext(call=call, session=session, workspace=self.workspace, tracking=tracking)
+            for call in calls
+        ]
+
+        async def slotted(context: ToolContext) -> ToolCallResult:
+            async with slots:
+                return await self.result(context)
+
+        tasks = [asyncio.ensure_future(slotted(context)) for context in contexts]
+        try:
+            for task in asyncio.as_completed(tasks):
+                yield await task
+        finally:
+            for one in tasks:
+                one.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def result(self, context: ToolContext) -> ToolCallResult:
+        """Run one call and return its result, an error included."""
+        call = context.call
+        found = self._tools.get(call.name)
+        if found is None:
+            return _error(call, self._unknown(call.name))
+        try:
+            found.checked(call.args)
+            if refusal := await self.approvals.refusal(found, call):
+                return _error(call, refusal)
+            limit = found.timeout or self._timeout
+            try:
+                async with asyncio.timeout(limit) as watched:
+                    output = await found.run(call.args, context)
+            except TimeoutError:
+                if not watched.expired():
+                    raise
+                return _error(call, f"{call.name} did not finish within {limit:g} seconds and was stopped")
+        except TurnstateError as error:
+            return _error(call, str(error))
+        except Exception as error:  # a tool may raise anything, and the model must learn of it
+            return _error(call, f"{type(error).__name__}: {error}")
+        return self._within_limit(call, output)
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._tools, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the tools are {', '.join(self._tools) or 'none'}"
+        return f"there is no tool {name}; {hint}"
+
+    def _within_limit(self, call: ToolCallRequest, output: Any) -> ToolCallResult:
+        if isinstance(output, ToolCallResult):  # of a tool that can say that it failed
+            given = msgspec.structs.replace(output, tool_call_id=call.id)
+        else:
+            given = ToolCallResult.of(call.id, output)
+        size = len(long_json.encode(given.result))
+        if size <= self._output_limit:
+            return given
+        shown = given.result if isinstance(given.result, str) else long_json.encode(given.result).decode()
+        kept = shown.encode()[: self._output_limit].decode(errors="ignore")
+        note = f"\n[The output had {size:,} bytes; the first {self._output_limit:,} were kept.]"
+        return ToolCallResult.of(call.id, kept + note, is_error=given.is_error)
+
+
+def _error(call: ToolCallRequest, text: str) -> ToolCallResult:
+    return ToolCallResult.of(call.id, text, is_error=True)

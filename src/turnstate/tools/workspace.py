@@ -1,0 +1,198 @@
+"""The workspace: files that tools read and write, confined to one folder.
+
+A path is resolved one name at a time from a descriptor of the folder, and no link is followed, so neither
+``..`` nor a link, nor a folder that is swapped for a link meanwhile, leads out of it. A write replaces the
+whole file at once, with the mode that it had. Stores, snapshots and checkpoints of Turnstate that lie in the
+folder are not touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import InputError
+from ..shadow.work_tree import SafeTree
+
+__all__ = ["FileInfo", "OutsideWorkspace", "WorkspaceFiles"]
+
+MAX_READ = 64_000_000
+"""Bytes of a file that is read; a longer one is refused."""
+
+MAX_DEPTH = 64
+SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"})
+"""Folders that a walk does not enter."""
+
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class OutsideWorkspace(InputError):
+    """A path leads out of the workspace, or goes through a link."""
+
+
+class FileInfo(NamedTuple):
+    """A name in a folder: its path from the root of the workspace, its kind, and its size."""
+
+    path: str
+    kind: str
+    size: int
+
+
+class WorkspaceFiles:
+    """Reads and writes files below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.realpath(root))
+        if not self.root.is_dir():
+            raise InputError(f"the workspace {str(self.root)!r:.200} is not a folder")
+
+    def relative(self, path: str) -> str:
+        """Return a path from the root of the workspace; raise `OutsideWorkspace` if it leads out of it."""
+        if "\0" in path:
+            raise InputError("a path must not contain a NUL character")
+        if not path:
+            raise InputError("a path must not be empty; use . for the workspace itself")
+        joined = os.path.normpath(os.path.join(self.root, path))
+        inside = os.path.relpath(joined, self.root)
+        if inside == os.pardir or inside.startswith(os.pardir + os.sep):
+            raise OutsideWorkspace(f"{path!r:.200} is outside of the workspace {self.root}")
+        return "" if inside == os.curdir else inside
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file."""
+        with SafeTree.opened(self.root) as tree:
+            folder, name = self._entered(tree, path)
+            descriptor = self._opened(path, name, folder)
+            try:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise InputError(f"{path!r:.200} is not a file")
+                if status.st_size > MAX_READ:
+                    size = f"{status.st_size:,} bytes; at most {MAX_READ:,} are read"
+                    raise InputError(f"{path!r:.200} has {size}")
+                with open(descriptor, "rb", closefd=False) as file:
+                    return file.read(MAX_READ)
+            finally:
+                os.close(descriptor)
+
+    def write(self, path: str, data: bytes) -> bool:
+        """Replace a file, or create it and its folders; return True if it is new."""
+        relative = os.fsencode(self.relative(path))
+        if not relative:
+            raise InputError(f"{path!r:.200} is a folder; give the path of a file")
+        with SafeTree.opened(self.root) as tree:
+            if refusal := tree.refusal(relative):
+                raise InputError(f"{path!r:.200} cannot be written: {refusal}")
+            self._make_folders(tree, path, os.path.dirname(relative))
+            folder, name = self._entered(tree, path)
+            mode = self._mode(path, name, folder)
+            draft = f".{secrets.token_hex(8)}.tmp".encode()
+            try:
+                with open(os.open(draft, _NEW, 0o666, dir_fd=folder), "wb") as file:
+                    if mode is not None:
+                        os.fchmod(file.fileno(), mode)
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError as error:
+                with suppress(OSError):
+                    os.unlink(draft, dir_fd=folder)
+                raise InputError(f"{path!r:.200} cannot be written: {error.strerror}") from None
+            return mode is None
+
+    def list(self, path: str = ".") -> list[FileInfo]:
+        """Return what is in a folder, by name; links are listed and not followed."""
+        with SafeTree.opened(self.root) as tree:
+            return list(self._listed(tree, path, self.relative(path)))
+
+    def walk(self, path: str = ".") -> Iterator[FileInfo]:
+        """Yield the files below a folder, sorted, without the folders that no one edits."""
+        waiting = [self.relative(path)]
+        with SafeTree.opened(self.root) as tree:
+            while waiting:
+                folder = waiting.pop()
+                try:
+                    found = list(self._listed(tree, folder, folder))
+                except InputError:
+                    if folder == self.relative(path):
+                        raise
+                    continue  # it is gone, or a link took its place
+                yield from (one for one in found if one.kind == "file")
+                below = [one.path for one in found if one.kind == "folder"]
+                wanted = (one for one in below if os.path.basename(one) not in SKIPPED)
+                waiting += sorted((one for one in wanted if one.count("/") < MAX_DEPTH), reverse=True)
+
+    def _listed(self, tree: SafeTree, path: str, relative: str) -> Iterator[FileInfo]:
+        try:
+            descriptor = tree.enter(os.fsencode(relative))
+        except OSError as error:
+            raise _fault(path, error) from None
+        with os.scandir(descriptor) as entries:
+            for entry in sorted(entries, key=lambda one: one.name):
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    below = f"{relative}/{entry.name}" if relative else entry.name
+                    yield FileInfo(below, _kind(status.st_mode), status.st_size)
+
+    def _entered(self, tree: SafeTree, path: str) -> tuple[int, bytes]:
+        """Return a descriptor of the folder of a path, valid while the tree is open, and the last name."""
+        folder, name = os.path.split(os.fsencode(self.relative(path)))
+        try:
+            return tree.enter(folder), name or b"."
+        except OSError as error:
+            raise _fault(path, error) from None
+
+    def _opened(self, path: str, name: bytes, folder: int) -> int:
+        try:
+            return os.open(name, _READING, dir_fd=folder)
+        except OSError as error:
+            raise _fault(path, error) from None
+
+    def _make_folders(self, tree: SafeTree, path: str, folder: bytes) -> None:
+        names = folder.split(b"/") if folder else []
+        for end in range(1, len(names) + 1):
+            below = b"/".join(names[:end])
+            try:
+                tree.enter(below)
+            except FileNotFoundError:
+                os.mkdir(names[end - 1], 0o777, dir_fd=tree.enter(b"/".join(names[: end - 1])))
+            except OSError as error:
+                raise _fault(path, error) from None
+
+    def _mode(self, path: str, name: bytes, folder: int) -> int | None:
+        """Return the permissions of a file that is to be replaced; None if it does not exist."""
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(status.st_mode):
+            raise OutsideWorkspace(f"{path!r:.200} is a link, and links are not followed")
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"{path!r:.200} is not a file")
+        return stat.S_IMODE(status.st_mode)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
+
+
+def _fault(path: str, error: OSError) -> InputError:
+    match error:
+        case FileNotFoundError():
+            return InputError(f"{path!r:.200} does not exist")
+        case NotADirectoryError():
+            return OutsideWorkspace(f"{path!r:.200} goes through a file or a link; links are not followed")
+        case _ if error.errno == errno.ELOOP:
+            return OutsideWorkspace(f"{path!r:.200} is a link, and links are not followed")
+        case _:
+            return InputError(f"{path!r:.200} cannot be opened: {error.strerror}")

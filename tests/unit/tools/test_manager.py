@@ -1,0 +1,149 @@
+"""The tool manager runs calls side by side, and whatever a tool does becomes a result."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnstate import ToolCallRequest, ToolCallResult
+from turnstate.conversation import ToolOrigin
+from turnstate.errors import AlreadyExists, InvalidSetting
+from turnstate.tools import FILE_TOOLS, Approvals, Rule, ToolManager, tool
+
+ALLOW = Approvals([Rule("*", "allow")])
+
+
+def call(name: str, **args: Any) -> ToolCallRequest:
+    return ToolCallRequest(name=name, args=args)
+
+
+async def results(manager: ToolManager, *calls: ToolCallRequest) -> list[ToolCallResult]:
+    return [result async for result in manager.run(calls)]
+
+
+def one(manager: ToolManager, name: str, **args: Any) -> ToolCallResult:
+    (result,) = asyncio.run(results(manager, call(name, **args)))
+    return result
+
+
+@pytest.mark.req("L2")
+def test_results_are_yielded_as_they_finish_and_every_call_gets_one() -> None:
+    first = asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Wait for the other."""
+        await first.wait()
+        return "slow"
+
+    @tool
+    async def quick() -> str:
+        """End first."""
+        first.set()
+        return "quick"
+
+    manager = ToolManager([slow, quick], approvals=ALLOW)
+    calls = [call("slow"), call("quick")]
+    found = asyncio.run(results(manager, *calls))
+    assert [result.result for result in found] == ["quick", "slow"]
+    assert {result.tool_call_id for result in found} == {one.id for one in calls}
+
+
+@pytest.mark.req("L2")
+def test_whatever_goes_wrong_is_an_error_result_that_says_what() -> None:
+    @tool(timeout=0.01)
+    async def hangs() -> None:
+        """Never end."""
+        await asyncio.Event().wait()
+
+    @tool
+    def fails() -> None:
+        """Fail."""
+        raise ZeroDivisionError("by zero")
+
+    @tool
+    async def times_out_itself() -> None:
+        """Raise what a time limit raises."""
+        raise TimeoutError("the server did not answer")
+
+    manager = ToolManager([hangs, fails, times_out_itself], approvals=ALLOW)
+    cases = {
+        "hangs": "did not finish within 0.01 seconds",
+        "fails": "ZeroDivisionError: by zero",
+        "times_out_itself": "the server did not answer",
+        "fals": "there is no tool fals; did you mean fails?",
+        "zzz": "the tools are hangs, fails, times_out_itself",
+    }
+    for name, text in cases.items():
+        result = one(manager, name)
+        assert result.is_error, name
+        assert text in result.result
+    assert "invalid arguments" in one(manager, "fails", extra=1).result
+
+
+def test_any_output_becomes_json_and_a_tool_may_say_that_it_failed() -> None:
+    @tool
+    def odd(kind: str) -> Any:
+        """Return something that JSON has no word for."""
+        outputs = {"set": {1}, "bytes": b"\xff", "nan": float("nan"), "surrogate": "\ud800", "none": None}
+        return outputs.get(kind, ToolCallResult(tool_call_id="x", result="no", is_error=True))
+
+    manager = ToolManager([odd], approvals=ALLOW)
+    for kind in ("set", "bytes", "nan", "surrogate", "none"):
+        assert not one(manager, "odd", kind=kind).is_error, kind
+    assert one(manager, "odd", kind="none").result is None
+    assert one(manager, "odd", kind="failed").is_error
+
+
+def test_output_beyond_the_limit_is_cut_and_says_so() -> None:
+    @tool
+    def flood() -> str:
+        """Print a lot."""
+        return "ü" * 5_000
+
+    result = one(ToolManager([flood], approvals=ALLOW, output_limit=1_000), "flood").result
+    assert result.startswith("ü" * 500)
+    assert result.endswith("[The output had 10,002 bytes; the first 1,000 were kept.]")
+    with pytest.raises(InvalidSetting):
+        ToolManager(output_limit=1)
+
+
+def test_cancelling_a_batch_stops_the_tools_that_still_run() -> None:
+    stopped = list[str]()
+
+    @tool
+    async def waits(which: str) -> None:
+        """Wait until it is stopped."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(which)
+
+    async def cancelled() -> None:
+        manager = ToolManager([waits], approvals=ALLOW)
+        task = asyncio.ensure_future(results(manager, call("waits", which="a"), call("waits", which="b")))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert sorted(stopped) == ["a", "b"]
+
+
+@pytest.mark.req("L1")
+def test_tools_are_registered_by_origin_under_unique_names(tmp_path: Path) -> None:
+    @tool
+    def read_file() -> None:
+        """Be taken."""
+
+    manager = ToolManager(FILE_TOOLS, workspace=tmp_path)
+    with pytest.raises(AlreadyExists, match="read_file"):
+        manager.add(read_file)
+    manager.remove(ToolOrigin("builtin"))
+    manager.add(read_file)
+    assert list(manager.schemas()) == ["custom___"]
+    assert [spec.name for spec in manager.specs()] == ["read_file"]
