@@ -12,19 +12,27 @@ import hashlib
 import hmac
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from . import files
-from .errors import HomeUnusable
+import msgspec
 
-__all__ = ["KEY_FILE", "SNAPSHOT_FOLDER", "Home", "SigningKey"]
+from . import files, strict_json
+from .errors import HomeUnusable, InputError
+
+__all__ = ["KEY_FILE", "SNAPSHOT_FOLDER", "Home", "HomeDocument", "SigningKey"]
 
 SNAPSHOT_FOLDER = ".openstarry/snapshots"
 """Where session snapshots are kept in a workspace; checkpoints leave it alone."""
 
 KEY_FILE = "key"
 KEY_BYTES = 32
+
+T = TypeVar("T")
+
+_LOCK_SECONDS = 5.0
 
 
 class SigningKey:
@@ -105,6 +113,34 @@ class Home:
         if key is None:
             raise HomeUnusable(f"the key {self.path / KEY_FILE} was removed as soon as it was created")
         return key
+
+
+class HomeDocument(Generic[T]):
+    """A JSON file in the home that several processes may read and change."""
+
+    def __init__(self, home: Home, name: str, kind: type[T]) -> None:
+        self._home, self._name, self._kind = home, name, kind
+
+    def read(self) -> T:
+        """Return its value; an empty one if there is no file."""
+        path = self._home.path / self._name
+        try:
+            return msgspec.convert(strict_json.read(path.read_bytes()), self._kind)
+        except FileNotFoundError:
+            return self._kind()
+        except (OSError, InputError, msgspec.ValidationError) as error:
+            raise HomeUnusable(f"{path} cannot be read ({error}); correct it, or remove it") from error
+
+    def change(self, change: Callable[[T], T]) -> None:
+        """Replace the value by what `change` makes of it; other processes wait meanwhile."""
+        folder = self._home.make()
+        try:
+            held = files.lock(folder / f"{self._name}.lock", seconds=_LOCK_SECONDS)
+            with closing(os.fdopen(held)):
+                data = msgspec.json.encode(change(self.read()))
+                files.replace(folder / self._name, msgspec.json.format(data, indent=2))
+        except (OSError, files.LockTimeout) as error:
+            raise HomeUnusable(f"{folder / self._name} cannot be written: {error}") from error
 
 
 def _place_once(name: str, data: bytes, folder: int) -> None:

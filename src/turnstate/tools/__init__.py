@@ -5,6 +5,8 @@ from .command import run_command
 from .definition import BadArguments, Tool, ToolContext, tool
 from .files import FILE_TOOLS
 from .manager import ToolManager
+from .mcp import McpFailed, McpServer, McpServers
+from .trust import Trust
 from .workspace import OutsideWorkspace, WorkspaceFiles
 
 __all__ = [
@@ -12,12 +14,16 @@ __all__ = [
     "Answer",
     "Approvals",
     "BadArguments",
+    "McpFailed",
+    "McpServer",
+    "McpServers",
     "OutsideWorkspace",
     "Question",
     "Rule",
     "Tool",
     "ToolContext",
     "ToolManager",
+    "Trust",
     "WorkspaceFiles",
     "run_command",
     "tool",

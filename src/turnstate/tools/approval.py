@@ -12,17 +12,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from .. import files, strict_json
-from ..errors import HomeUnusable, InputError
-from ..home import Home
+from ..home import Home, HomeDocument
 from ..message import ToolCallRequest
 from .definition import Tool
 
@@ -32,19 +29,22 @@ Decision = Literal["allow", "ask", "deny"]
 Scope = Literal["once", "session", "project", "always"]
 
 _FILE = "approvals.json"
-_LOCK_SECONDS = 5.0
 
 
 class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A decision for the calls of a tool; ``path`` limits it to calls that name a matching path."""
+    """A decision for the calls of a tool; ``path`` limits it to calls that name a matching path.
+
+    With a ``digest`` it holds while the definition of the tool is the one that was approved.
+    """
 
     tool: str
     decision: Decision
     path: str = ""
+    digest: str = ""
 
-    def matches(self, tool: str, paths: Sequence[str]) -> bool:
+    def matches(self, tool: Tool, paths: Sequence[str]) -> bool:
         """Return True if the rule is about such a call; an allowance has to cover all its paths."""
-        if not fnmatchcase(tool, self.tool):
+        if not fnmatchcase(tool.name, self.tool) or self.digest not in ("", tool.digest):
             return False
         if not self.path:
             return True
@@ -71,8 +71,8 @@ class Answer(Struct, frozen=True, kw_only=True):
 Ask = Callable[[Question], Awaitable[Answer]]
 
 
-class _Kept(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """The file of remembered rules: those for all folders, and those of each folder."""
+class _Answers(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The remembered answers: those for all folders, and those of each folder."""
 
     always: tuple[Rule, ...] = ()
     projects: dict[str, tuple[Rule, ...]] = {}
@@ -90,16 +90,16 @@ class Approvals:
         home: Home | None = None,
     ) -> None:
         self._rules, self._ask = tuple(rules), ask
-        self._project = os.path.realpath(project) if project is not None else None
-        self._home = home
+        self._project = os.path.realpath(project) if project is not None else ""
+        self._kept = HomeDocument(home, _FILE, _Answers) if home is not None else None
         self._session = list[Rule]()
         self._asking = asyncio.Lock()
 
     def decision(self, tool: Tool, args: dict[str, Any]) -> Decision:
         """Return what the rules say of a call; what the user allowed does not lift a prohibition."""
         paths = tool.paths(args)
-        settings = {rule.decision for rule in self._rules if rule.matches(tool.name, paths)}
-        answers = {rule.decision for rule in self._answers() if rule.matches(tool.name, paths)}
+        settings = {rule.decision for rule in self._rules if rule.matches(tool, paths)}
+        answers = {rule.decision for rule in self._answers() if rule.matches(tool, paths)}
         if "deny" in settings | answers:
             return "deny"
         if "allow" in answers:
@@ -128,9 +128,13 @@ class Approvals:
         assert self._ask is not None  # noqa: S101
         paths = tool.paths(call.args)
         answer = await self._ask(Question(tool=tool, call=call, paths=paths))
-        rules = [Rule(tool.name, "allow" if answer.allow else "deny", path) for path in paths or ("",)]
+        decision: Decision = "allow" if answer.allow else "deny"
+        digest = tool.digest if tool.origin.kind == "mcp" else ""  # a server may change its tools any time
+        rules = [Rule(tool.name, decision, path, digest) for path in paths or ("",)]
         match answer.scope:
             case "session":
+                self._session += rules
+            case "project" if not self._project:
                 self._session += rules
             case "project" | "always":
                 self._remember(rules, everywhere=answer.scope == "always")
@@ -142,33 +146,20 @@ class Approvals:
 
     def _answers(self) -> tuple[Rule, ...]:
         """Return what the user said before: in this session, for this project, for all of them."""
-        if self._home is None:
+        if self._kept is None:
             return tuple(self._session)
-        kept = self._read()
-        return (*self._session, *kept.always, *kept.projects.get(self._project or "", ()))
-
-    def _read(self) -> _Kept:
-        assert self._home is not None  # noqa: S101
-        path = self._home.path / _FILE
-        try:
-            return msgspec.convert(strict_json.read(path.read_bytes()), _Kept)
-        except FileNotFoundError:
-            return _Kept()
-        except (OSError, InputError, msgspec.ValidationError) as error:
-            raise HomeUnusable(f"{path} cannot be read ({error}); correct it, or remove it") from error
+        kept = self._kept.read()
+        return (*self._session, *kept.always, *kept.projects.get(self._project, ()))
 
     def _remember(self, rules: Sequence[Rule], *, everywhere: bool) -> None:
-        """Write rules down; processes that do so at once wait for each other."""
-        if self._home is None or (self._project is None and not everywhere):
+        if self._kept is None:
             self._session += rules
             return
-        folder = self._home.make()
-        held = files.lock(folder / f"{_FILE}.lock", seconds=_LOCK_SECONDS)
-        with closing(os.fdopen(held)):
-            kept = self._read()
+
+        def with_rules(kept: _Answers) -> _Answers:
             if everywhere:
-                kept.always = (*kept.always, *rules)
-            else:
-                project = self._project or ""
-                kept.projects = {**kept.projects, project: (*kept.projects.get(project, ()), *rules)}
-            files.replace(folder / _FILE, msgspec.json.format(msgspec.json.encode(kept), indent=2))
+                return replace(kept, always=(*kept.always, *rules))
+            own = (*kept.projects.get(self._project, ()), *rules)
+            return replace(kept, projects={**kept.projects, self._project: own})
+
+        self._kept.change(with_rules)

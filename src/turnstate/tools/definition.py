@@ -19,6 +19,7 @@ cannot be stopped: a plain function that exceeds its time limit goes on, and its
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import posixpath
 import re
@@ -100,6 +101,11 @@ class Tool:
     def name(self) -> str:
         """The name by which a model calls it."""
         return self.spec.name
+
+    @property
+    def digest(self) -> str:
+        """A digest of the definition: what a model and a user are told about the tool."""
+        return hashlib.blake2b(msgspec.json.encode(self.spec), digest_size=16).hexdigest()
 
     def checked(self, args: dict[str, Any]) -> Any:
         """Return the arguments as the function takes them; raise `BadArguments` if they do not match."""

@@ -1,0 +1,83 @@
+"""A real MCP server for tests: `python mcp_server.py` speaks over stdio, with a port over HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+server = MCPServer("tests")
+
+
+@server.tool()
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+_inside: list[None] = []
+
+
+@server.tool()
+async def meet(count: int) -> str:
+    """Wait until so many calls are inside at once."""
+    _inside.append(None)
+    with anyio.fail_after(20):
+        while len(_inside) < count:
+            await anyio.sleep(0.01)
+    return "met"
+
+
+@server.tool()
+def crash() -> str:
+    """Die in the middle of a call."""
+    os._exit(3)
+
+
+@server.tool()
+def hang() -> str:
+    """Block the whole server."""
+    time.sleep(600)
+    return ""
+
+
+@server.tool()
+def flood(size: int) -> str:
+    """Answer with a lot of text."""
+    return "x" * size
+
+
+@server.tool()
+def fail() -> str:
+    """Fail."""
+    raise ValueError("it failed")
+
+
+@server.tool()
+def pid() -> str:
+    """Return the id of the process."""
+    return str(os.getpid())
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    """Offer one more tool, and say so."""
+
+    def added() -> str:
+        """Be new."""
+        return "new"
+
+    server.add_tool(added)
+    await ctx.notify_tools_changed()
+    return "grown"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        server.run("streamable-http", port=int(sys.argv[1]))
+    else:
+        server.run("stdio")
