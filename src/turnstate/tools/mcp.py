@@ -85,7 +85,7 @@ class _Connection:
         except TimeoutError:
             await self.stop()
             raise McpFailed(
-                f"the MCP server {self.server.name} did not start within {self.server.start_seconds:g} seconds"
+                f"the MCP server {self.server.name} did not start in {self.server.start_seconds:g} seconds"
             ) from None
 
     async def stop(self) -> None:
