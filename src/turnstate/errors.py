@@ -22,6 +22,7 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     ├── InvalidConversation       well-formed, but a provider would answer 400
     ├── ContextOverflow           even the least that must be sent exceeds the budget
     ├── ModelFailed               the model gave no complete answer
+    │   └── RequestTooLong        the request has more tokens than the model takes
     ├── SnapshotFailed            the disk refused to write or to erase a snapshot
     ├── CheckpointError           files could not be kept or brought back
     │   ├── GitMissing            there is no git program, or an old one
@@ -83,6 +84,7 @@ __all__ = [
     "NotFound",
     "NothingMatches",
     "NothingToUndo",
+    "RequestTooLong",
     "RestoreFailed",
     "SessionError",
     "SnapshotFailed",
@@ -212,6 +214,10 @@ class ModelFailed(TurnstateError):
     def __init__(self, text: str = "", *, partial: Message | None = None) -> None:
         super().__init__(text)
         self.partial = partial
+
+
+class RequestTooLong(ModelFailed):
+    """The request has more tokens than the model takes, whatever we counted."""
 
 
 class SnapshotFailed(TurnstateError):

@@ -1,9 +1,10 @@
-"""Models: the port that every provider's adapter implements, and the values that pass through it."""
+"""Models: the port, the values that pass through it, and the models of providers behind it."""
 
 from __future__ import annotations
 
-from ..errors import ModelFailed
+from ..errors import ModelFailed, RequestTooLong
 from .port import (
+    Answered,
     Completion,
     Finished,
     FinishReason,
@@ -18,8 +19,10 @@ from .port import (
     UsageReported,
     complete,
 )
+from .provider import ProviderModel, Retry, anthropic, bedrock, gemini, openai
 
 __all__ = [
+    "Answered",
     "Completion",
     "FinishReason",
     "Finished",
@@ -28,10 +31,17 @@ __all__ = [
     "ModelFailed",
     "ModelRequest",
     "PartMade",
+    "ProviderModel",
     "ReasoningDelta",
     "Reply",
+    "RequestTooLong",
+    "Retry",
     "TextDelta",
     "ToolCallMade",
     "UsageReported",
+    "anthropic",
+    "bedrock",
     "complete",
+    "gemini",
+    "openai",
 ]

@@ -26,6 +26,7 @@ from ..toolspec import ToolSpec
 from ..value import Value
 
 __all__ = [
+    "Answered",
     "Completion",
     "FinishReason",
     "Finished",
@@ -79,12 +80,20 @@ class ToolCallMade(Value, frozen=True, tag="tool_call", tag_field="event"):
     call: ToolCallRequest
 
 
+class Answered(Value, frozen=True, tag="answer", tag_field="event"):
+    """The whole answer as the provider sent it; it replaces what was put together from the other events."""
+
+    message: Message
+
+
 class UsageReported(Value, frozen=True, kw_only=True, tag="usage", tag_field="event"):
     """The tokens of the whole request so far; a later report replaces an earlier one."""
 
     input: int
     output: int
     cached: int = 0  # of the input
+    model: str = ""
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Finished(Value, frozen=True, tag="finished", tag_field="event"):
@@ -93,7 +102,7 @@ class Finished(Value, frozen=True, tag="finished", tag_field="event"):
     reason: FinishReason = "stop"
 
 
-ModelEvent = TextDelta | ReasoningDelta | PartMade | ToolCallMade | UsageReported | Finished
+ModelEvent = TextDelta | ReasoningDelta | PartMade | ToolCallMade | Answered | UsageReported | Finished
 
 
 class Model(Protocol):
@@ -123,6 +132,7 @@ class Reply:
     def __init__(self) -> None:
         self.usage: UsageReported | None = None
         self.reason: FinishReason | None = None
+        self._whole: Message | None = None
         self._parts: list[Part] = []
         self._calls: list[ToolCallRequest] = []
         self._words: list[str] = []  # of the current text …
@@ -144,6 +154,8 @@ class Reply:
                 self._parts.append(part)
             case ToolCallMade(call=call):
                 self._calls.append(call)
+            case Answered(message=message):
+                self._whole = message
             case UsageReported():
                 self.usage = event
             case Finished(reason=reason):
@@ -151,6 +163,9 @@ class Reply:
 
     def message(self, *, id: str | None = None, timestamp: str | None = None) -> Message | None:
         """Return the answer so far as the assistant's message; None while it is empty."""
+        if self._whole is not None:
+            given = {"id": id, "timestamp": timestamp}
+            return msgspec.structs.replace(self._whole, **{k: v for k, v in given.items() if v is not None})
         self._end()
         content: str | list[Part] | None = self._parts or None
         if len(self._parts) == 1 and isinstance(self._parts[0], TextPart):
