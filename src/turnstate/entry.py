@@ -30,6 +30,7 @@ __all__ = [
     "LEFT",
     "PENDING",
     "RAN",
+    "UNCERTAIN",
     "UNDONE",
     "Answer",
     "Bootstrap",
@@ -46,6 +47,7 @@ __all__ = [
     "Restore",
     "Revert",
     "Settings",
+    "Started",
     "Summary",
     "Tangent",
     "Usage",
@@ -60,6 +62,9 @@ PENDING = "[Still running.]"
 ABANDONED = "[No result: the conversation went on without it.]"
 CANCELLED = "Tool use was cancelled by the user"
 INTERRUPTED = "[No result: the process ended while the tool was running.]"
+UNCERTAIN = (
+    "[No result: the process ended after the tool was started. It may have run; check before you repeat it.]"
+)
 LEFT = "The tangent was left before the tool answered"
 RAN = "[The tool ran before this moment was kept; its output is not in this history.]"
 UNDONE = "[No result: the conversation went back to a moment when this tool had not finished.]"
@@ -230,6 +235,12 @@ class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
     details: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class Started(Value, frozen=True, tag="started", tag_field="kind"):
+    """Calls that are about to run: after a crash, no one knows whether they did."""
+
+    calls: tuple[CallId, ...]
+
+
 class Note(Value, frozen=True, tag="note", tag_field="kind"):
     """A line for people; no model reads it. ``lines`` are all the lines before, if they came from outside."""
 
@@ -323,6 +334,7 @@ Entry = (
     | ModelChange
     | Decision
     | Usage
+    | Started
     | Note
     | Settings
     | Data

@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from typing import Generic, Protocol, TypeVar, overload
 
 from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
-from ..entry import Answer, Bootstrap, Cut, Decision, Entry, ModelChange, Prompt, Summary, effective
+from ..entry import Answer, Bootstrap, Cut, Decision, Entry, ModelChange, Prompt, Started, Summary, effective
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
 
@@ -138,6 +138,7 @@ class Fold:
         self.prompt: str | None = base.prompt if base else None
         self.bootstrap: str | None = base.bootstrap if base else None
         self.model: ModelChange | None = base.model if base else None
+        self.started: frozenset[CallId] = base.started if base else frozenset()
         # Forks share the next two: ids are never used twice, and a fork has the same messages before it.
         self._answers: set[MessageId] = base._answers if base else set()
         self._messages_before: dict[str, int] = base._messages_before if base else {}
@@ -154,6 +155,8 @@ class Fold:
                 self.prompt = text
             case Bootstrap(text=text):
                 self.bootstrap = text
+            case Started(calls=calls):
+                self.started = frozenset(calls)  # those of one batch; an earlier batch is answered by now
             case ModelChange():
                 self.model = entry
             case Answer():

@@ -1,8 +1,8 @@
 """A small model that runs in this process: SmolLM2 with 135 million parameters, on one thread, without a key.
 
-It proves that everything works without a network: requests, streaming, limits, usage. It does not know much and
-ignores tools, so it is for trying things out, not for work. The weights come with a package and are not
-downloaded at run time. The model is served on a loopback address, and spoken to like any other endpoint.
+It proves that everything works without a network: requests, streaming, limits, usage. It does not know much
+and ignores tools, so it is for trying things out, not for work. The weights come with a package and are not
+downloaded at run time. The model is served on a loopback address, and used like any other endpoint.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def gemini(
         from google import genai
     except ImportError:
         raise _missing("gemini") from None
-    client = genai.Client(**({"api_key": api_key} if api_key else {}))
+    client = genai.Client(api_key=api_key)
 
     async def send(request: dict[str, Any]) -> AsyncIterable[Any]:
         stream: AsyncIterable[Any] = await client.aio.models.generate_content_stream(**request)
@@ -234,7 +234,7 @@ def gemini(
 
 
 def bedrock(model: str, *, client: Any = None, retry: Retry | None = None, **options: Any) -> ProviderModel:
-    """Return a model on Amazon Bedrock; `client` is a client of ``bedrock-runtime``, if not the default one."""
+    """Return a model on Amazon Bedrock; `client` is one of ``bedrock-runtime``, if not the default."""
     if client is None:
         try:
             import boto3
@@ -307,7 +307,7 @@ def _is_passing(error: Exception) -> bool:
 def _asked_pause(error: Exception) -> float | None:
     """Return the seconds that the provider asks to wait, if it does."""
     response = getattr(error, "response", None)
-    headers = getattr(response, "headers", None)
+    headers: Any = getattr(response, "headers", None)
     with suppress(AttributeError, TypeError, ValueError):
         if (ms := headers.get("retry-after-ms")) is not None:
             return max(0.0, float(ms) / 1_000)

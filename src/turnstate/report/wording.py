@@ -17,6 +17,7 @@ from ..entry import (
     Restore,
     Revert,
     Settings,
+    Started,
     Summary,
     Tangent,
     Usage,
@@ -65,6 +66,8 @@ def described(entry: Entry) -> str:
             return f"answered by {model or 'an unnamed model'}; no token usage reported"
         case Usage(input=input, output=output):
             return f"token usage: {input:,} in, {output:,} out"
+        case Started(calls=calls):
+            return f"{counted(len(calls), 'call')} started"
         case Note(text=text):
             return text
         case Settings(fields=fields):

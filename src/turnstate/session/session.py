@@ -129,7 +129,11 @@ class Session(SessionReader):
 
     async def pending(self) -> Pending | None:
         """Return what is unfinished: a prompt that waits, or calls, open and answered; None if nothing is."""
-        return pending((await self._windows.loaded()).messages)
+        loaded = await self._windows.loaded()
+        return pending(loaded.messages, loaded.fold.started)
+
+    async def _write(self, entries: Sequence[Entry]) -> Receipt:
+        return await write(self._writer, self._windows, entries)
 
     async def window(
         self,

@@ -17,7 +17,7 @@ what was saved stays.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Reversible, Sequence
+from collections.abc import AsyncIterable, Callable, Container, Iterable, Reversible, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +25,8 @@ from msgspec import Struct, structs
 
 from .. import formats
 from ..context.policy import Budget
+from ..context.window import Window
+from ..entry import Started
 from ..errors import Conflict, InputError, SessionError
 from ..formats.port import Format
 from ..ids import CallId
@@ -43,15 +45,17 @@ __all__ = ["Pending", "Turn", "pending"]
 class Pending(Struct, frozen=True, kw_only=True):
     """What is unfinished: a prompt that waits for its reply, or the calls of the last reply.
 
-    When all calls are answered, a request with their results is due.
+    When all calls are answered, a request with their results is due. ``started`` are the open calls of which
+    `Turn.started` said that they were about to run.
     """
 
     prompt: Message | None = None
     open: tuple[ToolCallRequest, ...] = ()
     answered: tuple[ToolCallResult, ...] = ()
+    started: frozenset[CallId] = frozenset()
 
 
-def pending(messages: Reversible[Message]) -> Pending | None:
+def pending(messages: Reversible[Message], started: Container[CallId] = ()) -> Pending | None:
     """Return what is unfinished at the end of a path; None if the assistant has had the last word."""
     results, asked = dict[CallId, ToolCallResult](), list[ToolCallRequest]()
     spoken = False
@@ -67,9 +71,11 @@ def pending(messages: Reversible[Message]) -> Pending | None:
             results |= {one.tool_call_id: one for one in message.tool_results}
     if not asked:
         return None
+    unanswered = tuple(call for call in asked if call.id not in results)
     return Pending(
-        open=tuple(call for call in asked if call.id not in results),
+        open=unanswered,
         answered=tuple(results[call.id] for call in asked if call.id in results),
+        started=frozenset(call.id for call in unanswered if call.id in started),
     )
 
 
@@ -102,6 +108,8 @@ class Turn:
         self._held = AsyncExitStack()
         self.calls: tuple[ToolCallRequest, ...] = ()
         """The calls that had no result when the turn began; run them again, or leave them."""
+        self.uncertain = frozenset[CallId]()
+        """Those of them that had been started: they may have run."""
 
     async def __aenter__(self) -> Self:
         if self._lease:
@@ -115,6 +123,7 @@ class Turn:
             await self._held.aclose()
             raise
         self.calls = unfinished.open if unfinished else ()
+        self.uncertain = unfinished.started if unfinished else frozenset()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,9 +136,8 @@ class Turn:
             raise SessionError("this turn has sent no request; call turn.request(format, …) first")
         return self._format
 
-    async def request(self, format: str, /, **options: Any) -> dict[str, Any] | None:
-        """Return the arguments of the SDK's call, which the provider accepts; None if the turn is done."""
-        self._format = formats.get(format)
+    async def window(self) -> Window | None:
+        """Return what is to be sent now; None if the turn is done."""
         unfinished = await self._pending()
         if unfinished is None:
             return None
@@ -138,6 +146,14 @@ class Turn:
             self._budget, tools=self._tools, context=self._context, memory=self._memory
         )
         self._check_version()
+        return window
+
+    async def request(self, format: str, /, **options: Any) -> dict[str, Any] | None:
+        """Return the arguments of the SDK's call, which the provider accepts; None if the turn is done."""
+        self._format = formats.get(format)
+        window = await self.window()
+        if window is None:
+            return None
         if self._format.output_option and self._budget.output:
             options = {self._format.output_option: self._budget.output, **options}
         return self._format.request(window.messages, tools=self._tools, **options)
@@ -162,6 +178,11 @@ class Turn:
         if isinstance(chunks, AsyncIterable):
             return await self.reply(await self.format.collect(chunks, on_text=on_text))
         return await self.reply(self.format.collect(chunks, on_text=on_text))
+
+    async def started(self, calls: Sequence[ToolCallRequest]) -> None:
+        """Save that calls are about to run, so that after a crash none of them is run a second time."""
+        if calls:
+            await self._session._write([Started(tuple(call.id for call in calls))])
 
     async def result(self, call: ToolCallRequest | str, value: Any, *, is_error: bool = False) -> Receipt:
         """Save what a call gave: any value; what JSON cannot hold becomes text."""

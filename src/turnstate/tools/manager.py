@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +102,7 @@ class ToolManager:
         *,
         session: Session | None = None,
         tracking: LineTracking | None = None,
-    ) -> AsyncIterator[ToolCallResult]:
+    ) -> AsyncGenerator[ToolCallResult, None]:
         """Run calls side by side, and yield each result as soon as it is there."""
         slots = asyncio.Semaphore(PARALLEL)
         contexts = [

@@ -1,0 +1,313 @@
+"""The agent's loop: every step is saved, every end leaves a valid history, and a run can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from random import Random
+from typing import Any
+
+import pytest
+
+from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCallResult, formats
+from turnstate.agent import (
+    Agent,
+    AgentEvent,
+    Compacted,
+    Ended,
+    Hooks,
+    Limits,
+    ReplySaved,
+    RequestStarted,
+    Stop,
+    ToolFinished,
+    ToolManager,
+    tool,
+)
+from turnstate.entry import UNCERTAIN, Usage
+from turnstate.errors import ModelFailed, RequestTooLong
+from turnstate.models import Finished, TextDelta, ToolCallMade, UsageReported
+from turnstate.session import Session
+from turnstate.testing import ScriptedModel
+from turnstate.tools import Approvals, Rule
+
+BUDGET = Budget(8_000, output=500)
+
+
+@tool(idempotent=True)
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"fog at {where}"
+
+
+def calls(*wheres: str, name: str = "look") -> Message:
+    return Message.assistant(tool_calls=[ToolCallRequest(name=name, args={"where": one}) for one in wheres])
+
+
+def asks(*wheres: str, name: str = "look") -> Callable[[Any], Message]:
+    """Return a reply that makes new calls each time it is played."""
+    return lambda _: calls(*wheres, name=name)
+
+
+def agent(session: Session, *replies: Any, tools: Any = (look,), **settings: Any) -> Agent:
+    manager = ToolManager(tools, approvals=Approvals([Rule("*", "allow")]))
+    model = ScriptedModel(*replies)
+    return Agent(model=model, session=session, tools=manager, budget=BUDGET, **settings)
+
+
+async def events(agent: Agent, words: str | None = "How is the sea?") -> list[AgentEvent]:
+    run = agent.resume() if words is None else agent.run(words)
+    return [event async for event in run]
+
+
+def on_session(test: Callable[[Session], Any]) -> Callable[[], None]:
+    async def opened() -> None:
+        async with SessionManager.open("memory:") as sessions:
+            await test(await sessions.create(user="u1", system="You keep a lighthouse."))
+
+    def run() -> None:
+        asyncio.run(opened())
+
+    run.__name__ = test.__name__
+    return run
+
+
+async def check(session: Session) -> None:
+    """Check that the next request is valid for every provider."""
+    window = await session.window(BUDGET)
+    for name in formats.names():
+        provider = formats.get(name)
+        assert provider.validate(provider.render(window.messages)) == [], name
+
+
+@pytest.mark.req("P1")
+@on_session
+async def test_a_run_goes_on_until_the_model_makes_no_calls(session: Session) -> None:
+    found = await events(agent(session, calls("sea", "land"), calls("sky"), "All is fog."))
+    kinds = [type(event).__name__ for event in found if not isinstance(event, TextDelta)]
+    assert kinds == [
+        *("RequestStarted", "ReplySaved", "ToolStarted", "ToolStarted", "ToolFinished", "ToolFinished"),
+        *("RequestStarted", "ReplySaved", "ToolStarted", "ToolFinished"),
+        *("RequestStarted", "ReplySaved", "Ended"),
+    ]
+    assert "".join(event.text for event in found if isinstance(event, TextDelta)) == "All is fog."
+    last = found[-1]
+    assert isinstance(last, Ended)
+    assert (last.reason, last.message and last.message.text) == ("done", "All is fog.")
+    messages = await session.messages()
+    assert [message.role for message in messages] == [
+        *("user", "assistant", "tool", "tool", "assistant", "tool", "assistant")
+    ]
+    assert await session.pending() is None
+    await check(session)
+
+
+@pytest.mark.req("L2", "P1")
+@on_session
+async def test_an_error_of_a_tool_goes_back_to_the_model(session: Session) -> None:
+    @tool
+    def breaks(where: str) -> str:
+        """Break."""
+        raise OSError(f"no {where}")
+
+    model = [asks("sea", name="breaks"), asks("sea", name="lok"), "I see."]
+    found = await events(agent(session, *model, tools=(look, breaks)))
+    results = [event.result for event in found if isinstance(event, ToolFinished)]
+    assert [result.is_error for result in results] == [True, True]
+    assert results[0].result == "OSError: no sea"
+    assert "did you mean look?" in results[1].result
+    assert isinstance(found[-1], Ended)
+
+
+@pytest.mark.req("P1")
+@on_session
+async def test_limits_end_a_run_and_it_can_be_resumed(session: Session) -> None:
+    limited = agent(session, asks("a"), asks("b"), "Done.", limits=Limits(rounds=2))
+    last = (await events(limited))[-1]
+    assert isinstance(last, Ended)
+    assert last.reason == "rounds"
+    await check(session)
+    last = (await events(limited, None))[-1]
+    assert isinstance(last, Ended)
+    assert (last.reason, last.message and last.message.text) == ("done", "Done.")
+
+
+@pytest.mark.req("P1")
+@on_session
+async def test_a_model_that_repeats_itself_is_stopped(session: Session) -> None:
+    found = await events(agent(session, *[asks("sea")] * 9))
+    last = found[-1]
+    assert isinstance(last, Ended)
+    assert last.reason == "repeated"
+    assert sum(isinstance(event, ReplySaved) for event in found) == 3
+
+
+@on_session
+async def test_the_tokens_of_a_run_are_limited_by_what_the_provider_reports(session: Session) -> None:
+    def reply(_: Any) -> list[Any]:
+        call = calls("sea").tool_calls[0]
+        return [ToolCallMade(call), UsageReported(input=400, output=100), Finished("tool_calls")]
+
+    found = await events(agent(session, *[reply] * 9, limits=Limits(tokens=900)))
+    last = found[-1]
+    assert isinstance(last, Ended)
+    assert last.reason == "tokens"
+    usage = [event.usage for event in found if isinstance(event, ReplySaved)]
+    assert [one and (one.input, one.output, one.model) for one in usage] == [(400, 100, "scripted")] * 2
+    saved = [one.entry for one in await session.entries(kinds=("usage",))]
+    assert [one.input for one in saved if isinstance(one, Usage)] == [400, 400]
+
+
+@pytest.mark.req("P1")
+@on_session
+async def test_a_request_that_is_too_long_is_compacted_and_sent_again_once(session: Session) -> None:
+    for number in range(6):
+        await session.append(Message.user(f"Night {number}?"), Message.assistant("Quiet. " * 50))
+    found = await events(agent(session, RequestTooLong("too long"), "Better."))
+    assert [type(event) for event in found if isinstance(event, RequestStarted | Compacted)] == [
+        RequestStarted,
+        Compacted,
+        RequestStarted,
+    ]
+    sizes = [event.tokens for event in found if isinstance(event, RequestStarted)]
+    assert sizes[1] < sizes[0]
+    with pytest.raises(RequestTooLong):
+        await events(agent(session, RequestTooLong("too long"), RequestTooLong("still too long")))
+    await check(session)
+
+
+@pytest.mark.req("I3", "P1")
+@on_session
+async def test_a_stream_that_breaks_off_saves_nothing_and_the_run_can_be_resumed(session: Session) -> None:
+    broken = agent(session, [TextDelta("All is"), ModelFailed("connection lost")])
+    with pytest.raises(ModelFailed):
+        await events(broken)
+    unfinished = agent(session, [TextDelta("All is")])
+    with pytest.raises(ModelFailed, match="interrupted"):
+        await events(unfinished, None)
+    pending = await session.pending()
+    assert pending is not None
+    assert pending.prompt is not None
+    last = (await events(agent(session, "All is fog."), None))[-1]
+    assert isinstance(last, Ended)
+    assert [message.role for message in await session.messages()] == ["user", "assistant"]
+
+
+@on_session
+async def test_hooks_change_requests_answer_calls_change_results_and_stop(session: Session) -> None:
+    seen = list[str]()
+
+    async def before_request(request: Any) -> None:
+        seen.append(f"request of {len(request.messages)}")
+
+    async def before_tool(call: ToolCallRequest) -> ToolCallResult | None:
+        return ToolCallResult.of(call.id, "from the cache") if call.args["where"] == "sea" else None
+
+    async def after_tool(call: ToolCallRequest, result: ToolCallResult) -> ToolCallResult:
+        return ToolCallResult.of(call.id, f"{result.result}!")
+
+    async def after_reply(message: Message) -> None:
+        if "enough" in message.text:
+            raise Stop("the user has heard enough")
+
+    hooks = Hooks(
+        before_request=before_request, before_tool=before_tool, after_tool=after_tool, after_reply=after_reply
+    )
+    found = await events(agent(session, asks("sea", "land"), "That is enough.", hooks=hooks))
+    results = {event.result.result for event in found if isinstance(event, ToolFinished)}
+    assert results == {"from the cache!", "fog at land!"}
+    last = found[-1]
+    assert isinstance(last, Ended)
+    assert (last.reason, last.text) == ("stopped", "the user has heard enough")
+    assert seen == ["request of 2", "request of 5"]
+
+
+class Site:
+    """A tool that is not idempotent, counts its runs, and can be made to wait."""
+
+    def __init__(self) -> None:
+        self.runs = dict[str, int]()
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    @property
+    def tool(self) -> Any:
+        @tool
+        async def pay(where: str) -> str:
+            """Pay somewhere."""
+            self.runs[where] = self.runs.get(where, 0) + 1
+            await asyncio.sleep(0)
+            await self.hold.wait()
+            return f"paid at {where}"
+
+        return pay
+
+
+@pytest.mark.req("P1")
+@on_session
+async def test_a_call_that_was_started_is_not_run_again_unless_it_is_idempotent(session: Session) -> None:
+    site = Site()
+    site.hold.clear()
+    both = Message.assistant(
+        tool_calls=[
+            ToolCallRequest(name="pay", args={"where": "shop"}),
+            ToolCallRequest(name="look", args={"where": "sea"}),
+        ]
+    )
+    interrupted = asyncio.ensure_future(events(agent(session, both, tools=(look, site.tool))))
+    while not site.runs or len(await session.messages()) < 3:
+        await asyncio.sleep(0.001)
+    interrupted.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await interrupted
+    await check(session)
+    found = await events(agent(session, "I will check.", tools=(look, site.tool)), None)
+    (result,) = (event.result for event in found if isinstance(event, ToolFinished))
+    assert (result.result, result.is_error) == (UNCERTAIN, True)
+    assert site.runs == {"shop": 1}
+    await check(session)
+
+
+@pytest.mark.req("P1")
+@on_session
+async def test_a_call_that_was_not_started_is_run(session: Session) -> None:
+    site = Site()
+    await session.append(Message.user("Pay."), calls("shop", name="pay"))
+    found = await events(agent(session, "Paid.", tools=(site.tool,)), None)
+    assert [event.result.result for event in found if isinstance(event, ToolFinished)] == ["paid at shop"]
+    assert site.runs == {"shop": 1}
+
+
+@pytest.mark.req("P1")
+def test_cancelled_at_any_moment_the_history_is_valid_and_nothing_runs_twice() -> None:
+    async def cancelled(seed: int) -> None:
+        rng, site = Random(seed), Site()
+        script = [asks("a", "b", name="pay"), asks("c"), asks("d", name="pay"), "Done."]
+        async with SessionManager.open("memory:") as sessions:
+            session = await sessions.create()
+            left, words = list(script), "Pay."
+            while True:
+                running = agent(session, *left, tools=(look, site.tool))
+                model = running.model
+                assert isinstance(model, ScriptedModel)
+                run = running.run(words) if words else running.resume()
+                stop, count, words = rng.randrange(1, 14), 0, ""
+                ended = None
+                async with aclosing(run) as following:
+                    async for event in following:
+                        count += 1
+                        ended = event if isinstance(event, Ended) else None
+                        if count == stop:
+                            break
+                await check(session)
+                if ended is not None:
+                    break
+                replied = sum(message.role == "assistant" for message in await session.messages())
+                left = script[replied:]
+            assert all(count == 1 for count in site.runs.values()), (seed, site.runs)
+            assert await session.pending() is None
+            assert (await session.messages())[-1].text == "Done."
+
+    for seed in range(40):
+        asyncio.run(cancelled(seed))
