@@ -78,12 +78,15 @@ class Vectors:
     def _joined(self, distance: int) -> NDArray[np.bool_]:
         """Return for each turn whether the one at a distance after it is its neighbor."""
         follows = self._numbers[distance:] - self._numbers[:-distance] == distance
-        same: NDArray[np.bool_] = self._sessions[distance:] == self._sessions[:-distance]
-        return follows & same
+        same = self._sessions[distance:] == self._sessions[:-distance]
+        joined: NDArray[np.bool_] = np.logical_and(follows, same)
+        return joined
 
     def best(self, scores: Array, most: int) -> list[int]:
         """Return the turns with the best scores."""
-        places = np.argpartition(-scores, min(most, len(scores)) - 1)[:most] if len(scores) else []
+        if not len(scores):
+            return []
+        places = np.argpartition(-scores, min(most, len(scores)) - 1)[:most]
         return [int(number) for number in self._numbers[places]]
 
     def similarities(self, question: Sequence[float]) -> Array:
