@@ -35,7 +35,7 @@ Said = tuple[str, str, str]
 
 async def work(url: str, tenant: str, name: str) -> None:
     """Serve sessions until all of them are complete."""
-    async with await SessionManager.open(url, tenant=tenant) as sessions:
+    async with SessionManager.open(url, tenant=tenant) as sessions:
         say("ready")
         sys.stdin.readline()
         while unfinished := [row.id async for row in sessions.all() if row.version < 2 * REQUESTS]:
@@ -83,7 +83,7 @@ def say(what: str, session: str = "", text: str = "") -> None:
 async def run(url: str) -> bool:
     """Let the workers work, print what came of it, and tell whether nothing was lost or doubled."""
     tenant = f"eight-workers-{os.getpid()}"
-    async with await SessionManager.open(url, tenant=tenant, counter="estimate") as sessions:
+    async with SessionManager.open(url, tenant=tenant, counter="estimate") as sessions:
         for number in range(SESSIONS):
             await sessions.create(id=f"session-{number:02}")
         kind, durability = url.partition(":")[0], sessions.store.durability

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from turnstate import (
     Budget,
     Message,
@@ -10,6 +12,7 @@ from turnstate import (
     ToolCallResult,
     ToolSpec,
     errors,
+    fit,
     formats,
 )
 from turnstate.formats import Format, Violation, same
@@ -36,6 +39,30 @@ def sendable(messages: list[Message], provider: str) -> object:
 
 def texts(messages: list[Message]) -> list[str]:
     return [message.text for message in messages if message.role == "user"]
+
+
+async def a_turn_of_a_session(url: str, ask: Callable[..., Awaitable[object]]) -> int:
+    async with SessionManager.open(url) as sessions:
+        session = await sessions.open_or_create("s1", user="u1")
+        async with session.turn(
+            "look", budget=Budget(8_000, output=500), tools=[ToolSpec(name="ls")]
+        ) as turn:
+            while request := await turn.request("openai-chat", model="m"):
+                for call in await turn.reply(await ask(**request)):
+                    await turn.result(call, call.error or call.args, is_error=call.error is not None)
+        pending = await session.pending()
+        return len(pending.open) if pending else 0
+
+
+def a_reply(response: object, chunks: list[object]) -> int:
+    chat = formats.get("openai-chat")
+    said, streamed = chat.reply(response), chat.collect(chunks, on_text=print)
+    arguments: dict[str, object] = chat.request([said, streamed], model="m")
+    return said.usage.input if said.usage else len(arguments)
+
+
+def a_list(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    return fit(messages, budget=8_000)
 
 
 async def a_session(url: str) -> list[str]:

@@ -101,7 +101,7 @@ def _call_id(number: int, place: int) -> CallId:
 
 async def main(url: str, *, until: int, hang_at: int) -> None:
     """Continue the session in a store up to a job; hang in the tools of job `hang_at`, if it is not 0."""
-    async with await SessionManager.open(url) as sessions:
+    async with SessionManager.open(url) as sessions:
         session = await _session(sessions)
         found = await session.messages()
         _emit(event="ready", messages=[message.id for message in found], interrupted=_interrupted(found))

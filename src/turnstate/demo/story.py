@@ -81,7 +81,7 @@ def _play(folder: Path, claims: Claims) -> None:
 
 async def _user_actions(url: str, folder: Path, claims: Claims) -> list[Message]:
     """Do what people do to a conversation; return the messages of the branches that were left."""
-    async with await SessionManager.open(url) as sessions:
+    async with SessionManager.open(url) as sessions:
         screen.heading("A tangent")
         aside = await play_tangent(sessions, claims)
         screen.heading("A compaction on request")
@@ -251,7 +251,7 @@ def _contents(tree: Path) -> dict[str, bytes]:
 
 async def _end(url: str, claims: Claims, runs: list[AgentRun], acknowledged: dict[str, str]) -> None:
     """Compare everything that was acknowledged with the content of the store."""
-    async with await SessionManager.open(url) as sessions:
+    async with SessionManager.open(url) as sessions:
         rows = await sessions.store.find(Address(sessions.tenant, SESSION), list(acknowledged))
         stored = {str(message.id): fingerprint(message) for row in rows if (message := message_of(row))}
         lost = sum(stored.get(id) != mark for id, mark in acknowledged.items())
