@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol, get_args
 from unicodedata import normalize
 
@@ -119,24 +118,22 @@ def _affirm(facts: dict[str, Fact], claim: Claim, source: Source) -> None:
             text=claim.text[:MAX_TEXT], said=claim.said,
         )  # fmt: skip
     sources = old.sources if source in old.sources else (*old.sources, source)
-    said = max(old.said, claim.said)
-    ended = old.ended if old.ended is not None and old.ended >= said else None
-    facts[id] = structs.replace(old, said=said, ended=ended, sources=sources)
+    fact = structs.replace(old, said=max(old.said, claim.said), sources=sources)
+    facts[id] = structs.replace(fact, ended=None if fact.said > old.said else old.ended)
     if claim.slot:
-        _supersede(facts, claim.kind, claim.slot)
+        _supersede(facts, facts[id])
 
 
-def _supersede(facts: dict[str, Fact], kind: str, slot: str) -> None:
-    """End every fact of a slot at the time of the next one."""
-    rivals = sorted(
-        (fact for fact in facts.values() if fact.kind == kind and fact.slot == slot),
-        key=lambda fact: (fact.said, fact.id),
-    )
-    for older, newer in pairwise(rivals):
-        facts[older.id] = structs.replace(older, ended=newer.said)
-    newest = rivals[-1]
-    if newest.ended is not None and newest.ended <= newest.said:
-        facts[newest.id] = structs.replace(newest, ended=None)
+def _supersede(facts: dict[str, Fact], fact: Fact) -> None:
+    """End the facts of a slot that were said before this one, or this one if a later one is known."""
+    rivals = [
+        one for one in facts.values() if (one.kind, one.slot) == (fact.kind, fact.slot) and one.id != fact.id
+    ]
+    later = [one.said for one in rivals if one.said > fact.said]
+    facts[fact.id] = structs.replace(fact, ended=min(later) if later else None)
+    for one in rivals:
+        if one.said <= fact.said and (one.ended is None or one.ended > fact.said):
+            facts[one.id] = structs.replace(one, ended=fact.said)
 
 
 def _folded(value: str) -> str:

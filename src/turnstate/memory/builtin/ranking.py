@@ -45,7 +45,13 @@ AUTHOR, AUTHOR_WITH_VECTORS = 2.0, 1.5
 VECTORS = 1.0
 """The weight of similarity beside words; the best of each is 1."""
 
-SIGNS = ((int(Sign.QUESTION), 0.8), (int(Sign.EVENT), 1.15), (int(Sign.NAME), 1.15))
+SIGNS = (
+    (int(Sign.QUESTION), 0.8),
+    (int(Sign.EVENT), 1.15),
+    (int(Sign.NAME), 1.15),
+    (int(Sign.FACT), 1.1),
+    (int(Sign.ENDED), 0.6),
+)
 ASKED_SIGNS = ((int(Sign.TIME), 1.3), (int(Sign.NUMBER), 1.2))
 ROLES = {"tool": 0.6, "summary": 0.8}
 

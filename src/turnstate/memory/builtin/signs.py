@@ -21,6 +21,10 @@ class Sign(IntFlag):
     NUMBER = 4
     EVENT = 8
     NAME = 16
+    FACT = 32
+    """A fact that holds comes from it."""
+    ENDED = 64
+    """A fact that no longer holds comes from it."""
 
 
 _TIME = re.compile(

@@ -78,8 +78,7 @@ class Vectors:
     def _joined(self, distance: int) -> NDArray[np.bool_]:
         """Return for each turn whether the one at a distance after it is its neighbor."""
         follows = self._numbers[distance:] - self._numbers[:-distance] == distance
-        same = self._sessions[distance:] == self._sessions[:-distance]
-        joined: NDArray[np.bool_] = np.logical_and(follows, same)
+        joined: NDArray[np.bool_] = follows & (self._sessions[distance:] == self._sessions[:-distance])
         return joined
 
     def best(self, scores: Array, most: int) -> list[int]:

@@ -17,8 +17,10 @@ from typing import NamedTuple
 from ...stores.values import Address
 from ..facts import Claim, Fact, Source, merged
 from ..port import User, mark_of
+from .concepts import all_concept_terms, concept_terms
 from .database import Ask, Operation, asked
 from .drafts import Draft
+from .signs import Sign
 from .terms import terms
 
 __all__ = [
@@ -232,7 +234,8 @@ def facts_of(owner: int) -> Operation[list[Fact]]:
 def _merge(owner: int, session: int, name: str, claims: Sequence[Claim]) -> Operation[None]:
     if not claims:
         return
-    changed = merged((yield from facts_of(owner)), claims, name)
+    known = yield from facts_of(owner)
+    changed = merged(known, claims, name)
     rows = [
         {
             "owner": owner, "id": fact.id, "kind": fact.kind, "slot": fact.slot, "value": fact.value,
@@ -248,6 +251,37 @@ def _merge(owner: int, session: int, name: str, claims: Sequence[Claim]) -> Oper
         if source.session == name
     ]
     yield Ask("add_source", sources)
+    yield from _sign_sources(owner, known, changed)
+
+
+def _sign_sources(owner: int, known: Sequence[Fact], changed: Sequence[Fact]) -> Operation[None]:
+    """Note in the documents of changed facts whether they hold, and add the terms that ask for them."""
+    facts = {fact.id: fact for fact in [*known, *changed]}
+    holding = {source for fact in facts.values() if fact.ended is None for source in fact.sources}
+    rows = [
+        {
+            "owner": owner,
+            "name": source.session,
+            "message": source.message,
+            "kept": ~int(Sign.FACT | Sign.ENDED),
+            "signs": int(Sign.FACT if source in holding else Sign.ENDED),
+        }
+        for fact in changed
+        for source in fact.sources
+    ]
+    yield Ask("sign_document", rows)
+    old = {(fact.id, source) for fact in known for source in fact.sources}
+    added = defaultdict[tuple[int, str], list[int]](list)
+    for fact in changed:
+        for source in fact.sources:
+            if (fact.id, source) in old:
+                continue
+            for (number,) in (
+                yield from asked("number", owner=owner, name=source.session, message=source.message)
+            ):
+                for term in concept_terms(fact.kind):
+                    added[number // CHUNK, term].append(number)
+    yield from _add_postings(owner, added)
 
 
 # Forgetting
@@ -315,7 +349,7 @@ def remove_documents(owner: Owner, numbers: Sequence[int]) -> Operation[Owner]:
     rows = yield from asked("texts", owner=owner.id, numbers=list(numbers))
     turns = yield from asked("turns", owner=owner.id, numbers=list(numbers))
     lengths = sum(row[5] for row in turns)
-    touched = {(row[0] // CHUNK, term) for row in rows for term in terms(row[6])}
+    touched = {(row[0] // CHUNK, term) for row in rows for term in {*terms(row[6]), *all_concept_terms()}}
     known = yield from _postings(owner.id, touched)
     kept, empty = list[dict[str, object]](), list[dict[str, object]]()
     for (chunk, term), packed in known.items():

@@ -46,6 +46,15 @@ INSERT INTO turnstate.document
     (owner, number, session, message, role, author, said, length, signs, text)
 VALUES (:owner, :number, :session, :message, :role, :author, :said, :length, :signs, :text);
 
+-- name: sign_document
+UPDATE turnstate.document SET signs = (signs & :kept) | :signs
+WHERE owner = :owner AND message = :message
+AND session = (SELECT id FROM turnstate.session WHERE owner = :owner AND name = :name);
+
+-- name: number
+SELECT number FROM turnstate.document WHERE owner = :owner AND message = :message
+AND session = (SELECT id FROM turnstate.session WHERE owner = :owner AND name = :name);
+
 -- name: put_posting
 INSERT INTO turnstate.posting (owner, term, chunk, numbers) VALUES (:owner, :term, :chunk, :numbers)
 ON CONFLICT (owner, term, chunk) DO UPDATE SET numbers = excluded.numbers;

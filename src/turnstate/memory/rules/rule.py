@@ -1,0 +1,51 @@
+"""A rule: a pattern over a sentence, and the kind of fact that a match is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..facts import FactKind
+
+__all__ = ["Rule", "rule", "sentences"]
+
+_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+MAX_SENTENCE = 400
+"""Characters of a sentence; what is longer is a list or a log."""
+
+
+class Rule(NamedTuple):
+    """A pattern whose group ``value`` is what is claimed, and ``slot`` what it is a value of."""
+
+    kind: FactKind
+    pattern: re.Pattern[str]
+    slot: str = ""
+    denies: bool = False
+    prefix: str = ""
+    """Stands before the value: what is disliked is not what is liked."""
+
+    def matches(self, sentence: str) -> Iterator[tuple[str, str]]:
+        """Yield the value and the slot of each match."""
+        for found in self.pattern.finditer(sentence):
+            groups = found.groupdict()
+            value = _trimmed(groups["value"])
+            what = _trimmed(groups.get("slot") or "").lower()
+            if value:
+                yield self.prefix + value, f"{self.slot} {what}".strip() if what else self.slot
+
+
+def rule(kind: FactKind, pattern: str, slot: str = "", *, denies: bool = False, prefix: str = "") -> Rule:
+    """Return a rule; the pattern is compiled without regard to case."""
+    return Rule(kind, re.compile(pattern, re.IGNORECASE), slot, denies, prefix)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without those that are too long to be one."""
+    found = (sentence.strip() for sentence in _ENDS.split(text))
+    return [sentence for sentence in found if 3 <= len(sentence) <= MAX_SENTENCE]
+
+
+def _trimmed(text: str) -> str:
+    return text.strip(" \t,.;:!?、。，；：！？'\"“”‘’「」『』()（）-–—")
