@@ -30,6 +30,7 @@ __all__ = [
     "LEFT",
     "PENDING",
     "RAN",
+    "START",
     "UNCERTAIN",
     "UNDONE",
     "Answer",
@@ -287,12 +288,16 @@ class Tangent(Value, frozen=True, kw_only=True, tag="tangent", tag_field="kind")
     undone: int = 0
 
 
+START = "0"
+"""The label of the checkpoint at the start; those before it on a path are gone, or on another machine."""
+
+
 class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="kind"):
     """The files of this moment were kept: ``commit`` names them, ``label`` is what people call the moment.
 
     ``tool`` is the tool that had changed them, and ``call`` the call of it; a turn has none. ``ran`` are
     the calls that had been run by then, whether their results were in the log or not. What changed since
-    the checkpoint before is counted.
+    the checkpoint before is counted. The one at the start names the ``work_tree`` for people to read.
     """
 
     label: str
@@ -305,6 +310,7 @@ class Checkpoint(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="
     added: int = 0
     modified: int = 0
     deleted: int = 0
+    work_tree: str = ""
 
     @property
     def time(self) -> datetime:

@@ -52,6 +52,52 @@ async def test_a_turn_under_way_is_in_progress_and_is_called_by_its_number(desk:
 
 @pytest.mark.req("O2")
 @played
+async def test_the_turn_after_an_interrupted_one_has_the_next_number(desk: Desk) -> None:
+    async with desk.started() as talk:
+        talk.state.set_next_user_message("go")
+        assert await talk.tool(a="two\n") == "1.1"
+        talk.state.set_next_user_message("stop, do this")  # instead of waiting for the answer
+        assert talk.checkpoints.numbers.next_tool == "2.1"
+        assert await talk.tool(a="three\n") == "2.1"
+        await talk.session.commit(talk.state)
+    async with desk.started() as talk:  # the process died in the middle of the second turn
+        assert await talk.tool(a="four\n") == "2.2"
+        assert await talk.turn("and that", {"b": "1"}) == "3"
+        assert [(turn.label, turn.description) for turn in talk.checkpoints.turns()] == [
+            ("0", "the start"),
+            ("1", "interrupted"),
+            ("2", "interrupted"),
+            ("3", "and that"),
+        ]
+        await talk.checkpoints.restore("1")
+        assert desk.files["a"] == "two\n"
+        assert talk.state.messages[-1].tool_results
+        assert await talk.tool(a="five\n") == "1.2"
+
+
+@pytest.mark.req("O2", "I1")
+@played
+async def test_a_state_knows_its_checkpoints_from_the_log_and_the_live_manager_is_attached(
+    desk: Desk,
+) -> None:
+    async with desk.started() as talk:
+        assert talk.state.checkpoints is talk.checkpoints
+        await talk.turn("go", {"a": "2"})
+        loaded = await talk.session.conversation()
+        assert loaded.checkpoints is None
+        assert loaded.checkpoint_manager == talk.state.checkpoint_manager
+        assert loaded.checkpoint_manager is not None
+        assert loaded.checkpoint_manager.work_tree == str(desk.tree.resolve())
+        assert [one.label for one in loaded.checkpoint_manager.checkpoints] == ["0", "1.1", "1"]
+        await talk.checkpoints.restore("0")
+        assert talk.state.checkpoint_manager is not None
+        assert [one.label for one in talk.state.checkpoint_manager.checkpoints] == ["0"]
+        assert talk.state.checkpoints is talk.checkpoints
+        await talk.check()
+
+
+@pytest.mark.req("O2")
+@played
 async def test_what_the_user_asks_to_keep_is_a_turn_of_its_own(desk: Desk) -> None:
     async with desk.started() as talk:
         kept = await talk.checkpoints.keep("before I try something")

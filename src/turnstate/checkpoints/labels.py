@@ -1,8 +1,9 @@
 """The labels of checkpoints: ``0`` for the start, ``1.1`` and ``1.2`` for tools, ``1`` for their turn.
 
-Only changes of files get a number, so a turn that changed none has none. Labels are computed from the
-checkpoints on the path of the conversation and stored nowhere else, so numbering continues correctly
-after a restore. A second start on the path, after the snapshots were cleaned, begins with `1` again.
+Only changes of files get a number, so a turn that changed none has none. A turn that the user interrupted
+keeps its number, and the next one has the next. Labels are computed from the path of the conversation and
+stored nowhere else, so numbering continues correctly after a restore. A second start on the path, after the
+snapshots were cleaned, begins with `1` again.
 """
 
 from __future__ import annotations
@@ -13,25 +14,24 @@ from datetime import datetime
 
 from msgspec import Struct, structs
 
-from ..entry import Checkpoint
+from ..entry import START, Checkpoint
 
 __all__ = [
     "ASIDE",
+    "INTERRUPTED",
     "IN_PROGRESS",
     "START",
     "CheckpointTurn",
     "Numbers",
     "description",
     "numbers",
-    "since_start",
     "turns",
 ]
 
-START = "0"
 ASIDE = "tangent"
 """The label of the checkpoint at the start of a tangent; it has no number."""
 
-IN_PROGRESS = "in progress"
+IN_PROGRESS, INTERRUPTED = "in progress", "interrupted"
 MAX_DESCRIPTION_BYTES = 60
 """The most bytes of a description before its dots."""
 
@@ -56,7 +56,7 @@ class Numbers(Struct, frozen=True):
 
 
 class CheckpointTurn(Struct, frozen=True, kw_only=True):
-    """A turn and the tools in it; the current one has the files of its last tool.
+    """A turn and the tools in it; one that did not finish has the files of its last tool.
 
     The counts add up what its tools changed, and what the user changed before it ended.
     """
@@ -72,43 +72,48 @@ class CheckpointTurn(Struct, frozen=True, kw_only=True):
     deleted: int = 0
 
 
-def since_start(checkpoints: Sequence[tuple[int, Checkpoint]]) -> list[tuple[int, Checkpoint]]:
-    """Return the checkpoints of a path, with their positions, from the newest start on."""
-    found = list[tuple[int, Checkpoint]]()
-    for one in reversed(checkpoints):
-        found.append(one)
-        if one[1].label == START:
-            break
-    return found[::-1]
+def numbers(checkpoints: Iterable[Checkpoint], *, interrupted: bool = False) -> Numbers:
+    """Return the numbers reached by the checkpoints of a path, of which the first ones may be missing.
 
-
-def numbers(checkpoints: Iterable[Checkpoint]) -> Numbers:
-    """Return the numbers reached by the checkpoints of a path, of which the first ones may be missing."""
+    `interrupted` says that the user has spoken since the last one: a turn that did not finish is over.
+    """
     turn, tools = 0, 0
     for one in checkpoints:
         if number := _NUMBER.fullmatch(one.label):
             turn, tools = int(number[1]), int(number[2] or 0)
             turn -= 1 if number[2] else 0
-    return Numbers(turn, tools)
+    return Numbers(turn + 1, 0) if interrupted and tools else Numbers(turn, tools)
 
 
-def turns(checkpoints: Sequence[Checkpoint]) -> list[CheckpointTurn]:
+def turns(checkpoints: Sequence[Checkpoint], *, interrupted: bool = False) -> list[CheckpointTurn]:
     """Group the checkpoints of a path by turns, the start first, the current turn last."""
     found, tools = list[CheckpointTurn](), list[Checkpoint]()
     for one in checkpoints:
+        if one.label == ASIDE:
+            found.append(_turn(one))
+            continue
+        if tools and _number(tools[-1]) != _number(one):
+            found.append(_unfinished(tools, INTERRUPTED))
+            tools = []
         if one.tool is not None:
             tools.append(one)
-        elif one.label == ASIDE:
-            found.append(_turn(one))
         else:
             found.append(_turn(one, tools))
             tools = []
     if tools:
-        label = tools[-1].label.partition(".")[0]
-        last = _turn(tools[-1], tools[:-1])
-        current = {"label": label, "description": IN_PROGRESS, "tools": tuple(tools), "done": False}
-        found.append(structs.replace(last, **current))
+        found.append(_unfinished(tools, INTERRUPTED if interrupted else IN_PROGRESS))
     return found
+
+
+def _number(checkpoint: Checkpoint) -> str:
+    """Return the number of the turn that a checkpoint is in."""
+    return checkpoint.label.partition(".")[0]
+
+
+def _unfinished(tools: Sequence[Checkpoint], text: str) -> CheckpointTurn:
+    """Return a turn that has no checkpoint of its own."""
+    last = _turn(tools[-1], tools[:-1])
+    return structs.replace(last, label=_number(tools[-1]), description=text, tools=tuple(tools), done=False)
 
 
 def _turn(closing: Checkpoint, tools: Sequence[Checkpoint] = ()) -> CheckpointTurn:

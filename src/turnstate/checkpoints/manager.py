@@ -21,7 +21,7 @@ from typing import Self
 
 from ..conversation import ConversationState
 from ..conversation.edits import LineTracking
-from ..entry import Checkpoint
+from ..entry import START, Checkpoint
 from ..errors import (
     CheckpointError,
     CheckpointsDamaged,
@@ -34,13 +34,14 @@ from ..errors import (
 )
 from ..home import KEY_FILE, Home
 from ..ids import CallId
+from ..message import Message
 from ..session import Session
 from ..shadow.folder import discard, folder_for, is_in_repository, read_about
 from ..shadow.health import WAY_OUT
 from ..shadow.purge import Purged
 from ..shadow.repository import ShadowRepository
 from ..shadow.values import Diff, LeftOut, Snapshot, SnapshotLimits
-from .labels import ASIDE, START, CheckpointTurn, Numbers, description, numbers, since_start, turns
+from .labels import ASIDE, CheckpointTurn, Numbers, description, numbers, turns
 from .operations import Bring, LeaveTangent, RestoreOperation, Undo, newest_restore
 from .transaction import Recovered, RestoreResult, RestoreTransaction, new_tag
 
@@ -94,6 +95,7 @@ class CheckpointManager:
         manager.recovered = await manager._transaction.finish()
         if not await manager._has_start():
             await manager._keep(START, "the start")
+        state.checkpoints = manager
         return manager
 
     @classmethod
@@ -156,11 +158,11 @@ class CheckpointManager:
     @property
     def numbers(self) -> Numbers:
         """How many turns are complete, and how many tools changed files in the current one."""
-        return numbers(self._on_path())
+        return numbers(self._on_path(), interrupted=self._is_interrupted())
 
     def turns(self) -> list[CheckpointTurn]:
         """Return the checkpoints of the path, grouped by turns."""
-        return turns(self._on_path())
+        return turns(self._on_path(), interrupted=self._is_interrupted())
 
     def expand(self, label: str) -> CheckpointTurn:
         """Return a turn with the tools in it."""
@@ -273,7 +275,7 @@ class CheckpointManager:
             name = os.fsdecode(read_about(folder).work_tree)
         except (CheckpointsDamaged, NewerFormat):
             name = state.conversation_id
-        return len(since_start(state.head.checkpoints)), name
+        return len(state.head.checkpoints_since_start), name
 
     @staticmethod
     async def discard(
@@ -320,6 +322,7 @@ class CheckpointManager:
             added=len(taken.changes.added),
             modified=len(taken.changes.modified),
             deleted=len(taken.changes.deleted),
+            work_tree=_readable(self.repository.work_tree) if label == START else "",
         )
         self.state.add(checkpoint)
         await self._transaction.settle()
@@ -344,10 +347,10 @@ class CheckpointManager:
         self._ran = frozenset(one.id for one in open_calls if one.id in ran | self._ran)
 
     def _find(self, label: str) -> tuple[int, Checkpoint]:
-        """Return a checkpoint of the path and its position; the current turn is its last tool."""
-        found = since_start(self.state.head.checkpoints)
+        """Return a checkpoint of the path and its position; a turn that did not finish is its last tool."""
+        found = self.state.head.checkpoints_since_start
         named = [one for one in found if one[1].label == label]
-        if not named and label == self.numbers.next_turn:
+        if not named:
             named = [one for one in found if one[1].label.startswith(f"{label}.")]
         if not named:
             raise UnknownCheckpoint(
@@ -369,7 +372,14 @@ class CheckpointManager:
         return label if _COMMIT.fullmatch(label) else self._find(label)[1].commit
 
     def _on_path(self) -> list[Checkpoint]:
-        return [one for _, one in since_start(self.state.head.checkpoints)]
+        return [one for _, one in self.state.head.checkpoints_since_start]
+
+    def _is_interrupted(self) -> bool:
+        """Return True if the user has spoken since the newest checkpoint: another turn has begun."""
+        found = self.state.head.checkpoints_since_start
+        place = found[-1][0] if found else len(self.state.head.entries)
+        spoken = self.state.head.entries[place:]
+        return any(isinstance(entry, Message) and entry.role == "user" for entry in spoken)
 
 
 def _is_kept(folder: Path) -> bool:
@@ -380,6 +390,11 @@ def _is_kept(folder: Path) -> bool:
         return False
     except OSError:
         return True
+
+
+def _readable(path: Path) -> str:
+    """Return a path as text; bytes that are not UTF-8 are escaped."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _folder(home: Home, state: ConversationState, session: Session | None) -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..catalog import ModelInfo
 from .document import fields, from_json, to_json
-from .environment import Agents, Os, System, ToolManager
-from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMessage
+from .environment import Agents, Checkpoints, Os, System, ToolManager
+from .history import MAX_TRANSCRIPT_LEN, CheckpointState, HistoryEntry, RequestMetadata, UserMessage
 from .line_tracker import FileLineTracker
 from .state import ConversationState
 from .tangents import ConversationCheckpoint, KeptTangent
@@ -16,6 +16,8 @@ __all__ = [
     "MAX_CONVERSATION_STATE_HISTORY_LEN",
     "MAX_TRANSCRIPT_LEN",
     "Agents",
+    "CheckpointState",
+    "Checkpoints",
     "ConversationCheckpoint",
     "ConversationState",
     "FileLineTracker",

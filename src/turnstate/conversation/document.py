@@ -4,7 +4,7 @@ The fields of the state have their own names; those that are not set are left ou
 and ``next_message``; the rest (decisions, notes, older messages, tangents) is under ``turnstate``: every
 timeline as a list of entries, where a message that the document shows elsewhere is only its id. A document
 without that part was written by another program: its fields are all there is. The stored valid range is never
-trusted; it follows from the rest.
+trusted; it follows from the rest. During a tangent, ``tangent_state`` has the main conversation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .. import codec, strict_json
+from .. import codec, ids, strict_json
 from ..codec import decode_entry, kind_of
 from ..context.cut import carried
 from ..entry import Cut, Entry, Note, Revert, Tangent, Usage
@@ -22,7 +22,7 @@ from ..errors import InvalidPayload, NewerFormat, TurnstateError
 from ..message import Message
 from . import settings
 from .environment import Os
-from .history import HistoryEntry, UserMessage
+from .history import CheckpointState, HistoryEntry, UserMessage
 from .line_tracker import tracker_to_json
 from .state import ConversationState
 from .timeline import Timeline
@@ -31,13 +31,16 @@ __all__ = ["VERSION", "fields", "from_json", "to_json"]
 
 VERSION = 1
 
+MAIN = "main_"
+"""Before the names of the main conversation's fields, in the state of a tangent."""
+
 REQUIRED = ("conversation_id", "history", "valid_history_range", "transcript", "tools")
 
 
 def fields(state: ConversationState) -> dict[str, Any]:
     """Return every field of a conversation that is kept, as plain JSON, without those that are not set."""
     state.record_settings()
-    summary = state.latest_summary
+    summary, checkpoints = state.latest_summary, state.checkpoint_manager
     shown = {
         "conversation_id": state.conversation_id,
         "next_message": _user(state.next_message) if state.next_message else None,
@@ -48,6 +51,7 @@ def fields(state: ConversationState) -> dict[str, Any]:
         "latest_summary": [summary[0], msgspec.to_builtins(summary[1])] if summary else None,
         "tangent_state": _tangent(state),
         **settings.fields_of(state),
+        "checkpoint_manager": msgspec.to_builtins(checkpoints) if checkpoints else None,
         "file_line_tracker": {path: tracker_to_json(one) for path, one in state.file_line_tracker.items()},
     }
     return {name: value for name, value in shown.items() if value is not None}
@@ -75,23 +79,30 @@ def from_json(document: Any, *, os: Os | None = None) -> ConversationState:
         raise InvalidPayload("the id of a conversation must be text", path="$.conversation_id")
     state = ConversationState(id, os=os)
     settings.restore(state, document)
-    entries = _entries(document)
-    part = document.get("turnstate")
-    if part is None:
-        *summary, lines = _summary_and_lines(document)
+    entries, part = _entries(document), document.get("turnstate")
+    tangent = _tangent_fields(document.get("tangent_state"), has_timelines=part is not None)
+    main = _entries(tangent, "$.tangent_state", MAIN) if tangent else []
+    checkpoints = _checkpoints(document.get("checkpoint_manager"))
+    if part is not None:
+        known = {one.id: one for one in (*main, *entries) if isinstance(one, Message)}
+        _restore_timelines(state, part, known)
+    elif tangent is None:
         state.record_settings()
-        state.head.extend([*summary, *entries, lines])
+        state.head.extend([*_summary(document), *entries, *checkpoints, _lines(document)])
     else:
-        _restore_timelines(state, part, {one.id: one for one in entries if isinstance(one, Message)})
+        _restore_tangent(state, document, [*entries, *checkpoints], tangent, main)
     state.cap()
     return state
 
 
 def _shown(state: ConversationState) -> Iterator[Message]:
-    for entry in state.history:
+    main = state.tangent_state
+    for entry in (*state.history, *(main.main_history if main else ())):
         yield from entry.user.messages
         yield entry.assistant
     yield from state.head.pending
+    if main and main.main_next_message:
+        yield from main.main_next_message.messages
 
 
 def _user(message: UserMessage) -> list[Any]:
@@ -105,12 +116,17 @@ def _entry(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _tangent(state: ConversationState) -> dict[str, Any] | None:
-    """Return what is known of the open tangent, if any; it names the timeline of the main conversation."""
-    if state.head.parent is None:
+    """Return the main conversation while a tangent is open, and when that began."""
+    main = state.tangent_state
+    if main is None:
         return None
+    summary = main.main_latest_summary
     return {
-        "main_timeline": state.timelines.index(state.head.parent),
-        "tangent_start_time": state.head.started,
+        "main_history": [_entry(entry) for entry in main.main_history],
+        "main_next_message": _user(main.main_next_message) if main.main_next_message else None,
+        "main_transcript": main.main_transcript,
+        "main_latest_summary": [summary[0], msgspec.to_builtins(summary[1])] if summary else None,
+        "tangent_start_time": main.tangent_start_time,
     }
 
 
@@ -250,31 +266,83 @@ def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at
         raise InvalidPayload(str(error), path=at) from None
 
 
-def _entries(document: dict[str, Any]) -> list[Entry]:
+def _tangent_fields(document: Any, *, has_timelines: bool) -> dict[str, Any] | None:
+    """Return the state of a tangent, if there is one; timelines may have the main conversation alone."""
+    if document is None:
+        return None
+    at = "$.tangent_state"
+    if not isinstance(document, dict):
+        raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
+    if has_timelines and "main_history" not in document:
+        return None
+    for name in ("main_history", "main_transcript"):
+        if name not in document:
+            raise InvalidPayload(f"the state of a tangent needs the field {name}", path=f"{at}.{name}")
+    if type(document.get("tangent_start_time")) is not int:
+        raise InvalidPayload("expected milliseconds since 1970", path=f"{at}.tangent_start_time")
+    return document
+
+
+def _checkpoints(document: Any) -> list[Entry]:
+    """Return the entries for checkpoints, for a document that holds no entries."""
+    if document is None:
+        return []
+    try:
+        return [*msgspec.convert(document, CheckpointState).checkpoints]
+    except msgspec.ValidationError as error:
+        raise InvalidPayload(f"not checkpoints: {error}", path="$.checkpoint_manager") from None
+
+
+def _restore_tangent(
+    state: ConversationState,
+    document: dict[str, Any],
+    entries: list[Entry],
+    tangent: dict[str, Any],
+    main: list[Entry],
+) -> None:
+    """Build the main conversation and the tangent, which begins where the two differ."""
+    state.record_settings()
+    root, at = state.head, "$.tangent_state"
+    root.extend(_summary(tangent, at, MAIN))
+    summary = (
+        [] if document.get("latest_summary") == tangent.get("main_latest_summary") else _summary(document)
+    )
+    pairs = enumerate(zip(main, entries, strict=False))
+    shared = next((place for place, (one, other) in pairs if one != other), min(len(main), len(entries)))
+    begun = len(root.entries) + shared
+    root.extend([*main, _lines(tangent, at, MAIN)])
+    aside = root.fork(name=str(ids.message_id()), at=begun)
+    aside.add(Tangent(name=aside.name, started=max(1, tangent["tangent_start_time"])))
+    aside.extend([*summary, *entries[shared:], _lines(document)])
+    state.head = aside
+    state.timelines.append(aside)
+
+
+def _entries(document: dict[str, Any], base: str = "$", prefix: str = "") -> list[Entry]:
     """Return the entries in history and next message, in order."""
-    history = document["history"]
+    history = document[f"{prefix}history"]
     if not isinstance(history, list):
-        raise InvalidPayload(f"expected a list, got {type(history).__name__}", path="$.history")
+        raise InvalidPayload(f"expected a list, got {type(history).__name__}", path=f"{base}.{prefix}history")
     found = list[Entry]()
     for place, plain in enumerate(history):
-        at = f"$.history[{place}]"
+        at = f"{base}.{prefix}history[{place}]"
         if not isinstance(plain, dict):
             raise InvalidPayload(f"expected an object, got {type(plain).__name__}", path=at)
         found += _messages(plain.get("user"), f"{at}.user", "user", "tool")
         found += _messages([plain.get("assistant")], f"{at}.assistant", "assistant")
         if (usage := plain.get("request_metadata")) is not None:
             found.append(_usage(usage, f"{at}.request_metadata"))
-    if (waiting := document.get("next_message")) is not None:
-        found += _messages(waiting, "$.next_message", "user", "tool")
-    _check_ids(found)
+    if (waiting := document.get(f"{prefix}next_message")) is not None:
+        found += _messages(waiting, f"{base}.{prefix}next_message", "user", "tool")
+    _check_ids(found, f"{base}.{prefix}history")
     return found
 
 
-def _check_ids(entries: list[Entry]) -> None:
+def _check_ids(entries: list[Entry], at: str) -> None:
     known = set[str]()
     for message in (one for one in entries if isinstance(one, Message)):
         if message.id in known:
-            raise InvalidPayload(f"two messages have the id {message.id:.80}", path="$.history")
+            raise InvalidPayload(f"two messages have the id {message.id:.80}", path=at)
         known.add(message.id)
 
 
@@ -299,14 +367,20 @@ def _usage(document: Any, at: str) -> Usage:
         raise InvalidPayload(f"not the metadata of a request: {error}", path=at) from None
 
 
-def _summary_and_lines(document: dict[str, Any]) -> Iterator[Entry]:
-    """Yield entries for summary and transcript, for a document that holds no entries."""
-    summary, lines = document.get("latest_summary"), document["transcript"]
-    if summary is not None:
-        if not (isinstance(summary, list) and len(summary) == 2 and isinstance(summary[0], str)):
-            raise InvalidPayload("a summary must be a text and its metadata", path="$.latest_summary")
-        known = _usage(summary[1], "$.latest_summary[1]")
-        yield carried(summary[0], known.details | ({"model": known.model} if known.model else {}))
+def _summary(document: dict[str, Any], at: str = "$", prefix: str = "") -> list[Entry]:
+    """Return the entry for a summary, for a document that holds no entries; none if it has no summary."""
+    summary, here = document.get(f"{prefix}latest_summary"), f"{at}.{prefix}latest_summary"
+    if summary is None:
+        return []
+    if not (isinstance(summary, list) and len(summary) == 2 and isinstance(summary[0], str)):
+        raise InvalidPayload("a summary must be a text and its metadata", path=here)
+    known = _usage(summary[1], f"{here}[1]")
+    return [carried(summary[0], known.details | ({"model": known.model} if known.model else {}))]
+
+
+def _lines(document: dict[str, Any], at: str = "$", prefix: str = "") -> Note:
+    """Return the entry for a transcript, for a document that holds no entries."""
+    lines = document[f"{prefix}transcript"]
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise InvalidPayload("a transcript must be a list of lines", path="$.transcript")
-    yield Note("", tuple(lines))
+        raise InvalidPayload("a transcript must be a list of lines", path=f"{at}.{prefix}transcript")
+    return Note("", tuple(lines))

@@ -120,10 +120,15 @@ class LineTracking:
         replaces the whole file.
         """
         name, known, found = self._before(path)
-        prev = known.prev_fswrite_lines
+        prev = known.after_fswrite_lines  # reported or not: what the agent left is not the user's
         if known.is_first_write:
             prev = 0 if creates else found.lines
-        self._set(name, structs.replace(known, prev_fswrite_lines=prev, before_fswrite_lines=found.lines))
+        self._set(
+            name,
+            structs.replace(
+                known, prev_fswrite_lines=prev, before_fswrite_lines=found.lines, is_reported=False
+            ),
+        )
         self._noticed.pop(name, None)
         for change in self._by_user(known, found):
             self._noticed[name] = change
@@ -164,7 +169,9 @@ class LineTracking:
         """Record that a successful write was reported: the user's lines are counted from here."""
         name = self.canonical(path)
         known = self._known(name)
-        self._set(name, structs.replace(known, prev_fswrite_lines=known.after_fswrite_lines))
+        self._set(
+            name, structs.replace(known, prev_fswrite_lines=known.after_fswrite_lines, is_reported=True)
+        )
 
     def follow(self, put_back: Iterable[str | os.PathLike[str]] = ()) -> tuple[str, ...]:
         """Follow a conversation that moved, and files that were restored; return the paths that differ.
@@ -204,6 +211,7 @@ class LineTracking:
             prev_fswrite_lines=found.lines,
             before_fswrite_lines=found.lines,
             after_fswrite_lines=found.lines,
+            is_reported=True,
             sha256=found.digest,
             lines=found.lines,
             history=known.remembering(self._change("restore", max(0, delta), max(0, -delta))),

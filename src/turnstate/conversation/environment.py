@@ -1,4 +1,4 @@
-"""What a conversation uses and never keeps: agents, the tool manager, the operating system.
+"""What a conversation uses and never keeps: agents, tools, checkpoints of files, the operating system.
 
 They are rebuilt when a process starts, and attached again after a conversation was restored.
 """
@@ -13,7 +13,7 @@ from ..clock import wall_clock
 from ..sticky import Workspace
 from ..toolspec import ToolSpec
 
-__all__ = ["Agents", "Os", "System", "ToolManager"]
+__all__ = ["Agents", "Checkpoints", "Os", "System", "ToolManager"]
 
 
 class Agents(Protocol):
@@ -40,6 +40,18 @@ class ToolManager(Protocol):
 
     def schemas(self) -> Mapping[str, Sequence[ToolSpec]]:
         """Return the definitions by their origin: ``native___``, ``custom___``, or the name of a server."""
+        ...
+
+
+class Checkpoints(Protocol):
+    """The open checkpoints of a conversation's files, as `turnstate.checkpoints.CheckpointManager`."""
+
+    def turns(self) -> Sequence[object]:
+        """Return the checkpoints of the path, grouped by turns."""
+        ...
+
+    async def restore(self, label: str) -> object:
+        """Restore files and conversation."""
         ...
 
 

@@ -6,13 +6,20 @@ before: text, tool results, or results and then text if the user did not wait.
 
 from __future__ import annotations
 
-from ..entry import Usage
+from ..entry import Checkpoint, Usage
 from ..long_json import LONG
 from ..message import Message, ToolCallResult
 from ..part import ImagePart
 from ..value import Value
 
-__all__ = ["MAX_TRANSCRIPT_LEN", "HistoryEntry", "RequestMetadata", "UserMessage", "line_of"]
+__all__ = [
+    "MAX_TRANSCRIPT_LEN",
+    "CheckpointState",
+    "HistoryEntry",
+    "RequestMetadata",
+    "UserMessage",
+    "line_of",
+]
 
 RequestMetadata = Usage
 """What is known of a request: what the provider reported, and details such as its id and its times."""
@@ -52,6 +59,13 @@ class HistoryEntry(Value, frozen=True):
     user: UserMessage
     assistant: Message
     request_metadata: RequestMetadata | None = None
+
+
+class CheckpointState(Value, frozen=True, kw_only=True):
+    """The checkpoints of a conversation's files: labels and commits from the newest start on, and where."""
+
+    work_tree: str = ""
+    checkpoints: tuple[Checkpoint, ...] = ()
 
 
 MAX_TRANSCRIPT_LEN = 10_000

@@ -49,7 +49,7 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Line counts around the agent's last write to a file, and what is known of it since.
 
     ``sha256`` says what the agent last read or wrote, and ``lines`` how many lines that had; ``history``
-    are the newest changes.
+    are the newest changes. A write that ``is_reported`` is over: what the user did before it was said, too.
     """
 
     prev_fswrite_lines: int = 0
@@ -61,11 +61,15 @@ class FileLineTracker(Value, frozen=True, kw_only=True, omit_defaults=False):
     sha256: str = ""
     lines: int = 0
     history: tuple[LineChange, ...] = ()
+    is_reported: bool = True
 
     @property
     def lines_by_user(self) -> int:
-        """Lines that the user added since the agent's last write; negative if lines were removed."""
-        return self.before_fswrite_lines - self.prev_fswrite_lines
+        """Lines that the user added between the agent's last two writes; negative if lines were removed.
+
+        After a write was reported it is 0, until the next one begins.
+        """
+        return 0 if self.is_reported else self.before_fswrite_lines - self.prev_fswrite_lines
 
     @property
     def lines_by_agent(self) -> int:

@@ -45,7 +45,6 @@ def fields_of(state: ConversationState) -> dict[str, Any]:
         "context_manager": state.context_manager.to_json() if state.context_manager else None,
         "model": state.model,
         "model_info": model_to_json(state.model_info) if state.model_info else None,
-        "checkpoint_manager": state.checkpoint_manager,
         "mcp_enabled": state.mcp_enabled,
         "extra": state.extra or None,
     }
@@ -81,18 +80,16 @@ def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") 
     kept = ContextState.from_json(context, at=f"{at}.context_manager") if context is not None else None
     manager = ContextManager(state=kept) if kept is not None else None
     model, enabled = fields.get("model"), fields.get("mcp_enabled", True)
-    checkpoints, extra = fields.get("checkpoint_manager"), fields.get("extra", {})
+    extra = fields.get("extra", {})
     if model is not None and not isinstance(model, str):
         raise InvalidPayload("the name of a model must be text", path=f"{at}.model")
     if not isinstance(enabled, bool):
         raise InvalidPayload("expected true or false", path=f"{at}.mcp_enabled")
-    if checkpoints is not None and not isinstance(checkpoints, dict):
-        raise InvalidPayload("expected an object", path=f"{at}.checkpoint_manager")
     if not isinstance(extra, dict):
         raise InvalidPayload("expected an object", path=f"{at}.extra")
     state.tools, state.file_line_tracker, state.model, state.mcp_enabled = tools, tracked, model, enabled
     state.model_info = model_info or (model_named(model) if model else None)
-    state.checkpoint_manager, state.extra = checkpoints, extra
+    state.extra = extra
     _restore_context(state, manager)
 
 

@@ -3,7 +3,7 @@
 It is synchronous and does no I/O: every change is an entry that is folded in at once and written by
 ``await session.commit(state)``. Most fields are views of the entries; the rest (tools, model, sticky
 files, line tracker) goes into one entry when it changed. Without a session it lives in memory and in
-JSON. ``tool_manager`` and ``agents`` are never kept: attach them after a restore.
+JSON. ``tool_manager``, ``agents`` and ``checkpoints`` are never kept: attach them after a restore.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..context.manager import StateManager
 from ..context.policy import Budget, Policy
 from ..context.summary import with_facts
 from ..context.window import Window
+from ..context.wording import filled
 from ..entry import (
     CANCELLED,
     Answer,
@@ -44,12 +45,12 @@ from ..sticky import ContextManager, Gathered
 from ..toolspec import ToolSpec
 from ..value import check_kind
 from . import settings
-from .environment import Agents, Os, System, ToolManager
-from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMessage
+from .environment import Agents, Checkpoints, Os, System, ToolManager
+from .history import MAX_TRANSCRIPT_LEN, CheckpointState, HistoryEntry, RequestMetadata, UserMessage
 from .line_tracker import FileLineTracker, tracker_to_json
 from .tangents import Tangents
 from .timeline import Timeline
-from .tools import ToolOrigin, Tools, repaired, specs
+from .tools import BUILTIN, ToolOrigin, Tools, repaired, specs
 
 __all__ = ["ConversationState"]
 
@@ -77,17 +78,18 @@ class ConversationState(Tangents):
         check_kind("ConversationState(policy)", policy, Policy, optional=True)
         self.policy = policy or Policy()
         self.tools: Tools = {}
-        if tool_config:
-            self.tools[ToolOrigin("builtin")] = list(tool_config.values())
+        self._tool_config = list(tool_config.values()) if tool_config else []
+        if self._tool_config:
+            self.tools[BUILTIN] = list(self._tool_config)
         self.default_counter = "o200k_base"  # for a conversation without a model
         self.model: str | None = None
         self.model_info: ModelInfo | None = catalog.named(model_id) if model_id else None
         self.context_manager: ContextManager | None = None
         self.file_line_tracker: dict[str, FileLineTracker] = {}
-        self.checkpoint_manager: dict[str, Any] | None = None
         self.mcp_enabled = mcp_enabled
         self.tool_manager: ToolManager | None = None
         self.agents: Agents | None = None
+        self.checkpoints: Checkpoints | None = None  # attached by whoever opens them
         self.extra: dict[str, Any] = {}
         self.sync: object | None = None  # owned by the session: what of the conversation is in its log
         self._live: tuple[tuple[object, ...], LiveWindow] | None = None  # and what it was made for
@@ -100,8 +102,12 @@ class ConversationState(Tangents):
         if agents is not None and agents.prompt is not None and agents.prompt != self.head.fold.prompt:
             self.add(Prompt(agents.prompt))
         if tool_manager is not None:
-            found = tool_manager.schemas().items()
-            self.tools = {ToolOrigin.of(key): list(some) for key, some in found}
+            found = {ToolOrigin.of(key): list(some) for key, some in tool_manager.schemas().items()}
+            names = {spec.name for some in found.values() for spec in some}
+            configured = [spec for spec in self._tool_config if spec.name not in names]
+            if configured:
+                found[BUILTIN] = [*found.get(BUILTIN, []), *configured]
+            self.tools = found
 
     def _use_agents_files(self) -> None:
         """Send the sticky files of the attached agents from now on; those of the user stay."""
@@ -143,18 +149,18 @@ class ConversationState(Tangents):
     @property
     def latest_summary(self) -> tuple[str, RequestMetadata] | None:
         """The summary of the compaction that holds, and what is known of the request for it."""
-        found = self.head.summary
-        if found is None or not found[1].asked or not found[0]:
-            return None
-        text, cut, by_model = found
-        source = by_model.source if by_model else {}
-        details = {key: value for key, value in (cut.asked | source).items() if key != "model"}
-        return text, RequestMetadata(model=str(source.get("model", "")), details=details)
+        return self.head.latest_summary
 
     @property
     def context_message_length(self) -> int | None:
         """The characters of the sticky files as they were last sent; None if something changed since."""
         return self.context_manager.context_message_length if self.context_manager else None
+
+    @property
+    def checkpoint_manager(self) -> CheckpointState | None:
+        """The checkpoints of the files on this path, as the log has them; None if there are none."""
+        found = tuple(one for _, one in self.head.checkpoints_since_start)
+        return CheckpointState(work_tree=found[0].work_tree, checkpoints=found) if found else None
 
     @property
     def messages(self) -> list[Message]:
@@ -300,9 +306,15 @@ class ConversationState(Tangents):
     def compact(
         self, plan: PendingCut, summary: str | None = None, *, source: dict[str, Any] | None = None
     ) -> Cut:
-        """Make a planned cut, with a text that was accepted for it, or with the digest."""
+        """Make a planned cut, with a text for it, or with the digest.
+
+        Raise `InputError`, and change nothing, if the text says nothing or is longer than what it replaces,
+        or if the plan was made for another view: before a clearing, say, or on another timeline.
+        """
+        self._check_plan(plan)
         words = None
         if summary is not None:
+            self._check_summary(plan, summary)
             words = Summary(cut=plan.cut.id, text=summary, source=source or {})
             words = with_facts(words, plan.cut, self.manager.counter, self.policy)
         after = self._shown(Budget(plan.cut.limit), [plan.cut, words] if words else [plan.cut])
@@ -310,6 +322,30 @@ class ConversationState(Tangents):
         for decision in decisions:
             self.add(decision)
         return outcome.cut
+
+    def _check_plan(self, plan: PendingCut) -> None:
+        """Raise `InputError` if what a plan covers is not what the conversation shows now."""
+        shown = self._shown(Budget(plan.cut.limit))
+        view, places = shown.view, [shown.tally.place(message.id) for message in plan.evicted]
+        is_shown = all(one is not None and (one >= view.kept or one in view.pinned) for one in places)
+        if not is_shown or plan.previous_summary != (view.summary or ""):
+            raise InputError(
+                f"conversation {self.conversation_id}: the plan was made before the conversation was cut, "
+                "cleared or moved; nothing was compacted, plan it again"
+            )
+
+    def _check_summary(self, plan: PendingCut, summary: str) -> None:
+        """Raise `InputError` if a text is no summary of what a plan covers."""
+        counter, prefix = self.manager.counter, f"conversation {self.conversation_id}: the summary"
+        if not any(map(str.isalnum, summary)):
+            raise InputError(f"{prefix} says nothing; pass None to use the digest")
+        tokens = counter.count(filled(self.policy.summary_template, summary)).tokens
+        replaced = self.manager.count(plan.evicted).tokens
+        if tokens > replaced:
+            raise InputError(
+                f"{prefix} has {tokens:,} tokens, and what it replaces {replaced:,}; shorten it, or pass "
+                "None to use the digest"
+            )
 
     def _shown(self, budget: Budget, more: Sequence[Decision] = ()) -> Window:
         """Make the window that recorded decisions, and some more, lead to, whether it fits or not."""

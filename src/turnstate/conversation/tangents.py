@@ -26,7 +26,7 @@ from ..message import Message
 from ..tokens import counter
 from ..value import Extra
 from .environment import Os
-from .history import HistoryEntry, UserMessage
+from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMessage
 from .timeline import Timeline
 
 __all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents", "tail"]
@@ -118,7 +118,7 @@ class ConversationCheckpoint(Struct, frozen=True, kw_only=True):
     main_history: list[HistoryEntry]
     main_next_message: UserMessage | None
     main_transcript: list[str]
-    main_latest_summary: str | None
+    main_latest_summary: tuple[str, RequestMetadata] | None
     tangent_start_time: int
 
 
@@ -211,12 +211,11 @@ class Tangents:
         if self.head.parent is None:
             return None
         main = self._under_way()[-1].parent or self.head
-        found = main.summary
         return ConversationCheckpoint(
             main_history=main.live_history,
             main_next_message=UserMessage(main.pending) if main.pending else None,
-            main_transcript=list(main.lines),
-            main_latest_summary=found[0] if found and found[1].asked else None,
+            main_transcript=main.lines[-MAX_TRANSCRIPT_LEN:],
+            main_latest_summary=main.latest_summary,
             tangent_start_time=self.head.started,
         )
 

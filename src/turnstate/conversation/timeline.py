@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..entry import (
+    START,
     Bootstrap,
     Checkpoint,
     Cut,
@@ -289,6 +290,16 @@ class Timeline:
         return len(self.history) - self._floor[1] > MAX_CONVERSATION_STATE_HISTORY_LEN
 
     @property
+    def checkpoints_since_start(self) -> list[tuple[int, Checkpoint]]:
+        """The checkpoints from the newest start on, each with the number of entries up to it, if loaded."""
+        found = list[tuple[int, Checkpoint]]()
+        for one in reversed(self.checkpoints):
+            found.append(one)
+            if one[1].label == START:
+                break
+        return found[::-1]
+
+    @property
     def cut(self) -> Cut | None:
         """The newest cut that holds."""
         return self.fold.cut
@@ -298,6 +309,16 @@ class Timeline:
         """The text in place of what the newest cut covers, the cut, and the model's summary if any."""
         cut = self.fold.cut
         return (self.fold.summary_of(cut), cut, self.fold.model_summary(cut)) if cut else None
+
+    @property
+    def latest_summary(self) -> tuple[str, Usage] | None:
+        """The summary that a compaction or the cap left, and what is known of the request for it."""
+        found = self.summary
+        if found is None or not found[1].asked or not found[0]:
+            return None
+        text, cut, by_model = found
+        known = cut.asked | (by_model.source if by_model else {})
+        return text, Usage(model=str(known.pop("model", "")), details=known)
 
     @property
     def open_calls(self) -> list[ToolCallRequest]:

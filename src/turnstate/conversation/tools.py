@@ -17,7 +17,16 @@ from ..errors import InvalidPayload
 from ..message import Message, ToolCallRequest
 from ..toolspec import ToolSpec
 
-__all__ = ["PLACEHOLDER", "ToolOrigin", "Tools", "repaired", "specs", "tools_from_json", "tools_to_json"]
+__all__ = [
+    "BUILTIN",
+    "PLACEHOLDER",
+    "ToolOrigin",
+    "Tools",
+    "repaired",
+    "specs",
+    "tools_from_json",
+    "tools_to_json",
+]
 
 PLACEHOLDER = "dummy"
 """The name under which a call is shown whose tool no longer exists."""
@@ -53,6 +62,8 @@ class ToolOrigin(Struct, frozen=True, order=True):
             case _:
                 return cls("mcp", key)
 
+
+BUILTIN = ToolOrigin("builtin")
 
 Tools = dict[ToolOrigin, list[ToolSpec]]
 
@@ -133,5 +144,13 @@ def _repaired_call(call: ToolCallRequest, names: frozenset[str]) -> ToolCallRequ
         if isinstance(args, dict):
             return msgspec.structs.replace(call, name=original, args=args, raw=None)
         return msgspec.structs.replace(call, name=original)
-    ending = [name for name in names if name.endswith(call.name)] if call.name else []
+    ending = [name for name in names if _ends_with_word(name, call.name)]
     return msgspec.structs.replace(call, name=ending[0] if len(ending) == 1 else PLACEHOLDER)
+
+
+def _ends_with_word(name: str, word: str) -> bool:
+    """Return True if a name ends with a word of its own: ``fs_write`` or ``fsWrite``, not ``overwrite``."""
+    if not word or not name.endswith(word) or len(name) == len(word):
+        return False
+    before, first = name[-len(word) - 1], word[0]
+    return not before.isalnum() or not first.isalnum() or (first.isupper() and not before.isupper())

@@ -17,9 +17,9 @@ import msgspec
 
 from .. import codec, formats
 from ..checkpoints import CheckpointManager
-from ..checkpoints.labels import START
 from ..context.window import Window
 from ..conversation import ConversationState, fields
+from ..entry import START
 from ..errors import GitMissing
 from ..home import Home
 from ..log.path import message_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnstate.checkpoints.labels import ASIDE, IN_PROGRESS, Numbers, description, numbers, since_start, turns
+from turnstate.checkpoints.labels import ASIDE, IN_PROGRESS, INTERRUPTED, Numbers, description, numbers, turns
+from turnstate.conversation.timeline import Timeline
 from turnstate.entry import Checkpoint
 
 pytestmark = pytest.mark.req("O2")
@@ -43,6 +44,24 @@ def test_numbers_count_on_from_the_path(labels: list[str], tool: str, turn: str)
     assert (found.next_tool, found.next_turn) == (tool, turn)
 
 
+def test_a_turn_that_was_interrupted_keeps_its_number_and_the_next_has_the_next() -> None:
+    begun = path("0", "1.1", "1.2")
+    found = numbers(begun, interrupted=True)
+    assert (found.next_tool, found.next_turn) == ("2.1", "2")
+    assert numbers(path("0", "1.1", "1"), interrupted=True).next_tool == "2.1"
+    assert [(turn.label, turn.description) for turn in turns(begun, interrupted=True)][-1] == (
+        "1",
+        INTERRUPTED,
+    )
+    all_turns = turns(path("0", "1.1", "1.2", "2.1", "2", "3.1", "4.1"))
+    assert [(turn.label, turn.done, len(turn.tools), turn.description) for turn in all_turns[1:]] == [
+        ("1", False, 2, INTERRUPTED),
+        ("2", True, 1, "about 2"),
+        ("3", False, 1, INTERRUPTED),
+        ("4", False, 1, IN_PROGRESS),
+    ]
+
+
 def test_the_start_is_no_turn_and_a_tangent_is_none() -> None:
     assert numbers(path("0", ASIDE)) == Numbers(0, 0)
 
@@ -75,9 +94,14 @@ def test_a_tangent_that_begins_in_a_turn_does_not_part_it() -> None:
 
 
 def test_what_stands_before_the_newest_start_is_not_counted() -> None:
-    found = since_start(list(enumerate(path("0", "1.1", "1", "0", "1.1"))))
-    assert [(place, one.label) for place, one in found] == [(3, "0"), (4, "1.1")]
-    assert since_start(list(enumerate(path("4.1", "4")))) == list(enumerate(path("4.1", "4")))
+    for labels, wanted in (
+        (("0", "1.1", "1", "0", "1.1"), [(4, "0"), (5, "1.1")]),
+        (("4.1", "4"), [(1, "4.1"), (2, "4")]),
+    ):
+        timeline = Timeline()
+        timeline.extend(path(*labels))
+        found = timeline.checkpoints_since_start
+        assert [(place, one.label) for place, one in found] == wanted
 
 
 @pytest.mark.parametrize(

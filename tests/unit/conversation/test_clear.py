@@ -153,6 +153,47 @@ def test_a_compaction_leaves_one_summary_and_what_it_was_asked_to_keep() -> None
     assert cut.covers == (messages[0].id, messages[5].id)
 
 
+@pytest.mark.req("D4", "D5")
+def test_a_summary_that_says_nothing_or_too_much_is_refused() -> None:
+    state = spoken()
+    plan = state.plan_compaction(Strategy(keep=2))
+    assert plan is not None
+    before = seen(state)
+    for summary, why in (
+        ("", "says nothing"),
+        (" \n…", "says nothing"),
+        ("word " * 200, "has 2.. tokens, and"),
+    ):
+        with pytest.raises(InputError, match=why):
+            state.compact(plan, summary)
+        assert seen(state) == before
+    state.compact(plan, "Goal: keep the lamp lit.")
+
+
+@pytest.mark.req("D5")
+def test_a_plan_of_another_view_is_refused() -> None:
+    def cleared(state: ConversationState) -> None:
+        state.clear()
+
+    def compacted(state: ConversationState) -> None:
+        again = state.plan_compaction(Strategy(keep=1))
+        assert again is not None
+        state.compact(again)
+
+    def restored(state: ConversationState) -> None:
+        state.restore_moment(3)
+
+    for change in (cleared, compacted, restored):
+        state = spoken()
+        plan = state.plan_compaction(Strategy(keep=2))
+        assert plan is not None
+        change(state)
+        before = seen(state)
+        with pytest.raises(InputError, match="plan it again"):
+            state.compact(plan)
+        assert seen(state) == before
+
+
 @pytest.mark.req("D5")
 def test_without_a_model_the_digest_is_the_summary() -> None:
     state = spoken()

@@ -20,6 +20,7 @@ from turnstate.conversation import (
     from_json,
     to_json,
 )
+from turnstate.entry import Checkpoint
 from turnstate.errors import InvalidPayload, NewerFormat, NothingToUndo, TurnstateError
 
 pytestmark = pytest.mark.req("I9")
@@ -49,7 +50,8 @@ def full(folder: Path) -> ConversationState:
     state.set_next_user_message("four")
     state.push_assistant_message(Message.assistant("4"), RequestMetadata(input=9, details={"id": "r"}))
     state.file_line_tracker = {"a.py": FileLineTracker(after_fswrite_lines=7, is_first_write=False)}
-    state.checkpoint_manager = {"current_turn": 3}
+    for label in ("0", "1.1"):
+        state.add(Checkpoint(label=label, commit="a" * 40, work_tree="/work" if label == "0" else ""))
     state.mcp_enabled = False
     state.append_transcript("503")
     plan = state.plan_compaction(Strategy(keep=3))
@@ -77,6 +79,55 @@ def test_a_full_conversation_comes_back_whole(tmp_path: Path) -> None:
     restored.exit_tangent_mode()
     state.exit_tangent_mode()
     assert fields(restored) | {"context_message_length": 0} == fields(state) | {"context_message_length": 0}
+
+
+@pytest.mark.req("J1")
+def test_a_tangent_has_the_main_conversation_in_its_five_fields(tmp_path: Path) -> None:
+    state = full(tmp_path)
+    main = state.tangent_state
+    assert main is not None
+    document = json.loads(json.dumps(to_json(state)))
+    written = document["tangent_state"]
+    names = [
+        "main_history",
+        "main_next_message",
+        "main_transcript",
+        "main_latest_summary",
+        "tangent_start_time",
+    ]
+    assert list(written) == names
+    assert len(written["main_history"]) == len(main.main_history)
+    assert written["main_latest_summary"][0] == "Goal: light."
+    assert written["main_latest_summary"][1]["model"] == "gpt-4o"
+    assert (written["main_next_message"], written["tangent_start_time"]) == (None, main.tangent_start_time)
+
+    del document["turnstate"]  # what another program writes: its fields are all there is
+    for restored in (from_json(document), from_json({**document, "latest_summary": None})):
+        assert restored.is_in_tangent_mode()
+        assert restored.history == state.history
+        assert restored.next_message == state.next_message
+        assert restored.transcript == state.transcript
+        assert restored.tangent_state == main
+        restored.exit_tangent_mode()
+        assert restored.history == main.main_history
+        assert restored.latest_summary == main.main_latest_summary
+
+
+def test_checkpoints_are_the_labels_and_commits_of_the_path(tmp_path: Path) -> None:
+    state = full(tmp_path)
+    found = state.checkpoint_manager
+    assert found is not None
+    assert (found.work_tree, [(one.label, one.commit) for one in found.checkpoints]) == (
+        "/work",
+        [("0", "a" * 40), ("1.1", "a" * 40)],
+    )
+    document = json.loads(json.dumps(to_json(state)))
+    assert document["checkpoint_manager"]["work_tree"] == "/work"
+    for part in (document, {name: value for name, value in document.items() if name != "turnstate"}):
+        assert from_json(part).checkpoint_manager == found
+    assert state.checkpoints is None  # the live manager is attached, and never written
+    state.restore_moment(1)
+    assert state.checkpoint_manager is None
 
 
 def test_writing_a_conversation_changes_nothing_in_it(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_the_sequence_of_writes_is_counted_as_the_original_counts_it(agent: Agen
     agent.replace("a", "2\n", "2\n2.5\n")
     assert counts(agent.known()) == (6, 7)
     assert (agent.known().lines_added_by_agent, agent.known().lines_removed_by_agent) == (1, 0)
-    assert agent.known().lines_by_user == 6 - 7  # reported: what comes next is counted from 7
+    assert agent.known().lines_by_user == 0  # reported: what comes next is counted from 7
     assert agent.history() == [("agent", 3, 0), ("agent", 2, 0), ("agent", 1, 0), ("agent", 1, 0)]
 
 
@@ -96,6 +96,23 @@ def test_the_users_lines_between_two_writes_are_the_users(agent: Agent) -> None:
     agent.user("a", "1\n")
     agent.lines.before_write("a", creates=False)
     assert agent.known().lines_by_user == -2
+
+
+@pytest.mark.req("N1")
+def test_no_line_is_the_users_where_only_the_agent_wrote(agent: Agent) -> None:
+    agent.create("a", "1\n2\n3\n4\n5\n")
+    for text in ("1\n2\n3\n", "1\n2\n3\n4\n", "1\n2\n"):
+        for reports in (False, True):  # the user may not have been told of the write before
+            assert agent.known().lines_by_user == 0
+            agent.lines.before_write("a", creates=True)
+            assert agent.known().lines_by_user == 0
+            agent.user("a", text)
+            agent.lines.created("a", text)
+            assert agent.known().lines_by_user == 0
+            if reports:
+                agent.lines.reported("a")
+                assert agent.known().lines_by_user == 0
+    assert [by for by, *_ in agent.history()] == ["agent"] * 7
 
 
 @pytest.mark.req("N1")
@@ -113,7 +130,7 @@ def test_a_write_that_failed_leaves_all_but_the_count_before_it(agent: Agent) ->
     before = agent.known()
     agent.user("a", "1\n")
     agent.lines.before_write("a", creates=False)  # and the write fails: nothing is said after it
-    assert agent.known() == msgspec.structs.replace(before, before_fswrite_lines=1)
+    assert agent.known() == msgspec.structs.replace(before, before_fswrite_lines=1, is_reported=False)
     agent.append("a", "2\n")
     assert agent.history() == [("agent", 3, 0), ("user", 0, 2), ("agent", 1, 0)]
 

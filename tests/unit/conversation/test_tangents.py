@@ -197,7 +197,7 @@ def test_the_state_of_the_main_conversation_is_seen_from_inside(tmp_path: Path) 
     assert main.main_next_message is not None
     assert main.main_next_message.prompt == "three"
     assert summary is not None
-    assert main.main_latest_summary == summary[0]
+    assert main.main_latest_summary == summary
     assert main.tangent_start_time == desk.now()
 
 

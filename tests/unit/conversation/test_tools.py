@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from conversation_fixtures import Toolbox, tool
 
-from turnstate import ToolSpec
+from turnstate import Message, ToolCallRequest, ToolSpec
 from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json
-from turnstate.conversation.tools import specs, tools_from_json, tools_to_json
+from turnstate.conversation.tools import repaired, specs, tools_from_json, tools_to_json
 from turnstate.errors import InvalidPayload
 
 pytestmark = pytest.mark.req("L1")
@@ -51,6 +51,32 @@ def test_a_conversation_keeps_its_tools() -> None:
 def test_a_tool_manager_brings_its_tools() -> None:
     state = ConversationState("c", tool_manager=Toolbox({"custom___": [tool("paint")], "lamps": []}))
     assert state.tools == {ToolOrigin("custom"): [tool("paint")], ToolOrigin.mcp("lamps"): []}
+
+
+def test_configured_tools_are_kept_beside_those_of_a_tool_manager() -> None:
+    other = ToolSpec(name="ls", description="another", input_schema={})
+    boxes = [Toolbox({"native___": [tool("now")]}), Toolbox({"lamps": [tool("light"), other]})]
+    state = ConversationState("c", tool_config={"ls": tool("ls"), "cd": tool("cd")}, tool_manager=boxes[0])
+    assert state.tools == {ToolOrigin("builtin"): [tool("now"), tool("ls"), tool("cd")]}
+    state.attach(tool_manager=boxes[1])  # what it defines itself, it defines
+    assert state.tools == {
+        ToolOrigin.mcp("lamps"): [tool("light"), other],
+        ToolOrigin("builtin"): [tool("cd")],
+    }
+
+
+def test_a_name_is_repaired_by_its_last_words_only() -> None:
+    for name, names, shown in (
+        ("write", {"overwrite"}, "dummy"),
+        ("write", {"overwrite", "fs_write"}, "fs_write"),
+        ("create_issue", {"github___create_issue", "recreate_issue"}, "github___create_issue"),
+        ("Write", {"fsWrite", "OVERWRITE"}, "fsWrite"),
+        ("Write", {"fsWrite", "fs.Write"}, "dummy"),
+        ("ls", {"server/ls", "skills"}, "server/ls"),
+        ("2", {"v12", "v1_2"}, "v1_2"),
+    ):
+        called = Message.assistant(tool_calls=[ToolCallRequest(name=name, args={})])
+        assert repaired(called, frozenset(names)).tool_calls[0].name == shown, (name, names)
 
 
 def test_definitions_are_sent_in_an_order_that_does_not_depend_on_that_of_the_origins() -> None:
