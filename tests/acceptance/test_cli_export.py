@@ -45,11 +45,8 @@ def test_sessions_are_chosen_by_id_or_by_user(url: str) -> None:
 @pytest.mark.parametrize("whose", [["--user", "bob"], ["--tenant", "acme"]])
 def test_what_is_not_ones_own_is_not_there(url: str, whose: list[str]) -> None:
     id = make(url, "secret", user="anna")
-    assert turnstate("export", id, *whose) == (
-        1,
-        "",
-        f"turnstate: there is no session {id}; `turnstate sessions` lists them\n",
-    )
+    code, out, err = turnstate("export", id, *whose)
+    assert (code, out, err.startswith(f"turnstate: there is no session {id}; ")) == (1, "", True)
 
 
 def test_a_file_appears_complete_and_is_not_replaced_unasked(url: str, tmp_path: Path) -> None:
