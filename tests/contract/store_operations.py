@@ -29,6 +29,7 @@ from turnstate.stores.values import (
     Position,
     Record,
     Removed,
+    Row,
     SessionRow,
     Span,
 )
@@ -183,6 +184,12 @@ DRAWN: dict[str, Callable[[Random], dict[str, Any]]] = {
         "kinds": some(rng, KINDS, 3),
     },
     "branches": lambda rng: {"at": address(rng)},
+    "since": lambda rng: {
+        "at": address(rng),
+        "id": rng.choice([None, *(entry(rng) for _ in range(3))]),
+        "limit": rng.choice(LIMITS),
+    },
+    "feed": lambda rng: {"tenant": rng.choice(TENANTS)},
     "search": search,
     "page": listing,
     "due": lambda rng: {"tenant": rng.choice(TENANTS), "limit": rng.choice(LIMITS)},
@@ -224,6 +231,7 @@ class Run:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.now = START
+        self.cursors: dict[str, str] = {}
         self.after: dict[str, PageMark] = {}
         self.marks: dict[str, int] = {}
         self.leapt = False  # keys that are too old may be counted or not
@@ -243,7 +251,7 @@ class Run:
             given = dict(fields)
             if name in ("get", "branches", "update"):
                 return getattr(self.store, name)(given.pop("at"), **given)
-            if name in ("read", "find", "newest"):
+            if name in ("read", "find", "newest", "since"):
                 given = {"at": given.pop("at"), **given}
             return getattr(self.store, name)(**given)
 
@@ -312,6 +320,13 @@ class Run:
         if hits:
             self.marks[tenant] = hits[-1].mark
         return hits
+
+    async def _feed(self, fields: dict[str, Any], _: Any) -> list[tuple[str, Row]]:
+        """Return what is new; the order of different sessions is left to the store."""
+        tenant = fields["tenant"]
+        page = await self.store.feed(tenant, self.cursors.get(tenant, ""), limit=10**6)
+        self.cursors[tenant] = page.cursor
+        return sorted(((item.session, item.row) for item in page.items), key=lambda one: one[0])
 
     async def _page(self, fields: dict[str, Any], _: Any) -> list[SessionRow]:
         tenant, order = fields["tenant"], fields["order"]

@@ -16,6 +16,7 @@ from broken_stores import (
     ComparesAndThenSets,
     HandsOutItsOwnMeta,
     PausesInTheMiddle,
+    SkipsWhatIsCommittedLate,
 )
 from postgres_server import executed, fresh_url
 from store_operations import ADDRESSES, PARCELS, Operation, Run, sequence
@@ -30,7 +31,12 @@ from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address, SessionRow
 from turnstate.testing.contract.scenes import dump
 
-UNSEEN = (ComparesAndThenSets, HandsOutItsOwnMeta, PausesInTheMiddle)  # not by one client that takes turns
+UNSEEN = (  # not by one client that takes turns
+    ComparesAndThenSets,
+    HandsOutItsOwnMeta,
+    PausesInTheMiddle,
+    SkipsWhatIsCommittedLate,
+)
 Opener = Callable[[Path], Awaitable[Store]]
 
 
@@ -156,7 +162,7 @@ def with_parcels_of_their_own(operations: list[Operation]) -> list[Operation]:
         if name == "commit":
             at = fields["at"]
             fields = fields | {"parcels": [f"{id} {at.tenant} {at.session}" for id in fields["parcels"]]}
-        elif "id" in fields:
+        elif fields.get("id") in PARCELS:
             fields = fields | {"id": names[n % 2 * 3 + PARCELS.index(fields["id"])]}
         changed.append((name, fields))
     return changed

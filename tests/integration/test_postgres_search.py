@@ -83,8 +83,29 @@ def test_the_longest_words_that_are_taken_fit() -> None:
         (
             "search",
             "entry_by_words",
-            {"words": "'w7' & '_t1'", "before": 2**62, "tenant": "t", "user": None, "limit": 9},
+            {
+                "words": "'w7' & '_t1'",
+                "before": 2**62,
+                "tenant": "t",
+                "user": None,
+                "session": None,
+                "limit": 9,
+            },
         ),
+        (
+            "read_kinds",
+            "entry_by_kind",
+            {
+                "tenant": "t",
+                "session": "s",
+                "branch": 1,
+                "first": 1,
+                "last": 9,
+                "limit": 9,
+                "kinds": ["cut"],
+            },
+        ),
+        ("since", "entry_by_", {"tenant": "t", "session": "s", "after": 0, "limit": 9}),
         (
             "newest",
             "entry_by_kind",

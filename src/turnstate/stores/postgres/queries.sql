@@ -207,18 +207,18 @@ ORDER BY e.seq;
 
 -- Within a session the order of keys is that of the commits: whoever writes has locked the session.
 -- name: since
-WITH own AS MATERIALIZED (
-    SELECT e.key
-    FROM turnstate.session s
-    JOIN turnstate.entry e ON e.session OPERATOR(pg_catalog.=) s.key
-    WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session)
+-- OFFSET 0 keeps the planner from walking the keys of all sessions.
 SELECT e.session, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
-FROM turnstate.entry e
-WHERE e.key OPERATOR(pg_catalog.=) ANY (ARRAY(
-    SELECT own.key FROM own
-    WHERE own.key OPERATOR(pg_catalog.>) :after::bigint
-    ORDER BY own.key
-    LIMIT :limit::bigint))
+FROM (SELECT own.key
+      FROM (SELECT o.key
+            FROM turnstate.session s
+            JOIN turnstate.entry o ON o.session OPERATOR(pg_catalog.=) s.key
+            WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
+            OFFSET 0) own
+      WHERE own.key OPERATOR(pg_catalog.>) :after::bigint
+      ORDER BY own.key
+      LIMIT :limit::bigint) following
+JOIN turnstate.entry e ON e.key OPERATOR(pg_catalog.=) following.key
 ORDER BY e.key;
 
 -- name: key_of_entry
