@@ -47,11 +47,15 @@ FinishReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
-    """A request to a model. ``settings``, such as the temperature, go to the provider unchanged."""
+    """A request to a model. ``settings``, such as the temperature, go to the provider unchanged.
+
+    With a ``schema``, a JSON schema, the answer is JSON of that shape, as far as the provider can.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_output: int | None = None
+    schema: dict[str, Any] | None = None
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
