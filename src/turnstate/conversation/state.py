@@ -36,7 +36,7 @@ from ..entry import (
     Settings,
     Summary,
 )
-from ..errors import InvalidMessage
+from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
 from ..log.undo import UndoSearch
 from ..message import Message, ToolCallResult

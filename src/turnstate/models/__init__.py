@@ -19,7 +19,7 @@ from .port import (
     UsageReported,
     complete,
 )
-from .provider import ProviderModel, Retry, anthropic, bedrock, gemini, openai
+from .provider import ProviderModel, Retry, anthropic, bedrock, connect, gemini, openai
 
 __all__ = [
     "Answered",
@@ -42,6 +42,7 @@ __all__ = [
     "anthropic",
     "bedrock",
     "complete",
+    "connect",
     "gemini",
     "openai",
 ]

@@ -14,6 +14,7 @@ and never stored.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -28,10 +29,11 @@ from ..formats.replies.reply import ReceivedMessage
 from ..value import check_number, check_whole
 from .port import Answered, Finished, FinishReason, ModelEvent, ModelRequest, TextDelta, UsageReported
 
-__all__ = ["ProviderModel", "Retry", "anthropic", "bedrock", "gemini", "openai"]
+__all__ = ["ProviderModel", "Retry", "anthropic", "bedrock", "connect", "gemini", "openai"]
 
 Send = Callable[[dict[str, Any]], Awaitable[AsyncIterable[Any]]]
 Limit = Callable[[int], dict[str, Any]]
+Shape = Callable[[dict[str, Any]], dict[str, Any]]
 
 ANTHROPIC_OUTPUT = 8_192
 """Tokens of an answer if nothing else is said: Anthropic demands a limit."""
@@ -73,8 +75,8 @@ class Retry(Struct, frozen=True, kw_only=True):
 class ProviderModel:
     """A model of a provider.
 
-    `send` sends a request of its format and returns the stream of the answer; `limit` returns the option that
-    limits the tokens of an answer.
+    `send` sends a request of its format and returns the stream of the answer. `limit` returns the option that
+    limits the tokens of an answer, and `shape` the one that makes it JSON of a schema, if there is one.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class ProviderModel:
         send: Send,
         *,
         limit: Limit,
+        shape: Shape | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
         retry: Retry | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name, self._format, self._send, self._close = name, formats.get(format), send, close
-        self._limit, self._retry, self._options = limit, retry or Retry(), dict(options or {})
+        self._limit, self._shape = limit, shape
+        self._retry, self._options = retry or Retry(), dict(options or {})
 
     @property
     def format(self) -> str:
@@ -127,6 +131,8 @@ class ProviderModel:
         options = {"model": self.name, **self._options}
         if request.max_output is not None:
             options |= self._limit(request.max_output)
+        if request.schema is not None and self._shape:
+            options |= self._shape(request.schema)
         options |= request.settings
         return self._format.request(request.messages, tools=request.tools, **options)
 
@@ -195,10 +201,18 @@ def openai(
             "openai-responses",
             send_response,
             limit=lambda most: {"max_output_tokens": most},
+            shape=lambda schema: {"text": {"format": {"type": "json_schema", **_named(schema)}}},
             **settings,
         )
     name = "max_tokens" if base_url else "max_completion_tokens"  # other servers know the older name
-    return ProviderModel(model, "openai-chat", send_chat, limit=lambda most: {name: most}, **settings)
+    return ProviderModel(
+        model,
+        "openai-chat",
+        send_chat,
+        limit=lambda most: {name: most},
+        shape=lambda schema: {"response_format": {"type": "json_schema", "json_schema": _named(schema)}},
+        **settings,
+    )
 
 
 def anthropic(
@@ -223,9 +237,15 @@ def anthropic(
         return stream
 
     options.setdefault("max_tokens", ANTHROPIC_OUTPUT)
-    limit: Limit = lambda most: {"max_tokens": most}  # noqa: E731
     return ProviderModel(
-        model, "anthropic", send, limit=limit, close=client.close, retry=retry, options=options
+        model,
+        "anthropic",
+        send,
+        limit=lambda most: {"max_tokens": most},
+        shape=lambda schema: {"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+        close=client.close,
+        retry=retry,
+        options=options,
     )
 
 
@@ -243,9 +263,14 @@ def gemini(
         stream: AsyncIterable[Any] = await client.aio.models.generate_content_stream(**request)
         return stream
 
-    limit: Limit = lambda most: {"generationConfig": {"maxOutputTokens": most}}  # noqa: E731
     return ProviderModel(
-        model, "gemini", send, limit=limit, close=client.aio.aclose, retry=retry, options=options
+        model,
+        "gemini",
+        send,
+        limit=lambda most: {"generationConfig": {"maxOutputTokens": most}},
+        close=client.aio.aclose,
+        retry=retry,
+        options=options,
     )
 
 
@@ -262,8 +287,14 @@ def bedrock(model: str, *, client: Any = None, retry: Retry | None = None, **opt
         answer = await asyncio.to_thread(lambda: client.converse_stream(**request))
         return _threaded(iter(answer["stream"]))
 
-    limit: Limit = lambda most: {"inferenceConfig": {"maxTokens": most}}  # noqa: E731
-    return ProviderModel(model, "bedrock", send, limit=limit, retry=retry, options=options)
+    return ProviderModel(
+        model,
+        "bedrock",
+        send,
+        limit=lambda most: {"inferenceConfig": {"maxTokens": most}},
+        retry=retry,
+        options=options,
+    )
 
 
 async def _threaded(chunks: Iterator[Any]) -> AsyncIterator[Any]:
@@ -295,6 +326,24 @@ def _reason(reply: ReceivedMessage) -> FinishReason:
     if said & _REFUSAL:
         return "refusal"
     return "tool_calls" if reply.tool_calls else "stop"
+
+
+def connect(address: str) -> ProviderModel:
+    """Return the model of an address: ``gpt-5``, ``claude-sonnet-4-5``, ``qwen3@http://localhost:11434/v1``.
+
+    After an ``@`` is the URL of an endpoint that speaks OpenAI's protocol. Without one, the name says which
+    provider has the model: Claude is Anthropic's, Gemini Google's, and any other OpenAI's.
+    """
+    name, _, url = address.partition("@")
+    if url:
+        return openai(name, base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
+    if name.startswith("claude"):
+        return anthropic(name)
+    return gemini(name) if name.startswith("gemini") else openai(name)
+
+
+def _named(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "answer", "schema": schema, "strict": True}
 
 
 def _status(error: Exception) -> int | None:
