@@ -71,6 +71,11 @@ CHECKS = _tests(f"{UNIT}/stores/test_sqlite_verif*.py")
 APPEND = _tests(f"{UNIT}/session/test_append*.py")
 RECORDS = _tests(f"{UNIT}/*/test_*records.py")
 WINDOWS = _tests(f"{UNIT}/session/test_*windows.py")
+BUDGETS = _tests(f"{UNIT}/session/test_moving_budgets.py", f"{UNIT}/session/test_windows.py")
+DECISIONS = _tests(f"{UNIT}/context/test_decisions.py", f"{UNIT}/context/test_collector.py")
+HEAD = _tests(f"{UNIT}/context/test_head.py")
+INCOMING = _tests(f"{UNIT}/context/test_summary.py")
+FOLD = _tests(f"{UNIT}/log/test_fold.py")
 LOADING = _tests(f"{UNIT}/session/test_setbacks.py|{UNIT}/session/test_load*.py")
 COMPACTION = _tests(f"{UNIT}/session/test_compaction_races.py", f"{UNIT}/session/test_compact[!_]*.py")
 UNDO = _tests(f"{UNIT}/session/test_undoing.py|{UNIT}/session/test_branching.py")
@@ -218,6 +223,41 @@ MUTANTS = (
         RULES,
     ),
     # Context.
+    Mutant(
+        "context-cut-of-one-limit",
+        "a recorded cut is used under no other limit than its own",
+        "near = [cut for cut in tried if policy.are_near(cut.limit, limit)]",
+        "near = [cut for cut in tried if cut.limit == limit]",
+        DECISIONS,
+    ),
+    Mutant(
+        "context-cuts-forgotten",
+        "a new cut carries none of those that serve other budgets",
+        "return (*cut.beside, *holding[place:])",
+        "return tuple(holding[place:])",
+        DECISIONS,
+    ),
+    Mutant(
+        "context-scale-moves",
+        "what is shown of a long output moves with the budget",
+        "return named_scale(decisions, limit, policy) or step(limit)",
+        "return step(limit)",
+        DECISIONS,
+    ),
+    Mutant(
+        "context-recall-in-front",
+        "recalled memory stands before all messages and costs the prompt cache",
+        "if tally.turns and tally.turns[-1] >= view.kept:",
+        "if False:",
+        HEAD,
+    ),
+    Mutant(
+        "context-summary-in-place",
+        "a summary that comes in is sent where it stood, beside the next one",
+        'if message.kind == "summary":\n            self.summaries.append(message)',
+        "if message.kind is NotImplemented:\n            self.summaries.append(message)",
+        INCOMING,
+    ),
     Mutant(
         "context-room-for-summary",
         "the collector forgets that the summary takes room, too",
@@ -423,10 +463,10 @@ MUTANTS = (
     # Session: windows.
     Mutant(
         "windows-foreign-cut",
-        "a window is made from a cut of another budget",
-        "return cut is not None and settings.fit(cut)",
-        "return cut is not None",
-        WINDOWS,
+        "a window is made from what another budget needed",
+        "return bool(cuts) and all(map(loaded.holds, cuts))",
+        "return bool(cuts)",
+        BUDGETS,
     ),
     Mutant(
         "windows-head-went-back",
@@ -474,10 +514,10 @@ MUTANTS = (
     ),
     Mutant(
         "outbox-evicted-since",
-        "each cut hands over again what earlier cuts did",
-        "first = shown[0].id if shown else cut.covers[0]",
-        "first = cut.covers[0]",
-        WINDOWS,
+        "a cut hands over again what cuts for a smaller budget did",
+        "end = max(self._archived_before(cut), self.first_kept(cut))",
+        "end = self.first_kept(cut)",
+        FOLD,
     ),
     Mutant(
         "outbox-ended-twice",

@@ -76,15 +76,19 @@ UNDONE = "[No result: the conversation went back to a moment when this tool had 
 class Mask(Value, frozen=True, kw_only=True, tag="mask", tag_field="kind"):
     """Tool messages whose output is shown as a line from now on, and the tokens that it saves.
 
+    ``limit`` is the limit that the mask was made for; it holds until the limit is much larger. ``scale`` is
+    what the shares of long outputs were taken of. A mask without ``ids`` records the scale alone, so that a
+    budget that moves a little does not shorten outputs that were sent, or show more of them.
+
     With ``each``, the outputs are not hidden: each is shown in that many tokens at most. ``ids`` are then
-    all tool messages of one group, and ``limit`` is the budget that the group did not fit otherwise. Such
-    a mask holds for exactly these messages, and until the budget is much larger.
+    all tool messages of one group, and the mask holds for exactly these messages.
     """
 
     ids: tuple[MessageId, ...]
     saved: int
     each: int = 0
     limit: int = 0
+    scale: int = 0
 
 
 class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
@@ -96,6 +100,12 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     the next cut folds into its own. ``covers`` names the first and the last message that left.
 
     ``cap`` is the number of tokens that its summary may take, a model's included; 0 if it is not limited.
+
+    ``limit``, ``policy`` and ``counter`` say what it was made under, and ``scale`` what the shares of long
+    outputs were taken of. ``beside`` are earlier decisions that may still serve windows under other limits:
+    cuts, without a ``beside`` of their own, and what was decided on top of them. So the newest cut is all
+    that has to be read. ``archived_to`` is the last message of the path that a parcel for the memory
+    engine holds.
 
     A cut that was ``asked`` for (what was wanted, and what it came to) holds under every budget and policy,
     until it is reverted. The user asks for most of them; a conversation asks for one itself when it has more
@@ -116,6 +126,9 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     cap: int = 0
     asked: dict[str, Any] = msgspec.field(default_factory=dict)
     shares: tuple[Mask, ...] = ()
+    scale: int = 0
+    archived_to: MessageId | None = None
+    beside: tuple[Cut | Mask | Summary, ...] = ()
 
     @property
     def is_operation(self) -> bool:

@@ -16,7 +16,9 @@ from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
 from turnstate.entry import Answer, Cut, Decision, Entry
 from turnstate.errors import ContextOverflow, InputError, SessionError
+from turnstate.log.outbox import Eviction, contents
 from turnstate.log.path import path_to
+from turnstate.memory.handover import evicted
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager
 from turnstate.stores.memory import MemoryStore
@@ -54,8 +56,8 @@ class SessionRun:
         shown = [entry.message if isinstance(entry, Answer) else entry for entry in entries]
         messages = [one for one in shown if isinstance(one, Message)]
         prompts = [entry.text for entry in entries if type(entry).__name__ == "Prompt"]
-        tally = self.manager.tally(messages, budget, stored=True)
         decisions = [entry for entry in entries if isinstance(entry, Decision)]
+        tally = self.manager.tally(messages, budget, stored=True, decisions=decisions)
         head = Head(system=prompts[-1] if prompts else None)
         try:
             return self.manager.window(tally, budget, head=head, decisions=decisions)
@@ -107,6 +109,18 @@ async def check_log(session: Session) -> None:
     assert [row.seq for row in written] == list(range(1, len(written) + 1))
     kinds = [row.kind for row in written if row.kind in ("message", "answer", "prompt", "cut")]
     assert all(pair != ("cut", "cut") for pair in pairwise(kinds))
+
+
+async def check_archived_once(session: Session) -> None:
+    """Assert that the parcels of cuts hold no message twice."""
+    store, found = session._writer.store, list[str]()
+    row = await store.get(session._row.address)
+    for parcel in await store.parcels(limit=10_000):
+        eviction = contents(parcel)
+        if isinstance(eviction, Eviction):
+            gone = await evicted(store, row, parcel.id, eviction)
+            found += [message.id async for message in gone.messages]
+    assert len(found) == len(set(found))
 
 
 def long_log(rng: Random, parts: int, *, repeats: bool = False) -> list[Message]:

@@ -91,7 +91,7 @@ def least(messages: list[Message], head: Head) -> int:
 def test_five_giant_outputs_of_one_batch_share_the_budget_and_no_turn_ends() -> None:
     window = MANAGER.window(long_outputs(), Budget(32_000))
     assert window.tokens <= 32_000
-    assert window.decisions == ()
+    assert [one.ids for one in window.decisions if isinstance(one, Mask)] == [()]  # the scale alone
     assert min(texts(window)) > 2_000
     assert max(texts(window)) - min(texts(window)) < 100
     assert all("[Data Truncated]\nStart: " in one.tool_results[0].result for one in window.messages[2:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from session_runs import (
     SessionRun,
     answered_late,
     appended,
+    check_archived_once,
     check_handles_agree,
     check_log,
     cuts,
@@ -28,8 +30,10 @@ from thoroughness import examples, runs
 from window_checks import as_bytes, check_window
 
 from turnstate import Message
+from turnstate.context.cut import Strategy
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
+from turnstate.errors import SessionError
 from turnstate.message import ToolCallRequest
 from turnstate.session import loaded as loading
 from turnstate.session import windows as session_windows
@@ -115,6 +119,37 @@ def test_the_runs_have_many_cuts() -> None:
         for seed in range(4)
     ]
     assert min(made) >= 5
+
+
+async def grow_under_moving_budgets(session_run: SessionRun, seed: int, size: int) -> None:
+    """Make windows under budgets that jitter, alternate and jump, compact and undo; all handles agree."""
+    rng = Random(seed)
+    session = await (await session_run.sessions()).create(id=ID, system="You help.")
+    for message in long_log(rng, 6):
+        if kept := disturbed(rng, message):
+            await appended(session, [kept])
+        if rng.random() < 0.4:
+            moved = rng.choice([1, rng.uniform(0.95, 1.05), rng.uniform(0.95, 1.05), 0.5, 1.4, 2, 3, 40])
+            budget = Budget(int(moved * size))
+            if rng.random() < 0.5:
+                await window(session, budget)
+            else:
+                await check_handles_agree(session_run, budget, session, await session_run.opened())
+        with suppress(SessionError):  # there may be nothing to compact, or to undo
+            if rng.random() < 0.03:
+                await session.compact(Budget(size), strategy=Strategy(keep=rng.randrange(4)))
+            elif rng.random() < 0.03:
+                await session.undo()
+    await check_archived_once(session)
+
+
+@pytest.mark.req("C7", "C8", "C9", "F3", "D5")
+@examples(8, long=800)
+@given(seed=seeds, size=sizes, policy=policies)
+def test_under_budgets_that_move_all_handles_agree_and_nothing_is_archived_twice(
+    seed: int, size: int, policy: Policy
+) -> None:
+    run(lambda session_run: grow_under_moving_budgets(session_run, seed, size), policy)
 
 
 async def grow_with_repeats(session_run: SessionRun, seed: int, size: int) -> None:

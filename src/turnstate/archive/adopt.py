@@ -14,9 +14,11 @@ from msgspec import Struct, structs
 
 from .. import ids, strict_json
 from ..context.calls import answered
+from ..context.cut import carried
 from ..context.head import Head
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, Reduction
+from ..context.summary import incoming
 from ..context.window import Window
 from ..entry import Entry, ModelChange, Prompt
 from ..errors import AlreadyExists
@@ -48,7 +50,7 @@ async def adopt(
     counter: str = "o200k_base",
     skip_existing: bool = False,
 ) -> ImportResult:
-    """Create a session from messages; leading system messages become its prompt."""
+    """Create a session from messages; leading system messages become its prompt, and a summary stays one."""
     row = SessionRow(
         tenant=tenant,
         id=checked(id, "a session id"),
@@ -77,9 +79,11 @@ async def adopt(
 
 async def _records(messages: Sequence[Message], counter: str) -> list[Record]:
     leading = list(takewhile(lambda message: message.role == "system", messages))
-    entries: list[Entry] = [*messages[len(leading) :]]
-    if leading:
-        entries.insert(0, Prompt("\n\n".join(message.text for message in leading)))
+    prompts, summary = incoming(leading, Policy().summary_template)
+    entries: list[Entry] = [carried(summary)] if summary else []
+    entries += messages[len(leading) :]
+    if prompts:
+        entries.insert(0, Prompt("\n\n".join(message.text for message in prompts)))
     records = await make_records(entries, counter_named(counter), Policy())
     return [_named(record, place) for place, record in enumerate(records)]
 

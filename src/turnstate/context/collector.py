@@ -19,7 +19,7 @@ from msgspec import Struct
 from ..errors import ContextOverflow
 from .policy import Policy
 from .tally import Tally
-from .window import View
+from .view import View
 
 __all__ = ["Plan", "Room", "hiding", "plan"]
 

@@ -21,11 +21,13 @@ from ..tokens import message_cost
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value, check_kind, check_whole
 from .collector import Plan, Room, plan
+from .decisions import beside, floor_of, in_force
 from .digest import Digest, carrying, digest, text
 from .policy import Policy
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
-from .window import PendingCut, View, Window, folded
+from .view import View, folded, kept_place, masks_on
+from .window import PendingCut, Window
 from .wording import rendered
 
 __all__ = [
@@ -43,17 +45,21 @@ __all__ = [
 
 
 def decided(
-    tally: Tally, view: View, plan: Plan, policy: Policy, limit: int
+    tally: Tally, view: View, plan: Plan, policy: Policy, limit: int, standing: Sequence[Decision]
 ) -> tuple[tuple[Decision, ...], PendingCut | None]:
-    """Return a plan as decisions, and the cut among them; a plan may only hide or shorten outputs."""
+    """Return a plan as decisions, and the cut among them; a plan may only hide or shorten outputs.
+
+    `standing` are the decisions in force, some of which the cut carries.
+    """
     new = plan.hidden - view.hidden
     if new and (plan.kept, plan.pinned) == (view.kept, view.pinned):
         saved = sum(tally.saved(index) for index in new)
-        return (Mask(ids=tuple(tally.at(index).id for index in sorted(new)), saved=saved),), None
+        ids = tuple(tally.at(index).id for index in sorted(new))
+        return (Mask(ids=ids, saved=saved, limit=limit, scale=tally.limits.scale),), None
     shares = (_share(tally, plan.each, limit),) if plan.each else ()
     if not plan.cuts:
         return shares, None
-    pending = _pending_cut(tally, view, plan, policy, limit)
+    pending = _pending_cut(tally, view, plan, policy, limit, standing)
     return (pending.cut, *shares), pending
 
 
@@ -61,11 +67,19 @@ def _share(tally: Tally, each: int, limit: int) -> Mask:
     """Return the decision that each output of the round under way has so many tokens."""
     places = tally.outputs(len(tally.items))
     saved = sum(tally.cost(place) - tally.shortened(place, each)[1] for place in places)
-    return Mask(ids=tuple(tally.at(place).id for place in places), saved=saved, each=each, limit=limit)
+    ids = tuple(tally.at(place).id for place in places)
+    return Mask(ids=ids, saved=saved, each=each, limit=limit, scale=tally.limits.scale)
 
 
 def _pending_cut(
-    tally: Tally, view: View, plan: Plan, policy: Policy, limit: int, *, asked: dict[str, Any] | None = None
+    tally: Tally,
+    view: View,
+    plan: Plan,
+    policy: Policy,
+    limit: int,
+    standing: Sequence[Decision],
+    *,
+    asked: dict[str, Any] | None = None,
 ) -> PendingCut:
     """Return the cut that a plan leads to; `asked` says what the user asked for."""
     hidden = sorted(index for index in plan.hidden | view.hidden if index >= plan.kept)
@@ -93,8 +107,10 @@ def _pending_cut(
         cap=plan.cap,
         asked=asked or {},
         shares=tuple(mask for mask in view.shares if (tally.place(mask.ids[0]) or 0) >= plan.kept),
+        scale=tally.limits.scale,
     )
-    return PendingCut(cut, tuple(evicted), view.summary or "")
+    earlier = beside(standing, cut, policy, starts_later=lambda one: kept_place(one, tally) > plan.kept)
+    return PendingCut(structs.replace(cut, beside=earlier), tuple(evicted), view.summary or "")
 
 
 def _known(view: View) -> Digest | None:
@@ -159,8 +175,10 @@ def compaction(
     plan = Plan(kept, pinned, view.hidden, policy.summary_cap(limit), ("compacted on request",))
     if not _evicted(tally, view, plan):
         return None
-    asked = {"operation": "compact", "keep": strategy.keep, **({"focus": focus} if focus else {})}
-    return _pending_cut(tally, view, plan, policy, limit, asked={**asked, "before": window.tokens})
+    asked: dict[str, Any] = {"operation": "compact", "keep": strategy.keep}
+    asked |= {"focus": focus} if focus else {}
+    asked |= {"before": window.tokens}
+    return _pending_cut(tally, view, plan, policy, limit, window.applied, asked=asked)
 
 
 def capped(
@@ -171,14 +189,16 @@ def capped(
     Whatever the budget, nothing before it is shown again, so cuts that hold under one budget only are not
     built upon. Within a turn that is longer than what is kept, it is made between two groups.
     """
-    floor = [one for one in decisions if not isinstance(one, Cut) or one.asked]
-    view = folded(floor, tally, limit=limit, policy=policy)
+    standing = in_force(decisions)
+    floor = floor_of(standing)
+    masks = masks_on(floor, standing, limit=limit, policy=policy)
+    view = folded(floor, masks, standing, tally, policy)
     place = _kept(tally, keep)
     kept = next((turn for turn in tally.turns if turn >= place), place)
     if kept <= view.kept:
         return None
     plan = Plan(kept, (), view.hidden, policy.summary_cap(limit), ())
-    return _pending_cut(tally, view, plan, policy, limit, asked={"operation": CAP}).cut
+    return _pending_cut(tally, view, plan, policy, limit, standing, asked={"operation": CAP}).cut
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
@@ -283,9 +303,9 @@ def foreseen(window: Window, policy: Policy) -> PendingCut | None:
     growth = limit - window.tokens
     room = Room(
         limit=limit,
-        head=window.preface.tokens + growth,
+        head=window.preface.tokens + window.recall_tokens + growth,
         cap=policy.summary_cap(limit),
-        opener=window.preface.opener,
+        opener=0 if window.preface.context else window.preface.opener,
         summary=window.lead.summary,
     )
     try:
@@ -294,4 +314,4 @@ def foreseen(window: Window, policy: Policy) -> PendingCut | None:
         return None
     if found.kept == view.kept:
         return None
-    return decided(tally, view, found, policy, limit)[1]
+    return decided(tally, view, found, policy, limit, window.applied)[1]

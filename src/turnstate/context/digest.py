@@ -19,6 +19,7 @@ template's own label, so a message cannot pose as a summary by being summarized.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -47,6 +48,12 @@ _IDS = Room(first=4, newest=8)
 _FIRST_READ, _NEWEST_READ = 16, 48  # of what the user said; some of it raises no topic, some repeats
 
 
+# How a digest begins that carries an earlier summary; what it quotes has other quotation marks inside.
+_NESTED = re.compile(
+    "|".join("^{}“([^”]*)”{} ?".format(*map(re.escape, one.earlier.split("{}"))) for one in WORDINGS.values())
+)
+
+
 def digest(messages: Iterable[Message], previous: Digest | None = None) -> Digest:
     """Fold messages that are cut now into what is known of those cut before."""
     known, cut = previous or Digest(), tuple(messages)
@@ -70,8 +77,10 @@ def digest(messages: Iterable[Message], previous: Digest | None = None) -> Diges
 def carrying(text: str, previous: Digest | None = None) -> Digest:
     """Carry a summary that was written elsewhere, beside the facts that are known of what it covers.
 
-    What was carried before is covered by the new text, so it goes; topics and facts stay.
+    What was carried before is covered by the new text, so it goes; topics and facts stay. A digest that
+    carries an earlier summary itself is not nested: what it quotes comes first, then the rest of it.
     """
+    text = _NESTED.sub(lambda found: f"{found[found.lastindex or 0]} ", text)
     return msgspec.structs.replace(previous or Digest(), carried=line(text, CARRIED_CHARS))
 
 

@@ -8,24 +8,19 @@ validated and counted once more, since a provider's form can add to what the win
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, structs, to_builtins
 
 from .. import formats, wire_text
-from ..entry import Cut
 from ..errors import ContextOverflow
 from ..formats import mended, rendered
 from ..formats.port import Format, Violation
 from ..formats.replies.reply import plain
-from ..ids import derived
 from ..message import Message
-from ..part import Native, TextPart
+from ..part import Native
 from ..tokens import Count, Counter
-from .digest import carrying
 from .head import OPENER, Head
 from .live_window import LiveWindow
 from .manager import StateManager
@@ -34,74 +29,13 @@ from .reduction import Limits
 from .tally import Tally
 from .turns import Repair
 from .window import Window
-from .wording import TEMPLATES, WORDINGS, bare, label
 
-__all__ = ["FILL", "Fitted", "fit", "fitted", "parted", "recorded"]
+__all__ = ["FILL", "Fitted", "fit", "fitted"]
 
 T = TypeVar("T")
 
 FILL = 1.0
 """The part of the budget that a cut leaves: all of it, since there is no next request to leave room for."""
-
-# The earlier summary: what a document says of messages that were cut before it came here.
-
-
-# How a summary begins that carries an earlier one; what it quotes has other quotation marks inside.
-_NESTED = re.compile(
-    "|".join("^{}“([^”]*)”{} ?".format(*map(re.escape, one.earlier.split("{}"))) for one in WORDINGS.values())
-)
-
-
-def parted(messages: Sequence[Message], template: str) -> tuple[list[Message], str]:
-    """Return the messages without the summary in their head, and the summary; it is empty if missing."""
-    head = list(takewhile(lambda message: message.role == "system", messages))
-    found = [(message, _summary(message, template)) for message in head]
-    rest = [_without(message, template) if text else message for message, text in found]
-    kept = [message for message in rest if message is not None]
-    return [*kept, *messages[len(head) :]], " ".join(text for _, text in found if text)
-
-
-def recorded(earlier: str, tally: Tally, policy: Policy, limit: int) -> tuple[Cut, ...]:
-    """Return an earlier summary as a cut that kept every message there is."""
-    if not earlier or not tally.end:
-        return ()
-    first = tally.at(0).id
-    return (
-        Cut(
-            id=derived("earlier", earlier),
-            kept_from=first,
-            summary=earlier,
-            digest=carrying(earlier).to_json(),
-            covers=(first, first),
-            limit=limit,
-            policy=policy.fingerprint,
-            counter=tally.counter.name,
-        ),
-    )
-
-
-def _summary(message: Message, template: str) -> str:
-    """Return the summary that a system message ends with, if there is one."""
-    last = message.parts[-1]
-    if not isinstance(last, TextPart):
-        return ""
-    text = bare(template if label(template) else "", last.text)
-    if text == last.text.strip():
-        return ""
-    return _NESTED.sub(lambda found: f"{found[found.lastindex or 0]} ", text)
-
-
-def _without(message: Message, template: str) -> Message | None:
-    """Return a system message without the summary at its end; None if there is nothing else in it."""
-    parts, native = message.parts[:-1], message.native
-    if not parts:
-        return None
-    if native:
-        # Marks on the other blocks stay; an edit that would write the summary back does not.
-        labels = [one for one in map(label, (template, *TEMPLATES.values())) if one]
-        edits = tuple(edit for edit in native.edits if not any(one in str(edit.to) for one in labels))
-        native = structs.replace(native, edits=edits)
-    return structs.replace(message, content=parts, native=native)
 
 
 class Fitted(Struct, frozen=True, kw_only=True):
@@ -223,12 +157,10 @@ class _Document:
 
     def window(self, live: LiveWindow, limit: int, *, reduces: bool) -> Window:
         """Make the window of the document; a summary that is in it already is folded into the new one."""
-        messages, earlier = parted(self.messages, live.policy.summary_template)
         live.under(Budget(limit))
         limits = live.limits if reduces else Limits.unlimited()
-        live.tally = Tally.of(messages, live.counter, limits, shared=True)
-        decisions = recorded(earlier, live.tally, live.policy, limit)
-        return live.window(Head(tools=self.tools), decisions)
+        live.tally = Tally.of(self.messages, live.counter, limits, shared=True)
+        return live.window(Head(tools=self.tools))
 
     def written(self, messages: Sequence[Message]) -> Any:
         """Write messages as a document of the same shape that is as valid as it can be asked to be."""

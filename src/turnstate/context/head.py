@@ -1,4 +1,8 @@
-"""The head: what is sent before the messages of a conversation, whatever is cut after it."""
+"""The head: what is sent besides the messages of a conversation, whatever is cut of them.
+
+What changes with the session is sent before the messages. What changes with each turn, the recalled memory,
+is sent before the question of the turn, behind everything that a prompt cache can reuse.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from ..tokens import Counter, message_cost, tools_cost
 from ..tokens.cost import REPLY_START
 from ..toolspec import ToolSpec
 from ..value import Value, refuse
+from .summary import incoming
 
 __all__ = ["OPENER", "Category", "Head", "Preface"]
 
@@ -23,8 +28,9 @@ Category = Literal["system", "bootstrap", "context", "memory", "tools", "summary
 class Head(Value, frozen=True, kw_only=True):
     """System prompt, facts about the user, sticky context, recalled memory, tool definitions.
 
-    Prompt and bootstrap are system messages. Context and memory are data: one user message each,
-    before the first message that is kept.
+    Prompt and bootstrap are system messages. Context and memory are data, one user message each: context
+    before the first message that is kept, memory before the newest message of the user. Memory belongs to
+    a turn: ask for it once when the user speaks, and pass the same text until the user speaks again.
     """
 
     system: str | None = None
@@ -47,12 +53,13 @@ class Head(Value, frozen=True, kw_only=True):
         if self.bootstrap is not None:
             yield "bootstrap", _system(self.bootstrap, "bootstrap")
 
-    def data_messages(self) -> Iterator[tuple[Category, Message]]:
-        """Yield the messages between the summary and the first message that is kept."""
-        if self.context is not None:
-            yield "context", _data(self.context, "context")
-        if self.memory is not None:
-            yield "memory", _data(self.memory, "memory")
+    def context_message(self) -> Message | None:
+        """Return the message with the sticky context, if there is any."""
+        return _data(self.context, "context") if self.context is not None else None
+
+    def memory_message(self) -> Message | None:
+        """Return the message with the recalled memory, if there is any."""
+        return _data(self.memory, "memory") if self.memory is not None else None
 
 
 def _system(text: str, kind: Literal["prompt", "bootstrap"]) -> Message:
@@ -73,9 +80,13 @@ _Row = tuple[Category, Message, int]
 
 
 class Preface:
-    """The messages before the conversation: system messages, then data, and the tools beside them."""
+    """The messages before the conversation: system messages, then context, and the tools beside them.
 
-    def __init__(self, head: Head, leading: Sequence[Message], counter: Counter) -> None:
+    The leading system messages of the conversation are among them, without a summary that they end with;
+    ``earlier`` is its text.
+    """
+
+    def __init__(self, head: Head, leading: Sequence[Message], counter: Counter, template: str) -> None:
         def rows(messages: Iterable[tuple[Category, Message]]) -> list[_Row]:
             return [
                 (category, message, message_cost(message, counter).tokens) for category, message in messages
@@ -84,13 +95,15 @@ class Preface:
         self.head = head
         self.tools_sent = _as_sent(head)
         self.leading = len(leading)
+        kept, self.earlier = incoming(leading, template)
         self.systems = rows(head.system_messages())
-        self.systems += rows(("system", mended(message)[0]) for message in leading)
-        self.data = rows(head.data_messages())
+        self.systems += rows(("system", mended(message)[0]) for message in kept)
+        context = head.context_message()
+        self.context = rows([("context", context)] if context else ())
         self.tools = tools_cost(head.tools, counter).tokens
-        self.opener = 0 if self.data else message_cost(OPENER, counter).tokens
+        self.opener = message_cost(OPENER, counter).tokens
         self.fixed = self.tools + REPLY_START
-        self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.data)
+        self.tokens = self.fixed + sum(cost for _, _, cost in self.systems + self.context)
 
     def fits(self, head: Head, leading: Sequence[Message]) -> bool:
         """Return True if this is the preface of that head, tools compared byte by byte."""
@@ -98,9 +111,9 @@ class Preface:
         return same and self.tools_sent == _as_sent(head)
 
     def by_category(self) -> dict[str, int]:
-        """Return the tokens of each part of the head."""
+        """Return the tokens of each part of the head but the memory."""
         found = {"system": 0, "bootstrap": 0, "context": 0, "memory": 0}
-        for category, _, cost in self.systems + self.data:
+        for category, _, cost in self.systems + self.context:
             found[category] += cost
         return {**found, "tools": self.fixed}
 

@@ -1,73 +1,131 @@
 """The live window: makes each request of a conversation at the cost of what is new in it.
 
-It keeps the tally of the conversation and the window that was sent last, under one budget. The pure
-`StateManager.window` is a live window that is used once, so both give the same bytes.
+It keeps the tally of the conversation and the window that was sent last. Long outputs are shown by shares of
+a scale; budgets that are far apart have different scales, so it keeps a tally for each of the last few. The
+pure `StateManager.window` is a live window that is used once, so both give the same bytes.
 
-A window is made in four steps: the decisions that hold are folded into a view; if that view does not fit,
-the collector plans what leaves or is hidden; the new decisions are folded in; and the result is checked.
-No window leaves here that a provider would reject. The rules that all providers share are: system messages
-first, then a user, every call answered once and at once, no answer without its call, no id twice. What
-holds here renders validly in every format. A window that grew is checked from where it grew.
+A window is made in four steps: of the decisions in force the cut that serves the limit is chosen and folded
+into a view; if that view does not fit, the collector plans what leaves or is hidden; the new decisions are
+folded in; and the result is checked. No window leaves here that a provider would reject. The rules that all
+providers share are: system messages first, then a user, every call answered once and at once, no answer
+without its call, no id twice. What holds here renders validly in every format. A window that grew is checked
+from where it grew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..entry import Answer, Cut, Decision, effective
+from msgspec import structs
+
+from ..entry import Answer, Cut, Decision, Mask
 from ..errors import InvalidConversation
 from ..message import Message
 from ..tokens import Counter, message_cost
 from ..value import refuse
 from .collector import Plan, Room, hiding, plan
-from .cut import decided
+from .cut import carried, decided
+from .decisions import in_force, named_scale, scale, serving
 from .head import Head, Preface
 from .policy import Budget, Policy
 from .reduction import Limits
-from .tally import Tally
-from .window import Lead, Report, View, Window, folded, usage
+from .summary import incoming
+from .tally import Shown, Tally
+from .view import View, folded, masks_on
+from .window import Lead, Report, Window, usage
 from .wording import rendered
 
 __all__ = ["LiveWindow", "check", "check_fit"]
+
+MOST_LANES = 4
+"""Scales whose tallies are kept, and cuts whose last windows are: two models that take turns, two more."""
+
+
+class _Lane:
+    """What is kept for one scale: the tally, and the last windows that were sent, the newest last.
+
+    A window grows out of the last one that was made from the same cut: two models that take turns have a
+    prompt cache each.
+    """
+
+    def __init__(self, sent: dict[str, Window] | None = None) -> None:
+        self.tally: Tally | None = None
+        self.sent = sent or {}
+
+    def remember(self, window: Window) -> None:
+        self.sent.pop(_name(window.view.cut), None)
+        self.sent[_name(window.view.cut)] = window
+        if len(self.sent) > MOST_LANES:
+            del self.sent[next(iter(self.sent))]
+
+    def previous(self, cut: Cut | None) -> Window | None:
+        """Return the last window from a cut; if there is none, the last one of all."""
+        return self.sent.get(_name(cut), self.latest)
+
+    @property
+    def latest(self) -> Window | None:
+        return next(reversed(self.sent.values()), None)
+
+
+def _name(cut: Cut | None) -> str:
+    return cut.id if cut else ""
 
 
 class LiveWindow:
     """Makes the windows of one conversation. Call `under` first, `grow` for new messages, then `window`.
 
-    ``previous`` is the window that was sent last; the caller sets it. ``stored`` says that a store holds
-    the whole outputs of tools.
+    Call `sent` with a window that was sent, so that the next ones grow out of it. ``stored`` says that a
+    store holds the whole outputs of tools, ``whole`` that the messages begin at the root.
     """
 
-    def __init__(self, counter: Counter, policy: Policy, *, stored: bool = False) -> None:
-        self.counter, self.policy, self.stored = counter, policy, stored
-        self.tally: Tally | None = None
-        self.previous: Window | None = None
-        self.budget: Budget | None = None
+    def __init__(self, counter: Counter, policy: Policy, *, stored: bool = False, whole: bool = True) -> None:
+        self.counter, self.policy, self.stored, self.whole = counter, policy, stored, whole
         self.limit = 0
         self.limits: Limits
+        self._lanes = dict[Limits, _Lane]()
+        self._lane = _Lane()
+        self._latest: Window | None = None
         self._given: tuple[Decision, ...] = ()
         self._in_force: tuple[Decision, ...] = ()
+
+    @property
+    def tally(self) -> Tally | None:
+        """The tally under the current limits."""
+        return self._lane.tally
+
+    @tally.setter
+    def tally(self, tally: Tally | None) -> None:
+        self._lane.tally = tally
 
     @property
     def length(self) -> int:
         """The number of messages that the tally holds."""
         return self.tally.length if self.tally is not None else 0
 
-    def under(self, budget: Budget) -> LiveWindow:
-        """Use this budget from now on; the tally is kept if the limits of tool outputs stay the same."""
+    def under(self, budget: Budget, decisions: Sequence[Decision] = ()) -> LiveWindow:
+        """Use this budget from now on, with the limits of tool outputs that recorded decisions lead to."""
         if not isinstance(budget, Budget):
             refuse("budget", budget, "a Budget")
-        if budget != self.budget:
-            self.budget, self.limit = budget, budget.limit
-            self.limits = Limits.of(self.policy.reduction, self.limit)
-            if self.tally is not None and self.tally.limits != self.limits:
-                self.tally = None
+        self.limit = budget.limit
+        self.limits = Limits.of(
+            self.policy.reduction, scale(self._holding(decisions), self.limit, self.policy)
+        )
+        self._lane = self._lanes.pop(self.limits, _Lane())
+        self._lanes[self.limits] = self._lane
+        if len(self._lanes) > MOST_LANES:
+            del self._lanes[next(iter(self._lanes))]
         return self
 
-    def restarted(self, counter: Counter | None = None) -> LiveWindow:
+    def sent(self, window: Window) -> None:
+        """Record that a window was sent: the next one is compared with it, and grows out of it."""
+        self._lanes.get(window.tally.limits, self._lane).remember(window)
+        self._latest = window
+
+    def restarted(self, counter: Counter | None = None, *, whole: bool = True) -> LiveWindow:
         """Return one without a tally: other messages, another counter, or a thread still uses it."""
-        live = LiveWindow(counter or self.counter, self.policy, stored=self.stored)
-        live.previous = self.previous
+        live = LiveWindow(counter or self.counter, self.policy, stored=self.stored, whole=whole)
+        live._latest = self._latest
+        live._lanes = {limits: _Lane(lane.sent) for limits, lane in self._lanes.items()}
         return live
 
     def grow(self, messages: Iterable[Message], counts: Iterable[tuple[Message, int]] = ()) -> None:
@@ -84,37 +142,40 @@ class LiveWindow:
 
     def window(self, head: Head, decisions: Sequence[Decision] = ()) -> Window:
         """Make the window of the conversation; `Window.decisions` has what had to be decided for it."""
-        tally, limit, previous = self._tally, self.limit, self.previous
-        preface, in_force = self._preface(head), self._holding(decisions)
-        if previous and previous.shows(tally, in_force, limit):
-            view = previous.view
-        else:
-            view = folded(in_force, tally, limit=limit, policy=self.policy)
-        lead = self._lead(preface, view)
+        tally, limit = self._tally, self.limit
+        preface, recall = self._preface(head), self._recall(head)
+        standing = self._standing(decisions, preface)
+        view, lead = self._served(standing, preface, recall)
+        previous = self._lane.previous(view.cut)
         new, events, pending = _unrecorded(tally, view, decisions), tuple[str, ...](), None
-        if found := self._plan(view, preface, lead):
-            made, pending = decided(tally, view, found, self.policy, limit)
+        if found := self._plan(view, preface, lead, recall):
+            made, pending = decided(tally, view, found, self.policy, limit, standing)
             new, events = [*new, *made], found.events
-            view = folded((*in_force, *made), tally, limit=limit, policy=self.policy)
-            lead = self._lead(preface, view, reuse=False)
-        window = Window(tally, view, preface, lead, limit=limit, previous=previous)
+            standing = in_force((*standing, *new))
+            view = self._view(pending.cut if pending else view.cut, standing)
+            lead = self._lead(preface, view, recall)
+        else:
+            if self._is_scale_due(view, standing):
+                new.append(Mask(ids=(), saved=0, limit=limit, scale=tally.limits.scale))
+            standing = (*standing, *new) if new else standing
+        window = Window(
+            tally, view, preface, lead, limit=limit, recall=recall, previous=previous, latest=self._latest
+        )
         check(window.messages, window.shared)
         check_fit(window.tokens, limit)
         window.decisions, window.pending_cut = tuple(new), pending
-        window.applied = _newest((*in_force, *new)) if new else in_force
-        costs = usage(tally, view, preface, lead, self.policy, limit)
-        window.report = Report(tally, view, costs, events)
+        window.applied = standing
+        window.report = Report(tally, view, usage(window, self.policy), events)
         return window
 
     def shown(self, head: Head, decisions: Sequence[Decision] = ()) -> Window:
         """Make the window that recorded decisions lead to, whether it fits or not; decide nothing."""
-        tally, limit = self._tally, self.limit
-        preface, in_force = Preface(head, tally.head, self.counter), self._holding(decisions)
-        view = folded(in_force, tally, limit=limit, policy=self.policy)
-        lead = self._lead(preface, view, reuse=False)
-        window = Window(tally, view, preface, lead, limit=limit, previous=None)
-        costs = usage(tally, view, preface, lead, self.policy, limit)
-        window.applied, window.report = in_force, Report(tally, view, costs, ())
+        preface, recall = self._preface(head), self._recall(head)
+        standing = self._standing(decisions, preface)
+        view, lead = self._served(standing, preface, recall)
+        window = Window(self._tally, view, preface, lead, limit=self.limit, recall=recall)
+        window.applied = standing
+        window.report = Report(self._tally, view, usage(window, self.policy), ())
         return window
 
     @property
@@ -124,45 +185,97 @@ class LiveWindow:
         return self.tally
 
     def _holding(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-        """Return the decisions that hold, worked out again only if there are others than last time."""
+        """Return the decisions in force, worked out again only if there are others than last time."""
         given = tuple(decisions)
         if given != self._given:
-            self._given, self._in_force = given, _newest(given)
+            self._given, self._in_force = given, in_force(given)
         return self._in_force
 
-    def _preface(self, head: Head) -> Preface:
-        tally, previous = self._tally, self.previous
-        if previous and previous.tally is tally and previous.preface.fits(head, tally.head):
-            return previous.preface
-        return Preface(head, tally.head, self.counter)
+    def _standing(self, decisions: Sequence[Decision], preface: Preface) -> tuple[Decision, ...]:
+        """Return the decisions in force; a summary that came with the messages is the first of them."""
+        _, later = incoming(self._tally.summaries, self.policy.summary_template)
+        text = f"{preface.earlier} {later}".strip()
+        return self._holding((carried(text), *decisions) if text else decisions)
 
-    def _lead(self, preface: Preface, view: View, *, reuse: bool = True) -> Lead:
-        previous = self.previous if reuse else None
-        if previous and previous.preface is preface and previous.leads_into(view):
+    def _preface(self, head: Head) -> Preface:
+        tally, previous = self._tally, self._lane.latest
+        lasting = structs.replace(head, memory=None) if head.memory is not None else head
+        if previous and previous.tally is tally and previous.preface.fits(lasting, tally.head):
+            return previous.preface
+        return Preface(lasting, tally.head, self.counter, self.policy.summary_template)
+
+    def _recall(self, head: Head) -> Shown | None:
+        message, previous = head.memory_message(), self._lane.latest
+        if message is None:
+            return None
+        if previous and previous.recall and previous.recall[0] == message:
+            return previous.recall
+        return message, message_cost(message, self.counter).tokens
+
+    def _served(
+        self, standing: tuple[Decision, ...], preface: Preface, recall: Shown | None
+    ) -> tuple[View, Lead]:
+        """Return the view of the first cut that serves the limit and fits, or of the last that was tried."""
+        cuts = serving(standing, self.limit, self.policy, whole=self.whole)
+        tried: list[Cut | None] = [*cuts] or [None]
+        for cut in tried[:-1]:
+            view = self._view(cut, standing)
+            lead = self._lead(preface, view, recall)
+            if not self._exceeds(view, lead, recall):
+                return view, lead
+        view = self._view(tried[-1], standing)
+        return view, self._lead(preface, view, recall)
+
+    def _view(self, cut: Cut | None, standing: tuple[Decision, ...]) -> View:
+        tally, previous = self._tally, self._lane.previous(cut)
+        masks = masks_on(cut, standing, limit=self.limit, policy=self.policy)
+        if previous and previous.tally is tally and previous.applied == standing:
+            same = (previous.view.cut, previous.view.masks) == (cut, masks)
+            if same and (previous.length == tally.length or not previous.view.shares):
+                return previous.view
+        return folded(cut, masks, standing, tally, self.policy)
+
+    def _lead(self, preface: Preface, view: View, recall: Shown | None) -> Lead:
+        tally, previous = self._tally, self._lane.previous(view.cut)
+        if tally.turns and tally.turns[-1] >= view.kept:
+            recall = None  # it stands among the messages
+        same = previous and previous.preface is preface and previous.tally is tally
+        if previous and same and previous.leads_into(view, recall):
             return previous.lead
         if not view.summary:
-            return Lead(preface, None, self._tally, view)
+            return Lead(preface, None, recall, tally, view)
         summary = rendered(view.summary, self.policy.summary_template)
         cost = message_cost(summary, self.counter).tokens
-        return Lead(preface, (summary, cost), self._tally, view)
+        return Lead(preface, (summary, cost), recall, tally, view)
 
-    def _plan(self, view: View, preface: Preface, lead: Lead) -> Plan | None:
+    def _exceeds(self, view: View, lead: Lead, recall: Shown | None, share: float = 1.0) -> bool:
+        """Return True if a view has more tokens than a share of the limit."""
+        inside = recall[1] if recall and not lead.recall else 0
+        return self._tally.exceeds(view.kept, int(share * self.limit) - lead.tokens - inside + view.saved)
+
+    def _plan(self, view: View, preface: Preface, lead: Lead, recall: Shown | None) -> Plan | None:
         """Return what leaves or is hidden: above the limit, or from the share of it that the policy says."""
-        tally, room = self._tally, self.limit - lead.tokens + view.saved
-        over = tally.exceeds(view.kept, room)
-        if not over:
-            if self.policy.mask_at >= 1:
-                return None
-            if not tally.exceeds(view.kept, room - self.limit + int(self.policy.mask_at * self.limit)):
-                return None
+        tally, policy = self._tally, self.policy
+        over = self._exceeds(view, lead, recall)
+        if not over and (policy.mask_at >= 1 or not self._exceeds(view, lead, recall, policy.mask_at)):
+            return None
+        opened = preface.context or (recall and not tally.turns)
         space = Room(
             limit=self.limit,
-            head=preface.tokens,
-            cap=self.policy.summary_cap(self.limit),
-            opener=preface.opener,
+            head=preface.tokens + (recall[1] if recall else 0),
+            cap=policy.summary_cap(self.limit),
+            opener=0 if opened else preface.opener,
             summary=lead.summary,
         )
-        return (plan if over else hiding)(tally, view, space, self.policy)
+        return (plan if over else hiding)(tally, view, space, policy)
+
+    def _is_scale_due(self, view: View, standing: tuple[Decision, ...]) -> bool:
+        """Return True if outputs are shown as the scale has it, and no decision names it yet."""
+        tally = self._tally
+        if not tally.limits.scale or named_scale(standing, self.limit, self.policy):
+            return False
+        tally.total(view.kept)
+        return tally.depends_on_scale(view.kept)
 
 
 def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list[Decision]:
@@ -176,17 +289,6 @@ def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list
         return []
     recorded = {decision.call for decision in decisions if isinstance(decision, Answer)}
     return [answer for answer in reversed(given) if answer.call not in recorded]
-
-
-def _newest(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Return the newest cut and what came after it, since a cut carries the whole view.
-
-    One that the user asked for stays as well: it holds where the newest does not.
-    """
-    holding = effective(decisions)
-    cuts = [place for place, one in enumerate(holding) if isinstance(one, Cut)]
-    asked = [place for place in cuts if isinstance(one := holding[place], Cut) and one.asked]
-    return tuple(holding[(asked or cuts or [0])[-1] :])
 
 
 # The check: what every provider demands, in terms of messages.

@@ -51,13 +51,14 @@ class StateManager:
         *,
         stored: bool = False,
         counts: Iterable[tuple[Message, int]] = (),
+        decisions: Sequence[Decision] = (),
     ) -> Tally:
         """Build the tally of a conversation, to be grown with `add` and given to `window`.
 
         `stored` says that a store holds the whole outputs; `counts` are those of messages that were
-        counted before and need no reduction.
+        counted before and need no reduction; `decisions` are those that were recorded so far.
         """
-        live = LiveWindow(self.counter, self.policy, stored=stored).under(budget)
+        live = LiveWindow(self.counter, self.policy, stored=stored).under(budget, decisions)
         return Tally.of(messages, self.counter, live.limits, stored=stored, counts=counts)
 
     def window(
@@ -70,8 +71,9 @@ class StateManager:
         previous: Window | None = None,
     ) -> Window:
         """Make the window of a conversation, and say what had to be decided for it."""
-        live = self._live(messages, budget)
-        live.previous = previous
+        live = self._live(messages, budget, decisions)
+        if previous is not None:
+            live.sent(previous)
         return live.window(head or Head(), decisions)
 
     def shown(
@@ -83,7 +85,7 @@ class StateManager:
         decisions: Sequence[Decision] = (),
     ) -> Window:
         """Make the window that recorded decisions lead to, whether it fits or not; decide nothing."""
-        return self._live(messages, budget).shown(head or Head(), decisions)
+        return self._live(messages, budget, decisions).shown(head or Head(), decisions)
 
     def classify(
         self,
@@ -101,8 +103,10 @@ class StateManager:
         """Take a snapshot of a conversation as it would be sent if nothing were cut."""
         return snapshot(messages, tokens=self.count(messages).tokens, timestamp=timestamp)
 
-    def _live(self, messages: Sequence[Message] | Tally, budget: Budget) -> LiveWindow:
-        live = LiveWindow(self.counter, self.policy).under(budget)
+    def _live(
+        self, messages: Sequence[Message] | Tally, budget: Budget, decisions: Sequence[Decision]
+    ) -> LiveWindow:
+        live = LiveWindow(self.counter, self.policy).under(budget, decisions)
         if not isinstance(messages, Tally):
             live.tally = Tally.of(messages, self.counter, live.limits, shared=True)
         elif messages.limits == live.limits:

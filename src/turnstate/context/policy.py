@@ -1,7 +1,7 @@
 """The policy: every number and text that decides how a window is made, in one value.
 
-A recorded cut names the policy it was made under by its ``fingerprint``; under another policy it
-is planned again.
+A recorded cut names the policy it was made under by its ``fingerprint``, for people who wonder why it was
+made; it is used under any policy while its window fits.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from ..value import TOKENS, Value, check_kind, check_number, check_string, check
 from .wording import LANGUAGES, SLOT, TEMPLATES, Language
 
 __all__ = ["Budget", "Policy", "Reduction"]
+
+NEAREST = 0.8
+"""Of a limit: what was decided for this part of it still holds, so that a budget may move by a tenth."""
 
 LONGEST_TEMPLATE = 1_000
 """Characters; what is longer would take the room of the summary itself."""
@@ -90,6 +93,18 @@ class Policy(Value, frozen=True, kw_only=True):
     def fingerprint(self) -> str:
         """Name the policy by what it says."""
         return hashlib.blake2b(msgspec.json.encode(self), digest_size=8).hexdigest()
+
+    def serves(self, made_for: int, limit: int) -> bool:
+        """Return True if what was decided for one limit holds under another: that one is not much larger.
+
+        A new cut fills its limit up to the low-water mark. Where that is more than an earlier cut could
+        ever show, the earlier one hides history that there is room for.
+        """
+        return made_for > min(self.low_water, NEAREST) * limit
+
+    def are_near(self, one: int, other: int) -> bool:
+        """Return True if what was decided for either limit holds under the other."""
+        return self.serves(one, other) and self.serves(other, one)
 
     def summary_cap(self, limit: int) -> int:
         """Return the most tokens that a summary may take of a budget."""

@@ -57,18 +57,22 @@ Handle = Callable[[ToolCallResult], str]
 
 
 def step(budget_limit: int) -> int:
-    """Return the largest power of two within a limit, so that a limit that moves a little changes nothing."""
+    """Return the largest power of two within a limit: the scale where no decision names one."""
     return 1 << max(0, budget_limit.bit_length() - 1)
 
 
 class Limits(Value, frozen=True):
-    """What an output may have under one budget: lines at each end, and tokens; and a batch of outputs."""
+    """What an output may have: lines at each end, and tokens; and a batch of outputs.
+
+    ``scale`` is what the shares are taken of, a power of two; 0 if nothing is reduced.
+    """
 
     head: int
     tail: int
     soft: int
     hard: int
     batch: int = _UNLIMITED
+    scale: int = 0
 
     def __post_init__(self) -> None:
         if self.head < 1 or self.tail < 1 or not 1 <= self.soft <= self.hard or self.batch < 1:
@@ -76,11 +80,11 @@ class Limits(Value, frozen=True):
 
     @classmethod
     def of(cls, reduction: Reduction, budget_limit: int) -> Limits:
-        """Return the limits under a budget; they depend on its step only."""
+        """Return the limits under a budget, or of a scale; they depend on its step only."""
         whole = step(budget_limit)
         most = max(1, int(whole * reduction.share))
         soft, hard = min(reduction.soft_tokens, most), min(reduction.hard_tokens, most)
-        return cls(reduction.head, reduction.tail, soft, hard, min(whole, _BATCH * most))
+        return cls(reduction.head, reduction.tail, soft, hard, min(whole, _BATCH * most), whole)
 
     @classmethod
     def unlimited(cls) -> Limits:

@@ -143,6 +143,7 @@ class Tally(Structure):
         self._foreseen: dict[str, Shown] = {}
         self._alone: dict[str, tuple[Message, Message, int]] = {}  # not finished: whole, reduced, tokens
         self._settled: dict[str, Shown] = {}  # of finished groups, before the ledger takes them
+        self._scaled_at = -1  # the last place of an output that another scale would show otherwise
         self._short: dict[str, dict[int, tuple[Message, Message, int]]] = {}  # by id and tokens for each
         self._ledger = Ledger(0, self._finished)
         self._masks: dict[int, Shown] = {}
@@ -291,10 +292,31 @@ class Tally(Structure):
     def _tail_tokens(self, start: int) -> int:
         return sum(cost for _, cost in self._tail_shown()[max(0, start - len(self.items)) :])
 
+    def depends_on_scale(self, start: int) -> bool:
+        """Return True if a place from `start` on would be shown otherwise under half or twice the scale.
+
+        It is right for places that are counted, and may be True for others that come close to it.
+        """
+        if self._scaled_at >= start:
+            return True
+        tools = [shown for shown in self._tail_shown() if shown[0].role == "tool"]
+        return self._is_scaled(tools) if tools else False
+
+    def _is_scaled(self, shown: Sequence[Shown]) -> bool:
+        """Return True if one of the outputs of a group is reduced, or nearly long enough to be."""
+        if any(message.id in self.whole for message, _ in shown):
+            return True
+        longest, count = max(cost for _, cost in shown), sum(len(one.tool_results) for one, _ in shown)
+        return longest > self.limits.soft // 2 or longest * count > self.limits.batch // 2
+
     def _finished(self, index: int) -> int:
         """Reduce and count a message of the view for good."""
+        whole = self.items[index]
         self.items[index], cost = self._measured(index)
         id = self.items[index].id
+        is_note = whole.role == "user" and id in self.sources  # of a late result, which is reduced, too
+        if is_note and (self.items[index] is not whole or cost > self.limits.soft // 2):
+            self._scaled_at = max(self._scaled_at, index)
         for known in (self._alone, self._settled, self._short):
             known.pop(id, None)
         return cost
@@ -306,8 +328,11 @@ class Tally(Structure):
             return self._reduced(message)
         if message.id not in self._settled:
             group = [self.items[place] for place in self.outputs(index)]
-            for one, shown in zip(group, self._shared(group, is_open=False), strict=True):
+            shared = self._shared(group, is_open=False)
+            for one, shown in zip(group, shared, strict=True):
                 self._settled[one.id] = shown
+            if self._is_scaled(shared):
+                self._scaled_at = max(self._scaled_at, index)
         return self._settled[message.id]
 
     def _shared(self, group: Sequence[Message], *, is_open: bool) -> list[Shown]:

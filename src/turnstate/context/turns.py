@@ -4,6 +4,7 @@ A turn is a user message and all that answers it; a group is what is kept or rem
 message, or calls with every answer. ``Structure.items`` are the messages as they would be sent, but for
 what is still under way; between two groups a cut is safe. Ids that were used before are told apart, and
 whatever had to be mended is listed. ``sources`` says which tool message a part of one comes from.
+``summaries`` are those that came among the messages: they are not sent where they stand.
 
 A round is a run of assistant messages and the tool messages that follow it. Within a round, answers are
 put after the calls that they answer, in the order of the calls; a call that the conversation abandoned
@@ -142,6 +143,7 @@ class Structure:
     def __init__(self) -> None:
         self.length = 0
         self.head: list[Message] = []
+        self.summaries: list[Message] = []
         self.items: list[Message] = []
         self.groups: list[int] = []
         self.turns: list[int] = []
@@ -162,6 +164,9 @@ class Structure:
     def add(self, message: Message) -> None:
         """Add the next message of the conversation."""
         self.length += 1
+        if message.kind == "summary":
+            self.summaries.append(message)
+            return
         if message.id in self._ids:
             self.repairs.append(
                 Repair(message.id, "two messages had this id; the later one is sent under another")

@@ -238,7 +238,7 @@ def cut(words: str, most: int, *, more: bool = False) -> str:
     end = max(0, most - 1)
     ends = [match.end() for match in _SENTENCE_END.finditer(words, most // 2, most) if match.end() <= end]
     edge = ends[-1] if ends else words.rfind(" ", most // 2, most)
-    return words[: edge if edge > 0 and not whole else end].rstrip() + ELLIPSIS
+    return words[: edge if edge > 0 and not whole else end].rstrip(f" {ELLIPSIS}") + ELLIPSIS
 
 
 def quoted(text: str, most: int) -> str:

@@ -250,7 +250,7 @@ class ConversationState(Tangents):
         window = live.window(self._message_head(tools, gathered.text), [*self.head.decisions, *more])
         window.report.dropped = gathered.left_out
         if not more:
-            live.previous = window
+            live.sent(window)
         return window
 
     def _message_head(self, tools: Sequence[ToolSpec], context: str | None = None) -> Head:
@@ -264,11 +264,11 @@ class ConversationState(Tangents):
     def _live_window(self, manager: StateManager, budget: Budget, tools: Sequence[ToolSpec]) -> LiveWindow:
         """Return the live window of this timeline with all its messages, under the tool names of now."""
         timeline, names, stored = self.head, frozenset(spec.name for spec in tools), _is_stored(self.head)
-        wanted = (timeline, budget.limit, manager.counter.name, manager.policy, names, stored)
-        live = self._live[1] if self._live and self._live[0] == wanted else None
-        if live is None or live.length > len(timeline.messages):
-            live = LiveWindow(manager.counter, manager.policy, stored=stored).under(budget)
+        wanted = (timeline, manager.counter.name, manager.policy, names, stored)
+        if self._live is None or self._live[0] != wanted or self._live[1].length > len(timeline.messages):
+            live = LiveWindow(manager.counter, manager.policy, stored=stored, whole=timeline.first == 1)
             self._live = (wanted, live)
+        live = self._live[1].under(budget, timeline.decisions)
         live.grow(repaired(message, names) for message in timeline.messages[live.length :])
         return live
 
@@ -374,7 +374,12 @@ class ConversationState(Tangents):
     def add(self, entry: Entry) -> None:
         """Add an entry, after an entry for settings that have changed; a message is copied."""
         self.record_settings()
-        self.head.add(entry.owned() if isinstance(entry, Message) else entry)
+        match entry:
+            case Message():
+                entry = entry.owned()
+            case Cut():
+                entry = self.head.fold.archiving(entry)
+        self.head.add(entry)
         if isinstance(entry, Message | Revert):
             self.cap()
 

@@ -15,8 +15,23 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Generic, Protocol, TypeVar, overload
 
+from msgspec import structs
+
 from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
-from ..entry import Answer, Bootstrap, Cut, Decision, Entry, ModelChange, Prompt, Started, Summary, effective
+from ..context.decisions import in_force
+from ..entry import (
+    Answer,
+    Bootstrap,
+    Cut,
+    Decision,
+    Entry,
+    ModelChange,
+    Prompt,
+    Revert,
+    Started,
+    Summary,
+    effective,
+)
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
 
@@ -143,7 +158,10 @@ class Fold:
         self._answers: set[MessageId] = base._answers if base else set()
         self._messages_before: dict[str, int] = base._messages_before if base else {}
         self._holding = list[Decision]()
+        self._in_force = tuple[Decision, ...]()
         self._held = 0
+        self.recalled = 0
+        """The number of leading messages that are from before the part that is folded: prompts, questions."""
 
     def add(self, entry: Entry) -> Message | None:
         """Fold the next entry in; return the message that it is shown as, if it is shown as one."""
@@ -174,9 +192,19 @@ class Fold:
     @property
     def holding(self) -> list[Decision]:
         """The decisions that hold: none that was reverted, nor what was decided on top of it."""
+        self._update()
+        return self._holding
+
+    @property
+    def in_force(self) -> tuple[Decision, ...]:
+        """The decisions that windows are made under: the newest cut, what it carries, what came after it."""
+        self._update()
+        return self._in_force
+
+    def _update(self) -> None:
         if self._held != len(self.decisions):
             self._holding, self._held = effective(self.decisions), len(self.decisions)
-        return self._holding
+            self._in_force = in_force(self.decisions)
 
     @property
     def cut(self) -> Cut | None:
@@ -220,12 +248,36 @@ class Fold:
             return last + 1
         return self._messages_before.get(cut.id, 0) if is_clearing or self._whole else 0
 
-    def evicted(self, cut: Cut) -> tuple[str, str]:
-        """Return the ids of the first and the last message that left with a cut: all since the cut before."""
-        before, end = self.cut_before(cut), self.first_kept(cut)
-        shown = self.messages[self.first_kept(before) :] if before else []
-        first = shown[0].id if shown else cut.covers[0]
-        return first, self.messages[end - 1].id if end else cut.covers[1]
+    def archiving(self, cut: Cut) -> Cut:
+        """Return a cut that is about to be written, with the last message that is archived after it."""
+        if cut.imported or cut.asked.get("operation") == "clear":
+            return cut
+        end = max(self._archived_before(cut), self.first_kept(cut))
+        return structs.replace(cut, archived_to=self.messages[end - 1].id if end else None)
+
+    def evicted(self, cut: Cut) -> tuple[str, str] | None:
+        """Return the ids of the first and the last message to archive with a cut; None if all of them are."""
+        first, last = self._archived_before(cut), self._place(cut.archived_to)
+        if last is None or first > last:
+            return None
+        return self.messages[first].id, self.messages[last].id
+
+    def _archived_before(self, cut: Cut) -> int:
+        """Return the place after the last message that was archived when a cut was made.
+
+        A compaction that was undone has archived what it covered; a clearing that was undone has not.
+        """
+        reverted = {one.cut for one in self.decisions if isinstance(one, Revert)}
+        for one in reversed(list(takewhile(lambda one: one is not cut, self.decisions))):
+            if isinstance(one, Cut) and not (one.id in reverted and one.asked.get("operation") == "clear"):
+                last = self._place(one.archived_to)
+                return last + 1 if last is not None else max(self.recalled, self.first_kept(one))
+        return next((place for place, one in enumerate(self.messages) if one.role != "system"), 0)
+
+    def _place(self, id: MessageId | None) -> int | None:
+        """Return the place of a message by its own id."""
+        places = enumerate(reversed(self.messages), start=1)
+        return next((len(self.messages) - back for back, one in places if one.id == id), None) if id else None
 
     @property
     def open_calls(self) -> list[ToolCallRequest]:

@@ -89,6 +89,7 @@ class Compactor:
     async def _outcome(
         self, loaded: Loaded, budget: Budget, plan: PendingCut, summary: Summary | None, refused: str
     ) -> tuple[Compaction, tuple[Decision, ...]]:
+        plan = structs.replace(plan, cut=loaded.fold.archiving(plan.cut))
         made: list[Decision] = [plan.cut, *([summary] if summary else [])]
         after = await self._windows.showing(loaded, budget, made)
         return compacted(plan, summary, after.tokens, refused=refused)

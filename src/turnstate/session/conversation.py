@@ -9,7 +9,7 @@ another writer has overtaken is refused with `Conflict`, and nothing of it is lo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -128,9 +128,10 @@ class _Commit:
             moved = place.branch if place.branch != self._sync.branch else None
             entries = self._unconfirmed_only(timeline, self._new_entries(timeline, place.written, until))
             parcels = [
-                self._parcel(timeline, one, number)
+                parcel
                 for number, one in enumerate(entries, start=place.written)
-                if isinstance(one, Cut) and one.asked.get("operation") != "clear" and one.covers[1]
+                if isinstance(one, Cut)
+                for parcel in self._parcels(timeline, one, number)
             ]
             records = await self._writer.records(entries, timeline.model_before(place.written))
             receipt = await self._commit(timeline, records=records, select=moved, parcels=parcels)
@@ -179,12 +180,13 @@ class _Commit:
         self._windows.forget()
         return receipt
 
-    def _parcel(self, timeline: Timeline, cut: Cut, number: int) -> Parcel:
-        """Name the messages that leave with a cut, for the memory engine."""
-        first, last = timeline.fold.evicted(cut)
-        head = Position(self._sync.place(timeline).branch or 0, timeline.first + number)
-        eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
-        return eviction.parcel(self._writer.at, due=self._writer.clock())
+    def _parcels(self, timeline: Timeline, cut: Cut, number: int) -> Iterator[Parcel]:
+        """Yield the parcel of what leaves with a cut and is in no parcel yet, if there is anything."""
+        if found := timeline.fold.evicted(cut):
+            first, last = found
+            head = Position(self._sync.place(timeline).branch or 0, timeline.first + number)
+            eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
+            yield eviction.parcel(self._writer.at, due=self._writer.clock())
 
     async def _commit(
         self,

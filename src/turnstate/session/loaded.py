@@ -1,19 +1,20 @@
 """What is loaded of a path: the part that windows are made of, growing with the log.
 
 Rows are folded in the order of the log: messages, the newest prompt and bootstrap, the decisions since
-the last cut. Loading begins at the newest cut, so that opening a long session reads little, or at the
-root if that cut cannot be used. A damaged row is set aside and reported; the entries around it are used.
+the last cut. The newest cut carries those that may serve other limits, so opening a long session reads one
+cut and what is kept by those that serve the limit; it reads from the root if none does. A damaged row is set
+aside and reported; the entries around it are used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from msgspec import Struct, structs
+from collections.abc import Callable, Mapping, Sequence
 
 from ..context.calls import is_shown_as
+from ..context.decisions import in_force
 from ..context.head import Head
 from ..entry import Cut, Decision, Entry, ModelChange
+from ..ids import MessageId
 from ..log.fold import Fold
 from ..log.path import (
     CUTS,
@@ -30,7 +31,7 @@ from ..stores.port import Log
 from ..stores.values import Address, Position, Row, SessionRow, Span
 from ..toolspec import ToolSpec
 
-__all__ = ["Loaded", "Settings", "load", "refreshed"]
+__all__ = ["Loaded", "Serving", "load", "refreshed"]
 
 
 class Loaded:
@@ -45,6 +46,7 @@ class Loaded:
         self.decisions = list[Decision]()
         self.fold = Fold(self.messages, self.decisions, whole=self.whole)
         self.places = dict[str, int]()
+        self._held = set[str]()  # cuts that everything is loaded for
         self.damaged = list[Row]()
         self.counts = list[tuple[int, int]]()  # stored tokens and bytes of each message
         self.counted_from = 0  # before this message, counts are in another counter than the one in force
@@ -59,6 +61,19 @@ class Loaded:
     def cut(self) -> Cut | None:
         """The newest cut that holds."""
         return self.fold.cut
+
+    def holds(self, cut: Cut) -> bool:
+        """Return True if everything is loaded that a cut keeps."""
+        if self.whole or cut.id in self._held:
+            return True
+        first = self.fold.place_of(cut.kept_from or cut.covers[1])
+        held = first is not None and first >= self.fold.recalled
+        if cut.kept_from is None and not held:
+            held = any(isinstance(one, Cut) and one.id == cut.id for one in self.decisions)
+        if held and all(id in self.places for id in cut.pinned):
+            self._held.add(cut.id)
+            return True
+        return False
 
     def kept_place(self, cut: Cut) -> int:
         """Return the place of the first message that a cut kept; 0 if it is the first that is loaded."""
@@ -82,6 +97,7 @@ class Loaded:
 
     def start(self) -> None:
         """Begin with the part that is loaded; under a model, what was recalled may be counted otherwise."""
+        self.fold.recalled = len(self.messages)
         self.counted_from = len(self.counts) if self.fold.model else 0
 
     def grow(self, entries: Sequence[tuple[Entry, int, int]], head: Position, at_head: str = "") -> None:
@@ -116,38 +132,21 @@ class Loaded:
             self.bytes += size
 
 
-# Loading: from the newest cut on, or from the root if that cut cannot be used.
+# Loading: from what the cuts that serve a limit have kept, or from the root if none does.
 
 _FEW = 4  # rows of a read that looks for leading system messages
 _HEADS = ("prompt", "bootstrap", "model")
 
-
-class Settings(Struct, frozen=True):
-    """The settings under which a cut must have been made to be used."""
-
-    limit: int
-    policy: str
-    counter: str
-
-    def under(self, model: ModelChange | None) -> Settings:
-        """Return the settings with the counter of the model in force."""
-        return structs.replace(self, counter=model.counter) if model else self
-
-    def fit(self, cut: Cut) -> bool:
-        """Return True if a cut was made under these settings, or holds under all."""
-        made_under = (cut.limit, cut.policy, cut.counter)
-        return bool(cut.asked) or made_under == (self.limit, self.policy, self.counter)
+Serving = Callable[[Sequence[Decision]], list[Cut]]
+"""Returns which cuts of those in force a window may be made from; none if everything is needed."""
 
 
-async def load(log: Log, row: SessionRow, settings: Settings | None) -> Loaded:
-    """Load a path for windows under these settings; without settings, from its newest cut on."""
+async def load(log: Log, row: SessionRow, serving: Serving | None = None) -> Loaded:
+    """Load a path for windows from the cuts that `serving` returns; by default from its newest cut on."""
     path = await path_to(log, row.address, row.head)
     marks = await log.newest(row.address, path, (*CUTS, *_HEADS))
     mark = await cut_in_force(log, row.address, path, marks)
-    model = await read_entry(marks["model"]) if "model" in marks else None
-    if settings is not None and isinstance(model, ModelChange):
-        settings = settings.under(model)
-    pinned, first = await _start(log, row.address, path, mark, settings)
+    pinned, first = await _start(log, row.address, path, mark, serving)
     loaded = Loaded(path, first=first)
     loaded.head = Position(row.branch, first - 1)
     early = [marks[kind] for kind in _HEADS if kind in marks and marks[kind].seq < first]
@@ -197,28 +196,41 @@ async def _leading(log: Log, at: Address, path: Sequence[Span], end: int) -> lis
 
 
 async def _start(
-    log: Log, at: Address, path: Sequence[Span], mark: Row | None, settings: Settings | None
+    log: Log, at: Address, path: Sequence[Span], mark: Row | None, serving: Serving | None
 ) -> tuple[list[Row], int]:
-    """Return the messages that a usable cut pinned, and where to begin to read: without one, at the root."""
-    cut = await read_entry(mark) if mark else None
-    if mark is None or not isinstance(cut, Cut) or (settings is not None and not settings.fit(cut)):
+    """Return the messages that usable cuts pinned, and where to begin to read: without a cut, at the root."""
+    newest = await read_entry(mark) if mark else None
+    if mark is None or not isinstance(newest, Cut):
         return [], 1
+    cuts = serving(in_force([newest])) if serving else [newest]
+    named = [id for cut in cuts for id in (cut.kept_from, *cut.pinned, cut.covers[1]) if id]
+    found = {row.id: row for row in await log.find(at, list(dict.fromkeys(named)))} if named else {}
+    starts, pinned = list[int](), dict[MessageId, Row]()
+    for cut in cuts:
+        rows = {id: row for id in cut.pinned if (row := found.get(id)) and await messages_of([row])}
+        start = await _first_kept(log, at, between(path, 1, mark.seq), cut, found)
+        if start is None and cut is newest and cut.kept_from is None:
+            start = mark.seq  # it keeps what comes after itself
+        if start is None or len(rows) < len(cut.pinned):
+            return [], 1
+        starts.append(start)
+        pinned |= rows
+    first = min(starts, default=1)
+    early = (row for row in pinned.values() if row.seq < first)
+    return sorted(early, key=lambda row: row.seq), first
+
+
+async def _first_kept(
+    log: Log, at: Address, path: Sequence[Span], cut: Cut, found: Mapping[str, Row]
+) -> int | None:
+    """Return the number of the first entry that a cut kept; None if it is not to be found."""
     if cut.kept_from is None:
-        return [], await _start_after(log, at, mark, cut)
-    found = await log.find(at, [cut.kept_from, *cut.pinned])
-    rows = {row.id: row for row in found if await messages_of([row])}
-    if any(id not in rows for id in cut.pinned):
-        return [], 1
-    kept = rows.pop(cut.kept_from, None) or await _late_results(log, at, between(path, 1, mark.seq), cut)
-    return (sorted(rows.values(), key=lambda row: row.seq), kept.seq) if kept else ([], 1)
-
-
-async def _start_after(log: Log, at: Address, mark: Row, cut: Cut) -> int:
-    """Return where to begin after a cut that kept nothing; words before it may not be covered by it."""
-    if cut.asked.get("operation") != "clear" and cut.covers[1]:
-        for row in await log.find(at, [cut.covers[1]]):
-            return row.seq + 1
-    return mark.seq
+        last = found.get(cut.covers[1]) if cut.asked.get("operation") != "clear" else None
+        return last.seq + 1 if last else None
+    row = found.get(cut.kept_from)
+    if row is None or not await messages_of([row]):
+        row = await _late_results(log, at, path, cut)
+    return row.seq if row else None
 
 
 async def _late_results(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:

@@ -122,7 +122,7 @@ class Summarizer:
         """Begin with the summary of the coming cut, where a window is nearly full."""
         if window.tokens < self._policy.warn_at * window.limit or not self._may_ask():
             return
-        follows = window.view.cut.id if window.view.cut else None
+        follows = next((one.id for one in reversed(window.applied) if isinstance(one, Cut)), None)
         if self._prepared and self._prepared[0] == follows:
             return
         coming = foreseen(window, self._policy)

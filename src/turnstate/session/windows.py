@@ -3,16 +3,20 @@
 A decision is written only on the path it was made for: if another writer wrote meanwhile, the new entries are
 read and the window is made again. So two workers that cut at once leave one cut.
 
-A window over much text is made in a thread, so that the loop goes on. One is made at a time, since all are
-made by the same live window.
+What is loaded, and the tallies of it, are kept while they serve: two budgets that take turns read nothing
+again. A window over much text is made in a thread, so that the loop goes on. One is made at a time, since
+all are made by the same live window.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from ..context.decisions import serving
 from ..context.head import Head
 from ..context.live_window import LiveWindow
 from ..context.policy import Budget, Policy
@@ -24,7 +28,7 @@ from ..log.records import counter_of, known_counts
 from ..stores.values import Parcel, Position, Receipt, Record
 from ..tokens.exact import INLINE, off_loop
 from ..toolspec import ToolSpec
-from .loaded import Loaded, Settings, load, refreshed
+from .loaded import Loaded, load, refreshed
 from .summaries import Summarizer
 from .writer import SessionWriter
 
@@ -34,7 +38,10 @@ MAX_INLINE_BYTES = 4_000_000
 """Of messages that are loaded: a cut may have to read them all, so a window over more is made in a thread."""
 
 SPARE = 1_000
-"""Messages that may be held beyond what the window shows, before they are let go."""
+"""Messages that may be held beyond what the latest windows show, before they are let go."""
+
+LATEST = 4
+"""Windows that count as the latest: those of two budgets that take turns are among them."""
 
 
 class _Made(NamedTuple):
@@ -53,8 +60,8 @@ class WindowMaker:
         self._loaded: Loaded | None = None
         self._live = LiveWindow(writer.start, policy, stored=True)
         self._tallied: Loaded | None = None  # what the tally of the live window is made of
-        self._fingerprint = policy.fingerprint
-        self._known_settings: tuple[Budget, Settings] | None = None
+        self._limit: int | None = None
+        self._lengths = deque[int](maxlen=LATEST)
         self._making = asyncio.Lock()
 
     @property
@@ -84,7 +91,8 @@ class WindowMaker:
                     self._summaries.replace(window.pending_cut, self._swap)
             elif self._summaries and not self._making.locked():  # else another thread has the tally
                 self._summaries.prepare(window)
-            self._live.previous = window
+            self._limit = window.limit
+            self._live.sent(window)
             self._let_go(loaded, window)
             return window
 
@@ -103,7 +111,7 @@ class WindowMaker:
     @property
     def limit(self) -> int | None:
         """The limit of the window that was made last."""
-        return self._live.previous.limit if self._live.previous else None
+        return self._limit
 
     async def shown(self, budget: Budget) -> tuple[Loaded, Window]:
         """Make the window that shows what is decided already, fitting or not, and say what it is made of."""
@@ -121,10 +129,12 @@ class WindowMaker:
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Return the path as it is now, loaded for windows under a budget if one is given."""
         row = await self._writer.refresh()
-        known, settings = self._loaded, self._settings(budget)
-        if known is not None and await refreshed(self._writer.log, row, known) and _serves(known, settings):
+        known, policy = self._loaded, self._live.policy
+        current = known is not None and await refreshed(self._writer.log, row, known)
+        if known is not None and current and (budget is None or _serves(known, budget, policy)):
             return known
-        self._loaded = await load(self._writer.log, row, settings)
+        wanted = partial(serving, limit=budget.limit, policy=policy) if budget else None
+        self._loaded = await load(self._writer.log, row, wanted)
         self._writer.knows_model(self._loaded.head, self._loaded.fold.model)
         return self._loaded
 
@@ -143,8 +153,8 @@ class WindowMaker:
 
     def forget(self) -> None:
         """Load again the next time: the head is elsewhere."""
-        self._loaded = None
-        self._live.previous = None
+        self._loaded = self._tallied = None
+        self._live = LiveWindow(self._writer.start, self._live.policy, stored=True)
 
     async def _decided(self, loaded: Loaded, budget: Budget, head: Head) -> _Made:
         """Make a window, with the summary that was prepared for its cut if that is ready and fits."""
@@ -170,8 +180,8 @@ class WindowMaker:
         """Return the live window of what is loaded, under a budget; only one caller has it at a time."""
         counter = counter_of(loaded.fold.model, self._writer.start)
         if self._tallied is not loaded or self._live.counter.name != counter.name:
-            self._live, self._tallied = self._live.restarted(counter), loaded
-        return self._live.under(budget)
+            self._live, self._tallied = self._live.restarted(counter, whole=loaded.whole), loaded
+        return self._live.under(budget, loaded.decisions)
 
     async def _made(self, loaded: Loaded, live: LiveWindow, make: Callable[[], Window]) -> Window:
         """Add what the tally lacks and make a window, in a thread if that takes long."""
@@ -200,16 +210,15 @@ class WindowMaker:
         return ready if ready is not None and self._may_use(ready[0], loaded, budget) else ()
 
     def _may_use(self, ready: Cut, loaded: Loaded, budget: Budget) -> bool:
-        settings = self._settings(budget)
-        fits = settings is not None and settings.under(loaded.fold.model).fit(ready)
-        return fits and ready.kept_from in loaded.places
+        near = self._live.policy.are_near(ready.limit, budget.limit)
+        return near and ready.kept_from in loaded.places
 
     async def _swap(self, summary: Summary) -> None:
-        """Write a model's summary, if its cut is still the newest and this handle may write."""
+        """Write a model's summary, if its cut is still in force and this handle may write."""
         while True:
             try:
                 loaded = await self.loaded()
-                if loaded.cut is not None and loaded.cut.id == summary.cut:
+                if any(isinstance(one, Cut) and one.id == summary.cut for one in loaded.fold.in_force):
                     await self.record(loaded, [summary])
                 return
             except Conflict:
@@ -220,34 +229,31 @@ class WindowMaker:
     async def record(self, loaded: Loaded, decisions: Sequence[Decision], at: Position | None = None) -> None:
         """Write decisions that were made on a path, if it is still the path: up to `at`, or to its head."""
         head = at or loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
-        cuts = (one for one in decisions if isinstance(one, Cut))
-        parcels = [self._parcel(loaded, one) for one in cuts if one.asked.get("operation") != "clear"]
+        decisions = [loaded.fold.archiving(one) if isinstance(one, Cut) else one for one in decisions]
+        parcels = [
+            parcel for one in decisions if isinstance(one, Cut) for parcel in self._parcels(loaded, one)
+        ]
         records = await self._writer.records(decisions)
         receipt = await self._writer.commit(records=records, expected_head=head, parcels=parcels)
         self.grow(receipt, decisions, records)
 
-    def _parcel(self, loaded: Loaded, cut: Cut) -> Parcel:
-        """Say which messages leave with a cut: those from the last cut on."""
-        (first, last), head = loaded.fold.evicted(cut), loaded.head
-        eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
-        return eviction.parcel(self._writer.at, due=self._writer.clock())
-
-    def _settings(self, budget: Budget | None) -> Settings | None:
-        if budget is None:
-            return None
-        if self._known_settings is None or self._known_settings[0] != budget:
-            settings = Settings(budget.limit, self._fingerprint, self._writer.start.name)
-            self._known_settings = (budget, settings)
-        return self._known_settings[1]
+    def _parcels(self, loaded: Loaded, cut: Cut) -> Iterator[Parcel]:
+        """Yield the parcel of what leaves with a cut and is in no parcel yet, if there is anything."""
+        if found := loaded.fold.evicted(cut):
+            (first, last), head = found, loaded.head
+            eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
+            yield eviction.parcel(self._writer.at, due=self._writer.clock())
 
     def _let_go(self, loaded: Loaded, window: Window) -> None:
-        """Hold no more than a window needs, however long the process lives."""
-        if len(loaded.messages) > 2 * len(window.messages) + SPARE:
+        """Hold no more than the latest windows need, however long the process lives."""
+        self._lengths.append(len(window.messages))
+        if len(loaded.messages) > 2 * max(self._lengths) + SPARE:
             self._loaded = None
 
 
-def _serves(loaded: Loaded, settings: Settings | None) -> bool:
-    if loaded.whole or settings is None:
+def _serves(loaded: Loaded, budget: Budget, policy: Policy) -> bool:
+    """Return True if everything is loaded that a window under a budget may be made from."""
+    if loaded.whole:
         return True
-    cut = loaded.cut
-    return cut is not None and settings.under(loaded.fold.model).fit(cut)
+    cuts = serving(loaded.fold.in_force, budget.limit, policy)
+    return bool(cuts) and all(map(loaded.holds, cuts))

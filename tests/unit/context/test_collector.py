@@ -181,10 +181,26 @@ def test_the_list_that_was_given_is_untouched() -> None:
     assert messages == copy
 
 
-@pytest.mark.req("C7")
-def test_a_cut_made_under_other_settings_is_planned_anew() -> None:
+@pytest.mark.req("C7", "C8")
+def test_a_cut_is_planned_anew_once_the_limit_has_grown_by_two_thirds_or_its_window_no_longer_fits() -> None:
     messages = turns(40)
     first = LETTERS.window(messages, Budget(4_000))
-    wider = LETTERS.window(messages, Budget(6_000), decisions=first.decisions)
+    for limit in (first.tokens, 3_000, 4_001, 6_666):
+        again = LETTERS.window(messages, Budget(limit), decisions=first.decisions)
+        assert (again.messages, again.decisions) == (first.messages, ())
+    wider = LETTERS.window(messages, Budget(6_668), decisions=first.decisions)
     assert len(wider.messages) > len(first.messages)
+    narrower = LETTERS.window(messages, Budget(first.tokens - 1), decisions=first.decisions)
+    assert len(narrower.messages) < len(first.messages)
     assert isinstance(wider.decisions[0], Cut)
+    assert isinstance(narrower.decisions[0], Cut)
+
+
+@pytest.mark.req("C8")
+def test_a_cut_made_under_another_policy_or_counter_is_used_while_its_window_fits() -> None:
+    messages = turns(40)
+    first = LETTERS.window(messages, Budget(4_000))
+    other = StateManager(policy=Policy(lock_turns=3, summary_tokens=300))
+    again = other.window(messages, Budget(4_000), decisions=first.decisions)
+    assert (again.messages, again.decisions) == (first.messages, ())
+    assert again.tokens == other.count(again.messages).tokens != first.tokens

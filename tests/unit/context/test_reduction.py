@@ -143,11 +143,11 @@ def test_above_the_hard_limit_tokens_alone_decide(tokens: int, is_framed: bool) 
 
 @pytest.mark.req("E2")
 def test_neither_limit_is_more_than_a_quarter_of_the_step_of_the_budget_nor_a_batch_than_three() -> None:
-    assert Limits.of(Reduction(), 128_000) == Limits(50, 50, 4_000, 16_000, 3 * 16_384)
-    assert Limits.of(Reduction(), 20_000) == Limits(50, 50, 4_000, 4_096, 3 * 4_096)
-    assert Limits.of(Reduction(), 375) == Limits(50, 50, 64, 64, 192)
-    assert Limits.of(Reduction(share=1), 375) == Limits(50, 50, 256, 256, 256)
-    assert Limits.of(Reduction(), 1) == Limits(50, 50, 1, 1, 1)
+    assert Limits.of(Reduction(), 128_000) == Limits(50, 50, 4_000, 16_000, 3 * 16_384, 65_536)
+    assert Limits.of(Reduction(), 20_000) == Limits(50, 50, 4_000, 4_096, 3 * 4_096, 16_384)
+    assert Limits.of(Reduction(), 375) == Limits(50, 50, 64, 64, 192, 256)
+    assert Limits.of(Reduction(share=1), 375) == Limits(50, 50, 256, 256, 256, 256)
+    assert Limits.of(Reduction(), 1) == Limits(50, 50, 1, 1, 1, 1)
 
 
 @pytest.mark.req("E2", "C8")

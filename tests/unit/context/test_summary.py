@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 from cases import each
 
-from turnstate.context.policy import Policy
-from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, request
+from turnstate import formats
+from turnstate.context.manager import StateManager
+from turnstate.context.policy import Budget, Policy
+from turnstate.context.snapshot import ContextSnapshot
+from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, incoming, request
 from turnstate.context.summary_prompt import SECTIONS
+from turnstate.context.window import Window
 from turnstate.context.wording import bare, filled, label, rendered
 from turnstate.ids import UNKNOWN_TIME, MessageId
 from turnstate.message import Message
+from turnstate.part import TextPart
 from turnstate.testing import conversations
 from turnstate.tokens.counter import Count
 
@@ -265,3 +270,96 @@ def test_a_success_in_between_starts_the_count_again() -> None:
         failures = step(failures)
     assert failures == Failures()
     assert failures.may_try
+
+
+# A summary that comes in.
+
+
+SUMMARY = TEMPLATE.replace("{summary}", "They spoke of ships.")
+PROMPT = Message.system("Be brief.")
+HELLO = Message.user("Hello again.")
+
+
+@pytest.mark.req("D1", "P4")
+@each(
+    ("leading", "rest", "text"),
+    [
+        ([PROMPT, Message.system(SUMMARY)], ["Be brief."], "They spoke of ships."),
+        (
+            [Message.system([TextPart(text="Be brief."), TextPart(text=SUMMARY)])],
+            ["Be brief."],
+            "They spoke of ships.",
+        ),
+        (
+            [Message.system("Ships.", kind="summary"), Message.system(SUMMARY)],
+            [],
+            "Ships. They spoke of ships.",
+        ),
+        ([Message.system(f"Never write {SUMMARY}")], [f"Never write {SUMMARY}"], ""),
+        ([Message.system(SUMMARY, kind="prompt")], [SUMMARY], ""),
+        ([Message.system("")], [""], ""),
+        ([], [], ""),
+    ],
+)
+def test_a_summary_is_taken_out_of_the_leading_messages(
+    leading: list[Message], rest: list[str], text: str
+) -> None:
+    messages, found = incoming(leading, TEMPLATE)
+    assert ([message.text for message in messages], found) == (rest, text)
+
+
+@pytest.mark.req("D1")
+def test_a_summary_in_any_language_of_ours_is_found_under_any_other_but_not_under_a_template_of_a_word() -> (
+    None
+):
+    templates = [Policy(language=language).summary_template for language in ("en", "ja", "zh")]
+    for written in templates:
+        for other in templates:
+            assert incoming([Message.system(filled(written, "Ships."))], other) == ([], "Ships.")
+    assert incoming([Message.system("Note: be brief.")], "Note: {summary}")[1] == ""
+
+
+@pytest.mark.req("D1")
+def test_a_summary_is_shown_as_it_came_wherever_it_stood_and_several_are_one() -> None:
+    manager = StateManager()
+    window = manager.window([PROMPT, Message.system(SUMMARY), HELLO], Budget(1_000))
+    assert [message.text for message in window.messages] == ["Be brief.", SUMMARY, "Hello again."]
+    assert window.decisions == ()
+    assert window.tokens == manager.count(window.messages).tokens
+    late = [HELLO, Message.system("Ships.", kind="summary"), Message.system(SUMMARY, kind="summary")]
+    tally = manager.tally([], Budget(1_000))
+    for message in late:
+        tally.add(message)
+    for given in (late, tally):
+        shown = manager.window(given, Budget(1_000)).messages
+        assert [message.kind for message in shown] == ["summary", None]
+        assert shown[0].text == filled(TEMPLATE, "Ships. They spoke of ships.")
+
+
+def fed_back_by(name: str) -> Callable[[Window], list[Message]]:
+    """Return how a caller feeds a window back: its messages as they are, or as a document."""
+    if name == "messages":
+        return lambda window: list(window.messages)
+    if name == "snapshot":
+        return lambda window: list(
+            ContextSnapshot.from_json(StateManager().snapshot(window.messages).to_json()).messages
+        )
+    format = formats.get(name)
+    return lambda window: format.parse(format.render(window.messages))
+
+
+@pytest.mark.req("D1", "D3", "H1")
+def test_windows_that_are_fed_back_have_one_summary_that_still_knows_the_first_turn() -> None:
+    manager, budget = StateManager(), Budget(2_000)
+    for name in ("messages", "snapshot", *formats.names()):
+        feed_back, messages, cuts = fed_back_by(name), [PROMPT], 0
+        for turn in range(100 if name == "messages" else 40):
+            topic = "the purple submarine" if turn == 0 else f"ship {turn}"
+            messages += [Message.user(f"What of {topic}?"), Message.assistant("It went by. " * 30)]
+            window = manager.window(messages, budget)
+            cuts += window.pending_cut is not None
+            texts = [message.text for message in window.messages if message.kind == "summary"]
+            assert len(texts) == bool(cuts)
+            assert all("purple submarine" in text for text in texts)
+            messages = feed_back(window)
+        assert cuts > 1

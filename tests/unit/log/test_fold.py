@@ -114,15 +114,19 @@ def test_a_summary_that_was_reverted_with_its_cut_is_no_longer_used(folded: Fold
     [
         (cut("c", "m2", ("m0", "m1")), 2, ("m0", "m1")),
         (cut("c", None, ("m0", "m1")), 2, ("m0", "m1")),
-        (cut("c", None, ("m0", "m3"), asked={"operation": "clear"}), 4, ("m0", "m3")),
-        (cut("c", None, ("", ""), asked={"imported": True}), 4, ("", "m3")),
-        (cut("c", "unknown", ("m0", "m1")), 0, ("m0", "m1")),
+        (cut("c", None, ("m0", "m3"), asked={"operation": "clear"}), 4, None),
+        (cut("c", None, ("", ""), asked={"imported": True}), 4, None),
+        (cut("c", "unknown", ("m0", "m1")), 0, None),
     ],
 )
-def test_where_a_cut_begins_to_keep(folded: Folded, made: Cut, place: int, evicted: tuple[str, str]) -> None:
+def test_where_a_cut_begins_to_keep_and_what_is_archived_with_it(
+    folded: Folded, made: Cut, place: int, evicted: tuple[str, str] | None
+) -> None:
+    made = folded(said(4)).archiving(made)
     fold = folded([*said(4), made, *said(6)[4:]])
     assert fold.first_kept(made) == place
     assert fold.evicted(made) == evicted
+    assert made.archived_to == (evicted and evicted[1])
 
 
 @both
@@ -134,11 +138,48 @@ def test_of_a_path_that_is_not_folded_from_its_root_all_is_kept_if_the_last_cove
     assert fold.first_kept(made) == 0
 
 
+def made(folded: Folded, *entries: Entry) -> list[Entry]:
+    """Return entries as they are written: each cut with what is archived after it."""
+    written = list[Entry]()
+    for entry in entries:
+        written.append(folded(written).archiving(entry) if isinstance(entry, Cut) else entry)
+    return written
+
+
+def archived(folded: Folded, *entries: Entry) -> list[tuple[str, str] | None]:
+    """Return what each cut among entries archives, as seen when it is written and later."""
+    written, found = made(folded, *entries), list[tuple[str, str] | None]()
+    for number, entry in enumerate(written):
+        if isinstance(entry, Cut):
+            found.append(folded(written).evicted(entry))
+            assert folded(written[:number]).evicted(entry) == found[-1]
+    return found
+
+
+@pytest.mark.req("F3")
 @both
-def test_what_leaves_with_a_cut_begins_with_what_the_cut_before_kept(folded: Folded) -> None:
-    first, second = cut("c1", "m2", ("m0", "m1")), cut("c2", "m4", ("m0", "m3"))
-    assert folded([*said(4), first, *said(6)[4:], second]).evicted(second) == ("m2", "m3")
-    assert folded([*said(4), first, *said(6)[4:]]).evicted(second) == ("m2", "m3")  # not folded in yet
+def test_no_message_is_archived_twice_whichever_cut_it_leaves_with(folded: Folded) -> None:
+    narrow, wide = cut("narrow", "m6", ("m0", "m5")), cut("wide", "m2", ("m0", "m1"))
+    assert archived(folded, *said(8), wide, narrow) == [("m0", "m1"), ("m2", "m5")]
+    assert archived(folded, *said(8), narrow, wide) == [("m0", "m5"), None]
+    later = cut("later", "m7", ("m0", "m6"))
+    assert archived(folded, *said(8), narrow, wide, later) == [("m0", "m5"), None, ("m6", "m6")]
+
+
+@pytest.mark.req("F3", "I8")
+@both
+def test_what_an_undone_compaction_archived_stays_archived_and_a_clearing_archives_nothing(
+    folded: Folded,
+) -> None:
+    asked = cut("asked", "m4", ("m0", "m3"), asked={"operation": "compact"})
+    later = cut("later", "m6", ("m0", "m5"))
+    undone = Revert(cut="asked", at=9, former=0)
+    assert archived(folded, *said(8), asked, undone, later) == [("m0", "m3"), ("m4", "m5")]
+    clearing = cut("clearing", None, ("m0", "m3"), asked={"operation": "clear"})
+    some = [*said(4), clearing, *said(8)[4:]]
+    assert archived(folded, *some, later) == [None, ("m4", "m5")]
+    shown_again = Revert(cut="clearing", at=5, former=0)
+    assert archived(folded, *some, shown_again, later) == [None, ("m0", "m5")]
 
 
 @both

@@ -85,7 +85,7 @@ async def test_undo_takes_back_the_collectors_cuts_that_came_after_the_compactio
     await grown(session, 80)
     before = await shown(session)  # the collector has cut once already
     await session.compact(strategy=Strategy(keep=12))
-    for limit in (600, 400):
+    for limit in (600, 300):
         assert (await session.window(Budget(limit))).decisions
     kinds = [bool(cut.asked) for cut in await cuts(session)]
     assert kinds == [False, True, False, False]

@@ -53,8 +53,9 @@ async def pure(
 ) -> Window:
     """Make the window of the whole list, under the decisions that are recorded."""
     manager = StateManager(counter, policy)
-    tally = manager.tally(await session.messages(), budget, stored=True)
-    return manager.window(tally, budget, head=Head(), decisions=await decisions(session))
+    recorded = await decisions(session)
+    tally = manager.tally(await session.messages(), budget, stored=True, decisions=recorded)
+    return manager.window(tally, budget, head=Head(), decisions=recorded)
 
 
 @run
