@@ -18,7 +18,7 @@ import asyncio
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import wraps
@@ -339,7 +339,7 @@ class _Open(Generic[P, Q]):
 
     def __init__(
         self,
-        store: Callable[P, Awaitable[asynchronous.SessionManager]],
+        store: Callable[P, Work[asynchronous.SessionManager]],
         session: Callable[Concatenate[Any, Q], Work[asynchronous.Session]],
     ) -> None:
         self._store, self._session = store, session
@@ -353,12 +353,9 @@ class _Open(Generic[P, Q]):
             return _opening(self._session).__get__(sessions)
 
         def open(*args: P.args, **kwargs: P.kwargs) -> SessionManager:
-            async def opened() -> asynchronous.SessionManager:
-                return await self._store(*args, **kwargs)
-
             loop = _Loop()
             try:
-                return kind(loop, loop.run(opened()))
+                return kind(loop, loop.run(self._store(*args, **kwargs)))
             except BaseException:
                 loop.stop()
                 raise

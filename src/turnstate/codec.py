@@ -125,17 +125,21 @@ _KINDS: dict[str, type[Any]] = {
     "checkpoint": Checkpoint,
     "restore": Restore,
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()} | {Message: "message", Cut: "cut"}
+_NAMES = {kind: name for name, kind in _KINDS.items()} | {Cut: "cut"}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 
 
 def kind_of(entry: Entry) -> str:
     """Return the name of an entry's kind; a cut that the user asked for is a compaction."""
+    if isinstance(entry, Message):
+        return "message"
     return "compaction" if isinstance(entry, Cut) and entry.is_operation else _NAMES[type(entry)]
 
 
 def encode(entry: Entry) -> bytes:
     """Encode an entry as compact UTF-8 JSON."""
+    if isinstance(entry, Message) and type(entry) is not Message:  # what a subclass adds is not the message's
+        entry = Message(**{name: getattr(entry, name) for name in Message.__struct_fields__})
     data = long_json.encode(entry, _encoder)
     if not isinstance(entry, Message) or b'"extra":' not in data:
         return data

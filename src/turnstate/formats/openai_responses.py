@@ -239,6 +239,13 @@ class OpenAIResponses(Exchange):
         else:
             yield from drafts(document.items)
 
+    def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Leave out reasoning that the service was to keep, where nothing is kept there."""
+        if request.get("store") is not False or not isinstance(request["input"], list):
+            return request
+        kept = [item for item in request["input"] if not _is_kept_elsewhere(item)]
+        return {**request, "input": kept}
+
     def _read_reply(self, items: list[Any]) -> Draft:
         return whole_draft(items)
 
@@ -325,6 +332,11 @@ class OpenAIResponses(Exchange):
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
         key = "id" if part.signature.startswith(STORED) else "encrypted_content"
         return {"type": "reasoning", "summary": summary, key: part.signature}
+
+
+def _is_kept_elsewhere(item: Any) -> bool:
+    reasoning = isinstance(item, dict) and item.get("type") == "reasoning"
+    return reasoning and not item.get("encrypted_content")
 
 
 def _as_items(body: str | list[Any] | dict[str, Any]) -> list[Any]:

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["Open", "Opening", "OpensSession", "OpensStore"]
 
 
-class Opening:
-    """A store that is about to be opened: ``async with`` it, or ``await`` it."""
+class Opening(Coroutine[Any, Any, "SessionManager"]):
+    """A store that is about to be opened: ``async with`` it, ``await`` it, or give it to ``asyncio.run``."""
 
     def __init__(self, open: Callable[[], Coroutine[Any, Any, SessionManager]]) -> None:
         self._open = open
+        self._opened: Coroutine[Any, Any, SessionManager] | None = None
         self._sessions: SessionManager | None = None
 
     def __await__(self) -> Generator[Any, Any, SessionManager]:
@@ -40,6 +41,21 @@ class Opening:
     async def __aexit__(self, *_: object) -> None:
         if self._sessions is not None:
             await self._sessions.close()
+
+    def send(self, value: Any, /) -> Any:
+        """Continue to open the store, as a coroutine does."""
+        self._opened = self._opened or self._open()
+        return self._opened.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where the opening waits, as a coroutine does."""
+        self._opened = self._opened or self._open()
+        return self._opened.throw(*error)
+
+    def close(self) -> None:
+        """Give the opening up, as a coroutine does."""
+        if self._opened is not None:
+            self._opened.close()
 
 
 class OpensStore(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from provider_replies import REPLIES, sdk_object
 
-from turnstate import Message, ToolSpec, codec, errors, formats, ids
+from turnstate import Budget, Message, StateManager, ToolSpec, codec, errors, formats, ids
 from turnstate.formats import ReceivedMessage
 from turnstate.message import ToolCallRequest, ToolCallResult
 
@@ -205,3 +205,24 @@ def test_calls_that_were_stored_with_their_text_as_an_argument_are_read_as_befor
     request = formats.get("openai-chat").request(conversation(stored))
     assert request["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{oops"
     assert ToolCallRequest(name="look", args={"_unparsed": 7}).error is None
+
+
+def test_reasoning_that_the_service_keeps_is_not_named_where_it_keeps_nothing() -> None:
+    responses = formats.get("openai-responses")
+    for sample in (one for one in REPLIES if one.provider == "openai-responses" and "reasoning" in one.name):
+        said = conversation(responses.reply(sample.response))
+        for store in (True, False):
+            items = responses.request(said, tools=TOOLS, store=store)["input"]
+            thoughts = [item for item in items if item["type"] == "reasoning"]
+            assert all(store or "encrypted_content" in item for item in thoughts)
+        assert any(item["type"] == "reasoning" for item in responses.request(said)["input"])
+
+
+def test_a_reply_is_written_as_the_message_that_it_is() -> None:
+    for sample in REPLIES:
+        reply = formats.get(sample.provider).reply(sample.response)
+        assert codec.kind_of(reply) == "message"
+        assert codec.decode(codec.encode(reply)) == reply.without_usage
+        taken = StateManager().snapshot([QUESTION, reply])
+        assert type(taken).from_json(taken.to_json()).messages[-1] == reply.without_usage
+        assert StateManager().window([QUESTION, reply], Budget(8_000)).tokens > 0

@@ -8,6 +8,7 @@ import pytest
 from session_fixtures import Harness, entries, run
 
 from turnstate import Budget, Message, formats, ids
+from turnstate.archive import adopt
 from turnstate.entry import Usage
 from turnstate.errors import KeyReused
 from turnstate.session import Session
@@ -170,3 +171,19 @@ async def test_a_reply_brings_its_usage_as_an_entry_after_it(harness: Harness) -
     )
     assert len(await session.messages()) == 3
     await valid(session)
+
+
+@run
+async def test_an_import_keeps_its_ids_and_the_conversation_goes_on_from_there(harness: Harness) -> None:
+    sessions = await harness.manager()
+    history = [{"role": "user", "content": "go"}, asking()]
+    document = CHAT.parse(history)
+    await adopt(sessions.store, sessions.tenant, document, id="s1", now=harness.clock())
+    session = await sessions.open("s1")
+    assert await session.messages() == document
+    history += [answering(0, "a"), answering(1, "b"), asking(1), answering(0, "c")]
+    await session.append(*CHAT.parse(history)[2:5])
+    await session.append(*CHAT.parse(history)[5:])
+    assert await pairs(session) == [(0, "a"), (0, "b"), (1, "c"), (1, None)]
+    await session.append(*CHAT.parse([answering(1, "d")]))
+    assert (await pairs(session))[-1] == (1, "d")
