@@ -81,14 +81,17 @@ def talk(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("tree", ["sqlite_autoindex_entry_1", "sqlite_autoindex_entry_2", "entry_by_kind"])
 def test_a_session_is_whole_without_any_one_index_of_its_entries(talk: Path, tree: str) -> None:
-    async def look(session: Session) -> tuple[list[str], list[str]]:
-        window = await session.window(Budget(50_000))
-        return [one.text for one in await session.messages()], [one.text for one in window.messages]
+    async def look(session: Session) -> tuple[list[str], list[str], list[str], list[str]]:
+        window, store = await session.window(Budget(50_000)), session._writer.store
+        prompts = [one.id for one in await session.entries(kinds=["prompt"])]
+        written = [row.id for row in await store.since(session._row.address, prompts[0], limit=100)]
+        texts = [one.text for one in await session.messages()], [one.text for one in window.messages]
+        return *texts, prompts, written
 
     whole = in_session(talk, look)
     empty(talk, tree)
     assert in_session(talk, look) == whole
-    assert len(whole[0]) == 20
+    assert len(whole[0]) == len(whole[3]) == 20
 
 
 def test_entries_that_only_a_scan_finds_are_reported(talk: Path) -> None:
@@ -108,6 +111,8 @@ def test_entries_that_are_lost_are_reported(talk: Path) -> None:
     tamper(talk, "DELETE FROM entry WHERE seq IN (4, 5)")
 
     async def look(session: Session) -> tuple[int, tuple[str, ...]]:
+        with pytest.raises(StoreDamaged, match="should have 21 entries, and 19 can be read"):
+            await anext(session.follow())
         return len(await session.messages()), session.notices
 
     count, (told,) = in_session(talk, look)

@@ -1,7 +1,7 @@
 """The feed in SQLite: entries in the order of their keys, which is the order of the commits.
 
 There is one writer at a time, and a reader sees a snapshot, so no entry appears below a key that was seen.
-Keys are never used again.
+Keys are never used again. As elsewhere, what is read of a session is compared with what its row promises.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import apsw
 
-from ...errors import NotFound
+from ...errors import NotFound, StoreDamaged
 from ..values import Address, FeedItem, FeedPage, Row, feed_number
 from .faults import UNREADABLE
 from .queries import SQL
@@ -33,6 +33,13 @@ def since(db: apsw.Connection, at: Address, id: str | None, limit: int) -> list[
         ((is_indexed,),) = db.execute(SQL["ids_are_indexed"], which)
         if is_indexed:
             return [entry_row(columns) for columns in db.execute(SQL["since"], which)]
+    ((promised, _),) = db.execute(SQL["entry_counts"], which)
+    ((there,),) = db.execute(SQL["scanned_entries"], which)
+    if there != promised:
+        raise StoreDamaged(
+            f"session {at.session} should have {promised} entries, and {there} can be read; "
+            "run `turnstate verify`"
+        )
     return [entry_row(columns) for columns in db.execute(SQL["scan_since"], which)]
 
 

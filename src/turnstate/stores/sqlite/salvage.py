@@ -111,6 +111,9 @@ def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
             _add(target, "parcel", columns)
     _remake_sessions(source, target)
     target.execute(SQL["set_promises"], {"key": None})
+    with suppress(*_FAILURES, _NO_TABLE):  # cursors of the feed stay valid, also beyond the last entry
+        for (last,) in source.execute(SQL["last_key"]):
+            target.execute(SQL["continue_keys"], {"last": last})
 
 
 def _add(target: apsw.Connection, table: str, columns: tuple[Any, ...]) -> None:

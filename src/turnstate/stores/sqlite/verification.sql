@@ -34,6 +34,16 @@ SELECT (SELECT sum(iif(branch.id = session.branch, session.seq, branch.tip) - fo
 FROM session
 WHERE key = :key;
 
+-- name: last_key
+SELECT seq FROM sqlite_sequence WHERE name = 'entry' AND typeof(seq) = 'integer';
+
+-- name: continue_keys
+UPDATE sqlite_sequence SET seq = max(seq, :last) WHERE name = 'entry';
+
+-- SQLite counts the rows of whichever tree is the smallest; it does not so with sum.
+-- name: scanned_entries
+SELECT coalesce(sum(session = :key), 0) FROM entry NOT INDEXED;
+
 -- name: scan_for_key
 SELECT key FROM entry NOT INDEXED WHERE session = :key AND id = :id;
 
