@@ -1,5 +1,71 @@
-"""The built-in engine: remembers turns and facts in SQLite or PostgreSQL, and finds them by question."""
+"""The built-in engine: remembers turns and facts in SQLite or PostgreSQL, and finds them by question.
 
-from .engine import BuiltinEngine, connect
+    engine = await connect("memory.db")
+    engine = await connect("postgresql://…/agents?embedder=local&extractor=openai:gpt-4.1-mini")
 
-__all__ = ["BuiltinEngine", "connect"]
+An address is a path, or the URL of a PostgreSQL database; an empty one is a memory of this process. Behind a
+question mark, ``embedder`` names an embedder, ``extractor`` a model that extracts facts, and ``max`` how many
+documents are kept of a user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from ...errors import InputError
+from ...models.openai_chat import connect as model_at
+from ..embedders import open_embedder
+from ..model_extraction import ModelExtractor
+from .database import Database
+from .engine import MAX_DOCUMENTS, BuiltinEngine
+from .sqlite import SqliteDatabase
+
+__all__ = ["MAX_DOCUMENTS", "BuiltinEngine", "connect"]
+
+_POSTGRES = ("postgresql:", "postgres:")
+_SETTINGS = ("embedder", "extractor", "max")
+
+
+async def connect(address: str, **settings: Any) -> BuiltinEngine:
+    """Open the memory of an address; settings are those of `BuiltinEngine` and win over the address."""
+    place, asked = _taken_apart(address)
+    if "max" in asked and not (asked["max"].isdecimal() and int(asked["max"])):
+        raise InputError(f"max={asked['max']!r:.40} in the address of a memory is not a number of documents")
+    given: dict[str, Any] = {"max_documents": int(asked["max"])} if "max" in asked else {}
+    if asked.get("extractor") and "extractor" not in settings:
+        kind, _, model = asked["extractor"].partition(":")
+        if kind != "openai":
+            raise InputError(f"there is no extractor {kind!r:.40}; write openai:MODEL or openai:MODEL@URL")
+        given["extractor"] = ModelExtractor(model_at(model))
+    if asked.get("embedder") and "embedder" not in settings:
+        given["embedder"] = await open_embedder(asked["embedder"])
+    return BuiltinEngine(await _database(place), **(given | settings))
+
+
+def _taken_apart(address: str) -> tuple[str, dict[str, str]]:
+    """Return an address without the settings of the engine, and these."""
+    place, mark, query = address.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True) if mark else []
+    other = [pair for pair in pairs if pair[0] not in _SETTINGS]
+    if other and not address.startswith(_POSTGRES):
+        raise InputError(f"{other[0][0]!r:.40} is no setting of a memory; known: {', '.join(_SETTINGS)}")
+    return place + (f"?{urlencode(other)}" if other else ""), dict(
+        pair for pair in pairs if pair[0] in _SETTINGS
+    )
+
+
+async def _database(place: str) -> Database:
+    if place.startswith(_POSTGRES):
+        try:
+            from .postgres import PostgresDatabase  # an optional dependency
+        except ModuleNotFoundError as missing:
+            if missing.name != "asyncpg":
+                raise
+            raise InputError("memory in PostgreSQL needs asyncpg: pip install 'turnstate[postgres]'") from None
+        return await PostgresDatabase.open(place)
+    path = place.removeprefix("sqlite:///")
+    if "://" in path or path.startswith(("redis:", "memory:")):
+        raise InputError(f"memory cannot be kept at {path.partition(':')[0]}:; give a path or postgresql://…")
+    return await asyncio.to_thread(SqliteDatabase, path or None)

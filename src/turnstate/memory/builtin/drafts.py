@@ -17,7 +17,7 @@ from ...message import Message
 from .signs import Sign, signs
 from .terms import MAX_TEXT, terms
 
-__all__ = ["Draft", "addressed", "drafts"]
+__all__ = ["Draft", "addressed", "drafts", "redrafted"]
 
 TRANSCRIPT_SHARE = 0.6
 """Of the messages of a delivery that begin with a name, for the names to be authors."""
@@ -79,6 +79,13 @@ def drafts(messages: Sequence[Message]) -> list[Draft]:
             )
         )
     return made
+
+
+def redrafted(message: str, role: str, author: str, said: str, text: str) -> Draft:
+    """Return the draft of a turn whose author is known."""
+    spoken = _PREFIX.sub("", text) if author not in (role, "") and _prefix(text) == author else text
+    known = frozenset([author.lower()])
+    return Draft(message, role, author, said, text, spoken, tuple(terms(spoken)), signs(spoken, known))
 
 
 def addressed(batch: Sequence[Draft]) -> Counter[tuple[str, str]]:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from ... import ids
 from ...clock import Clock, wall_clock
 from ...errors import InputError
 from ...message import Message
@@ -24,16 +22,15 @@ from ..facts import Claim, Extractor, Fact, Said
 from ..port import Evicted, Recollection, SessionRecord, User
 from ..profile import profile
 from ..rules import RuleExtractor
-from . import writes
+from . import deliveries, search, transfer
 from .database import Database, Operation
-from .drafts import Draft, addressed, drafts
+from .deliveries import Batch, Refused
+from .documents import Owner
+from .drafts import Draft, addressed, drafts, redrafted
+from .fact_rows import drop_fact, facts_of
 from .meaning import Meaning
-from .question import Question
-from .ranking import REACH, Scan, Turn, ranked
-from .sqlite import SqliteDatabase
-from .writes import Batch, Refused
 
-__all__ = ["BuiltinEngine", "connect"]
+__all__ = ["MAX_DOCUMENTS", "NOTES", "BuiltinEngine"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +40,10 @@ MAX_DOCUMENTS = 50_000
 BATCH, BATCH_CHARACTERS = 250, 500_000
 """Messages, and characters, of one part of a delivery."""
 
-LONGEST_NAME = 500
+NOTES = "notes"
+"""The session of what is remembered outside of any session."""
 
-MIN_ADDRESSED = 3
-"""Times that a name must be used as an address before a question may use it for its owner."""
+MAX_NOTE = 2_000
 
 
 class BuiltinEngine:
@@ -61,10 +58,9 @@ class BuiltinEngine:
         max_documents: int = MAX_DOCUMENTS,
         clock: Clock = wall_clock,
     ) -> None:
-        self._database, self._clock = database, clock
+        self._database, self._clock, self._limit = database, clock, max_documents
         self._rules, self._extractor = RuleExtractor(), extractor
         self._meaning = Meaning(database, embedder) if embedder is not None else None
-        self._limit = max_documents
 
     @property
     def files(self) -> Sequence[Path]:
@@ -79,122 +75,12 @@ class BuiltinEngine:
         """Store a session that has ended."""
         await self._take(record, record.summary)
 
-    async def close(self) -> None:
-        """Close files and connections."""
-        await self._database.close()
-        if self._meaning is not None:
-            await self._meaning.close()
-
-    # Writing
-
-    async def _take(self, handed: Evicted | SessionRecord, summary: str) -> None:
-        user = handed.owner
-        if user is None or await self._knows(user, handed.key):
-            return
-        said = list[Said]()
-        last: Draft | None = None
-        async for messages in _batches(handed.messages):
-            found = await asyncio.to_thread(drafts, messages)
-            claims = await self._rules.claims([_said(draft) for draft in found])
-            if not await self._store(user, handed, found, claims):
-                return
-            said += [_said(draft) for draft in found if draft.role in ("user", "assistant")]
-            last = found[-1] if found else last
-        if self._extractor is not None and said:
-            learned = await self._extractor.claims(said)
-            await self._store(user, handed, (), learned)
-        if self._meaning is not None:
-            await self._meaning.fill(user)
-        closing = [_summary(summary, last, handed.key)] if summary.strip() and last else []
-        await self._store(user, handed, closing, (), key=handed.key)
-
-    async def _knows(self, user: User, key: str) -> bool:
-        rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
-        return bool(rows) and bool(await self._database.rows("delivered", owner=rows[0][0], key=key))
-
-    async def _store(
-        self,
-        user: User,
-        handed: Evicted | SessionRecord,
-        found: Sequence[Draft],
-        claims: Sequence[Claim],
-        *,
-        key: str = "",
-    ) -> bool:
-        """Write a part of a delivery; return False if it is refused because its owner was forgotten."""
-        names = addressed(found)
-        for draft in found:
-            if draft.author != draft.role:
-                names[draft.author, draft.author] += 1
-        batch = Batch(
-            user=user,
-            session=handed.session,
-            since=handed.since,
-            drafts=found,
-            claims=claims,
-            vectors=await self._meaning.vectors([draft.spoken for draft in found]) if self._meaning else (),
-            embedder=self._meaning.name if self._meaning else "",
-            names=names,
-            key=key,
-        )
-        outcome = await self._database.write(lambda: writes.store(batch, limit=self._limit))
-        if isinstance(outcome, Refused):
-            _log.info("a delivery of session %s was refused: it was forgotten", handed.session)
-            return False
-        if outcome:
-            _log.warning(
-                "the memory of user %s is full: its %d oldest documents were dropped", handed.user, outcome
-            )
-        return True
-
-    # Reading
-
     async def search(self, user: User, query: str, k: int) -> list[Recollection]:
         """Return at most ``k`` turns that answer a question, the best first."""
         owner = await self._owner(user)
         if owner is None or k <= 0 or not query.strip():
             return []
-        names = await self._names(owner.id)
-        question = await asyncio.to_thread(Question.of, query, names)
-        lists = await self._lists(owner.id, question.terms)
-        scan, numbers = await asyncio.to_thread(_scanned, question, lists, owner.size)
-        similar: dict[int, float] | None = None
-        if self._meaning is not None:
-            numbers, similar = await self._meaning.found(owner, question.spoken, numbers)
-        near = sorted({number + offset for number in numbers for offset in range(-REACH, REACH + 1)})
-        rows = await self._database.rows("turns", owner=owner.id, numbers=[n for n in near if n >= 0])
-        turns = {row[0]: Turn._make(row[1:]) for row in rows}
-        mean = owner.words / max(1, owner.size) or 1.0
-        best = await asyncio.to_thread(ranked, scan, question, lists, turns, numbers, mean, similar)
-        return await self._recollections(owner.id, best[:k])
-
-    async def _owner(self, user: User) -> writes.Owner | None:
-        rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
-        return writes.Owner(*rows[0]) if rows else None
-
-    async def _names(self, owner: int) -> dict[str, str]:
-        """Return the names that a question may use, and the author that each means."""
-        found = defaultdict[str, Counter[str]](Counter)
-        for name, author, times in await self._database.rows("authors", owner=owner):
-            if name == author or times >= MIN_ADDRESSED:
-                found[name][author] += times
-        return {name: authors.most_common(1)[0][0] for name, authors in found.items()}
-
-    async def _lists(self, owner: int, names: list[str]) -> dict[str, array[int]]:
-        lists: dict[str, array[int]] = {}
-        for term, _, numbers in await self._database.rows("postings", owner=owner, terms=names):
-            lists.setdefault(term, array("I")).frombytes(bytes(numbers))
-        return lists
-
-    async def _recollections(self, owner: int, best: Sequence[tuple[int, float]]) -> list[Recollection]:
-        numbers = [number for number, _ in best]
-        rows = {row[0]: row[1:] for row in await self._database.rows("texts", owner=owner, numbers=numbers)}
-        return [
-            Recollection(text=text, session=session, message=message, timestamp=said, role=role, score=score)
-            for number, score in best
-            if number in rows
-            for session, message, said, role, _, text in [rows[number]]
-        ]
+        return await search.found(self._database, owner, query, k, self._meaning)
 
     async def profile(self, user: User) -> str:
         """Return what is known of a user, the most useful first."""
@@ -203,41 +89,153 @@ class BuiltinEngine:
     async def facts(self, user: User) -> list[Fact]:
         """Return all facts of a user, ended ones included."""
         owner = await self._owner(user)
-        if owner is None:
-            return []
-        return await self._database.write(lambda: writes.facts_of(owner.id))
+        return await self._database.write(lambda: facts_of(owner.id)) if owner is not None else []
 
-    # Forgetting
+    async def remember(self, user: User, text: str, *, session: str = NOTES) -> Fact:
+        """Store a note about a user, and return it; its source is a message of its own in the session."""
+        text = " ".join(text.split())
+        if not text or len(text) > MAX_NOTE:
+            raise InputError(f"a note has 1 to {MAX_NOTE:,} characters, not {len(text):,}")
+        note = redrafted(str(ids.message_id()), "note", "user", ids.now(), text)
+        claim = Claim(kind="note", value=text[:200], text=text, message=note.message, said=note.said)
+        claims = await self._rules.claims([_said(note)._replace(role="user")])
+        await self._store(user, session, self._clock() + 1, [note], [claim, *claims])
+        return next(fact for fact in await self.facts(user) if (session, note.message) in fact.sources)
+
+    async def drop(self, user: User, fact: str) -> bool:
+        """Remove one fact, and the note that it comes from; return False if there is no such fact."""
+        removed = await self._database.write(lambda: drop_fact(user, fact))
+        await self._database.scrub()
+        return removed
 
     async def forget(self, whose: User | Address) -> int:
         """Remove everything of a user or a session for good; return the number of messages."""
         now = self._clock()
-        await self._database.write(lambda: writes.add_mark(whose, now))
+        await self._database.write(lambda: deliveries.add_mark(whose, now))
         if isinstance(whose, User):
-            removed = await self._database.write(lambda: writes.drop_user(whose))
+            removed = await self._database.write(lambda: deliveries.drop_user(whose))
         else:
-            removed = 0
-            for _, tenant, name in await self._database.rows(
-                "owners_of_session", tenant=whose.tenant, session=whose.session
-            ):
-                user = User(tenant, name)
-                removed += await self._database.write(_dropping(user, whose.session))
+            owners = await self._database.rows("owners_of_session", **whose._asdict())
+            users = [User(tenant, name) for _, tenant, name in owners]
+            removed = sum([await self._database.write(_dropping(user, whose.session)) for user in users])
         await self._database.scrub()
         if self._meaning is not None:
             self._meaning.clear()
         return removed
 
+    async def turns(self, user: User, *, limit: int) -> list[Recollection]:
+        """Return the newest turns of a user."""
+        owner = await self._owner(user)
+        rows = (
+            await self._database.rows("newest_documents", owner=owner.id, before=owner.next, limit=limit)
+            if owner is not None
+            else []
+        )
+        return [
+            Recollection(text=text, session=session, message=message, timestamp=said, role=role)
+            for _, session, message, role, _, said, text in rows
+        ]
 
-def _dropping(user: User, session: str) -> Any:
-    def drop() -> Operation[int]:
-        return writes.drop_session(user, session)
+    async def users(self, tenant: str) -> list[tuple[User, int, int]]:
+        """Return the users of a tenant, with how many turns are kept of each and how many had to leave."""
+        rows = await self._database.rows("owners", tenant=tenant)
+        return [(User(tenant, name), size, dropped) for tenant, name, size, dropped in rows]
 
-    return drop
+    async def export(self, user: User) -> AsyncIterator[bytes]:
+        """Yield everything that is known of a user as lines of JSON."""
+        owner = await self._owner(user)
+        if owner is not None:
+            async for line in transfer.exported(self._database, user, owner.id):
+                yield line
+
+    async def restore(self, user: User, lines: Iterable[bytes]) -> int:
+        """Add the lines of an export to the memory of a user; return the number of turns read."""
+        turns, facts, since = 0, list[Fact](), self._clock() + 1
+        for item in transfer.parsed(lines):
+            if isinstance(item, Fact):
+                facts.append(item)
+                continue
+            session, found = item
+            turns += len(found)
+            for start in range(0, len(found), BATCH):
+                await self._store(user, session, since, found[start : start + BATCH], ())
+        if facts:
+            await self._store(user, facts[0].sources[0].session, since, (), (), facts=facts)
+        return turns
+
+    async def close(self) -> None:
+        """Close files and connections."""
+        await self._database.close()
+        if self._meaning is not None:
+            await self._meaning.close()
+
+    async def _owner(self, user: User) -> Owner | None:
+        rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
+        return Owner(*rows[0]) if rows else None
+
+    async def _take(self, handed: Evicted | SessionRecord, summary: str) -> None:
+        user, session, since = handed.owner, handed.session, handed.since
+        if user is None or await self._knows(user, handed.key):
+            return
+        said = list[Said]()
+        last: Draft | None = None
+        async for messages in _batches(handed.messages):
+            found = await asyncio.to_thread(drafts, messages)
+            claims = await self._rules.claims([_said(draft) for draft in found])
+            if not await self._store(user, session, since, found, claims):
+                return
+            said += [_said(draft) for draft in found if draft.role in ("user", "assistant")]
+            last = found[-1] if found else last
+        if self._extractor is not None and said:
+            await self._store(user, session, since, (), await self._extractor.claims(said))
+        if self._meaning is not None:
+            await self._meaning.fill(user)
+        closing = [_summary(summary, last, handed.key)] if summary.strip() and last else []
+        await self._store(user, session, since, closing, (), key=handed.key)
+
+    async def _knows(self, user: User, key: str) -> bool:
+        owner = await self._owner(user)
+        return owner is not None and bool(await self._database.rows("delivered", owner=owner.id, key=key))
+
+    async def _store(
+        self,
+        user: User,
+        session: str,
+        since: int,
+        found: Sequence[Draft],
+        claims: Sequence[Claim],
+        *,
+        facts: Sequence[Fact] = (),
+        key: str = "",
+    ) -> bool:
+        """Write a part of a delivery; return False if it is refused because its owner was forgotten."""
+        names = addressed(found)
+        for draft in found:
+            if draft.author not in (draft.role, "user"):
+                names[draft.author, draft.author] += 1
+        batch = Batch(
+            user=user,
+            session=session,
+            since=since,
+            drafts=found,
+            claims=claims,
+            facts=facts,
+            vectors=await self._meaning.vectors([draft.spoken for draft in found]) if self._meaning else (),
+            embedder=self._meaning.name if self._meaning else "",
+            names=names,
+            key=key,
+        )
+        outcome = await self._database.write(lambda: deliveries.store(batch, limit=self._limit))
+        if isinstance(outcome, Refused):
+            _log.info("a delivery of session %s was refused: it was forgotten", session)
+            return False
+        if outcome:
+            _log.warning("the memory of user %s is full: its %d oldest turns were dropped", user.id, outcome)
+        return True
 
 
-def _scanned(question: Question, lists: dict[str, array[int]], size: int) -> tuple[Scan, list[int]]:
-    scan = Scan(question, lists, size)
-    return scan, scan.found()
+def _dropping(user: User, session: str) -> Callable[[], Operation[int]]:
+    return lambda: deliveries.drop_session(user, session)
 
 
 def _said(draft: Draft) -> Said:
@@ -245,11 +243,10 @@ def _said(draft: Draft) -> Said:
 
 
 def _summary(text: str, last: Draft, key: str) -> Draft:
-    (made,) = drafts([Message.assistant(text, id=f"summary of {key}", timestamp=last.said)])
-    return made._replace(role="summary", author="summary", message=made.message)
+    return redrafted(f"summary of {key}", "summary", "summary", last.said, text)
 
 
-async def _batches(messages: Any) -> AsyncIterator[list[Message]]:
+async def _batches(messages: AsyncIterable[Message]) -> AsyncIterator[list[Message]]:
     batch, size = list[Message](), 0
     async for message in messages:
         batch.append(message)
@@ -259,20 +256,3 @@ async def _batches(messages: Any) -> AsyncIterator[list[Message]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-async def connect(address: str, **settings: Any) -> BuiltinEngine:
-    """Open the memory at a path, or at the URL of an SQLite file or a PostgreSQL database."""
-    return BuiltinEngine(await database(address), **settings)
-
-
-async def database(address: str) -> Database:
-    """Open the database of an address; an empty one is in this process and ends with it."""
-    if address.startswith(("postgresql:", "postgres:")):
-        from .postgres import PostgresDatabase  # an optional dependency
-
-        return await PostgresDatabase.open(address)
-    path = address.removeprefix("sqlite:///") or None
-    if path and path.partition(":")[0] in ("redis", "rediss", "memory"):
-        raise InputError(f"memory cannot be kept at {path!r:.60}; give a path or a postgresql: URL")
-    return await asyncio.to_thread(SqliteDatabase, path)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InputError
 from ..embedder import Embedder
 from ..port import User
-from . import writes
 from .database import Database
+from .documents import Owner, put_vectors
 from .ranking import CANDIDATES
-from .writes import Owner
 
 if TYPE_CHECKING:
     from .vectors import Vectors
@@ -84,7 +83,7 @@ class Meaning:
             return
         made = await self.vectors([text for _, text in missing])
         new = {number: data for (number, _), data in zip(missing, made, strict=True) if data is not None}
-        await self._database.write(lambda: writes.put_vectors(user, self.name, new))
+        await self._database.write(lambda: put_vectors(user, self.name, new))
 
     async def found(
         self, owner: Owner, question: str, numbers: list[int]

@@ -39,7 +39,7 @@ INSERT INTO turnstate.delivery (owner, key, session) VALUES (:owner, :key, :sess
 ON CONFLICT (owner, key) DO NOTHING;
 
 -- name: numbers_of_session
-SELECT number FROM turnstate.document WHERE owner = :owner AND session = :session;
+SELECT number, role FROM turnstate.document WHERE owner = :owner AND session = :session;
 
 -- name: add_document
 INSERT INTO turnstate.document
@@ -108,8 +108,13 @@ ON CONFLICT (owner, id) DO UPDATE SET
     said = excluded.said, ended = excluded.ended;
 
 -- name: add_source
-INSERT INTO turnstate.source (owner, fact, session, message) VALUES (:owner, :fact, :session, :message)
+INSERT INTO turnstate.source (owner, fact, session, message)
+SELECT :owner, :fact, s.id, :message FROM turnstate.session s WHERE s.owner = :owner AND s.name = :name
 ON CONFLICT (owner, fact, session, message) DO NOTHING;
+
+-- name: note
+SELECT number FROM turnstate.document WHERE owner = :owner AND message = :message AND role = 'note'
+AND session = (SELECT id FROM turnstate.session WHERE owner = :owner AND name = :name);
 
 -- name: drop_fact
 DELETE FROM turnstate.fact WHERE owner = :owner AND id = :id;
@@ -139,7 +144,7 @@ SELECT s.name, d.key FROM turnstate.delivery d JOIN turnstate.session s ON s.id 
 WHERE d.owner = :owner ORDER BY d.key;
 
 -- name: count_documents
-SELECT count(*) FROM turnstate.document WHERE owner = :owner AND role <> 'summary';
+SELECT count(*) FROM turnstate.document WHERE owner = :owner AND role NOT IN ('summary', 'note');
 
 -- name: drop_documents
 DELETE FROM turnstate.document WHERE owner = :owner;

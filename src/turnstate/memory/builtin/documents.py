@@ -1,0 +1,185 @@
+"""Documents in the database: the turns of a user, where their terms occur, and their vectors.
+
+Every function is an operation, part of one transaction that has the lock of the user. A document is known by
+its number, which is never used again; the postings of a term are the numbers of its documents.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..port import User, mark_of
+from .concepts import all_concept_terms
+from .database import Ask, Operation, asked
+from .drafts import Draft
+from .terms import terms
+
+__all__ = [
+    "CHUNK",
+    "Owner",
+    "add_documents",
+    "add_postings",
+    "known_owner",
+    "lock",
+    "make_room",
+    "new_owner",
+    "put_vectors",
+    "remove_documents",
+    "set_owner",
+]
+
+CHUNK = 8_192
+"""Numbers of documents in one row of postings."""
+
+EVICTED_SHARE = 0.02
+"""Of a full memory that leaves at once, so that not every delivery has to make room."""
+
+
+class Owner(NamedTuple):
+    """The row of a user."""
+
+    id: int
+    next: int
+    size: int
+    words: int
+    version: int
+    dropped: int
+
+
+def lock(mark: bytes) -> Operation[None]:
+    """Wait for other operations of the same user or session, until the end of the transaction."""
+    yield from asked("lock", key=int.from_bytes(mark[:8], signed=True))
+
+
+def known_owner(user: User) -> Operation[Owner | None]:
+    """Lock a user, and return the row; None if nothing is known of the user."""
+    yield from lock(mark_of(user))
+    rows = yield from asked("owner", tenant=user.tenant, name=user.id)
+    return Owner(*rows[0]) if rows else None
+
+
+def new_owner(user: User) -> Operation[Owner]:
+    """Return the row of a user whose lock is held; it is added if it is missing."""
+    yield from asked("add_owner", tenant=user.tenant, name=user.id)
+    (row,) = yield from asked("owner", tenant=user.tenant, name=user.id)
+    return Owner(*row)
+
+
+def set_owner(owner: Owner) -> Operation[None]:
+    """Write what changed of a user, with a new version."""
+    counts = owner._asdict()
+    yield from asked(
+        "set_owner", owner=owner.id, **{k: counts[k] for k in ("next", "size", "words", "dropped")}
+    )
+
+
+def add_documents(
+    owner: Owner, session: int, new: Sequence[tuple[Draft, bytes | None]], embedder: str
+) -> Operation[Owner]:
+    """Write drafts as documents, with their postings and vectors."""
+    numbered = list(enumerate(new, owner.next))
+    rows = [
+        {
+            "owner": owner.id,
+            "number": number,
+            "session": session,
+            "message": draft.message,
+            "role": draft.role,
+            "author": draft.author,
+            "said": draft.said,
+            "length": len(draft.terms),
+            "signs": int(draft.signs),
+            "text": draft.text,
+        }
+        for number, (draft, _) in numbered
+    ]
+    yield Ask("add_document", rows)
+    added = defaultdict[tuple[int, str], list[int]](list)
+    for number, (draft, _) in numbered:
+        for term in draft.terms:
+            added[number // CHUNK, term].append(number)
+    yield from add_postings(owner.id, added)
+    vectors = {number: vector for number, (_, vector) in numbered if vector is not None}
+    yield Ask("put_vector", _vector_rows(owner, embedder, vectors))
+    return owner._replace(
+        next=owner.next + len(new),
+        size=owner.size + len(new),
+        words=owner.words + sum(len(draft.terms) for draft, _ in new),
+    )
+
+
+def put_vectors(user: User, embedder: str, vectors: Mapping[int, bytes]) -> Operation[None]:
+    """Write vectors of documents that are still there."""
+    owner = yield from known_owner(user)
+    if owner is None:
+        return
+    there = yield from asked("turns", owner=owner.id, numbers=list(vectors))
+    yield Ask("put_vector", _vector_rows(owner, embedder, {row[0]: vectors[row[0]] for row in there}))
+    yield from set_owner(owner)
+
+
+def _vector_rows(owner: Owner, embedder: str, vectors: Mapping[int, bytes]) -> list[dict[str, object]]:
+    return [
+        {"owner": owner.id, "number": number, "embedder": embedder, "data": data}
+        for number, data in vectors.items()
+    ]
+
+
+def add_postings(owner: int, added: Mapping[tuple[int, str], Sequence[int]]) -> Operation[None]:
+    """Add the numbers of documents to the postings of terms, by chunk and term."""
+    known = yield from _postings(owner, added)
+    rows = [
+        {
+            "owner": owner,
+            "term": term,
+            "chunk": chunk,
+            "numbers": known.get((chunk, term), b"") + array("I", numbers).tobytes(),
+        }
+        for (chunk, term), numbers in added.items()
+    ]
+    yield Ask("put_posting", rows)
+
+
+def _postings(owner: int, wanted: Iterable[tuple[int, str]]) -> Operation[dict[tuple[int, str], bytes]]:
+    names = sorted({term for _, term in wanted})
+    if not names:
+        return {}
+    rows = yield from asked("postings", owner=owner, terms=names)
+    return {(chunk, term): bytes(numbers) for term, chunk, numbers in rows}
+
+
+def remove_documents(owner: Owner, numbers: Sequence[int]) -> Operation[Owner]:
+    """Delete documents with their postings and vectors."""
+    if not numbers:
+        return owner
+    removed, given = set(numbers), list(numbers)
+    texts = yield from asked("texts", owner=owner.id, numbers=given)
+    turns = yield from asked("turns", owner=owner.id, numbers=given)
+    touched = {(row[0] // CHUNK, term) for row in texts for term in {*terms(row[6]), *all_concept_terms()}}
+    kept, empty = list[dict[str, object]](), list[dict[str, object]]()
+    for (chunk, term), packed in (yield from _postings(owner.id, touched)).items():
+        left = array("I", [number for number in array("I", packed) if number not in removed])
+        place = {"owner": owner.id, "term": term, "chunk": chunk}
+        if left:
+            kept.append(place | {"numbers": left.tobytes()})
+        else:
+            empty.append(place)
+    yield Ask("put_posting", kept)
+    yield Ask("drop_posting", empty)
+    yield from asked("drop_vectors_of", owner=owner.id, numbers=given)
+    yield from asked("drop_numbers", owner=owner.id, numbers=given)
+    words = sum(row[5] for row in turns)
+    return owner._replace(size=owner.size - len(turns), words=max(0, owner.words - words))
+
+
+def make_room(owner: Owner, limit: int) -> Operation[tuple[Owner, int]]:
+    """Delete the oldest documents without facts; if nearly all have facts, the oldest."""
+    wanted = owner.size - limit + int(limit * EVICTED_SHARE)
+    rows = yield from asked("oldest_documents", owner=owner.id, limit=wanted)
+    if len(rows) < owner.size - limit:
+        rows = yield from asked("oldest_of_all", owner=owner.id, limit=wanted)
+    owner = yield from remove_documents(owner, [number for (number,) in rows])
+    return owner._replace(dropped=owner.dropped + len(rows)), len(rows)

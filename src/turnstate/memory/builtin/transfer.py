@@ -1,0 +1,99 @@
+"""A user's memory as lines of JSON, out and in: everything but vectors, which are made again.
+
+The first line says what it is; then come the turns, in order, and the facts with their sources. Reading is
+strict: a line that is not understood is an error that names it, and what was read before it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import groupby
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import InvalidPayload, NewerFormat
+from ..facts import Fact
+from ..port import User
+from .database import Database
+from .drafts import Draft, redrafted
+from .fact_rows import facts_of
+
+__all__ = ["FactLine", "HeadLine", "TurnLine", "exported", "parsed"]
+
+VERSION = 1
+PAGE = 500
+
+
+class HeadLine(Struct, frozen=True, kw_only=True, tag="memory", tag_field="kind"):
+    """The first line: whose memory it is."""
+
+    version: int = VERSION
+    tenant: str
+    user: str
+
+
+class TurnLine(Struct, frozen=True, kw_only=True, tag="turn", tag_field="kind"):
+    """A turn, a note or a summary."""
+
+    session: str
+    message: str
+    role: str
+    author: str
+    said: str
+    text: str
+
+    @property
+    def draft(self) -> Draft:
+        """The turn as it is stored."""
+        return redrafted(self.message, self.role, self.author, self.said, self.text)
+
+
+class FactLine(Struct, frozen=True, kw_only=True, tag="fact", tag_field="kind"):
+    """A fact with its sources."""
+
+    fact: Fact
+
+
+Line = HeadLine | TurnLine | FactLine
+
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+
+
+async def exported(database: Database, user: User, owner: int) -> AsyncIterator[bytes]:
+    """Yield the lines of a user's memory."""
+    yield msgspec.json.encode(HeadLine(tenant=user.tenant, user=user.id)) + b"\n"
+    first = 0
+    while rows := await database.rows("documents_after", owner=owner, first=first, limit=PAGE):
+        for _, session, message, role, author, said, text in rows:
+            line = TurnLine(session=session, message=message, role=role, author=author, said=said, text=text)
+            yield msgspec.json.encode(line) + b"\n"
+        first = rows[-1][0] + 1
+    for fact in await database.write(lambda: facts_of(owner)):
+        yield msgspec.json.encode(FactLine(fact=fact)) + b"\n"
+
+
+def parsed(lines: Iterable[bytes]) -> Iterator[tuple[str, list[Draft]] | Fact]:
+    """Yield the turns of an export, those of a session together, and then its facts."""
+    for session, group in groupby(_lines(lines), key=lambda line: getattr(line, "session", None)):
+        if session is not None:
+            yield session, [line.draft for line in group if isinstance(line, TurnLine)]
+        else:
+            yield from (line.fact for line in group if isinstance(line, FactLine))
+
+
+def _lines(lines: Iterable[bytes]) -> Iterator[Line]:
+    for number, raw in enumerate(lines, 1):
+        if not raw.strip():
+            continue
+        try:
+            line = _decoder.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidPayload(f"line {number} is not a line of an exported memory: {error}") from None
+        if number == 1 and not isinstance(line, HeadLine):
+            raise InvalidPayload("this is not an exported memory: its first line says something else")
+        if isinstance(line, HeadLine) and line.version > VERSION:
+            raise NewerFormat(
+                f"the memory was exported by a newer Turnstate (version {line.version}); update"
+            )
+        yield line
