@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from ...errors import InputError
-from ...models.openai_chat import connect as model_at
+from ...models import connect as model_at
 from ..embedders import open_embedder
 from ..model_extraction import ModelExtractor
 from .database import Database
@@ -63,7 +63,7 @@ async def _database(place: str) -> Database:
         except ModuleNotFoundError as missing:
             if missing.name != "asyncpg":
                 raise
-            raise InputError("memory in PostgreSQL needs asyncpg: pip install 'turnstate[postgres]'") from None
+            raise InputError("it needs asyncpg; install it: pip install 'turnstate[postgres]'") from None
         return await PostgresDatabase.open(place)
     path = place.removeprefix("sqlite:///")
     if "://" in path or path.startswith(("redis:", "memory:")):
