@@ -276,11 +276,12 @@ class ConversationState(Tangents):
         """Add a cut if windows could show more exchanges than the history holds, whatever the budget."""
         while self.head.is_over_cap:
             limit, decisions = self.budget.limit, self.head.fold.holding
-            tally = self.manager.tally(self.head.messages, self.budget, stored=_is_stored(self.head))
+            stored = _is_stored(self.head)
+            tally = self.manager.tally(self.head.messages, self.budget, stored=stored, decisions=decisions)
             cut = capped(tally, decisions, self.policy, keep=self.head.exchanges_at_cap, limit=limit)
             if cut is None:
                 return
-            self.head.add(cut)
+            self.head.add(self.head.fold.archiving(cut))
 
     # Compaction and undo.
 

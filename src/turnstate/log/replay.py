@@ -125,7 +125,7 @@ class _Replay:
     def add(self, row: Row, entry: Entry) -> None:
         """Add the next entry of the path."""
         known = (len(self._fold.decisions), self._fold.prompt, self._fold.bootstrap)
-        if self._fold.add(self._as_recorded(entry)):
+        if self._fold.add(entry):
             self._sizes.append((row.tokens, len(row.body)))
         if isinstance(entry, ModelChange):
             self._recount()
@@ -163,7 +163,8 @@ class _Replay:
         return self._shown
 
     def _grow(self) -> None:
-        self._live.under(Budget(self.limit) if self.limit else Budget.UNLIMITED)
+        budget = Budget(self.limit) if self.limit else Budget.UNLIMITED
+        self._live.under(budget, self._fold.holding)
         start = self._live.length
         messages = self._fold.messages[start:]
         if messages:
@@ -177,9 +178,3 @@ class _Replay:
         if counter.name != self._live.counter.name:
             self._live, self._shown = self._live.restarted(counter), None
             self._counted_from = len(self._fold.messages)
-
-    def _as_recorded(self, entry: Entry) -> Entry:
-        """Return a cut as one of this replay's settings: it was used, whatever it was made under."""
-        if not isinstance(entry, Cut):
-            return entry
-        return structs.replace(entry, policy=self._policy.fingerprint, counter=self._live.counter.name)
