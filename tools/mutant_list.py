@@ -318,8 +318,8 @@ MUTANTS = (
     Mutant(
         "memory-page-border",
         "a page leaves out sessions that began in the millisecond of the last one",
-        "(row.created, row.id) < (after.created, after.id)",
-        "row.created < after.created",
+        "found = [row for row in found if row.mark(order) < after]",
+        "found = [row for row in found if row.mark(order).moment < after.moment]",
         MEMORY_STORE,
     ),
     Mutant(

@@ -227,7 +227,7 @@ def _read_kinds(
     rows = [row for row in rows if row.damaged or row.kind in kinds]
     if limit is None or limit >= len(rows):
         return rows
-    return rows[len(rows) - limit :] if newest else rows[:limit]
+    return rows[slice(len(rows) - limit, None) if newest else slice(limit)]
 
 
 def _read_span(
