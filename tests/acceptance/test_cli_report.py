@@ -15,7 +15,7 @@ from cli_program import on_a_terminal, turnstate
 from kept_sessions import answering, make, opened
 from long_session import ID, LIMIT, make_long
 
-from turnstate import Budget, Message, ToolCallRequest, ToolCallResult
+from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from turnstate.context.cut import Strategy
 from turnstate.entry import Usage
 
@@ -196,3 +196,33 @@ def test_a_terminal_gets_colors_and_a_pager_and_no_color_is_respected(url: str, 
     assert seen.replace("\r\n", "\n") == plain
     answering("", "show", id, PAGER=str(pager), NO_COLOR="1", LINES="5")
     assert (tmp_path / "paged").read_text() == turnstate("show", id).out
+
+
+class Agents:
+    """Agents with one sticky file."""
+
+    active, prompt, context_paths = "coder", None, ("notes.md",)
+
+
+class Tools:
+    """A tool manager with one tool."""
+
+    def schemas(self) -> dict[str, list[ToolSpec]]:
+        return {
+            "native___": [ToolSpec(name="ls", description="List a folder.", input_schema={"type": "object"})]
+        }
+
+
+def test_tools_and_sticky_files_that_the_log_knows_are_in_the_table(url: str, tmp_path: Path) -> None:
+    id = small(url)
+    (tmp_path / "notes.md").write_text("Always answer in one line.\n" * 20)
+    with opened(url) as sessions:
+        session = sessions.open(id)
+        state = session.conversation()
+        state.attach(agents=Agents(), tool_manager=Tools())
+        session.commit(state)
+        usage = state.preview(Budget(8_000)).report.usage
+    found = one("context", id, "--budget", 8_000)["usage"]
+    assert (usage["tools"] > 20, usage["context"] > 100) == (True, True)
+    assert found["tools"] == usage["tools"]
+    assert found["context"] == usage["context"]

@@ -63,7 +63,9 @@ def replayed(
     replies = _replies(path)
     compared = last is not None
     wanted = replies if last is None else replies[max(0, len(replies) - last) :]
-    first = replies[max(0, len(replies) - len(wanted) - 1)] if wanted else len(path)
+    if not wanted:
+        return []
+    first = replies[max(0, len(replies) - len(wanted) - 1)]
     places = {place for place in replies if place >= first}  # one more: the others are compared with it
     replay, requests = _Replay(counter, policy, _first_limit(path) or limit), list[Request]()
     for place, (row, entry) in enumerate(path):
@@ -116,6 +118,7 @@ class _Replay:
         self._policy, self._counter, self.limit = policy, counter, limit
         self._fold = Fold()
         self._sizes = list[tuple[int, int]]()  # stored tokens and bytes of each message
+        self._under: tuple[int | None, int] | None = None  # the limit and the decisions of the live window
         self._counted_from = 0  # before this message, stored counts are in another counter
         self._live = LiveWindow(counter, policy, stored=True)
         self._shown: Window | None = None  # under the decisions and the head of now
@@ -163,8 +166,11 @@ class _Replay:
         return self._shown
 
     def _grow(self) -> None:
-        budget = Budget(self.limit) if self.limit else Budget.UNLIMITED
-        self._live.under(budget, self._fold.holding)
+        under = (self.limit, len(self._fold.decisions))
+        if under != self._under:
+            budget = Budget(self.limit) if self.limit else Budget.UNLIMITED
+            self._live.under(budget, self._fold.holding)
+            self._under = under
         start = self._live.length
         messages = self._fold.messages[start:]
         if messages:
@@ -176,5 +182,5 @@ class _Replay:
         """Count in the counter of the model that is in force now; earlier stored counts no longer hold."""
         counter = counter_of(self._fold.model, self._counter)
         if counter.name != self._live.counter.name:
-            self._live, self._shown = self._live.restarted(counter), None
+            self._live, self._shown, self._under = self._live.restarted(counter), None, None
             self._counted_from = len(self._fold.messages)
