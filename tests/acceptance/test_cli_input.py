@@ -95,8 +95,11 @@ UNREADABLE = {
     "a directory": (".", "Is a directory"),
     "inside a file": ("plain.json/inside", "Not a directory"),
     "a name that is too long": ("x" * 5_000, "File name too long"),
-    "a name with control characters": ("a\nb\x1b[31m\u202e.json", r"a\nb\x1b[31m\u202e.json: cannot be read"),
-    "a name that is not UTF-8": (os.fsdecode(b"caf\xe9.json"), r"caf\xe9.json: cannot be read"),
+    "a name with control characters": (
+        "a\nb\x1b[31m\u202e.json",
+        r"a\nb\x1b[31m\u202e.json: there is no such file",
+    ),
+    "a name that is not UTF-8": (os.fsdecode(b"caf\xe9.json"), r"caf\xe9.json: there is no such file"),
 }
 
 

@@ -1,8 +1,9 @@
 """Requests, replayed: what each request of a path contained, by the decisions that its log records.
 
 Every assistant message answered a request. The request consisted of the messages before it, under the
-decisions recorded by then, so it can be made again without a model and without asking anyone. What the
-log does not record is not in it: tools, sticky files and recalled memory that a caller passed along.
+decisions recorded by then, so it can be made again without a model and without asking anyone. Its budget
+is that of the newest decision before it, or of the first one if there is none yet. What the log does not
+record is not in it: tools, sticky files and recalled memory that a caller passed along.
 
 Most requests only add to the one before, and their tokens follow from a sum. A whole window is made where
 decisions or the prompt changed, and for the last requests if their reuse by a prompt cache is wanted.
@@ -115,14 +116,14 @@ class _Replay:
     """The path up to some entry, and the window that would have been sent there."""
 
     def __init__(self, counter: Counter, policy: Policy, limit: int | None) -> None:
-        self._policy, self._counter, self.limit = policy, counter, limit
+        self._counter, self.limit = counter, limit
         self._fold = Fold()
         self._sizes = list[tuple[int, int]]()  # stored tokens and bytes of each message
-        self._under: tuple[int | None, int] | None = None  # the limit and the decisions of the live window
         self._counted_from = 0  # before this message, stored counts are in another counter
         self._live = LiveWindow(counter, policy, stored=True)
+        self._settled = False  # whether the live window has the limit and the decisions of now
         self._shown: Window | None = None  # under the decisions and the head of now
-        self._previous: Window | None = None
+        self._sent = dict[str, Window]()  # the last window from each cut, the newest last
         self._new = list[Decision]()
 
     def add(self, row: Row, entry: Entry) -> None:
@@ -133,7 +134,7 @@ class _Replay:
         if isinstance(entry, ModelChange):
             self._recount()
         if known != (len(self._fold.decisions), self._fold.prompt, self._fold.bootstrap):
-            self._shown = None
+            self._shown, self._settled = None, False
             self._new += self._fold.decisions[known[0] :]
             self.limit = _limit_of(entry) or self.limit
 
@@ -148,16 +149,28 @@ class _Replay:
         window, tally = self._shown, self._live.tally
         if window is None or tally is None or window.tally is not tally or window.view.shares:
             return self._show().tokens
-        return window.lead.tokens + tally.total(window.view.kept) - window.view.saved
+        tokens = window.lead.tokens + tally.total(window.view.kept) - window.view.saved
+        if window.tokens <= window.limit < tokens:  # it has outgrown the cut; another one may serve
+            return self._show().tokens
+        return tokens
 
     def window(self) -> Window:
-        """Return the request that is made here, compared with the one before."""
+        """Return the request that is made here, compared with those before."""
         self._grow()
         shown = self._show()
+        latest = next(reversed(self._sent.values()), None)
+        name = shown.view.cut.id if shown.view.cut else ""
+        previous = self._sent.pop(name, latest)
         window = Window(
-            shown.tally, shown.view, shown.preface, shown.lead, limit=shown.limit, previous=self._previous
+            shown.tally,
+            shown.view,
+            shown.preface,
+            shown.lead,
+            limit=shown.limit,
+            previous=previous,
+            latest=latest,
         )
-        self._previous = window
+        self._sent[name] = window
         return window
 
     def _show(self) -> Window:
@@ -166,11 +179,10 @@ class _Replay:
         return self._shown
 
     def _grow(self) -> None:
-        under = (self.limit, len(self._fold.decisions))
-        if under != self._under:
+        if not self._settled:
             budget = Budget(self.limit) if self.limit else Budget.UNLIMITED
             self._live.under(budget, self._fold.holding)
-            self._under = under
+            self._settled = True
         start = self._live.length
         messages = self._fold.messages[start:]
         if messages:
@@ -182,5 +194,5 @@ class _Replay:
         """Count in the counter of the model that is in force now; earlier stored counts no longer hold."""
         counter = counter_of(self._fold.model, self._counter)
         if counter.name != self._live.counter.name:
-            self._live, self._shown, self._under = self._live.restarted(counter), None, None
+            self._live, self._shown, self._settled = self._live.restarted(counter), None, False
             self._counted_from = len(self._fold.messages)

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from .. import catalog
+from ..context.decisions import in_force
 from ..context.policy import Budget
 from ..context.window import Window
 from ..entry import Cut, Decision, Mask, Revert, Settings, Summary, Usage
@@ -48,7 +49,7 @@ CATEGORIES = {
 class Decided(Struct, frozen=True, kw_only=True):
     """A decision of the log: its number, the time of the message before it, what was decided, and why.
 
-    ``holds`` is False if it was reverted or if a later cut replaced it.
+    ``holds`` is False if it was reverted, or if a later cut replaced it for every budget.
     """
 
     seq: int
@@ -219,11 +220,11 @@ def _folded(path: list[PathEntry]) -> tuple[Fold, list[tuple[int, str, Decision]
 
 def _decided(fold: Fold, decisions: list[tuple[int, str, Decision]]) -> Iterator[Decided]:
     """Yield the decisions of a path in words."""
-    holding, cut = {id(decision) for decision in fold.holding}, fold.cut
-    start = next((seq for seq, _, one in decisions if one is cut), 0)
+    standing = in_force(fold.decisions)
+    cuts = {one.id for one in standing if isinstance(one, Cut)}
     for seq, at, one in decisions:
         if words := _words(one):
-            holds = id(one) in holding and seq >= start
+            holds = one.id in cuts if isinstance(one, Cut) else one in standing
             yield Decided(seq=seq, at=at, what=words[0], why=words[1], holds=holds)
 
 
