@@ -12,25 +12,63 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from ..errors import InputError, UnknownName
 from ..stores.values import Address
 from .jsonl import JsonlEngine
 from .port import Evicted, MemoryEngine, Recollection, SessionRecord, User
 
-__all__ = ["GROUP", "NoEngine", "known_engines", "open_engine"]
+__all__ = ["BUILTIN", "GROUP", "NoEngine", "beside", "check_engine", "known_engines", "open_engine"]
 
 GROUP = "turnstate.memory"
+BUILTIN = "builtin"
 
 Connect = Callable[[str], Awaitable[MemoryEngine]]
 
 
 async def open_engine(name: str) -> MemoryEngine:
     """Open the engine of a name; the text after the colon is its address."""
+    check_engine(name)
     kind, _, address = name.partition(":")
     connect = _BUILT_IN.get(kind) or _installed(kind)
     return await connect(address)
+
+
+def check_engine(name: str) -> None:
+    """Raise `InputError` if no engine has the name, or its address cannot be one; nothing is opened."""
+    kind, _, address = name.partition(":")
+    if kind == "none" and address:
+        raise InputError(f"the engine none takes no address; got {address!r:.100}")
+    if kind == "jsonl" and not address:
+        raise InputError("the engine jsonl needs a folder: jsonl:PATH")
+    if kind not in _BUILT_IN and not entry_points(group=GROUP, name=kind):
+        raise UnknownName(
+            f"there is no memory engine {kind!r:.100}; known engines: {', '.join(known_engines())}"
+        )
+
+
+def beside(store: str, name: str = BUILTIN) -> str:
+    """Return an engine's name with its place: ``builtin`` alone is beside the store of a URL.
+
+    Beside an SQLite file it is a file of its own, beside a PostgreSQL schema a schema of its own, and beside
+    a store in memory it is in memory. A Redis server keeps no memory, so there a place must be named.
+    """
+    kind, colon, settings = name.partition(":")
+    if kind != BUILTIN or (colon and settings and not settings.startswith("?")):
+        return name
+    scheme = store.partition(":")[0]
+    if scheme == "sqlite":
+        path = Path(unquote(urlsplit(store).path).removeprefix("/"))
+        return f"{BUILTIN}:{path.with_name(f'{path.stem}-memory.db')}{settings}"
+    if scheme in ("postgresql", "postgres"):
+        joined = store + ("&" if "?" in store else "?") + settings[1:] if settings else store
+        return f"{BUILTIN}:{joined}"
+    if scheme == "memory":
+        return f"{BUILTIN}:{settings}"
+    raise InputError(f"memory cannot be kept in {scheme}:; name a place, as in memory='builtin:memory.db'")
 
 
 def known_engines() -> list[str]:
@@ -63,15 +101,11 @@ class NoEngine:
         """Do nothing: nothing is open."""
 
 
-async def _none(address: str) -> MemoryEngine:
-    if address:
-        raise InputError(f"the engine none takes no address; got {address!r:.100}")
+async def _none(_address: str) -> MemoryEngine:
     return NoEngine()
 
 
 async def _jsonl(address: str) -> MemoryEngine:
-    if not address:
-        raise InputError("the engine jsonl needs a folder: jsonl:PATH")
     return await asyncio.to_thread(JsonlEngine, address)
 
 
@@ -80,19 +114,11 @@ async def _builtin(address: str) -> MemoryEngine:
     return engine
 
 
-_BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl, "builtin": _builtin}
+_BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl, BUILTIN: _builtin}
 
 
 def _installed(kind: str) -> Connect:
-    found = next(iter(entry_points(group=GROUP, name=kind)), None)
-    if found is None:
-        raise UnknownName(
-            f"there is no memory engine {kind!r:.100}; known engines: {', '.join(known_engines())}"
-        )
-    return _loaded(found)
-
-
-def _loaded(point: EntryPoint) -> Connect:
+    point = next(iter(entry_points(group=GROUP, name=kind)))
     try:
         connect: Connect = point.load()
     except Exception as error:  # importing a package may raise anything

@@ -13,14 +13,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from ..message import Message
 from ..stores.values import Address
 
-__all__ = ["Evicted", "Listed", "MemoryEngine", "Recollection", "SessionRecord", "User", "mark_of"]
+__all__ = [
+    "Evicted",
+    "Listed",
+    "MemoryEngine",
+    "Recollection",
+    "SessionRecord",
+    "TakesNotes",
+    "User",
+    "mark_of",
+]
 
 
 class User(Struct, frozen=True):
@@ -104,6 +113,15 @@ class MemoryEngine(Protocol):
 
     async def close(self) -> None:
         """Close files and connections."""
+        ...
+
+
+@runtime_checkable
+class TakesNotes(Protocol):
+    """An engine that can be told something outside of a conversation."""
+
+    async def remember(self, user: User, text: str, *, session: str) -> object:
+        """Store a note about a user; forgetting the session forgets it."""
         ...
 
 

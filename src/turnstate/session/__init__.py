@@ -4,6 +4,7 @@ from ..log.entries import LogEntry
 from ..stores.values import Receipt
 from .info import Branch, SearchResult, SessionInfo, SessionPage
 from .manager import Erasure, SessionManager
+from .memory import Recall
 from .session import Session
 from .state import State, StateValue
 from .turn import Pending, Turn
@@ -13,6 +14,7 @@ __all__ = [
     "Erasure",
     "LogEntry",
     "Pending",
+    "Recall",
     "Receipt",
     "SearchResult",
     "Session",

@@ -21,11 +21,13 @@ from msgspec import structs
 from .. import ids, stores
 from ..clock import Clock, ClockWatch, monotonic_clock, wall_clock
 from ..context.policy import Policy
-from ..entry import Entry, Prompt
+from ..entry import Bootstrap, Entry, Prompt
 from ..errors import AlreadyExists, ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
 from ..log.records import records
-from ..memory.port import MemoryEngine
+from ..memory.engines import beside, open_engine
+from ..memory.port import MemoryEngine, User
+from ..memory.worker import Worker
 from ..models import Model
 from ..snapshots import Snapshots
 from ..stores.port import OnDisk, Store
@@ -33,8 +35,10 @@ from ..stores.values import Address, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..value import check_whole, refuse
+from .deliveries import Deliveries
 from .directory import PAGE, SessionDirectory
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
+from .memory import Recall, UserMemory
 from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds, model_change
 from .opening import Open, Opening
 from .session import Session
@@ -62,6 +66,7 @@ class SessionManager(SessionDirectory):
         model: Model | None = None,
         snapshots: Snapshots | None = None,
         memory: MemoryEngine | None = None,
+        recall: Recall | None = None,
         home: Home | None = None,
         clock: Clock = wall_clock,
         monotonic: Clock | None = None,
@@ -74,6 +79,7 @@ class SessionManager(SessionDirectory):
             model=model,
             snapshots=snapshots,
             memory=memory,
+            recall=recall,
             home=home,
             clock=clock,
             monotonic=monotonic,
@@ -84,7 +90,8 @@ class SessionManager(SessionDirectory):
         self._watch = ClockWatch(clock, monotonic or (monotonic_clock if clock is wall_clock else clock))
         self._idle, self._model = idle_milliseconds(idle), model
         self._background, self._snapshots, self._memory = Background(), snapshots, memory
-        self._home = home
+        self._home, self._recall = home, recall or Recall()
+        self._deliveries: Deliveries | None = None
         self._files = _files(store, snapshots, memory, home)
         self._unsaved = dict[str, SnapshotWriter]()
 
@@ -100,9 +107,17 @@ class SessionManager(SessionDirectory):
         if snapshots is not None:
             await asyncio.to_thread(snapshots.check)
         store = await stores.connect(url)
+        engine: MemoryEngine | None = None
         try:
-            return cls(store, **settings)
+            if isinstance(name := settings.get("memory"), str):
+                engine = settings["memory"] = await open_engine(beside(url, name))
+            sessions = cls(store, **settings)
+            if engine is not None:
+                sessions._deliveries = Deliveries(engine, sessions.deliver)
+            return sessions
         except BaseException:
+            if engine is not None:
+                await engine.close()
             await store.close()
             raise
 
@@ -114,6 +129,8 @@ class SessionManager(SessionDirectory):
 
     async def close(self) -> None:
         """Finish background work and close the store. No session is ended."""
+        if self._deliveries is not None:
+            await self._deliveries.close()
         await self._background.cancel()
         for keeper in list(self._unsaved.values()):
             await keeper.finish()
@@ -154,9 +171,13 @@ class SessionManager(SessionDirectory):
         changed = model_change(model) if model is not None else None
         entries: list[Entry] = [changed] if changed else []
         entries += [Prompt(checked_prompt(system))] if system is not None else []
+        memory = self._memory_of(row)
+        profile = await memory.profile(_counter_of(row)) if memory else None
+        entries += [Bootstrap(profile)] if profile else []
         made = await records(entries, _counter_of(row), self.policy)
         session = self._session(await self.store.create(row, made))
         session._writer.knows_model(session._row.head, changed)
+        session._memory = memory
         return session
 
     async def open_or_create(self, id: str, *, user: str | None = None, system: str | None = None) -> Session:
@@ -170,6 +191,19 @@ class SessionManager(SessionDirectory):
             with suppress(AlreadyExists):  # it is another user's, or another worker was faster
                 return await self.create(id=id, user=user, system=system)
         return await self._open_session(id, user=user)
+
+    async def deliver(self) -> dict[str, int]:
+        """End idle sessions, and hand what is due to the memory engine; return how many parcels went how.
+
+        With ``memory="builtin"`` this happens in the background, and calling it only does so now. With an
+        engine that was passed as a value, call it, or run a worker.
+        """
+        if self._memory is None:
+            return {}
+        with suppress(ClockSkew):
+            await self.expire()
+        worker = Worker(self.store, self._memory, tenant=self.tenant, clock=self._clock)
+        return {str(result): count for result, count in (await worker.run_once()).items()}
 
     async def expire(self, *, limit: int = PAGE) -> Sequence[str]:
         """End sessions that were idle for too long, and return their ids; of several callers one ends each.
@@ -308,7 +342,7 @@ class SessionManager(SessionDirectory):
         spawn = self._background.spawn
         summaries = Summarizer(self._model, self.policy, spawn) if self._model else None
         session = Session(self._writer(row), self.policy, reopened=self._session, summaries=summaries)
-        session._files = self._files
+        session._files, session._memory = self._files, self._memory_of(row)
         if self._snapshots is not None:
             name, check = snapshot_name(row.address), session._writer.refresh
             keeper = SnapshotWriter(
@@ -316,6 +350,11 @@ class SessionManager(SessionDirectory):
             )
             session._keep_snapshots(keeper)
         return session
+
+    def _memory_of(self, row: SessionRow) -> UserMemory | None:
+        if self._memory is None or row.user is None:
+            return None
+        return UserMemory(self._memory, User(row.tenant, row.user), self._recall)
 
     def _writer(self, row: SessionRow) -> SessionWriter:
         return SessionWriter(

@@ -12,10 +12,12 @@ from ..context.policy import Budget, Policy
 from ..entry import ModelChange
 from ..errors import InputError, TooLarge
 from ..home import Home
+from ..memory.engines import check_engine
 from ..snapshots import Snapshots
 from ..tokens import counter as counter_named
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, refuse
+from .memory import Recall
 
 __all__ = [
     "LARGEST_META",
@@ -85,6 +87,7 @@ def check_settings(
     model: object = None,
     snapshots: object = None,
     memory: object = None,
+    recall: object = None,
     home: object = None,
     clock: object = wall_clock,
     monotonic: object = None,
@@ -98,8 +101,11 @@ def check_settings(
     if model is not None and not (isinstance(getattr(model, "name", None), str) and _has(model, "stream")):
         refuse("model", model, "a model: a value with a name and a method stream")
     check_kind("snapshots", snapshots, Snapshots, optional=True)
-    if memory is not None and not _has(memory, "archive", "ingest"):
-        refuse("memory", memory, "a memory engine: a value with methods archive, ingest, …")
+    if isinstance(memory, str):
+        check_engine(memory)
+    elif memory is not None and not _has(memory, "archive", "ingest"):
+        refuse("memory", memory, "the name of a memory engine, or a value with methods archive, ingest, …")
+    check_kind("recall", recall, Recall, optional=True)
     check_kind("home", home, Home, optional=True)
     for name, one in (("clock", clock), ("monotonic", monotonic or clock)):
         if not callable(one):

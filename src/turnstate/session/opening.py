@@ -15,6 +15,7 @@ from ..home import Home
 from ..memory.port import MemoryEngine
 from ..models import Model
 from ..snapshots import Snapshots
+from .memory import Recall
 
 if TYPE_CHECKING:
     from .manager import SessionManager
@@ -71,7 +72,8 @@ class OpensStore(Protocol):
         idle: float | None = None,
         model: Model | None = None,
         snapshots: Snapshots | None = None,
-        memory: MemoryEngine | None = None,
+        memory: MemoryEngine | str | None = None,
+        recall: Recall | None = None,
         home: Home | None = None,
         clock: Clock = wall_clock,
         monotonic: Clock | None = None,

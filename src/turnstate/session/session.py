@@ -22,20 +22,22 @@ from ..context.policy import Budget, Policy
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
-from ..entry import Entry, Prompt
-from ..errors import Busy, Conflict
+from ..entry import Bootstrap, Entry, Prompt
+from ..errors import Busy, Conflict, InputError
 from ..log.records import counter_of
+from ..memory.port import Recollection
 from ..message import Message
 from ..sticky import Gathered
 from ..stores.port import ReportsLosses
 from ..stores.values import FOREVER, Fork, Lease, Receipt, SessionRow
 from ..toolspec import ToolSpec
-from ..value import check_kind, check_number
+from ..value import check_kind, check_number, check_whole
 from . import conversation, leases
 from .append import append, write
 from .branching import end_of, place_of, undo, undo_restore
 from .compaction import Compactor
 from .info import Branch
+from .memory import UserMemory
 from .names import (
     check_budget,
     check_tools,
@@ -70,6 +72,7 @@ class Session(SessionReader):
         self._policy, self._summaries = policy, summaries
         self._reopened = reopened
         self._keeper: SnapshotWriter | None = None
+        self._memory: UserMemory | None = None
         self._files: tuple[Path, ...] = ()  # that its manager keeps on this machine, checkpoints included
         self._windows = WindowMaker(writer, policy, summaries)
         self._compactor = Compactor(self._windows, policy, summaries)
@@ -85,7 +88,8 @@ class Session(SessionReader):
         store, lost = self._writer.store, ""
         if isinstance(store, ReportsLosses) and (found := store.lost(self._writer.at)):
             lost = f"the store lost what it had acknowledged: {found}; say again what is missing"
-        notices = (*self._windows.damage, lost, model, disk)
+        memory = self._memory.notice if self._memory else ""
+        notices = (*self._windows.damage, lost, model, disk, memory)
         return tuple(notice for notice in notices if notice)
 
     async def append(
@@ -170,6 +174,30 @@ class Session(SessionReader):
         window = await self._windows.preview(budget, tools=tools, context=sticky.text, memory=memory)
         window.report.dropped = sticky.left_out
         return window
+
+    async def recall(self, query: str, k: int = 6) -> list[Recollection]:
+        """Return what the user's long-term memory has for a question, the best first."""
+        check_whole("k", k, least=0)
+        return await self._required_memory().search(query, k)
+
+    async def remember(self, text: str) -> None:
+        """Store a note about the user in long-term memory; erasing this session erases it."""
+        await self._required_memory().remember(text, self.id)
+
+    def _required_memory(self) -> UserMemory:
+        if self._memory is None:
+            why = "it has no user" if self._row.user is None else "its manager was opened without memory=…"
+            raise InputError(f"session {self.id} has no long-term memory: {why}")
+        return self._memory
+
+    async def _recalled(self) -> str | None:
+        """Return what memory has for the newest words of the user, as the text for a window."""
+        if self._memory is None:
+            return None
+        loaded = await self._windows.loaded()
+        asked = next((message.text for message in reversed(loaded.messages) if message.role == "user"), "")
+        known = {(self.id, str(message.id)) for message in loaded.messages}
+        return await self._memory.recalled(asked, counter_of(loaded.fold.model, self._writer.start), known)
 
     async def snapshot(self) -> ContextSnapshot:
         """Return a snapshot: head, summary and kept messages."""
@@ -283,6 +311,7 @@ class Session(SessionReader):
         if self._keeper:
             await self._keeper.stop()
         session = self._reopened(self._writer.row)
+        session._memory = self._memory
         if session._keeper:
             await session._keeper.restart()
         return session
@@ -296,6 +325,10 @@ class Session(SessionReader):
         prompt = fold.prompt if system is None else checked_prompt(system)
         entries: list[Entry] = [fold.model] if fold.model else []
         entries += [Prompt(prompt)] if prompt is not None else []
+        profile = (
+            await self._memory.profile(counter_of(fold.model, self._writer.start)) if self._memory else None
+        )
+        entries += [Bootstrap(profile)] if profile else []
         try:
             await self._writer.commit(
                 records=await self._writer.records(entries),

@@ -119,6 +119,8 @@ class Turn:
             if self._prompt is not None:
                 await self._save(self._prompt, key=self._key)
             unfinished = await self._pending()
+            if unfinished is not None and self._memory is None:
+                self._memory = await self._session._recalled()
         except BaseException:
             await self._held.aclose()
             raise
@@ -143,7 +145,7 @@ class Turn:
             return None
         await self._answer(unfinished.open)
         window = await self._session.window(
-            self._budget, tools=self._tools, context=self._context, memory=self._memory
+            self._budget, tools=self._tools, context=self._context, memory=self._memory or None
         )
         self._check_version()
         return window

@@ -1,7 +1,7 @@
 """The built-in engine: remembers turns and facts in SQLite or PostgreSQL, and finds them by question.
 
     engine = await connect("memory.db")
-    engine = await connect("postgresql://…/agents?embedder=local&extractor=openai:gpt-4.1-mini")
+    engine = await connect("postgresql://…/agents?embedder=local&extractor=gpt-5-mini")
 
 An address is a path, or the URL of a PostgreSQL database; an empty one is a memory of this process. Behind a
 question mark, ``embedder`` names an embedder, ``extractor`` a model that extracts facts, and ``max`` how many
@@ -35,10 +35,7 @@ async def connect(address: str, **settings: Any) -> BuiltinEngine:
         raise InputError(f"max={asked['max']!r:.40} in the address of a memory is not a number of documents")
     given: dict[str, Any] = {"max_documents": int(asked["max"])} if "max" in asked else {}
     if asked.get("extractor") and "extractor" not in settings:
-        kind, _, model = asked["extractor"].partition(":")
-        if kind != "openai":
-            raise InputError(f"there is no extractor {kind!r:.40}; write openai:MODEL or openai:MODEL@URL")
-        given["extractor"] = ModelExtractor(model_at(model))
+        given["extractor"] = ModelExtractor(model_at(asked["extractor"]))
     if asked.get("embedder") and "embedder" not in settings:
         given["embedder"] = await open_embedder(asked["embedder"])
     return BuiltinEngine(await _database(place), **(given | settings))
@@ -63,7 +60,9 @@ async def _database(place: str) -> Database:
         except ModuleNotFoundError as missing:
             if missing.name != "asyncpg":
                 raise
-            raise InputError("it needs asyncpg; install it: pip install 'turnstate[postgres]'") from None
+            raise InputError(
+                "memory in PostgreSQL needs asyncpg: pip install 'turnstate[postgres]'"
+            ) from None
         return await PostgresDatabase.open(place)
     path = place.removeprefix("sqlite:///")
     if "://" in path or path.startswith(("redis:", "memory:")):
