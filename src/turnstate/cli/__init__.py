@@ -40,6 +40,7 @@ COMMANDS = {
     "import": LazyCommand("import_", "Import sessions into a store."),
     "amazon-q": LazyCommand("amazon_q", "Import from and export to the Amazon Q command line."),
     "worker": LazyCommand("worker", "Deliver messages to long-term memory."),
+    "memory": LazyCommand("memory", "Show, search, change and delete what is remembered of users."),
     "doctor": LazyCommand("doctor", "Check this installation."),
     "verify": LazyCommand("verify", "Check a whole store."),
     "completion": LazyCommand("completion", "Print the completion script of a shell."),

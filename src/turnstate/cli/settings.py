@@ -2,6 +2,7 @@
 
     store = "sqlite:///agent.db"
     model = "gpt-4o"
+    memory = "builtin"
 
 A key that does not exist is an error that names the likely one, since a misspelled key would otherwise
 silently have no effect. The home folder is not a key: it contains the signing key of the installation,
@@ -27,7 +28,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 FILE = "turnstate.toml"
 STORE_VARIABLE = "TURNSTATE_STORE"
 MODEL_VARIABLE = "TURNSTATE_MODEL"
-KEYS = {"store": "URL", "model": "NAME"}
+KEYS = {"store": "URL", "model": "NAME", "memory": "NAME"}
 
 
 def setting(key: str) -> str | None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import click
 import msgspec
 
 from ...cli_kit import screen
 from ...cli_kit.screen import confirmed
-from ...home import Home
-from ...memory.engines import open_engine
-from ...memory.port import MemoryEngine
 from ...session import Erasure, SessionManager
 from ...snapshots import Snapshots
 from ...snapshots.snapshots import FOLDER
 from ...stores.values import Filter, Removed, SessionRow
 from .. import documents, lookup
 from ..completion import session_argument
+from ..engine import engine_option, existing_engine
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES, existing, managed, tenant_option, user_option
 from ..times import iso
@@ -59,7 +55,7 @@ def destroy(id: str, store: str, tenant: str, user: str | None, yes: bool, as_js
 @click.option("--session", "id", metavar="ID", help="Erase this session.")
 @click.option("--user", metavar="NAME", help="Erase all sessions of this user.")
 @tenant_option
-@click.option("--engine", metavar="NAME", help="Memory engine to erase from.  [default: the worker's]")
+@engine_option
 @click.option(
     "--snapshots", metavar="FOLDER", default=FOLDER, show_default=True, help="Folder of the snapshots."
 )
@@ -130,20 +126,9 @@ async def _destroy(store: str, tenant: str, id: str, user: str | None) -> Remove
 async def _erase(
     store: str, tenant: str, id: str | None, user: str | None, engine: str | None, snapshots: str
 ) -> Erasure:
-    async with existing(store) as opened, _memory_engine(engine) as memory:
+    async with existing(store) as opened, existing_engine(store, engine) as memory:
         sessions = SessionManager(opened, tenant=tenant, memory=memory, snapshots=Snapshots(snapshots))
         return await sessions.erase(session=id, user=user)
-
-
-@asynccontextmanager
-async def _memory_engine(name: str | None) -> AsyncIterator[MemoryEngine]:
-    """Open a memory engine: the named one, else the worker's default if it was ever used."""
-    own = Home.from_environment().path / "memory"
-    engine = await open_engine(name or (f"jsonl:{own}" if own.exists() else "none"))
-    try:
-        yield engine
-    finally:
-        await engine.close()
 
 
 def _counts(removed: Removed) -> str:

@@ -14,12 +14,11 @@ import click
 from ...cli_kit import screen
 from ...clock import wall_clock
 from ...errors import NotFound
-from ...home import Home
-from ...memory.engines import open_engine
 from ...memory.worker import TIMEOUT, Delivery, Worker
 from ...stores.port import Store
 from ...stores.values import Parcel
 from .. import documents
+from ..engine import engine_name, engine_option, opened_engine
 from ..options import json_option
 from ..store import EXIT_CODES, opened, shown_url, store_option
 
@@ -32,7 +31,7 @@ RESULTS = ("delivered", "delayed", "parked", "dropped")
 
 @click.command("worker", epilog=EXIT_CODES)
 @store_option
-@click.option("--engine", metavar="NAME", help="Memory engine.  [default: jsonl: in the home folder]")
+@engine_option
 @click.option("--once", is_flag=True, help="Deliver what is due now, then exit.")
 @click.option(
     "--interval", type=click.FloatRange(0.01), default=5.0, metavar="S", help="Seconds between polls."
@@ -62,6 +61,7 @@ def command(
 
     \b
     Engines:
+      builtin      turns and facts in a database beside the store; builtin:PATH or builtin:postgresql://…
       jsonl:PATH   a folder of text files, one per user
       none         discards everything
       NAME:ADDRESS an engine of an installed package
@@ -89,29 +89,26 @@ def command(
     if revive is not None:
         return asyncio.run(_revive(store, revive, as_json=as_json))
     show = _show_json if as_json else _say
-    name = engine or f"jsonl:{Home.from_environment().path / 'memory'}"
-    return asyncio.run(_work(store, name, show, once=once, interval=interval, timeout=timeout))
+    return asyncio.run(_work(store, engine, show, once=once, interval=interval, timeout=timeout))
 
 
 Show = Callable[[Parcel, str, str, int | None], None]
 
 
-async def _work(store: str, name: str, show: Show, *, once: bool, interval: float, timeout: float) -> int:
+async def _work(
+    store: str, name: str | None, show: Show, *, once: bool, interval: float, timeout: float
+) -> int:
     def report(delivery: Delivery) -> None:
         show(delivery.parcel, delivery.result, delivery.error, delivery.due)
 
-    async with opened(store) as outbox:
-        engine = await open_engine(name)
-        try:
-            worker = Worker(outbox, engine, timeout=timeout, tell=report)
-            with _stop_signal() as stop:
-                if once:
-                    counts = await worker.run_once(stop)
-                else:
-                    screen.say(f"delivering from {shown_url(store)} to {shown_url(name)}")
-                    counts = await worker.run(stop, interval=interval)
-        finally:
-            await engine.close()
+    async with opened(store) as outbox, opened_engine(store, name) as engine:
+        worker = Worker(outbox, engine, timeout=timeout, tell=report)
+        with _stop_signal() as stop:
+            if once:
+                counts = await worker.run_once(stop)
+            else:
+                screen.say(f"delivering from {shown_url(store)} to {shown_url(engine_name(store, name))}")
+                counts = await worker.run(stop, interval=interval)
     screen.say(_summary(counts))
     return 1 if once and counts["delayed"] + counts["parked"] else 0
 

@@ -1,0 +1,339 @@
+"""``turnstate memory``: what is remembered of users, by the engine that the worker delivers to."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+import click
+import msgspec
+
+from ...cli_kit import screen
+from ...cli_kit.screen import confirmed, styled
+from ...errors import InputError, NotFound
+from ...memory.engines import NoEngine
+from ...memory.facts import Fact
+from ...memory.port import MemoryEngine, Recollection, User
+from ...stores.values import Address
+from .. import destination, documents
+from ..engine import engine_option, existing_engine, opened_engine
+from ..options import json_option, output_options, yes_option
+from ..store import EXIT_CODES, tenant_option
+
+if TYPE_CHECKING:
+    from ...memory.builtin import BuiltinEngine
+
+__all__ = ["command"]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _user_option(command: Decorated) -> Decorated:
+    return click.option("--user", metavar="NAME", required=True, help="User whose memory is meant.")(command)
+
+
+@click.group("memory", epilog=EXIT_CODES)
+def command() -> None:
+    """Show, search, change and delete what is remembered of users.
+
+    Messages come into memory when sessions end and when cuts remove them from a window; `turnstate
+    worker` delivers them. A fact is something learned from them, with the messages that say so.
+
+    \b
+    Example:
+      turnstate memory list
+      turnstate memory list --user anna
+      turnstate memory search --user anna "where did she move?"
+      turnstate memory add --user anna "prefers window seats"
+      turnstate memory forget --user anna
+    """
+
+
+@command.command("list", epilog=EXIT_CODES)
+@click.option("--user", metavar="NAME", help="List the facts of this user, not the users.")
+@click.option("--all", "ended", is_flag=True, help="Also facts that no longer hold.")
+@tenant_option
+@engine_option
+@json_option("Print one JSON object per line.")
+def list_(user: str | None, ended: bool, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
+    """List the users that something is remembered of, or the facts of one user.
+
+    \b
+    Example:
+      turnstate memory list
+      turnstate memory list --user anna --all
+
+    \b
+    With --json, one object per user: user, turns, dropped; or per fact:
+      id, kind, slot, value, text   what is known
+      said, ended                   when it was said, and when something newer took its place, or null
+      sources                       session and message of each message that says so
+    """
+    return asyncio.run(_list(store, engine, tenant, user, ended=ended, as_json=as_json))
+
+
+async def _list(
+    store: str, engine: str | None, tenant: str, user: str | None, *, ended: bool, as_json: bool
+) -> int:
+    async with existing_engine(store, engine) as opened:
+        if isinstance(opened, NoEngine):
+            screen.say("nothing is remembered")
+            return 0
+        builtin = _builtin(opened)
+        if user is None:
+            rows = await builtin.users(tenant)
+            if as_json:
+                for one, turns, dropped in rows:
+                    screen.show(documents.compact({"user": one.id, "turns": turns, "dropped": dropped}))
+            elif rows:
+                cells = [(one.id, f"{turns:,}", f"{dropped:,}") for one, turns, dropped in rows]
+                screen.display(screen.table(("user", "turns", "dropped"), cells, right=("turns", "dropped")))
+            return 0
+        facts = [fact for fact in await builtin.facts(User(tenant, user)) if ended or fact.ended is None]
+    for fact in facts:
+        _show_fact(fact, as_json=as_json)
+    if not facts:
+        screen.say(f"no facts are known of {user}")
+    return 0
+
+
+@command.command("search", epilog=EXIT_CODES)
+@click.argument("question", metavar="QUESTION...", nargs=-1, required=True)
+@_user_option
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Results.")
+@tenant_option
+@engine_option
+@json_option("Print one JSON object per result.")
+def search(
+    question: tuple[str, ...],
+    user: str,
+    limit: int,
+    store: str,
+    tenant: str,
+    engine: str | None,
+    as_json: bool,
+) -> int:
+    """Find the messages that answer a question about a user, the best first.
+
+    If nothing is found, the exit code is 1.
+
+    \b
+    Example:
+      turnstate memory search --user anna "which city did she move to?"
+
+    \b
+    With --json, one object per result:
+      session, message   the session and the id of the message
+      role, timestamp    its author and time
+      score, text        how well it fits, and what it says
+    """
+    found = asyncio.run(_search(store, engine, User(tenant, user), " ".join(question), limit))
+    for hit in found:
+        _show_hit(hit, as_json=as_json)
+    if not found:
+        screen.say("nothing found")
+    return 0 if found else 1
+
+
+async def _search(
+    store: str, engine: str | None, user: User, question: str, limit: int
+) -> list[Recollection]:
+    async with existing_engine(store, engine) as opened:
+        return await opened.search(user, question, limit)
+
+
+@command.command("show", epilog=EXIT_CODES)
+@click.argument("fact", metavar="[FACT]", required=False)
+@_user_option
+@tenant_option
+@engine_option
+@json_option("Print JSON.")
+def show(fact: str | None, user: str, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
+    """Show the profile that a new session of a user begins with, or one fact with its sources.
+
+    \b
+    Example:
+      turnstate memory show --user anna
+      turnstate memory show --user anna 3f2a9c0d1e4b5a67
+    """
+    return asyncio.run(_show(store, engine, User(tenant, user), fact, as_json=as_json))
+
+
+async def _show(store: str, engine: str | None, user: User, id: str | None, *, as_json: bool) -> int:
+    async with existing_engine(store, engine) as opened:
+        if id is None:
+            text = await opened.profile(user)
+            screen.show(documents.compact({"user": user.id, "profile": text}) if as_json else text)
+            return 0 if text else 1
+        found = [fact for fact in await _builtin(opened).facts(user) if fact.id.startswith(id)]
+    if len(found) != 1:
+        raise NotFound(f"{'several facts begin' if found else 'no fact begins'} with {id!r:.40}")
+    _show_fact(found[0], as_json=as_json)
+    if not as_json:
+        for source in found[0].sources:
+            screen.show(f"  said in session {screen.escaped(source.session)}, message {source.message}")
+    return 0
+
+
+@command.command("add", epilog=EXIT_CODES)
+@click.argument("text", metavar="TEXT...", nargs=-1, required=True)
+@_user_option
+@tenant_option
+@engine_option
+@json_option("Print the fact as JSON.")
+def add(text: tuple[str, ...], user: str, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
+    """Remember something about a user.
+
+    \b
+    Example:
+      turnstate memory add --user anna "prefers window seats"
+    """
+
+    async def add() -> Fact:
+        async with opened_engine(store, engine) as opened:
+            return await _builtin(opened).remember(User(tenant, user), " ".join(text))
+
+    fact = asyncio.run(add())
+    if as_json:
+        _show_fact(fact, as_json=True)
+    else:
+        screen.say(f"remembered as {fact.id}")
+    return 0
+
+
+@command.command("forget", epilog=EXIT_CODES)
+@click.option("--user", metavar="NAME", help="Forget everything of this user.")
+@click.option("--session", metavar="ID", help="Forget what came from this session.")
+@click.option("--fact", metavar="ID", help="With --user: forget only this fact.")
+@tenant_option
+@engine_option
+@yes_option
+@json_option("Print what was forgotten as JSON.")
+def forget(
+    user: str | None,
+    session: str | None,
+    fact: str | None,
+    store: str,
+    tenant: str,
+    engine: str | None,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Delete what is remembered of a user or from a session, for good.
+
+    Messages that are still on their way are refused when they arrive. The sessions themselves stay;
+    `turnstate sessions erase` deletes both.
+
+    \b
+    Example:
+      turnstate memory forget --user anna
+      turnstate memory forget --session 0197a1c2-5b7e-7d80-a1b2-0123456789ab
+      turnstate memory forget --user anna --fact 3f2a9c0d1e4b5a67
+    """
+    if (user is None) == (session is None) or (fact and user is None):
+        raise click.UsageError("pass --user NAME, --user NAME with --fact ID, or --session ID")
+    what = f"the fact {fact}" if fact else f"everything of {user}" if user else f"session {session}"
+    if not confirmed(f"Forget {what}?", yes=yes):
+        return 1
+    whose = User(tenant, user) if user is not None else Address(tenant, session or "")
+    removed = asyncio.run(_forget(store, engine, whose, fact))
+    if as_json:
+        screen.show(documents.compact({"messages": removed} if not fact else {"fact": fact}))
+    elif fact:
+        screen.say(f"the fact {fact} is forgotten")
+    else:
+        screen.say(f"forgotten: {screen.counted(removed, 'message')}")
+    return 0
+
+
+async def _forget(store: str, engine: str | None, whose: User | Address, fact: str | None) -> int:
+    async with opened_engine(store, engine) as opened:
+        if fact is None:
+            return await opened.forget(whose)
+        if not (isinstance(whose, User) and await _builtin(opened).drop(whose, fact)):
+            raise NotFound(
+                f"there is no fact {fact!r:.40}; list them with `turnstate memory list --user NAME`"
+            )
+    return 0
+
+
+@command.command("export", epilog=EXIT_CODES)
+@_user_option
+@output_options
+@tenant_option
+@engine_option
+def export(user: str, output: str | None, force: bool, store: str, tenant: str, engine: str | None) -> int:
+    """Write everything that is remembered of a user as lines of JSON.
+
+    \b
+    Example:
+      turnstate memory export --user anna -o anna.jsonl
+    """
+
+    async def export() -> None:
+        async with existing_engine(store, engine) as opened:
+            with destination.opened(output, force=force) as write:
+                if not isinstance(opened, NoEngine):
+                    async for line in _builtin(opened).export(User(tenant, user)):
+                        write(line.decode().rstrip("\n"))
+
+    asyncio.run(export())
+    return 0
+
+
+@command.command("import", epilog=EXIT_CODES)
+@click.argument("file", metavar="[FILE]", required=False)
+@_user_option
+@tenant_option
+@engine_option
+def import_(file: str | None, user: str, store: str, tenant: str, engine: str | None) -> int:
+    """Add an exported memory to that of a user; what is known already is not added twice.
+
+    \b
+    Example:
+      turnstate memory import --user anna anna.jsonl
+    """
+
+    async def restore(lines: BinaryIO) -> int:
+        async with opened_engine(store, engine) as opened:
+            return await _builtin(opened).restore(User(tenant, user), lines)
+
+    try:
+        with nullcontext(sys.stdin.buffer) if file in (None, "-") else open(str(file), "rb") as lines:
+            turns = asyncio.run(restore(lines))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from None
+    screen.say(f"imported {screen.counted(turns, 'turn')}")
+    return 0
+
+
+def _builtin(engine: MemoryEngine) -> BuiltinEngine:
+    from ...memory.builtin import BuiltinEngine
+
+    if not isinstance(engine, BuiltinEngine):
+        raise InputError("only the built-in engine can do that; pass --engine builtin:PATH")
+    return engine
+
+
+def _show_fact(fact: Fact, *, as_json: bool) -> None:
+    if as_json:
+        fields = msgspec.to_builtins(fact)
+        fields["sources"] = [{"session": one.session, "message": one.message} for one in fact.sources]
+        screen.show(documents.compact(fields))
+        return
+    until = f" until {fact.ended[:10]}" if fact.ended else ""
+    head = styled(f"{fact.id}  {fact.kind:10} {fact.said[:10]}{until}", dim=True)
+    what = f"{fact.slot}: {fact.value}" if fact.slot and fact.slot != fact.kind else fact.value
+    screen.display(f"{head}  {screen.escaped(what)}")
+
+
+def _show_hit(hit: Recollection, *, as_json: bool) -> None:
+    if as_json:
+        fields = ("session", "message", "role", "timestamp", "score", "text")
+        screen.show(documents.compact({name: getattr(hit, name) for name in fields}))
+        return
+    head = screen.escaped(f"{hit.timestamp}  {hit.session}  {hit.message}  {hit.role}")
+    screen.display(f"{styled(head, dim=True)}\n  {screen.escaped(' '.join(hit.text.split()), 200)}")

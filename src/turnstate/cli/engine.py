@@ -1,0 +1,69 @@
+"""Which memory engine a command uses: that of the worker, so that all commands speak of the same memory.
+
+The engine is the --engine flag, else TURNSTATE_MEMORY, else ``memory`` in ``turnstate.toml``, else the
+built-in engine beside the store; beside a Redis server, which keeps no memory, in the installation's folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..home import Home
+from .settings import FILE, setting
+
+if TYPE_CHECKING:
+    from ..memory.port import MemoryEngine
+
+__all__ = ["ENGINE_VARIABLE", "engine_name", "engine_option", "existing_engine", "opened_engine"]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+ENGINE_VARIABLE = "TURNSTATE_MEMORY"
+
+
+def engine_option(command: Decorated) -> Decorated:
+    """Add the option for the memory engine."""
+    text = f"Memory engine.  [default: ${ENGINE_VARIABLE}, {FILE}, or builtin beside the store]"
+    return click.option("--engine", metavar="NAME", envvar=ENGINE_VARIABLE, help=text)(command)
+
+
+def engine_name(store: str, given: str | None) -> str:
+    """Return the name of the engine with its place."""
+    from ..memory.engines import BUILTIN, beside  # deferred: help does not need it
+
+    name = given or setting("memory") or BUILTIN
+    if name == BUILTIN and store.startswith("redis"):
+        return f"{BUILTIN}:{Home.from_environment().path / 'memory.db'}"
+    return beside(store, name)
+
+
+@asynccontextmanager
+async def opened_engine(store: str, given: str | None) -> AsyncIterator[MemoryEngine]:
+    """Open the engine, which is created if it is missing, and close it afterwards."""
+    from ..memory.engines import open_engine
+
+    name = engine_name(store, given)
+    if str(Home.from_environment().path) in name:
+        Home.from_environment().make()
+    engine = await open_engine(name)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+@asynccontextmanager
+async def existing_engine(store: str, given: str | None) -> AsyncIterator[MemoryEngine]:
+    """Open the engine without creating it; a memory that was never written is empty."""
+    kind, _, address = engine_name(store, given).partition(":")
+    path = address.partition("?")[0].removeprefix("sqlite:///")
+    is_file = (kind == "builtin" and "://" not in address) or kind == "jsonl"
+    async with opened_engine(
+        store, "none" if is_file and path and not os.path.exists(path) else given
+    ) as engine:
+        yield engine
