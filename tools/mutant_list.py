@@ -88,6 +88,7 @@ PACE = _tests(f"{UNIT}/snapshots/test_*pace.py")
 RESTORED = _tests(f"{UNIT}/snapshots/test_snapshots_kept.py|{UNIT}/snapshots/test_snapshots.py")
 CLEARING = _tests(f"{UNIT}/conversation/test_*clear*.py")
 TANGENTS = _tests(f"{UNIT}/conversation/test_tangents.py")
+MACHINE = _tests("tests/properties/test_machine.py", k="all_readers")
 AMAZON_Q_TIMES = _tests(f"{UNIT}/conversation/*/test_*times.py")
 AMAZON_Q = _tests(f"{UNIT}/conversation/*/test_*read*.py")
 STICKY = _tests(f"{UNIT}/sticky")
@@ -503,6 +504,56 @@ MUTANTS = (
         'if branch.operation != "restore" or branch.former is None:',
         "if branch.former is None:",
         UNDO,
+    ),
+    # The random machine, for sessions and states.
+    Mutant(
+        "machine-undone-twice",
+        "what was undone is undone again",
+        "            case Revert(at=at):\n                self.last = at - 1",
+        "            case Revert(at=at):\n                self.last = number - 1",
+        MACHINE,
+    ),
+    Mutant(
+        "machine-exit-twice",
+        "a tangent that was left and entered again is entered once more",
+        "            case Tangent(undone=at) if at:\n                self.last = at - 1",
+        "            case Tangent(undone=at) if at:\n                self.last = number - 1",
+        MACHINE,
+    ),
+    Mutant(
+        "machine-undo-too-far",
+        "undo in a restored conversation takes back what was done before the restore",
+        "back.created = back.shared = at",
+        "back.created, back.shared = 0, at",
+        MACHINE,
+    ),
+    Mutant(
+        "machine-reopened",
+        "a tangent that is left by reopening another is not recorded as left",
+        "            self._leave(self.head.parent)\n        self._go_to(found)",
+        "            self._go_to(self.head.parent)\n        self._go_to(found)",
+        MACHINE,
+    ),
+    Mutant(
+        "machine-left-branch",
+        "a tangent is loaded as it began, and not as it was left",
+        "return await self._load_tip(exit.branch) if exit.branch in self._branches else None",
+        "pass",
+        MACHINE,
+    ),
+    Mutant(
+        "machine-fork-settings",
+        "a tangent from an earlier message has the settings of now",
+        "base.settings, base.trackers = moment.settings, moment.trackers",
+        "base.trackers = moment.trackers",
+        MACHINE,
+    ),
+    Mutant(
+        "machine-reverted",
+        "what the collector decided on top of a compaction holds after its undo",
+        "holding[start:] = [one for one in holding[start:] if isinstance(one, Answer)]",
+        "del holding[start]",
+        MACHINE,
     ),
     # Session: outbox and leases.
     Mutant(

@@ -139,10 +139,10 @@ def _timeline(timeline: Timeline, timelines: list[Timeline], shown: set[Any]) ->
         at = timeline.forked_at + len(timeline.recalled) if timeline.forked_at else 0
         plain |= {"parent": timelines.index(timeline.parent), "at": at, "name": timeline.name}
         plain |= {"begun": timeline.begun + len(timeline.recalled)} if timeline.begun and not at else {}
-    elif begun := timeline.begun + len(recalled):  # undo goes no further back
-        plain["begun"] = begun
+    if not timeline.shared and (created := max(0, timeline.created) + len(recalled)):
+        plain["created"] = created  # undo goes no further back
     if timeline.former is not None and timeline.operation != "tangent":
-        shared = max(0, timeline.shared) + len(timeline.recalled)
+        shared = timeline.shared + len(timeline.recalled) if timeline.shared else 0
         plain |= {"restores": timelines.index(timeline.former), "shared": shared}
         plain |= {"operation": timeline.operation} if timeline.operation != "restore" else {}
     if timeline.leavings:
@@ -181,6 +181,7 @@ class _TimelinePart(msgspec.Struct, frozen=True):
     parent: int | None = None
     at: int = 0
     begun: int = 0
+    created: int = 0
     name: str = ""
     restores: int | None = None
     shared: int = 0
@@ -239,10 +240,10 @@ def _begun(plain: _TimelinePart, timelines: list[Timeline], at: str) -> Timeline
 
 def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeline], at: str) -> None:
     """Set where a timeline began, and link one that a restore began to the one that it replaced."""
-    if plain.begun:
-        if not 0 < plain.begun <= len(timeline.entries):
-            raise InvalidPayload("it has no such entry", path=f"{at}.begun")
-        timeline.begun = timeline.shared = plain.begun
+    if not (0 <= plain.begun <= len(timeline.entries) and 0 <= plain.created <= len(timeline.entries)):
+        raise InvalidPayload("it has no such entry", path=f"{at}.{'begun' if plain.begun else 'created'}")
+    timeline.begun = plain.begun or timeline.begun
+    timeline.created = plain.created or timeline.created
     if plain.restores is None:
         return
     if not 0 <= plain.restores < len(timelines):
@@ -251,6 +252,7 @@ def _take_place(timeline: Timeline, plain: _TimelinePart, timelines: list[Timeli
     if not 0 <= plain.shared <= min(len(left.entries), len(timeline.entries)):
         raise InvalidPayload("the two timelines do not share so many entries", path=f"{at}.shared")
     timeline.operation, timeline.former, timeline.shared = plain.operation, left, plain.shared
+    timeline.created = plain.created or plain.shared
 
 
 def _read(plain: str | tuple[str, dict[str, Any]], known: dict[Any, Message], at: str) -> Entry:

@@ -245,7 +245,7 @@ class Tangents:
     def _undo_branch(self, search: UndoSearch) -> str:
         """Go back to the timeline before the one that is the head, and return what had created it."""
         undone = self.head
-        if undone.shared < 0 or (undone.operation and undone.former is None):
+        if undone.created < 0 or (undone.operation and undone.former is None):
             raise search.not_loaded()
         if undone.former is None:
             raise search.nothing(undone.cut)
@@ -285,8 +285,8 @@ class Tangents:
         bases = [*under_way, under_way[-1].parent if under_way else self.head]
         while bases:
             base = bases.pop()
-            began = {one.name: one for one in reversed(self.timelines) if one.parent is base}
-            began = {name: one for name, one in began.items() if name not in names}
+            tangents = [one for one in self.timelines if one.operation == "tangent" and one.parent is base]
+            began = {one.name: one for one in tangents if one.name not in names}
             found = {name: (base.last_left(name) if base else None) or one for name, one in began.items()}
             left |= found
             bases += found.values()

@@ -92,7 +92,7 @@ class Timeline:
         self.checkpoints = ForkedList(parent.checkpoints if parent else None)
         self.operation = ""
         self.former: Timeline | None = None
-        self.begun = self.shared = 0
+        self.begun = self.created = self.shared = 0
         self.leavings = dict[int, Timeline]()
         self.pending: tuple[Message, ...] = parent.pending if parent else ()
         self.settings: Settings | None = parent.settings if parent else None
@@ -114,11 +114,10 @@ class Timeline:
     """What created it: a tangent, a restore, a rewind or a fork; nothing for the first one."""
     former: Timeline | None
     """The timeline before that operation, to which undo leads; None if there is none, or it is not loaded."""
+    created: int
+    """How many entries there were when it was created; negative if it is not loaded as far back."""
     shared: int
-    """How many entries there were when it was created, which it has in common with the former one.
-
-    Negative if it is not loaded as far back.
-    """
+    """How many entries it has in common with the former one."""
     entries: ForkedList[Entry]
     messages: ForkedList[Message]
     history: ForkedList[HistoryEntry]
@@ -131,8 +130,8 @@ class Timeline:
         """Return a tangent that begins here, or after an earlier entry."""
         base = self if at is None or at == len(self.entries) else self._earlier(at)
         tangent = Timeline(first=self.first, parent=base, name=name)
-        tangent.parent, tangent.begun = self, tangent.forked_at
-        tangent.operation, tangent.former, tangent.shared = "tangent", self, tangent.forked_at
+        tangent.parent, tangent.operation, tangent.former = self, "tangent", self
+        tangent.begun = tangent.created = tangent.shared = tangent.forked_at
         return tangent
 
     def restored(self, at: int, operation: str = "restore") -> Timeline:
@@ -146,7 +145,8 @@ class Timeline:
         else:
             back = level._prefix(at)
             back.parent, back.name = level.parent, level.name
-        back.begun, back.operation, back.former, back.shared = level.begun, operation, self, at
+        back.operation, back.former, back.begun = operation, self, level.begun
+        back.created = back.shared = at
         return back
 
     def _earlier(self, at: int) -> Timeline:
@@ -220,7 +220,7 @@ class Timeline:
 
     def newest_operation(self, search: UndoSearch) -> Undoable | None:
         """Return the newest operation since it was created that was not undone."""
-        own = range(len(self.entries) - 1, self.shared - 1, -1)
+        own = range(len(self.entries) - 1, self.created - 1, -1)
         for place, entry in zip(own, reversed(self.entries), strict=False):
             found = search.check(self.first + place, entry)
             if found and (isinstance(entry, Cut) or place in self.leavings):

@@ -161,7 +161,8 @@ class TimelineLoader:
             for tangent in self._branches.values():
                 if tangent.operation == TANGENT and tangent.former == branch:
                     await self._load_tip(tangent.id)
-            for place, entry in enumerate(main.entries[max(0, main.shared) :], start=max(0, main.shared)):
+            since = max(0, main.created)
+            for place, entry in enumerate(main.entries[since:], start=since):
                 if isinstance(entry, Tangent) and not (entry.started or entry.undone):
                     main.leavings |= {place: left} if (left := await self._left(entry)) else {}
 
@@ -213,7 +214,7 @@ class TimelineLoader:
             timeline.begun = max(0, tangent.fork_seq - timeline.first + 1)
         if branch.operation in BRANCHING:
             timeline.operation, timeline.former = branch.operation, former
-        timeline.shared = branch.fork_seq - timeline.first + 1
+        timeline.created = branch.fork_seq - timeline.first + 1
         return timeline
 
     async def _root(self, path: Sequence[Span]) -> Timeline:
