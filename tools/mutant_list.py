@@ -813,8 +813,8 @@ MUTANTS = (
     Mutant(
         "report-replay",
         "a replayed request is compared with nothing",
-        "limit=shown.limit, previous=self._previous",
-        "limit=shown.limit, previous=None",
+        "previous=previous,\n            latest=latest,",
+        "previous=None,\n            latest=None,",
         REPORT,
     ),
     Mutant(
