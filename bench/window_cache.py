@@ -4,19 +4,27 @@ A simulated agent sends a request after every question and after every batch of 
 counts is the share of a request's tokens that stand at its head as they stood at the head of the
 previous request, byte for byte: on average over all requests from the first that did not fit whole.
 Beside it stands a window that slides: the oldest turns go until the rest fits, at every request.
+
+Then the budget moves: by a twentieth up and down, or between two models, one with half the window of
+the other. A model has a cache of its own, so its requests are compared with its own last one. At
+last, something else is recalled for each question.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
+from random import Random
+from typing import NamedTuple
 
 from turnstate import codec
+from turnstate.context.head import Head
+from turnstate.context.live_window import LiveWindow
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
 from turnstate.context.window import Window
-from turnstate.entry import Decision
+from turnstate.entry import Cut, Decision
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
 from turnstate.tokens import message_cost
@@ -28,19 +36,33 @@ from .window_print import goal, table
 TURNS = 1_000
 WINDOWS = (128_000, 16_000)
 GOAL, GOAL_WINDOW = 0.95, 128_000
+MOVED = 0.05  # of a budget, up and down
 LOST = 0.5  # of a request: a cache of which less is reused was thrown away
+RECALLED = "It is known that the {} job was repaired twice this year, on day {} and on day {}. "
 
 _HEAD = ("window", "full requests", "Turnstate", "as it reports", "caches lost", "sliding", "caches lost")
+_MOVING_HEAD = ("window", "budget", "full requests", "reused", "caches lost", "cuts")
 
 Request = Sequence[Message]
+Limits = Callable[[int], int]
+"""The limit of each request, by its number."""
+
+
+class Moving(NamedTuple):
+    """A budget that moves, or does not, and how many requests ago its cache was used last."""
+
+    name: str
+    limits: Limits
+    back: int = 1
+    recalls: bool = False
 
 
 def report(count: int = TURNS, windows: Sequence[int] = WINDOWS) -> None:
-    """Print what a cache can reuse of our requests and of a sliding window's."""
+    """Print what a cache can reuse of our requests and of a sliding window's, and of moving budgets."""
     play = Play([Message.system(PROMPT, id="prompt", timestamp=UNKNOWN_TIME), *turns(count)])
     rows, goals = [], []
     for limit in windows:
-        ours = list(play.ours(limit))
+        ours = list(play.ours(lambda _, limit=limit: limit))  # type: ignore[misc]
         seen = play.shares((window.messages for window in ours), limit)
         told = [window.reused_prefix_tokens / window.tokens for window in ours[len(ours) - len(seen) :]]
         slid = play.shares(play.sliding(limit), limit)
@@ -52,6 +74,34 @@ def report(count: int = TURNS, windows: Sequence[int] = WINDOWS) -> None:
     table(_HEAD, rows)
     for share in goals:
         goal(f"at {GOAL_WINDOW:,}, at least {GOAL:.0%}", f"{share:.2%}", share >= GOAL)
+    _report_moving(play, windows)
+
+
+def _report_moving(play: Play, windows: Sequence[int]) -> None:
+    """Print what is left of that when the budget moves, and with a recall in each turn."""
+    rows, goals = [], []
+    for limit in windows:
+        for moving in _moving(limit):
+            ours = list(play.ours(moving.limits, recalls=moving.recalls))
+            seen = play.shares((window.messages for window in ours), limit, back=moving.back)
+            cuts = sum(isinstance(one, Cut) for window in ours for one in window.decisions)
+            rows.append([f"{limit:,}", moving.name, f"{len(seen):,}", _mean(seen), _lost(seen), f"{cuts:,}"])
+            if seen and limit == GOAL_WINDOW and moving.back == 1:
+                goals.append((moving.name, statistics.mean(seen)))
+    print("\nThe same with a budget that moves, and with something recalled for each question.")
+    table(_MOVING_HEAD, rows)
+    for name, share in goals:
+        goal(f"at {GOAL_WINDOW:,}, {name}, at least {GOAL:.0%}", f"{share:.2%}", share >= GOAL)
+
+
+def _moving(limit: int) -> Iterator[Moving]:
+    rng = Random(limit)
+    moved = [rng.uniform(1 - MOVED, 1 + MOVED) for _ in range(997)]
+    yield Moving("constant", lambda _: limit)
+    yield Moving(f"moving by {MOVED:.0%}", lambda number: int(moved[number % len(moved)] * limit))
+    yield Moving("one token more or less", lambda number: limit + number % 2)
+    yield Moving("two that take turns", lambda number: limit // (1 + number % 2), back=2)
+    yield Moving("constant, with recall", lambda _: limit, recalls=True)
 
 
 class Play:
@@ -70,17 +120,24 @@ class Play:
         """The tokens of everything."""
         return self._totals[-1]
 
-    def ours(self, limit: int) -> Iterator[Window]:
-        """Make our windows as an agent would: decisions recorded, the previous window given along."""
-        tally = self.manager.tally([], Budget(limit))
+    def ours(self, limits: Limits, *, recalls: bool = False) -> Iterator[Window]:
+        """Make our windows as an agent would: decisions are recorded, each window follows the last."""
+        live, head = LiveWindow(self.manager.counter, self.manager.policy), Head()
         decisions: list[Decision] = []
-        previous: Window | None = None
-        for message in self.messages:
-            tally.add(message)
-            if message.role in ("user", "tool"):
-                previous = self.manager.window(tally, Budget(limit), decisions=decisions, previous=previous)
-                decisions += previous.decisions
-                yield previous
+        number = turn = 0
+        for end, message in enumerate(self.messages, start=1):
+            if message.role not in ("user", "tool"):
+                continue
+            if recalls and message.role == "user":
+                turn += 1
+                head = Head(memory=RECALLED.format(turn, turn % 7, turn % 11) * 5)
+            live.under(Budget(limits(number)), decisions)
+            live.grow(self.messages[live.length : end])
+            window = live.window(head, decisions)
+            live.sent(window)
+            decisions += window.decisions
+            number += 1
+            yield window
 
     def sliding(self, limit: int) -> Iterator[Request]:
         """Make windows of the prompt and the newest turns that fit whole."""
@@ -90,14 +147,14 @@ class Play:
                 first += MESSAGES_A_TURN
             yield [self.messages[0], *self.messages[first:end]]
 
-    def shares(self, requests: Iterable[Request], limit: int) -> list[float]:
-        """Return the share that each request has in common with the one before, once they are full."""
+    def shares(self, requests: Iterable[Request], limit: int, *, back: int = 1) -> list[float]:
+        """Return the share that each request has in common with an earlier one, once they are full."""
         found: list[float] = []
-        before: Request = ()
+        before: list[Request] = [()] * back
         for end, request in zip(self._ends, requests, strict=True):
             if self._totals[end] > limit:
-                found.append(self._shared(before, request) / sum(map(self._tokens, request)))
-            before = request
+                found.append(self._shared(before[-back], request) / sum(map(self._tokens, request)))
+            before = [*before[1 - back :], request] if back > 1 else [request]
         return found
 
     def _shared(self, before: Request, request: Request) -> int:

@@ -54,6 +54,8 @@ def described(entry: Entry) -> str:
             return f"{asked.get('operation', 'cut')}: the window {start}; {summary}".rstrip("; ")
         case Revert(at=at):
             return f"entry {at} is reverted"
+        case Mask(ids=(), scale=scale):
+            return f"outputs are shown by shares of {scale:,} tokens"
         case Mask(ids=ids, saved=saved, each=each) if each:
             return f"{counted(len(ids), 'output')} shortened to {each:,} tokens each, {saved:,} tokens saved"
         case Mask(ids=(), limit=limit):
