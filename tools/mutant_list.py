@@ -86,6 +86,9 @@ LEASES = _tests(f"{UNIT}/session/test_leas*.py")
 SEAL = _tests(f"{UNIT}/snapshots/test_*seal.py")
 PACE = _tests(f"{UNIT}/snapshots/test_*pace.py")
 RESTORED = _tests(f"{UNIT}/snapshots/test_snapshots_kept.py|{UNIT}/snapshots/test_snapshots.py")
+SESSION_MODELS = _tests(f"{UNIT}/session/test_models.py")
+LONG_STATES = _tests(f"{UNIT}/session/test_long_states.py")
+LABELS = _tests(f"{UNIT}/checkpoints/test_labels.py")
 CLEARING = _tests(f"{UNIT}/conversation/test_*clear*.py")
 TANGENTS = _tests(f"{UNIT}/conversation/test_tangents.py")
 MACHINE = _tests("tests/properties/test_machine.py", k="all_readers")
@@ -470,6 +473,27 @@ MUTANTS = (
         BUDGETS,
     ),
     Mutant(
+        "models-stale-handle",
+        "a handle that missed a change of model counts in the former counter",
+        "expected_head=expected_head or head,",
+        "expected_head=expected_head,",
+        SESSION_MODELS,
+    ),
+    Mutant(
+        "models-foreign-counts",
+        "counts of another counter are used in a window",
+        "others = max(0, loaded.counted_from - live.length)",
+        "others = 0",
+        SESSION_MODELS,
+    ),
+    Mutant(
+        "models-branch-counter",
+        "a branch is recounted in the counter of the session, not of its model",
+        "counter=self._counter_at(line.parent, line.fork),",
+        "counter=self.counter,",
+        SQLITE_STORE,
+    ),
+    Mutant(
         "windows-head-went-back",
         "a session whose head went back is shown as before",
         "if row.branch != loaded.head.branch or row.seq < loaded.head.seq:",
@@ -634,6 +658,27 @@ MUTANTS = (
         "self.pending = hidden.pending + self.pending",
         "self.pending = tuple(self.pending)",
         CLEARING,
+    ),
+    Mutant(
+        "states-cap",
+        "a conversation over the cap goes on without a cut",
+        "while self.head.is_over_cap:",
+        "while False:",
+        LONG_STATES,
+    ),
+    Mutant(
+        "states-stale-plan",
+        "a compaction that was planned before a clearing is made",
+        "self._check_plan(plan)",
+        "pass",
+        CLEARING,
+    ),
+    Mutant(
+        "checkpoints-interrupted-turn",
+        "the turn after an interrupted one continues its number",
+        "return Numbers(turn + 1, 0) if interrupted and tools else Numbers(turn, tools)",
+        "return Numbers(turn, tools)",
+        LABELS,
     ),
     Mutant(
         "conversation-tangent-place",
