@@ -87,7 +87,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 class _Answer(Struct, frozen=True):
-    facts: list[Any] = []
+    facts: list[Any]
 
 
 class ModelExtractor:
@@ -110,7 +110,7 @@ class ModelExtractor:
             raise ModelFailed(str(error)) from None
         text = completion.message.text
         try:
-            return msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1] or "{}", type=_Answer).facts
+            return msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1], type=_Answer).facts
         except msgspec.DecodeError as error:
             raise ModelFailed(f"{self._model.name} did not answer with the JSON of facts: {error}") from None
 

@@ -53,6 +53,9 @@ SIGNS = (
     (int(Sign.ENDED), 0.6),
 )
 ASKED_SIGNS = ((int(Sign.TIME), 1.3), (int(Sign.NUMBER), 1.2))
+ENDED = 0.4
+"""What the words of a turn count whose fact no longer holds."""
+
 ROLES = {"tool": 0.6, "summary": 0.8}
 
 
@@ -166,6 +169,8 @@ def _spread(group: Group, lists: Mapping[str, array[int]], turns: Mapping[int, T
     spread = defaultdict[int, float](float)
     for number, frequency in own.items():
         session = turns[number].session
+        if turns[number].signs & Sign.ENDED:
+            frequency *= ENDED  # noqa: PLW2901 - neighbors of what no longer holds are not better than it
         for offset, share in KERNEL:
             other = turns.get(number + offset)
             if other is not None and other.session == session:

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from turnstate.memory.builtin.dates import Period
+from turnstate.memory.builtin.question import MAX_GROUPS, Question
+from turnstate.memory.builtin.related import related
+from turnstate.memory.builtin.signs import Sign
+
+NAMES = {"Joanna": "Joanna", "Nate": "Nate", "Jo": "Joanna", "Mel": "user"}
+
+
+def test_a_name_is_an_author_and_no_term() -> None:
+    question = Question.of("When did Joanna's sister adopt the turtles in May 2022?", NAMES)
+    assert question.author == "Joanna"
+    assert question.spoken == "When did my sister adopt the turtles in May 2022?"
+    assert question.periods == (Period(2022, 5),)
+    assert question.kinds == Sign.TIME
+    assert [group.term for group in question.groups] == ["sister", "adopt", "turtl", "2022"]
+
+
+def test_two_authors_are_none_and_two_names_of_one_are_one() -> None:
+    assert Question.of("Where did Joanna and Nate meet?", NAMES).author is None
+    assert Question.of("Is Jo short for Joanna?", NAMES).author == "Joanna"
+    assert Question.of("What did Mel paint?", NAMES).author == "user"
+    assert Question.of("Melanie's melon", NAMES).author is None
+
+
+def test_in_a_log_the_pronoun_names_the_role() -> None:
+    for text, author in {
+        "Where do I live?": "user",
+        "What did you suggest?": "assistant",
+        "What did you say about my dog?": None,
+        "Which database is it?": None,
+        "私はどこに住んでいますか": "user",
+        "我的狗叫什么": "user",
+    }.items():
+        assert Question.of(text).author == author, text
+
+
+def test_related_words_count_less_than_the_words_themselves() -> None:
+    (group,) = Question.of("pets").groups
+    weights = dict(group.weights)
+    assert weights["pet"] == 1.0
+    assert 0 < weights["dog"] < 0.5
+    assert related("qqqq") == []
+
+
+def test_a_question_of_any_length_has_a_bounded_number_of_terms() -> None:
+    assert len(Question.of(" ".join(f"word{n}" for n in range(1_000))).groups) == MAX_GROUPS
