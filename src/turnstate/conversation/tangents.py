@@ -38,7 +38,7 @@ def tail(timeline: Timeline, back_to: Timeline) -> list[Message | Answer]:
     If it answers tool results, their calls are included, and the question that opened the turn; but not
     what is already pending in the timeline that it goes back to.
     """
-    if not timeline.history.own:
+    if all(message.role != "assistant" for message in timeline.said):
         return []
     last, there = timeline.history[-1], {message.id for message in back_to.pending}
     messages = [*_beyond(last.user.messages, there), last.assistant]
@@ -180,7 +180,7 @@ class Tangents:
     def exit_tangent_mode_with_summary(self, summary: str | None = None) -> None:
         """Leave the tangent, and carry a summary over: a given one, or a digest of the tangent."""
         if self.head.parent is not None:
-            messages = list(self.head.messages.own)
+            messages = self.head.said
             text = summary if summary is not None else _digested(messages)
             self._leave(self.head.parent)
             if messages and text.strip():
@@ -340,12 +340,12 @@ def _path_end(entries: Sequence[Entry], end: int) -> int:
 
 
 def _kept(timeline: Timeline) -> KeptTangent:
-    words = (message.text for message in timeline.messages.own if message.role == "user")
+    said = timeline.said
     return KeptTangent(
         name=timeline.name,
         started=timeline.started,
-        exchanges=len(timeline.history.own),
-        opening=next(words, ""),
+        exchanges=sum(message.role == "assistant" for message in said),
+        opening=next((message.text for message in said if message.role == "user"), ""),
     )
 
 

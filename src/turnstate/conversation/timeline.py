@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ..entry import (
     START,
+    Answer,
     Bootstrap,
     Checkpoint,
     Cut,
@@ -217,6 +218,12 @@ class Timeline:
     def forked_at(self) -> int:
         """How many of its entries are those of the timeline that it was forked from."""
         return len(self.entries) - len(self.entries.own)
+
+    @property
+    def said(self) -> list[Message]:
+        """The messages since its tangent began; outside of one, all that are loaded."""
+        shown = (one.message if isinstance(one, Answer) else one for one in self.entries[self.begun :])
+        return [one for one in shown if isinstance(one, Message)]
 
     def newest_operation(self, search: UndoSearch) -> Undoable | None:
         """Return the newest operation since it was created that was not undone."""

@@ -305,3 +305,17 @@ def test_nested_tangents_from_past_points_survive_json() -> None:
         assert seen(restored) == seen(state)
         restored.exit_tangent_mode()
         state.exit_tangent_mode()
+
+
+@pytest.mark.req("J2")
+def test_a_tangent_in_which_a_clearing_was_undone_is_listed_with_all_its_exchanges() -> None:
+    state = spoken()
+    state.begin_tangent()
+    talk(state, "aside")
+    state.set_next_user_message("waiting")
+    state.clear()
+    talk(state, "new")
+    assert state.undo() == "clear"
+    state.exit_tangent_mode()
+    (kept,) = state.kept_tangents()
+    assert (kept.opening, kept.exchanges) == ("aside", 2)

@@ -202,6 +202,27 @@ async def test_nested_tangents_are_kept_reopened_and_left_in_other_processes(har
     validate(last.window())
 
 
+@pytest.mark.req("J2", "I9")
+@run
+async def test_a_fork_from_a_message_of_a_tangent_does_not_take_the_place_of_the_tangent(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, "main")
+    state.begin_tangent()
+    said(state, "aside", "further")
+    answered = state.messages[3].id
+    assert state.undo() == "tangent"
+    await session.commit(state)
+    await session.fork(at=answered)
+    loaded = await reloaded(harness, session)
+    for one in (loaded, from_json(to_json(loaded))):
+        assert (prompts(one), one.is_in_tangent_mode()) == (["main", "aside"], True)
+        assert one.undo() == "fork"
+        assert [kept.exchanges for kept in one.kept_tangents()] == [2]
+
+
 @pytest.mark.req("J2", "J4")
 @run
 async def test_reopening_a_tangent_out_of_another_leaves_that_one_where_it_was(harness: Harness) -> None:
