@@ -129,6 +129,15 @@ class Branch:
         found = [(place, one) for place, one in enumerate(self.events) if one.what == "restore"]
         return next((one for one in reversed(found) if one[0] not in undone), None)
 
+    @property
+    def in_its_tangent(self) -> tuple[int, str]:
+        """How many answers its tangent has, and what the user said first in it."""
+        said = [
+            one.message for one in self.events[self.tangent.begun if self.tangent else 0 :] if one.message
+        ]
+        opening = next((message.text for message in said if message.role == "user"), "")
+        return sum(message.role == "assistant" for message in said), opening
+
     def whole(self, place: int) -> int:
         """Return where a path can end that should end after an event: before its group if calls are open."""
         start, open_calls, answered = -1, set[str](), False

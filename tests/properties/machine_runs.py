@@ -1,14 +1,11 @@
 """Runs of the random machine: a seed becomes a list of steps, and a failing list is made shorter.
 
-    python tests/properties/machine_runs.py SEED [memory|sqlite|files]
-
-plays one seed again and prints the shortest list of steps that still fails, ready to be played again.
+The list is printed as a call of `replay`, which can be put into a test. `TURNSTATE_SEED` repeats all runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,6 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from machine import Machine, Step, View, enabled_steps, shown, view_of
+from machine_steps import RandomMachine
 from thoroughness import LONG
 
 from turnstate import Budget
@@ -44,7 +42,7 @@ class Played(NamedTuple):
 async def _play(store: str, folder: Path, seed: int, steps: Sequence[Step] | int) -> Played:
     """Play a number of random steps, or some given ones; the steps so far are noted on what is raised."""
     rng = Random(seed)
-    machine = Machine(
+    machine = RandomMachine(
         f"sqlite:///{folder}/{seed}.db" if store == "sqlite" else "",
         by_session=rng.choice([0.0, 0.0, 0.3, 0.6]),
         turns=rng.choice([0, 3, 9]),
@@ -123,11 +121,3 @@ def _fails(store: str, seed: int, steps: list[Step]) -> bool:
     except Failed:
         return True
     return False
-
-
-if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent))
-    with tempfile.TemporaryDirectory(dir=DISK) as place:
-        print(
-            *played(sys.argv[2] if len(sys.argv) > 2 else "memory", int(sys.argv[1]), Path(place)), sep="\n"
-        )

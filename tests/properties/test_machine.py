@@ -1,7 +1,7 @@
 """One random machine for sessions and states: any operations, in any order, by either of the two.
 
-`machine` says what a step is and what must hold after it, `machine_model` what is expected, and
-`machine_runs` how a failing list of steps is made shorter and played again.
+`machine` says what must hold after a step, `machine_steps` has the steps, `machine_model` is what is
+expected, and `machine_runs` makes a failing list of steps shorter and plays it again.
 """
 
 from __future__ import annotations
