@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_program import turnstate
+from kept_sessions import make
+
+pytestmark = pytest.mark.req("P3", "F5")
+
+
+@pytest.fixture
+def session(url: str) -> str:
+    """Deliver a session of ann that ended, and return its id."""
+    id = make(url, "By the way, we moved to Porto in March.", "The weather is fine.", user="ann")
+    assert turnstate("sessions", "end", id).code == 0
+    assert turnstate("worker", "--once").code == 0
+    return id
+
+
+def test_a_question_is_answered_with_the_message_it_comes_from(session: str) -> None:
+    first, *_ = turnstate("memory", "search", "--user", "ann", "which city do I live in?", "--json").objects
+    assert first["session"] == session
+    assert first["text"] == "By the way, we moved to Porto in March."
+    shown = turnstate("show", first["message"], "--json").objects
+    assert "Porto" in str(shown)
+    code, out, err = turnstate("memory", "search", "--user", "ann", "--limit", "1", "city")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1] == "  By the way, we moved to Porto in March."
+    assert turnstate("memory", "search", "--user", "bob", "city").code == 1
+    assert turnstate("memory", "search", "--user", "ann", "--tenant", "other", "city").code == 1
+
+
+def test_users_facts_and_the_profile_are_shown(session: str) -> None:
+    assert turnstate("memory", "list", "--json").objects == [{"user": "ann", "turns": 2, "dropped": 0}]
+    assert turnstate("memory", "list").out.splitlines()[0].split() == ["user", "turns", "dropped"]
+    (fact,) = turnstate("memory", "list", "--user", "ann", "--json").objects
+    assert (fact["kind"], fact["value"], fact["ended"]) == ("home", "Porto", None)
+    assert [source["session"] for source in fact["sources"]] == [session]
+    code, out, _ = turnstate("memory", "show", "--user", "ann", fact["id"][:6])
+    assert code == 0
+    assert "Porto" in out.splitlines()[0]
+    assert f"said in session {session}" in out.splitlines()[1]
+    assert turnstate("memory", "show", "--user", "ann").out.startswith("Home: Porto (")
+    assert turnstate("memory", "show", "--user", "bob").code == 1
+    code, _, err = turnstate("memory", "show", "--user", "ann", "zz")
+    assert (code, err) == (1, "turnstate: no fact begins with 'zz'\n")
+
+
+@pytest.mark.usefixtures("url")
+def test_a_note_is_added_and_one_fact_is_forgotten() -> None:
+    (fact,) = turnstate("memory", "add", "--user", "ann", "prefers", "window seats", "--json").objects
+    assert fact["text"] == "prefers window seats"
+    assert turnstate("memory", "search", "--user", "ann", "seat").code == 0
+    code, _, err = turnstate("memory", "forget", "--user", "ann", "--fact", fact["id"], "--yes")
+    assert (code, err) == (0, f"turnstate: the fact {fact['id']} is forgotten\n")
+    assert turnstate("memory", "forget", "--user", "ann", "--fact", fact["id"], "--yes").code == 1
+    assert turnstate("memory", "search", "--user", "ann", "seat").code == 1
+
+
+def test_a_user_or_a_session_is_forgotten_after_a_confirmation(session: str) -> None:
+    assert turnstate("memory", "forget", "--user", "ann").code == 2  # stdin is no terminal
+    assert turnstate("memory", "forget", "--yes").code == 2
+    assert turnstate("memory", "forget", "--user", "ann", "--session", session, "--yes").code == 2
+    assert turnstate("memory", "forget", "--session", session, "--yes", "--json").objects == [{"messages": 2}]
+    assert turnstate("memory", "list", "--user", "ann").out == ""
+    assert turnstate("memory", "forget", "--user", "ann", "--yes").err == "turnstate: forgotten: 0 messages\n"
+
+
+@pytest.mark.usefixtures("session")
+def test_an_export_can_be_imported_for_another_user(tmp_path: Path) -> None:
+    path = tmp_path / "ann.jsonl"
+    assert turnstate("memory", "export", "--user", "ann", "-o", path).code == 0
+    assert turnstate("memory", "export", "--user", "ann").out == path.read_text()
+    assert turnstate("memory", "import", "--user", "bob", path).err == "turnstate: imported 2 turns\n"
+    assert turnstate("memory", "import", "--user", "eve", stdin=path.read_bytes()).code == 0
+    for user in ("bob", "eve"):
+        (fact,) = turnstate("memory", "list", "--user", user, "--json").objects
+        assert fact["value"] == "Porto"
+    code, _, err = turnstate("memory", "import", "--user", "bob", stdin="{}\n")
+    assert (code, err.startswith("turnstate: line 1 is not a line of an exported memory")) == (2, True)
+    assert turnstate("memory", "import", "--user", "bob", tmp_path / "none.jsonl").code == 2
+
+
+def test_reading_creates_no_memory_and_other_engines_do_what_they_can(url: str, tmp_path: Path) -> None:
+    for arguments in (["list"], ["list", "--user", "ann"], ["export", "--user", "ann"]):
+        assert turnstate("memory", *arguments).code == 0
+    assert turnstate("memory", "search", "--user", "ann", "city").code == 1
+    assert not list(tmp_path.glob("*memory*"))
+    make(url, "I live in Porto.", user="ann")
+    assert turnstate("sessions", "end", "last").code == 0
+    engine = f"jsonl:{tmp_path / 'notes'}"
+    assert turnstate("worker", "--once", "--engine", engine).code == 0
+    assert turnstate("memory", "search", "--user", "ann", "--engine", engine, "Porto").code == 0
+    code, _, err = turnstate("memory", "list", "--engine", engine)
+    assert (code, err) == (
+        2,
+        "turnstate: only the built-in engine can do that; pass --engine builtin:PATH\n",
+    )
+
+
+@pytest.mark.usefixtures("session")
+def test_erasing_a_user_erases_the_memory_of_the_worker() -> None:
+    (receipt,) = turnstate("sessions", "erase", "--user", "ann", "--yes", "--json").objects
+    assert receipt["memories"] == 2
+    assert turnstate("memory", "search", "--user", "ann", "city").code == 1
+
+
+@pytest.mark.usefixtures("url")
+def test_the_engine_can_be_set_by_the_environment_and_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "turnstate.toml").write_text('memory = "builtin:own.db"\n')
+    assert turnstate("memory", "add", "--user", "ann", "likes rain").code == 0
+    assert (tmp_path / "own.db").exists()
+    monkeypatch.setenv("TURNSTATE_MEMORY", "builtin:other.db")
+    assert turnstate("memory", "search", "--user", "ann", "rain").code == 1
+    assert turnstate("memory", "search", "--user", "ann", "rain", "--engine", "builtin:own.db").code == 0
+    code, _, err = turnstate("memory", "search", "--user", "ann", "rain", "--engine", "parrot")
+    assert (code, "known engines: none, jsonl, builtin" in err) == (2, True)
