@@ -11,6 +11,9 @@ BASE    := $(VENV)/.base
 DEV     := $(VENV)/.dev
 DOCS    := $(VENV)/.docs
 
+# Many tests wait for servers and for processes that they killed, so one more worker than cores is quicker.
+export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+
 .DEFAULT_GOAL := help
 .PHONY: help run test quick check bench faults docs clean
 

@@ -15,7 +15,7 @@ from msgspec import structs
 from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, formats
 from turnstate.formats import rendered
 from turnstate.session import Session, SessionManager
-from turnstate.stores.values import Span
+from turnstate.stores.values import Address, Span
 from turnstate.testing import ScriptedModel, conversations
 
 END = 2**31 - 1
@@ -93,17 +93,18 @@ def everything_in(url: str, tenant: str = "default") -> list[Any]:
 
 async def _everything_in(url: str, tenant: str) -> list[Any]:
     async with await SessionManager.open(url, tenant=tenant) as sessions:
-        kept = [row async for row in sessions.all()]
-        found: list[Any] = [structs.replace(row, fence=0, tenant="") for row in kept]
-        for row in kept:
-            branches = await sessions.store.branches(row.address)
+        kept = [info async for info in sessions.all()]
+        found: list[Any] = [structs.replace(info, tenant="") for info in kept]
+        for info in kept:
+            at = Address(tenant, info.id)
+            branches = await sessions.store.branches(at)
             found += branches
             for branch in branches:
-                found += await sessions.store.read(row.address, Span(branch.id, 1, END))
+                found += await sessions.store.read(at, Span(branch.id, 1, END))
         hits = [(hit.session, hit.message.id) async for hit in sessions.search("log", limit=END)]
         found.append(sorted(hits))  # those that came last are first, and branches come one after the other
-        for row in kept:
-            found += [await _sent(await sessions.open(row.id), budget) for budget in BUDGETS]
+        for info in kept:
+            found += [await _sent(await sessions.open(info.id), budget) for budget in BUDGETS]
         return found
 
 

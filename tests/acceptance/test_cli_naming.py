@@ -115,7 +115,7 @@ def commands(group: click.Group, ctx: click.Context, path: str = "") -> Iterator
             yield f"{path}{name}", command
 
 
-DOCUMENTS = {"convert", "fit", "export", "amazon-q export"}
+DOCUMENTS = {"convert", "fit", "export", "amazon-q export", "memory export"}
 """Commands whose result is a document already: they have -o instead of --json."""
 
 WITHOUT_RESULT = {"completion", "demo"}

@@ -289,12 +289,12 @@ def test_erasing_a_user_makes_the_memory_forget(url: str, tmp_path: Path) -> Non
     id = make(url, "my secret is xyzzy", user="anna")
     turnstate("sessions", "end", id)
     assert turnstate("worker", "--once").code == 0
-    memory = tmp_path / "home" / "memory"
-    assert any(b"xyzzy" in path.read_bytes() for path in memory.rglob("*") if path.is_file())
+    files = [path for path in tmp_path.rglob("*memory*") if path.is_file()]
+    assert any(b"xyzzy" in path.read_bytes() for path in files)
     code, out, _ = turnstate("sessions", "erase", "--user", "anna", "--yes")
     assert code == 0
     assert "1 session, 0 snapshots, 1 message in memory; no byte" in out
-    assert not any(b"xyzzy" in path.read_bytes() for path in memory.rglob("*") if path.is_file())
+    assert not any(b"xyzzy" in path.read_bytes() for path in files if path.exists())
 
 
 def test_a_user_of_whom_nothing_is_kept_is_erased_all_the_same(url: str) -> None:

@@ -160,7 +160,7 @@ def test_json_is_one_object_a_parcel(url: str) -> None:
     ]
 
 
-def test_memory_is_kept_in_the_home_folder_when_nothing_else_is_said(
+def test_memory_is_kept_beside_the_store_when_nothing_else_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNSTATE_HOME", str(tmp_path / "home"))
@@ -169,7 +169,8 @@ def test_memory_is_kept_in_the_home_folder_when_nothing_else_is_said(
     assert turnstate("worker", "--once").code == 0
     leave(f"sqlite:///{tmp_path}/home/turnstate.db", "s1")
     assert turnstate("worker", "--once").code == 0
-    assert recalled(tmp_path / "home" / "memory") == ["s1-1"]
+    found = turnstate("memory", "search", "tea", "--user", "u1", "--json")
+    assert [json.loads(line)["message"] for line in found.out.splitlines()] == ["s1-1"]
 
 
 def test_an_engine_that_fails_is_told_and_exits_with_1(url: str, tmp_path: Path) -> None:

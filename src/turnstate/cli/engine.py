@@ -28,7 +28,7 @@ ENGINE_VARIABLE = "TURNSTATE_MEMORY"
 
 def engine_option(command: Decorated) -> Decorated:
     """Add the option for the memory engine."""
-    text = f"Memory engine.  [default: ${ENGINE_VARIABLE}, {FILE}, or builtin beside the store]"
+    text = f"Memory engine.  [default: ${ENGINE_VARIABLE}, {FILE}, or builtin]"
     return click.option("--engine", metavar="NAME", envvar=ENGINE_VARIABLE, help=text)(command)
 
 

@@ -20,6 +20,7 @@ import msgspec
 from .. import codec, formats, ids
 from ..context import Budget
 from ..context.window import Window
+from ..entry import Mask
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..session import Session, SessionManager
@@ -151,7 +152,11 @@ def _facts(window: Window) -> dict[str, object]:
     return {
         "tokens": window.tokens,
         "limit": window.limit,
-        "decisions": [type(decision).__name__.lower() for decision in window.decisions],
+        "decisions": [
+            type(decision).__name__.lower()
+            for decision in window.decisions
+            if not isinstance(decision, Mask) or decision.ids
+        ],
         "reduced": len(window.report.reduced),
         "summary": summaries[0] if summaries else "",
         "refused": refused,

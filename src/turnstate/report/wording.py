@@ -58,8 +58,6 @@ def described(entry: Entry) -> str:
             return f"outputs are shown by shares of {scale:,} tokens"
         case Mask(ids=ids, saved=saved, each=each) if each:
             return f"{counted(len(ids), 'output')} shortened to {each:,} tokens each, {saved:,} tokens saved"
-        case Mask(ids=(), limit=limit):
-            return f"long outputs are shortened as for a budget of {limit:,} tokens"
         case Mask(ids=ids, saved=saved):
             return f"{counted(len(ids), 'output')} hidden, {saved:,} tokens saved"
         case Summary():

@@ -53,7 +53,8 @@ async def append(
     request: Key | None = None
     if key is not None:
         request = Key(checked(key, "a key"), await off_loop(lambda: digest(given), large=large))
-    adding = _Adding(writer, windows, minted(given), expected_version, request, large=large)
+    new = await off_loop(lambda: minted(given), large=large)
+    adding = _Adding(writer, windows, new, expected_version, request, large=large)
     receipt = await adding.added()
     if receipt.repeated and request is not None:
         return structs.replace(receipt, ids=await _first_ids(writer, receipt, given))
@@ -69,7 +70,10 @@ async def write(
     expected_head: Position | None = None,
     key: Key | None = None,
 ) -> Receipt:
-    """Write entries at the head, counted under the model there; if the head moved, count again and retry."""
+    """Write entries at the head, counted under the model there.
+
+    In a session with a model, a head that moved may have brought another one: count again and retry.
+    """
     while True:
         head, model = await writer.model()
         records = await writer.records(entries, model)
@@ -77,7 +81,7 @@ async def write(
             receipt = await writer.commit(
                 records=records,
                 expected_version=expected_version,
-                expected_head=expected_head or head,
+                expected_head=expected_head or (head if model is not None else None),
                 key=key,
             )
         except Conflict as conflict:
@@ -189,11 +193,15 @@ async def _first_ids(writer: SessionWriter, receipt: Receipt, given: Sequence[Me
     """
     rows = await writer.log.read(writer.at, Span(receipt.branch, receipt.first, receipt.last))
     stored = deque(await messages_of(rows))
-    pairs = list[tuple[Message, Message]]()
-    for message in given:
-        if stored and stored[0].role == message.role and _says(message, stored[0]):
-            pairs.append((message, stored.popleft()))
-    return _ids(pairs, [kept for _, kept in pairs])
+
+    def found() -> dict[str, str]:
+        pairs = list[tuple[Message, Message]]()
+        for message in given:
+            if stored and stored[0].role == message.role and _says(message, stored[0]):
+                pairs.append((message, stored.popleft()))
+        return _ids(pairs, [kept for _, kept in pairs])
+
+    return await off_loop(found, large=is_large(*given))
 
 
 def _says(message: Message, stored: Message) -> bool:

@@ -289,7 +289,8 @@ def export(user: str, output: str | None, force: bool, store: str, tenant: str, 
 @_user_option
 @tenant_option
 @engine_option
-def import_(file: str | None, user: str, store: str, tenant: str, engine: str | None) -> int:
+@json_option("Print what was imported as JSON.")
+def import_(file: str | None, user: str, store: str, tenant: str, engine: str | None, as_json: bool) -> int:
     """Add an exported memory to that of a user; what is known already is not added twice.
 
     \b
@@ -306,7 +307,10 @@ def import_(file: str | None, user: str, store: str, tenant: str, engine: str | 
             turns = asyncio.run(restore(lines))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror or error}") from None
-    screen.say(f"imported {screen.counted(turns, 'turn')}")
+    if as_json:
+        screen.show(documents.compact({"turns": turns}))
+    else:
+        screen.say(f"imported {screen.counted(turns, 'turn')}")
     return 0
 
 

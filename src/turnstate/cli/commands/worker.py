@@ -61,7 +61,8 @@ def command(
 
     \b
     Engines:
-      builtin      turns and facts in a database beside the store; builtin:PATH or builtin:postgresql://…
+      builtin      turns and facts in a database beside the store
+      builtin:URL  the same in a file of that path, or at postgresql://…
       jsonl:PATH   a folder of text files, one per user
       none         discards everything
       NAME:ADDRESS an engine of an installed package
