@@ -171,7 +171,7 @@ def test_the_demo_finds_a_lost_message_and_runs_in_any_directory_and_without_git
         "A new process: of 547 messages acknowledged before, 1 are missing.",
         "704 messages were acknowledged, on all branches: 1 lost or changed.",
     ]
-    assert "\n2 of 14 claims do not hold.\n" in out
+    assert "\n2 of 17 claims do not hold.\n" in out
     assert shown_commands(out)[0] == ["count", str(ROOT / "demo.json")]
     part = out.partition("A file that the agent overwrites\n")[2].partition("\n\n")[0]
     assert part == "  Skipped: checkpoints need git 2.36 or newer, which is missing."

@@ -19,7 +19,8 @@ from checkpoint_talk import Desk, Talk, played
 from turnstate import Message, SessionManager
 from turnstate.checkpoints import ShadowRepository
 from turnstate.home import Home
-from turnstate.memory import open_engine
+from turnstate.memory import User, open_engine
+from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.engines import NoEngine
 from turnstate.memory.port import SessionRecord
 from turnstate.shadow import restore, snapshot
@@ -478,6 +479,10 @@ def test_checkpoints_of_others_in_the_work_tree_are_neither_kept_nor_touched(her
 
 def test_memory_files_are_neither_kept_nor_touched(here: Scene) -> None:
     async def remember(key: str) -> None:
+        builtin = await open_engine(f"builtin:{here.tree}/memory.db")
+        assert isinstance(builtin, BuiltinEngine)
+        await builtin.remember(User("t", "u"), key)
+        await builtin.close()
         engine = await open_engine(f"jsonl:{here.tree}/memory")
         record = SessionRecord(
             key=key, tenant="t", session=key, user="u", epoch=1, messages=_Nothing(), reason="ended",
@@ -488,12 +493,12 @@ def test_memory_files_are_neither_kept_nor_touched(here: Scene) -> None:
     asyncio.run(remember("one"))
     repository = here.open()
     repository.snapshot("0")
-    assert not any(path.endswith(b".jsonl") for path in here.kept())
+    assert not any(path.endswith((b".jsonl", b".db")) for path in here.kept())
     asyncio.run(remember("two"))
-    (file,) = (here.tree / "memory").rglob("*.jsonl")
-    before = file.read_bytes()
+    files = [*(here.tree / "memory").rglob("*.jsonl"), here.tree / "memory.db"]
+    before = [file.read_bytes() for file in files]
     repository.restore("0", hard=True)
-    assert file.read_bytes() == before
+    assert [file.read_bytes() for file in files] == before
 
 
 class _Nothing:

@@ -1,8 +1,8 @@
 """The story of the demo: a long conversation on a real store, and everything that people do to one.
 
 The agent works until its budget is full; then come a tangent, a compaction on request, a file that the
-agent overwrites, and a kill -9. At the end every acknowledged message is looked up in the store. Files
-and snapshots are in a temporary folder.
+agent overwrites, and a kill -9. At the end every acknowledged message is looked up in the store, and a
+new session remembers what a user said in passing. Files and snapshots are in a temporary folder.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ from .agent import BUDGET, LOG_JOB, LOG_LINES, SESSION, fingerprint
 from .process import AgentRun, run_agent
 from .screen import Claims
 
-__all__ = ["play", "play_checkpoint", "play_compaction", "play_tangent"]
+__all__ = ["play", "play_checkpoint", "play_compaction", "play_memory", "play_tangent"]
 
 FIRST_JOBS, KILLED_AT, JOBS = 100, 110, 140
 FILE = "jobs/export.py"
 NEW_TEXT = "raise NotImplementedError  # shorter\n"
 SEARCH = "billing pool"
+
+USER = "mara"
+SAID = "By the way, I moved to Porto in March, so call after nine."
+QUESTION = "Which city do I live in?"
 
 
 def play() -> bool:
@@ -77,6 +81,9 @@ def _play(folder: Path, claims: Claims) -> None:
     acknowledged = {id: mark for run in runs for id, mark in run.saved.items()}
     acknowledged |= {message.id: fingerprint(message) for message in aside}
     asyncio.run(_end(url, claims, runs, acknowledged))
+
+    screen.heading("A new session that remembers")
+    asyncio.run(play_memory(url, claims))
 
 
 async def _user_actions(url: str, folder: Path, claims: Claims) -> list[Message]:
@@ -281,4 +288,33 @@ async def _end(url: str, claims: Claims, runs: list[AgentRun], acknowledged: dic
         claims.make(
             f"Every entry matches its checksum: {len(damaged)} damaged.",
             holds=not damaged,
+        )
+
+
+async def play_memory(url: str, claims: Claims) -> None:
+    """Say something in passing, end the session, and ask for it in a new one."""
+    async with SessionManager.open(url, memory="builtin") as sessions:
+        session = await sessions.create(user=USER)
+        await session.append(Message.user(SAID), Message.assistant("After nine it is."))
+        await session.end()
+        await sessions.deliver()
+        screen.line(f"  Said in passing: “{SAID}”")
+        later = await sessions.create(user=USER)
+        await later.append(Message.user(QUESTION))
+        request = await later.preview(BUDGET)
+        claims.make(
+            "A new session of the same user begins with what is known: Porto.",
+            holds=any(message.kind == "bootstrap" and SAID in message.text for message in request.messages),
+        )
+        hits = await later.recall(QUESTION, 1)
+        claims.make(
+            f"“{QUESTION}” finds the message of the session before.",
+            holds=[(hit.session, hit.text) for hit in hits] == [(session.id, SAID)],
+        )
+        erased = await sessions.erase(user=USER)
+        stranger = await sessions.create(user=USER)
+        await stranger.append(Message.user(QUESTION))
+        claims.make(
+            f"Erased on request: {erased.memories} messages left the memory, and nothing is found.",
+            holds=erased.memories == 2 and not await stranger.recall(QUESTION, 1),
         )

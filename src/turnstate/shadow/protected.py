@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, Self
 
 from ..errors import CheckpointError, NewerFormat
 from ..home import SNAPSHOT_FOLDER
-from ..stores.sqlite.connection import APPLICATION
+from ..stores.sqlite.connection import APPLICATION, MEMORY_APPLICATION
 from .contents import parents
 from .folder import read_about
 from .values import Listing
@@ -64,6 +64,7 @@ _APPLICATION = slice(68, 72)
 _MEMORY = b'{"kind":"user","version":'  # the first line of a memory engine's file
 _TORN, _LINES = b".torn", b".jsonl"
 _BESIDE = (*SIDES, _TORN)
+_OUR_APPLICATIONS = {number.to_bytes(4, "big") for number in (APPLICATION, MEMORY_APPLICATION)}
 _SIDE_STARTS = (
     b"\x37\x7f\x06\x82",
     b"\x37\x7f\x06\x83",
@@ -169,7 +170,7 @@ class Opened:
 def kind_of(head: bytes, name: bytes = b"") -> Kind:
     """Return the kind of a file by its first bytes; the name matters for the side files of a database."""
     if head.startswith(_DATABASE):
-        return "store" if head[_APPLICATION] == APPLICATION.to_bytes(4, "big") else "database"
+        return "store" if head[_APPLICATION] in _OUR_APPLICATIONS else "database"
     if head.startswith(_MEMORY) and b'"tenant":' in head:
         return "store"
     return "database" if name.endswith(SIDES) and head.startswith(_SIDE_STARTS) else "file"

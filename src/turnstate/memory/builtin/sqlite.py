@@ -19,14 +19,11 @@ import apsw
 
 from ...errors import InputError, NewerFormat, StoreDamaged, StoreError
 from ...files import FILE_MODE
-from ...stores.sqlite.connection import check_sqlite_version, connect, with_lock
+from ...stores.sqlite.connection import MEMORY_APPLICATION, check_sqlite_version, connect, with_lock
 from ...stores.sqlite.faults import translated
 from .database import Operation, schema_steps, statements
 
 __all__ = ["SqliteDatabase"]
-
-APPLICATION = 0x5475726D
-"""The application id in SQLite's header: "Turm", unlike that of a store."""
 
 VERSION = 1
 
@@ -150,7 +147,7 @@ def _check(path: str) -> None:
         )
     finally:
         db.close()
-    if application != APPLICATION and (version or tables):
+    if application != MEMORY_APPLICATION and (version or tables):
         raise StoreDamaged(f"{path} is a database of something else; give the memory a file of its own")
     if version > VERSION:
         raise NewerFormat(f"the memory {path} has schema {version}; update Turnstate to open it")
@@ -160,7 +157,7 @@ def _create(db: apsw.Connection) -> None:
     if not db.pragma("user_version"):
         db.execute(_SCHEMA)
         db.pragma("user_version", VERSION)
-        db.pragma("application_id", APPLICATION)
+        db.pragma("application_id", MEMORY_APPLICATION)
 
 
 def _in_memory() -> apsw.Connection:

@@ -31,6 +31,7 @@ from .wal import lost_commits, note_lost_commits, read_log
 __all__ = [
     "APPLICATION",
     "LEAST_SQLITE",
+    "MEMORY_APPLICATION",
     "PATIENCE",
     "Readers",
     "check_readable",
@@ -42,6 +43,9 @@ __all__ = [
 
 APPLICATION = 0x5475726E
 """The application id in SQLite's header: "Turn"."""
+
+MEMORY_APPLICATION = 0x5475726D
+"""That of the built-in memory engine, "Turm": its files are Turnstate's own, too, and no stores."""
 
 LEAST_SQLITE = (3, 51, 3)
 """Older versions can damage a database in WAL mode if two connections write at the wrong moment."""
