@@ -59,7 +59,8 @@ def test_appends_whose_answers_are_lost_are_stored_once(
     assert wrong == []
     assert len(writers.promises.acked) == count
     assert writers.failed == lost > count * SHARE / 2
-    assert writers.repeated == len(writers.doubted)
+    # An answer that is lost may be a refusal, if another writer moved the head: then nothing was stored yet.
+    assert 0 < writers.repeated <= len(writers.doubted)
 
 
 def test_a_caller_that_repeats_without_a_key_is_caught() -> None:

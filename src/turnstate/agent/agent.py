@@ -147,7 +147,7 @@ class _Run:
         yield self.ended("rounds", f"the limit of {limits.rounds} requests is reached")
 
     async def _settle(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
-        """Give the calls that an earlier process left a result: run them, unless they may have run."""
+        """Run the calls that an earlier process left, or answer those that may have run."""
         again = list[ToolCallRequest]()
         for call in turn.calls:
             known = self._agent.tools.get(call.name)

@@ -70,10 +70,7 @@ async def write(
     expected_head: Position | None = None,
     key: Key | None = None,
 ) -> Receipt:
-    """Write entries at the head, counted under the model there.
-
-    In a session with a model, a head that moved may have brought another one: count again and retry.
-    """
+    """Write entries at the head, counted under the model there; if the head moved, count again and retry."""
     while True:
         head, model = await writer.model()
         records = await writer.records(entries, model)
@@ -81,7 +78,7 @@ async def write(
             receipt = await writer.commit(
                 records=records,
                 expected_version=expected_version,
-                expected_head=expected_head or (head if model is not None else None),
+                expected_head=expected_head or head,
                 key=key,
             )
         except Conflict as conflict:

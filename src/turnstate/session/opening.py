@@ -54,7 +54,7 @@ class Opening(Coroutine[Any, Any, "SessionManager"]):
         return self._opened.throw(*error)
 
     def close(self) -> None:
-        """Give the opening up, as a coroutine does."""
+        """Abandon the opening, as a coroutine does."""
         if self._opened is not None:
             self._opened.close()
 

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import apsw
 from msgspec import structs
@@ -23,7 +22,6 @@ from ...errors import (
     AlreadyExists,
     Busy,
     Fenced,
-    InputError,
     NotFound,
     StoreDamaged,
     StoreUnavailable,
@@ -59,6 +57,7 @@ from .queries import SCANS, SQL
 from .read_only import NoWriter, is_read_only, readers_of
 from .rows import advance_columns, marks, parcel, session_columns, session_place, session_row, sessions
 from .soundness import expiry_is_indexed, list_is_indexed, parcels_are_indexed
+from .target import mode_of, path_of
 from .verify import findings
 from .writer import Writer
 
@@ -72,7 +71,6 @@ SCRUB_PAUSE = 0.02  # seconds
 
 _DROPS = ("words", "entries", "damaged", "branches", "keys", "tags", "parcels", "session")
 _SYNC = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
-_MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
 
 
 class SqliteStore:
@@ -436,53 +434,9 @@ def _scrub(db: apsw.Connection) -> bool:
     return False
 
 
-# The URL is not repeated: one that was meant for a server may contain a password.
-_NO_FILE = (
-    "the URL of an SQLite store names no file: write sqlite:///relative.db or sqlite:////absolute.db, "
-    "with %3F for ?, %23 for # and %5B for [ in a name"
-)
-
-
-MEMORY = ":memory:"
-"""What SQLite calls a database without a file; each of a store's connections would have one of its own."""
-
-
 async def connect(url: str) -> SqliteStore:
     """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is created if it is missing.
 
     ``?mode=0660`` creates it for a group; a file that exists keeps its mode.
     """
-    return await asyncio.to_thread(SqliteStore, _path(url), mode=_mode(url))
-
-
-def _mode(url: str) -> int:
-    """Return the mode of a new file."""
-    query = urlsplit(url).query
-    if not query:
-        return FILE_MODE
-    name, _, value = query.partition("=")
-    if name != "mode" or value not in _MODES:
-        raise InputError(
-            f"?{query:.40} in the URL of an SQLite store is not understood; write "
-            f"?mode={' or ?mode='.join(_MODES)}, "
-            "the mode of a new file, which never lets everybody read it"
-        )
-    return _MODES[value]
-
-
-def _path(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise InputError(_NO_FILE) from None
-    path = unquote(parts.path).removeprefix("/")
-    if parts.netloc or parts.fragment or not path or set(unquote(url)) & set("\0\t\r\n"):
-        raise InputError(_NO_FILE)
-    if path == MEMORY:
-        raise InputError("an SQLite store is a file; for a store in memory, write memory:")
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise InputError(f"the folder {str(folder)!r} of the store does not exist; create it first")
-    if Path(path).is_dir():
-        raise InputError(f"{path!r} is a folder; give the path of a file")
-    return path
+    return await asyncio.to_thread(SqliteStore, path_of(url), mode=mode_of(url))

@@ -1,0 +1,59 @@
+"""The URL of an SQLite store: the path of its file, and the mode of a new one.
+
+sqlite:///relative.db    sqlite:////absolute.db    sqlite:///agent.db?mode=0660
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ...errors import InputError
+from ...files import FILE_MODE
+
+__all__ = ["mode_of", "path_of"]
+
+_MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
+
+# The URL is not repeated: one that was meant for a server may contain a password.
+_NO_FILE = (
+    "the URL of an SQLite store names no file: write sqlite:///relative.db or sqlite:////absolute.db, "
+    "with %3F for ?, %23 for # and %5B for [ in a name"
+)
+
+MEMORY = ":memory:"
+"""What SQLite calls a database without a file; each of a store's connections would have one of its own."""
+
+
+def mode_of(url: str) -> int:
+    """Return the mode of a new file."""
+    query = urlsplit(url).query
+    if not query:
+        return FILE_MODE
+    name, _, value = query.partition("=")
+    if name != "mode" or value not in _MODES:
+        raise InputError(
+            f"?{query:.40} in the URL of an SQLite store is not understood; write "
+            f"?mode={' or ?mode='.join(_MODES)}, "
+            "the mode of a new file, which never lets everybody read it"
+        )
+    return _MODES[value]
+
+
+def path_of(url: str) -> str:
+    """Return the path of the file; raise `InputError` if the URL names none that can be created."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InputError(_NO_FILE) from None
+    path = unquote(parts.path).removeprefix("/")
+    if parts.netloc or parts.fragment or not path or set(unquote(url)) & set("\0\t\r\n"):
+        raise InputError(_NO_FILE)
+    if path == MEMORY:
+        raise InputError("an SQLite store is a file; for a store in memory, write memory:")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise InputError(f"the folder {str(folder)!r} of the store does not exist; create it first")
+    if Path(path).is_dir():
+        raise InputError(f"{path!r} is a folder; give the path of a file")
+    return path
