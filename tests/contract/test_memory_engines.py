@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from postgres_server import execute, fresh_url
 
-from turnstate.memory import MemoryEngine, open_engine
+from turnstate.memory import MemoryEngine, User, open_engine
 from turnstate.stores.postgres.server import target
 from turnstate.testing import MemoryContract
 
@@ -43,3 +45,24 @@ class TestJsonlMemory(MemoryContract):
 
     async def connect(self) -> MemoryEngine:
         return await open_engine(self.name)
+
+
+def documented_engine() -> dict[str, Any]:
+    """Return the names that the page on memory defines: an engine of another package, and its contract."""
+    page = (Path(__file__).parents[2] / "docs/memory.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"User": User}
+    for block in blocks[-2:]:
+        exec(block, names)
+    return names
+
+
+class TestEngineOfAnotherPackage(MemoryContract):
+    """The engine that the documentation shows keeps the promises, too."""
+
+    def setup_method(self) -> None:
+        self.engine = documented_engine()["Questions"]()
+
+    async def connect(self) -> MemoryEngine:
+        engine: MemoryEngine = self.engine
+        return engine

@@ -21,6 +21,7 @@ from turnstate.errors import InputError
 from turnstate.files import FILE_MODE
 from turnstate.memory import Worker
 from turnstate.memory.builtin import BuiltinEngine
+from turnstate.session import Recall
 from turnstate.snapshots import Snapshots
 from turnstate.stores import STORES
 from turnstate.stores.postgres.server import SCHEMA, target
@@ -82,6 +83,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "Snapshots": options(Snapshots),
     "CheckpointManager.open": options(CheckpointManager.open, without=["state", "work_tree"]),
     "SnapshotLimits": options(SnapshotLimits),
+    "Recall": options(Recall),
     "BuiltinEngine": options(BuiltinEngine, without=["database"]),
     "Worker": options(Worker, without=["store", "engine"]),
 }

@@ -54,7 +54,7 @@ def ended(
 ) -> SessionRecord:
     """Return the record of a session that has ended."""
     return SessionRecord(
-        key=key or f"end of {session}",
+        key=key or f"{user.tenant if user else tenant}: end of {session}",
         tenant=user.tenant if user else tenant,
         session=session,
         user=user.id if user else None,
@@ -196,12 +196,12 @@ class MemoryContract:
         users = [ANN, User("acme", "bob"), User("other", "ann"), User("acme", "ANN"), User("acme", "ann ")]
         users += [User("acme", name) for name in HOSTILE if name and "\0" not in name][:20]
         for number, user in enumerate(dict.fromkeys(users)):
-            await engine.ingest(ended(said(f"harbor secret{number}"), user=user, key=f"key {number}"))
+            await engine.ingest(ended(said(f"harbor secret{number}."), user=user, key=f"key {number}"))
         for number, user in enumerate(dict.fromkeys(users)):
             found = await engine.search(user, "harbor", 99)
-            equal([one.text for one in found], [f"harbor secret{number}"], f"what {user} finds")
+            equal([one.text for one in found], [f"harbor secret{number}."], f"what {user} finds")
             others = [
-                n for n in range(len(users)) if n != number and f"secret{n}" in await engine.profile(user)
+                n for n in range(len(users)) if n != number and f"secret{n}." in await engine.profile(user)
             ]
             holds(not others, f"the profile of {user} holds words of others")
         equal(await engine.search(User("acme", "nobody"), "harbor", 9), [], "what a stranger finds")
