@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from turnstate import Budget, Message, ToolCallRequest, ToolCallResult, errors
+from turnstate import Budget, Message, StateManager, ToolCallRequest, ToolCallResult, errors, formats
 from turnstate.archive import adopt, archive, bundles, conversation, encode_line, is_incomplete, restore
 from turnstate.log.records import recount
 from turnstate.session import SessionManager
@@ -272,6 +272,29 @@ def test_a_foreign_conversation_becomes_a_session(tmp_path: Path) -> None:
         assert (await adopt(one.store, "default", said, id="s", now=1)).result == "known"
         with pytest.raises(errors.AlreadyExists):
             await adopt(one.store, "default", [Message.user("another")], id="s", now=1)
+
+    between(tmp_path, scene)
+
+
+@pytest.mark.req("D1", "D3")
+def test_the_summary_of_a_foreign_conversation_is_that_of_the_session_and_folded_by_its_next_cut(
+    tmp_path: Path,
+) -> None:
+    manager, said = StateManager(), [Message.system("You help.")]
+    for number in range(60):
+        said += [Message.user(f"What of ship {number}?"), Message.assistant("It went by. " * 20)]
+    document = formats.get("openai-chat").render(manager.window(said, Budget(2_000)).messages)
+
+    async def scene(one: SessionManager, _: SessionManager) -> None:
+        await adopt(one.store, "default", formats.get("openai-chat").parse(document), id="s", now=1)
+        session = await one.open("s")
+        for limit in (2_000, 100_000):
+            window = await session.window(Budget(limit))
+            assert [message.kind for message in window.messages[:3]] == ["prompt", "summary", None]
+            assert formats.get("openai-chat").render(window.messages) == document
+        await session.append(*[Message.user("And this? " * 40) for _ in range(20)])
+        (text,) = [m.text for m in (await session.window(Budget(2_000))).messages if m.kind == "summary"]
+        assert "ship 0" in text
 
     between(tmp_path, scene)
 
