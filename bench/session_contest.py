@@ -111,10 +111,10 @@ def taking_turns(
     rounds: int,
     run: Callable[[str, Case, int], list[float]],
     *,
-    enough: float = ENOUGH,
+    enough: float | None = None,
 ) -> dict[tuple[str, Case], list[float]]:
     """Run every case of all contestants repeatedly, in turns; slow ones run only a few times."""
-    listed = list(cases)
+    listed, enough = list(cases), ENOUGH if enough is None else enough
     spent: dict[tuple[str, Case], list[float]] = {(name, case): [] for name in contestants for case in listed}
     gc.collect()
     gc.freeze()  # what is kept for the bench is no business of the collector's

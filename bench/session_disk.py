@@ -16,6 +16,7 @@ from turnstate.message import Message
 
 from .session_contest import OnDisk, Place, disk_bytes
 from .session_messages import Book, agent, brief, realistic
+from .session_ours import Ours
 from .window_print import goal, table, times
 
 MESSAGES, LONG = 10_000, 2_000
@@ -74,6 +75,8 @@ def spans(conversations: Sequence[Sequence[Message]], most: int) -> list[range]:
 def _written(one: OnDisk, file: str, book: Book, parts: Sequence[range]) -> Use:
     for number, span in enumerate(parts):
         one.append(Place(file, f"session {number}"), book, span)
+    if isinstance(one, Ours):
+        one.catch_up(file)
     one.close(file)
     return Use(disk_bytes(one.folder, file), book.size(range(parts[-1].stop)))
 

@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from turnstate.stores.values import Record
-
 from .session_contest import Contestant, Place, taking_turns
 from .session_messages import Book, kinds
-from .session_raw import Bare, recorder
+from .session_raw import Bare, Made, cutter
 from .window_print import goal, table, times
 
 KINDS = ("question", "calls", "results", "answer", "report")
@@ -33,7 +31,7 @@ Series = Mapping[tuple[str, str], Sequence[float]]
 def report(contestants: Sequence[Contestant], folder: Path, *, turns: int = TURNS) -> None:
     """Measure and print; the first contestant is we, the second is raw."""
     book = Book(folder, "kinds", kinds(WARM_UP + turns * ROUNDS))
-    records, place = [recorder()(message) for message in book.messages], Place("latency.db")
+    records, place = [cutter()(message) for message in book.messages], Place("latency.db")
     bare = Bare(folder, "bare.db", [place.session])
     runs: dict[str, Run] = {one.name: partial(one.append, place, book) for one in contestants}
     runs[BARE] = lambda span: bare.write(
@@ -69,10 +67,10 @@ def _measured(runs: Mapping[str, Run], turns: int) -> Series:
     }
 
 
-def _print(names: Sequence[str], samples: Sequence[Record], series: Series) -> None:
+def _print(names: Sequence[str], samples: Sequence[Made], series: Series) -> None:
     ours, raw, *_ = names
     middle = {key: statistics.median(spent) for key, spent in series.items()}
-    said = {kind: f"{kind}, {one.tokens} tokens" for kind, one in zip(KINDS, samples, strict=True)}
+    said = {kind: f"{kind}, {one.tokens} tokens" for kind, (one, _) in zip(KINDS, samples, strict=True)}
     head = [
         "",
         *names,
@@ -104,5 +102,5 @@ def _us(seconds: float) -> str:
     return f"{seconds * 1e6:,.0f}"
 
 
-def _as_it_is(record: Record) -> Record:
+def _as_it_is(record: Made) -> Made:
     return record

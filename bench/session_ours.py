@@ -16,6 +16,7 @@ from .session_contest import Place, Portion, Settings
 from .session_messages import Book
 
 FILLED_AT_ONCE = 1_000
+WHOLE = Budget(1_000_000)
 
 
 class Ours:
@@ -42,6 +43,14 @@ class Ours:
         """Open the store, the session in it, and make its window; return the time of all."""
         return self._runner.run(self._read(place, Budget(portion.budget)))
 
+    def newest(self, place: Place, count: int) -> float:
+        """Read the last messages of an open session; return the time."""
+        return self._runner.run(self._newest(place, count))
+
+    def opened_window(self, place: Place) -> float:
+        """Open a session in the open store and make its whole window; return the time."""
+        return self._runner.run(self._opened_window(place))
+
     def window(self, place: Place, budget: int) -> tuple[int, bool]:
         """Make a window; return its messages, and whether a cut was made and recorded."""
         return self._runner.run(self._window(place, Budget(budget)))
@@ -49,6 +58,10 @@ class Ours:
     def clients(self, places: Sequence[Place], book: Book) -> float:
         """Let every client write its own part of a book to its session, all at once; return the time."""
         return self._runner.run(self._clients(places, book.messages))
+
+    def catch_up(self, file: str) -> float:
+        """Let the search index catch up with what was written; return the time."""
+        return self._runner.run(self._catch_up(file))
 
     def close(self, file: str) -> None:
         """Close a file."""
@@ -82,12 +95,29 @@ class Ours:
         await sessions.close()
         return spent
 
+    async def _newest(self, place: Place, count: int) -> float:
+        session = await self._session(place)
+        start = time.perf_counter()
+        await session.messages(last=count)
+        return time.perf_counter() - start
+
+    async def _opened_window(self, place: Place) -> float:
+        start = time.perf_counter()
+        session = await self._managers[place.file].open(place.session)
+        await session.window(WHOLE)
+        return time.perf_counter() - start
+
     async def _window(self, place: Place, budget: Budget) -> tuple[int, bool]:
         window = await (await self._session(place)).window(budget)
         return len(window.messages), any(isinstance(one, Cut) for one in window.applied)
 
     async def _clients(self, places: Sequence[Place], messages: list[Message]) -> float:
         return await together(messages, [(await self._session(place)).append for place in places])
+
+    async def _catch_up(self, file: str) -> float:
+        start = time.perf_counter()
+        await self._managers[file].store.search("default", ["x"], user=None, before=None, limit=1)
+        return time.perf_counter() - start
 
     async def _session(self, place: Place) -> Session:
         if place not in self._sessions:

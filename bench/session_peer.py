@@ -42,6 +42,10 @@ class Peer:
         """Open a session again and read its newest messages; return the time of both."""
         return float(self._asked("read", **self._where(place), count=portion.messages))
 
+    def newest(self, place: Place, count: int) -> float:
+        """Read the newest messages of an open session; return the time."""
+        return float(self._asked("newest", **self._where(place), count=count))
+
     def clients(self, places: Sequence[Place], book: Book) -> float:
         """Let every client write its own part of a book to its session, all at once; return the time."""
         found = [self._where(place) for place in places]

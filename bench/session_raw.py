@@ -1,8 +1,9 @@
 """Raw SQLite as a contestant: what the same bytes cost when nothing is done with them.
 
 `Raw` is a plain table and one insert a transaction, with nothing looked at: the floor. `Bare` writes
-the very rows and words that Turnstate writes, into its schema, in a loop without checks, threads or
-event loop; the rows are ready, or made from messages on the way: encoded, counted, cut into words.
+the very rows that Turnstate writes, and at once the words that it indexes later, into its schema, in a loop
+without checks, threads or event loop; the rows are ready, or made from messages on the way: encoded, counted,
+cut into words.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import apsw
 from msgspec import structs
 
 from turnstate import Message, SessionManager
+from turnstate.codec import decode_entry
 from turnstate.context.policy import Policy
 from turnstate.log.records import _record
+from turnstate.search_terms import words_of
 from turnstate.stores.sqlite.connection import connect
 from turnstate.stores.sqlite.queries import SQL
-from turnstate.stores.sqlite.rows import advance_columns, entry_columns, session_row
+from turnstate.stores.sqlite.rows import advance_columns, entry_values, session_row
 from turnstate.stores.values import Address, Record
 from turnstate.tokens import counter
 
@@ -30,6 +33,7 @@ from .session_contest import Place, Portion, Settings
 from .session_messages import Book
 
 T = TypeVar("T")
+Made = tuple[Record, str | None]
 
 _LEVELS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 _TABLE = (
@@ -84,6 +88,13 @@ class Raw:
         db.close()
         return spent
 
+    def newest(self, place: Place, count: int) -> float:
+        """Fetch and decode the newest bodies of an open file; return the time."""
+        db, start = self._connection(place.file), time.perf_counter()
+        for (body,) in db.execute(_NEWEST, (place.session, count)):
+            decode_entry("message", body)
+        return time.perf_counter() - start
+
     def close(self, file: str) -> None:
         """Close a file."""
         if db := self._open.pop(file, None):
@@ -113,9 +124,7 @@ class Bare:
         self.settings = settings_of(self._db)
         self._sessions = {name: session_row(self._db, Address("default", name)) for name in names}
 
-    def write(
-        self, work: Sequence[tuple[str, T]], made: Callable[[T], Record], *, at_once: int
-    ) -> list[float]:
+    def write(self, work: Sequence[tuple[str, T]], made: Callable[[T], Made], *, at_once: int) -> list[float]:
         """Write rows, so many to a transaction; return the time of each transaction."""
         spent = list[float]()
         for first in range(0, len(work), at_once):
@@ -131,21 +140,28 @@ class Bare:
         """Close the file."""
         self._db.close()
 
-    def _add(self, session: str, record: Record) -> None:
+    def _add(self, session: str, made: Made) -> None:
+        record, words = made
         key, row = self._sessions[session]
         row = structs.replace(row, seq=row.seq + 1, total=row.total + record.tokens, version=row.version + 1)
         self._sessions[session] = key, row
-        columns = entry_columns(key, row.branch, row.seq, row.total, record)
+        columns = entry_values(key, row.branch, row.seq, row.total, record)
         self._db.execute(SQL["add_entry"], columns)
-        place = self._db.last_insert_rowid()
-        self._db.execute(SQL["add_words"], {"key": place, "words": " ".join(record.words)})
+        if words is not None:
+            self._db.execute(SQL["add_words"], (self._db.last_insert_rowid(), words))
         self._db.execute(SQL["advance_session"], advance_columns(key, row, marks=0))
 
 
 def recorder() -> Callable[[Message], Record]:
-    """Return what makes a message a record: encoded, counted, cut into words."""
+    """Return what makes a message a record: encoded and counted."""
     count, policy = counter("o200k_base"), Policy()
     return lambda message: _record(message, count, policy)
+
+
+def cutter() -> Callable[[Message], Made]:
+    """Return what makes a message a record with its words."""
+    record = recorder()
+    return lambda message: (record(message), " ".join(words_of(message)))
 
 
 async def _make_sessions(path: Path, names: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import session_disk, session_latency, session_length, session_throughput
+from . import session_disk, session_latency, session_length, session_reads, session_throughput
 from .peer_process import ROOT, PeerMissing
 from .session_contest import OnDisk, file_system
 from .session_ours import Ours
@@ -39,6 +39,7 @@ def main() -> None:
         slow = [one for one in peers if one.name.startswith(WHOLE_STATE)]
         quick = [one for one in peers if one not in slow]
         session_length.report(ours, [raw, *quick], slow, folder)
+        session_reads.report(ours, raw, quick, folder)
         session_latency.report([ours, raw, *quick], folder)
         session_throughput.report(ours, quick, folder)
         session_disk.report(contestants, [one.name for one in slow], folder)

@@ -6,8 +6,8 @@ previous request, byte for byte: on average over all requests from the first tha
 Beside it stands a window that slides: the oldest turns go until the rest fits, at every request.
 
 Then the budget moves: by a twentieth up and down, or between two models, one with half the window of
-the other. A model has a cache of its own, so its requests are compared with its own last one. At
-last, something else is recalled for each question.
+the other. Each of them makes no more cuts than it does alone. A model has a cache of its own, so its
+requests are compared with its own last one. At last, something else is recalled for each question.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _moving(limit: int) -> Iterator[Moving]:
     yield Moving("constant", lambda _: limit)
     yield Moving(f"moving by {MOVED:.0%}", lambda number: int(moved[number % len(moved)] * limit))
     yield Moving("one token more or less", lambda number: limit + number % 2)
-    yield Moving("two that take turns", lambda number: limit // (1 + number % 2), back=2)
+    yield Moving("half of it", lambda _: limit // 2)
+    yield Moving("both, taking turns", lambda number: limit // (1 + number % 2), back=2)
     yield Moving("constant, with recall", lambda _: limit, recalls=True)
 
 

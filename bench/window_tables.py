@@ -65,12 +65,14 @@ def _known(found: Sequence[Times]) -> None:
         "peer, known",
         "peer / planned",
         "peer / recorded",
+        "known / planned",
         "known / recorded",
     )
     rows = []
     for one in found:
         peer = [_ratio(one.peer_exact, one.planned), _ratio(one.peer_exact, one.recorded)]
-        ratios = map(times, [*peer, _ratio(one.peer_known, one.recorded)])
+        known = [_ratio(one.peer_known, one.planned), _ratio(one.peer_known, one.recorded)]
+        ratios = map(times, [*peer, *known])
         figures = map(ms, (one.planned, one.recorded, one.peer_exact, one.peer_known))
         rows.append([*_case(one), *figures, *ratios])
     table(head, rows)
@@ -92,7 +94,9 @@ def _added(found: Sequence[Times]) -> None:
     table(head, rows)
     for one in found:
         goal(
-            f"added, {_name(one)}: at most {ms(ADDED_GOAL)} ms", ms(_middle(one)), _middle(one) <= ADDED_GOAL
+            f"added, {_name(one)}: at most {ADDED_GOAL * 1000:g} ms",
+            f"{ms(_middle(one))} ms",
+            _middle(one) <= ADDED_GOAL,
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from turnstate.context.manager import StateManager
 from turnstate.message import Message
 
-from . import window_cache, window_peer, window_speed, window_tables, window_validity
+from . import window_cache, window_peer, window_speed, window_stateless, window_tables, window_validity
 from .peer_process import PeerMissing
 from .window_agent import MESSAGES_A_TURN, turns
 
@@ -23,6 +23,7 @@ def main(
     sizes: dict[int, tuple[int, ...]] = window_speed.SIZES,
     conversations: int = window_validity.CONVERSATIONS,
     played: int = window_cache.TURNS,
+    listed: int = window_stateless.MESSAGES,
 ) -> None:
     """Print all tables."""
     _print_machine()
@@ -36,6 +37,7 @@ def main(
     peer = _peer(history, sets)
     window_tables.report(window_speed.measured(history, sizes, peer))
     window_validity.report(sets, peer.windows() if peer else {}, manager)
+    window_stateless.report(listed)
     window_cache.report(played)
     if peer:
         peer.close()

@@ -58,6 +58,7 @@ IMAGES = _tests(f"{UNIT}/tokens/test_*image*.py")
 COST = _tests(f"{UNIT}/tokens/test_*cost.py")
 PAIRING = _tests(f"{UNIT}/formats/test_pairing.py")
 EDITS = _tests(f"{UNIT}/formats/test_edits.py")
+PARSERS = _tests("tests/properties/test_parsers.py", k="prefix or before or equal")
 RULES = _tests(f"{UNIT}/formats/test_broken_documents.py")
 COLLECTOR = _tests(f"{UNIT}/context/test_collect*.py", f"{UNIT}/context/test_window.py")
 ROUNDS = _tests(f"{UNIT}/context/test_turns.py", f"{UNIT}/context/test_calls.py")
@@ -66,17 +67,17 @@ MEMORY_STORE = _tests("tests/contract/test_memory_store.py")
 SQLITE_STORE = _tests("tests/contract/test_sqlite_store.py")
 SQLITE_WRITER = _tests(f"{UNIT}/stores/test_sqlite_writer.py")
 POSTGRES = _tests("tests/contract/test_postgres_store.py")
+POSTGRES_INDEX = _tests("tests/integration/test_postgres_index.py")
 REDIS = _tests("tests/contract/test_redis_store.py")
 CHECKS = _tests(f"{UNIT}/stores/test_sqlite_verif*.py")
 APPEND = _tests(f"{UNIT}/session/test_append*.py")
 RECORDS = _tests(f"{UNIT}/*/test_*records.py")
 WINDOWS = _tests(f"{UNIT}/session/test_*windows.py")
 BUDGETS = _tests(f"{UNIT}/session/test_moving_budgets.py", f"{UNIT}/session/test_windows.py")
-DECISIONS = _tests(f"{UNIT}/context/test_decisions.py", f"{UNIT}/context/test_collector.py")
+DECISIONS = _tests(f"{UNIT}/context/test_view.py", f"{UNIT}/context/test_collector.py")
 HEAD = _tests(f"{UNIT}/context/test_head.py")
 INCOMING = _tests(f"{UNIT}/context/test_summary.py")
 FOLD = _tests(f"{UNIT}/log/test_fold.py")
-LOADING = _tests(f"{UNIT}/session/test_setbacks.py|{UNIT}/session/test_load*.py")
 COMPACTION = _tests(f"{UNIT}/session/test_compaction_races.py", f"{UNIT}/session/test_compact[!_]*.py")
 UNDO = _tests(f"{UNIT}/session/test_undoing.py|{UNIT}/session/test_branching.py")
 GROUPS = _tests(f"{UNIT}/session/test_branching.py")
@@ -92,6 +93,9 @@ LABELS = _tests(f"{UNIT}/checkpoints/test_labels.py")
 CLEARING = _tests(f"{UNIT}/conversation/test_*clear*.py")
 TANGENTS = _tests(f"{UNIT}/conversation/test_tangents.py")
 MACHINE = _tests("tests/properties/test_machine.py", k="all_readers")
+# What a random run meets once in a hundred times is caught by tests that are not random.
+WRITTEN_STATES = _tests(f"{UNIT}/session/test_state_writing.py")
+REOPENED = _tests(f"{UNIT}/session/test_tangents.py")
 AMAZON_Q_TIMES = _tests(f"{UNIT}/conversation/*/test_*times.py")
 AMAZON_Q = _tests(f"{UNIT}/conversation/*/test_*read*.py")
 STICKY = _tests(f"{UNIT}/sticky")
@@ -102,12 +106,30 @@ BACKOFF = _tests(f"{UNIT}/memory/test_backoff.py")
 WORKER = _tests(f"{UNIT}/memory/test_delivery.py|{UNIT}/memory/test_worker.py")
 JSONL = _tests(f"{UNIT}/memory/test_jsonl*.py")
 HANDOVER = _tests(f"{UNIT}/memory/test_handover.py")
+ENGINES = _tests("tests/contract/test_memory_engines.py", k="sqlite")
+RANKING = _tests(f"{UNIT}/memory/builtin/test_ranking.py")
+QUESTION = _tests(f"{UNIT}/memory/builtin/test_question.py")
+VECTORS = _tests(f"{UNIT}/memory/builtin/test_vectors.py")
 ARCHIVE_READING = _tests(f"{UNIT}/archive/test_*read*.py")
 ARCHIVE_RESTORE = _tests(f"{UNIT}/archive/test_*restor*.py")
 CLI = _tests(f"{UNIT}/cli")
 NAMING = _tests("tests/acceptance/test_cli_naming.py")
 REPORT = _tests(f"{UNIT}/report", f"{UNIT}/log/test_replay.py")
 MODELS = _tests(f"{UNIT}/models")
+SESSION_CALIBRATION = _tests(f"{UNIT}/session/test_calibration.py")
+TELEMETRY = _tests(f"{UNIT}/test_telemetry.py")
+AGENT = _tests(f"{UNIT}/agent")
+CONFIG_SOURCE = _tests(f"{UNIT}/config/test_source.py")
+CONFIG_SETTINGS = _tests(f"{UNIT}/config/test_settings.py")
+CONFIG_HOOKS = _tests(f"{UNIT}/config/test_hooks.py")
+CONFIG_PROFILE = _tests(f"{UNIT}/config/test_profile.py")
+TOOLS = _tests(f"{UNIT}/tools")
+SCREEN = _tests(f"{UNIT}/cli_kit")
+DOUBLES = _tests(f"{UNIT}/testing")
+DEMO = _tests("tests/acceptance/test_cli_demo.py", k="planted_falsehood")
+BLOCKING = _tests(f"{UNIT}/test_blocking.py")
+CHAT = _tests("tests/acceptance/test_chat_commands.py", k="wrong_usage")
+STRICT_JSON = _tests(f"{UNIT}/test_strict_json.py")
 
 MUTANTS = (
     # Values at the top level.
@@ -191,6 +213,27 @@ MUTANTS = (
         EDITS,
     ),
     Mutant(
+        "formats-parser-looks-back",
+        "a held parser keeps how earlier messages are written though a later item changes their ids",
+        "seen.ids.items() <= scope.ids.items() and ",
+        "",
+        PARSERS,
+    ),
+    Mutant(
+        "formats-parser-runs",
+        "a held parser of Responses does not join an item to the run that it continues",
+        "kept -= seen.ends[kept - 1] == same",
+        "kept -= 0",
+        PARSERS,
+    ),
+    Mutant(
+        "formats-parser-types",
+        "a held parser takes 1, 1.0 and true for the same",
+        "return marshal.dumps(value, 2)",
+        "return repr(sorted(map(hash, value.values()) if isinstance(value, dict) else [])).encode()",
+        PARSERS,
+    ),
+    Mutant(
         "formats-tool-name",
         "a long tool name stays longer than providers take",
         "[: LONGEST_NAME - len(mark)] + mark",
@@ -272,7 +315,7 @@ MUTANTS = (
     Mutant(
         "context-pinned-question",
         "a cut inside a turn loses the question that opened it",
-        "return () if question is None or question == kept else (question,)",
+        "return (question,) if question >= view.kept or question in view.pinned else ()",
         "return ()",
         COLLECTOR,
     ),
@@ -351,8 +394,15 @@ MUTANTS = (
     Mutant(
         "sqlite-answer-before-commit",
         "writers are answered before the commit",
-        "                self._write(batch)\n                _answer(batch)",
-        "                _answer(batch)\n                self._write(batch)",
+        "                self._commit(batch)\n                _answer(batch)",
+        "                _answer(batch)\n                self._commit(batch)",
+        SQLITE_WRITER,
+    ),
+    Mutant(
+        "sqlite-slow-disk-in-the-loop",
+        "commits are made in the loop's thread even if the disk stalls",
+        "if seconds < QUICK else 0",
+        "if seconds < QUICK else QUICK_COMMITS",
         SQLITE_WRITER,
     ),
     Mutant(
@@ -390,6 +440,13 @@ MUTANTS = (
         " OR (asked_branch, asked_seq) <> (own.branch, own.seq)",
         "",
         POSTGRES,
+    ),
+    Mutant(
+        "postgres-late-commit",
+        "what commits after a higher key was indexed is never found",
+        "        if not waiting:\n            self._waiting, self._unsettled = None, 0",
+        "        if True:\n            self._waiting, self._unsettled = None, 0",
+        POSTGRES_INDEX,
     ),
     # Stores: Redis.
     Mutant(
@@ -475,8 +532,8 @@ MUTANTS = (
     Mutant(
         "models-stale-handle",
         "a handle that missed a change of model counts in the former counter",
-        "expected_head=expected_head or head,",
-        "expected_head=expected_head,",
+        "expected_head=after,",
+        "expected_head=None,",
         SESSION_MODELS,
     ),
     Mutant(
@@ -494,11 +551,18 @@ MUTANTS = (
         SQLITE_STORE,
     ),
     Mutant(
+        "windows-lost-and-replaced",
+        "a window shows what a store has lost, if as much was written since",
+        "if row.seq > loaded.head.seq or row.active != loaded.active:",
+        "if row.seq > loaded.head.seq:",
+        WINDOWS,
+    ),
+    Mutant(
         "windows-head-went-back",
         "a session whose head went back is shown as before",
         "if row.branch != loaded.head.branch or row.seq < loaded.head.seq:",
         "if row.branch != loaded.head.branch:",
-        LOADING,
+        WINDOWS,
     ),
     Mutant(
         "windows-compact-race",
@@ -542,42 +606,42 @@ MUTANTS = (
         "a tangent that was left and entered again is entered once more",
         "            case Tangent(undone=at) if at:\n                self.last = at - 1",
         "            case Tangent(undone=at) if at:\n                self.last = number - 1",
-        MACHINE,
+        WRITTEN_STATES,
     ),
     Mutant(
         "machine-undo-too-far",
         "undo in a restored conversation takes back what was done before the restore",
         "back.created = back.shared = at",
         "back.created, back.shared = 0, at",
-        MACHINE,
+        REOPENED,
     ),
     Mutant(
         "machine-reopened",
         "a tangent that is left by reopening another is not recorded as left",
         "            self._leave(self.head.parent)\n        self._go_to(found)",
         "            self._go_to(self.head.parent)\n        self._go_to(found)",
-        MACHINE,
+        REOPENED,
     ),
     Mutant(
         "machine-left-branch",
         "a tangent is loaded as it began, and not as it was left",
         "return await self._load_tip(exit.branch) if exit.branch in self._branches else None",
         "pass",
-        MACHINE,
+        WRITTEN_STATES,
     ),
     Mutant(
         "machine-fork-settings",
         "a tangent from an earlier message has the settings of now",
         "base.settings, base.trackers = moment.settings, moment.trackers",
         "base.trackers = moment.trackers",
-        MACHINE,
+        _tests(f"{UNIT}/conversation/test_tangent_returns.py"),
     ),
     Mutant(
         "machine-reverted",
         "what the collector decided on top of a compaction holds after its undo",
         "holding[start:] = [one for one in holding[start:] if isinstance(one, Answer)]",
         "del holding[start]",
-        MACHINE,
+        _tests(f"{UNIT}/conversation/test_clear.py", f"{UNIT}/log/test_fold.py"),
     ),
     # Session: outbox and leases.
     Mutant(
@@ -662,8 +726,22 @@ MUTANTS = (
     Mutant(
         "states-cap",
         "a conversation over the cap goes on without a cut",
-        "while self.head.is_over_cap:",
+        "while self.head.is_over_cap and not self.head.lacks_a_start:",
         "while False:",
+        LONG_STATES,
+    ),
+    Mutant(
+        "session-cap",
+        "a session that no state wrote shows more exchanges than a state holds",
+        "if plain.tally.exchanges(plain.view.kept) > MAX_CONVERSATION_STATE_HISTORY_LEN:",
+        "if False:",
+        LONG_STATES,
+    ),
+    Mutant(
+        "cap-beside",
+        "a cut at the cap ends the cuts that start after it",
+        "if new.is_operation:",
+        "if new.asked:",
         LONG_STATES,
     ),
     Mutant(
@@ -888,7 +966,7 @@ MUTANTS = (
         "a date without a zone is read in the zone of the machine",
         "aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)",
         "aware = moment",
-        CLI,
+        SCREEN,
     ),
     # Models.
     Mutant(
@@ -911,5 +989,344 @@ MUTANTS = (
         "isinstance(last, ReasoningPart) and last.signature is None:",
         "isinstance(last, ReasoningPart):",
         MODELS,
+    ),
+    Mutant(
+        "models-half-kept",
+        "what had arrived of an answer stays when its request is sent again",
+        "            case Retried():\n                self._begin()",
+        "            case Retried():\n                pass",
+        MODELS,
+    ),
+    Mutant(
+        "models-retry-date",
+        "a date in Retry-After is not read",
+        "return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())",
+        "raise",
+        MODELS,
+    ),
+    Mutant(
+        "models-key-shown",
+        "the key that a provider repeats is in the text of its error",
+        'text = text.replace(secret, "…")',
+        "text = text[:]",
+        MODELS,
+    ),
+    Mutant(
+        "models-cache-marks",
+        "the turns before the current one are not marked for the cache",
+        "return {len(asks) - 1, *([turns[-1] - 1] if turns and turns[-1] else [])}",
+        "return {len(asks) - 1}",
+        MODELS,
+    ),
+    Mutant(
+        "turn-calibration-jumps",
+        "the budget follows every report instead of moving in steps",
+        "is_due = is_cut or abs(wanted / self.applied - 1) > BAND",
+        "is_due = True",
+        CALIBRATION,
+    ),
+    Mutant(
+        "turn-calibration-lost",
+        "what was learned of other models is forgotten with each reply",
+        "recorded = dict(others[-MOST_MODELS + 1 :])",
+        "recorded = dict(others[:0])",
+        SESSION_CALIBRATION,
+    ),
+    Mutant(
+        "telemetry-text",
+        "spans have the text of conversations though nobody asked for it",
+        'os.environ.get(_CAPTURE, "").lower() == "true"',
+        'os.environ.get(_CAPTURE, "true").lower() == "true"',
+        TELEMETRY,
+    ),
+    # The agent and its tools.
+    Mutant(
+        "agent-uncertain",
+        "a tool that may have run already runs again",
+        "if call.id in turn.uncertain and not (known and known.idempotent):",
+        "if call.id in turn.uncertain and known is None:",
+        AGENT,
+    ),
+    Mutant(
+        "agent-too-long",
+        "a request that is too long is compacted again and again, or never",
+        "                if attempt == 2:\n                    raise",
+        "                if attempt == 1:\n                    raise",
+        AGENT,
+    ),
+    Mutant(
+        "agent-repeats",
+        "a model that repeats itself is not stopped",
+        "len(last) == self._limits.repeats and len(set(last)) == 1",
+        "len(last) == self._limits.repeats and len(set(last)) == 0",
+        AGENT,
+    ),
+    Mutant(
+        "agent-lines",
+        "what the line tracker learned is forgotten with the process",
+        "self._state.file_line_tracker != self._state.head.trackers:",
+        "self._state.file_line_tracker is None:",
+        AGENT,
+    ),
+    Mutant(
+        "agent-missed-checkpoint",
+        "a checkpoint that a run was interrupted before is never taken",
+        "return await self._take(last) if last else None",
+        "return await self._take(last) if last is None else None",
+        AGENT,
+    ),
+    Mutant(
+        "agent-cost",
+        "what was cached costs as much as the rest",
+        "cached * (self.input if self.cached is None else self.cached)",
+        "cached * self.input",
+        AGENT,
+    ),
+    Mutant(
+        "subagent-again",
+        "a sub-agent that is run again begins anew",
+        "agent.resume() if begun else agent.run(task, key=context.call.id)",
+        "agent.run(task)",
+        AGENT,
+    ),
+    Mutant(
+        "turn-cancelled",
+        "a step that is cancelled is saved at some later time",
+        "    except asyncio.CancelledError:\n        await asyncio.wait([task])\n",
+        "    except asyncio.CancelledError:\n",
+        _tests(f"{UNIT}/session/test_turn.py"),
+    ),
+    Mutant(
+        "catch-up-unwritten",
+        "what a state has not written is lost when it catches up",
+        "            if entry not in new:  #",
+        "            if entry in new:  #",
+        _tests(f"{UNIT}/session/test_catching_up.py"),
+    ),
+    Mutant(
+        "mcp-children",
+        "processes that a server started stay",
+        "os.killpg(process.pid, how)",
+        "os.kill(process.pid, how)",
+        _tests("tests/integration/test_mcp.py", k="cancelled or hangs"),
+    ),
+    Mutant(
+        "tools-deny",
+        "an answer of the user lifts a prohibition of the settings",
+        'if "deny" in settings | answers:',
+        'if "deny" in settings & answers:',
+        TOOLS,
+    ),
+    Mutant(
+        "states-gap",
+        "a step of a state leads to what is not loaded, and shows a gap",
+        "return self.head.lacks_a_start or not timeline.lacks_a_start",
+        "return True",
+        _tests(f"{UNIT}/session/test_long_states.py"),
+    ),
+    Mutant(
+        "summary-usage",
+        "what a request for a summary used is shown as that of the last reply",
+        "case Usage() if self.history and entry.is_of_reply:",
+        "case Usage() if self.history:",
+        _tests(f"{UNIT}/session/test_compaction.py"),
+    ),
+    Mutant(
+        "tools-literal-paths",
+        "a path that the user approved is taken as a pattern, and allows others",
+        "Rule(escape(tool.name), decision, escape(path), digest)",
+        "Rule(tool.name, decision, path, digest)",
+        TOOLS,
+    ),
+    Mutant(
+        "tools-all-paths",
+        "an approval for one path lets a call touch another as well",
+        "covered = all(",
+        "covered = any(",
+        TOOLS,
+    ),
+    Mutant(
+        "tools-secrets",
+        "a command gets the secrets of the environment",
+        "for name, value in os.environ.items() if not _SECRET.search(name)",
+        "for name, value in os.environ.items()",
+        TOOLS,
+    ),
+    Mutant(
+        "tools-output-limit",
+        "an output of any size goes into the log",
+        "if size <= self._output_limit:",
+        "if size >= self._output_limit or size:",
+        TOOLS,
+    ),
+    # The terminal, the demo, the test kit, and the API without await.
+    Mutant(
+        "cli-kit-controls",
+        "an escape sequence reaches the terminal",
+        'return cut if cut.isprintable() else _ends("".join(map(_escaped_character, cut)), limit)',
+        "return cut",
+        SCREEN,
+    ),
+    Mutant(
+        "cli-kit-wide",
+        "columns with wide characters do not line up",
+        "widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]",
+        "widths = [max(map(len, column)) for column in zip(*cells, strict=True)]",
+        SCREEN,
+    ),
+    Mutant(
+        "cli-kit-places",
+        "an error names its places in the wrong order",
+        '[*reversed(getattr(error, "__notes__", [])), str(error)]',
+        '[*getattr(error, "__notes__", []), str(error)]',
+        SCREEN,
+    ),
+    Mutant(
+        "demo-claims",
+        "a claim of the demo that does not hold passes",
+        "        if not holds:\n            self.false.append(text)",
+        "        if not holds and self.false:\n            self.false.append(text)",
+        DEMO,
+    ),
+    Mutant(
+        "demo-restored",
+        "the demo compares a restored conversation with itself",
+        "holds=after == before,",
+        "holds=after == after,",
+        DEMO,
+    ),
+    Mutant(
+        "testing-order",
+        "a valid conversation leaves a batch without some of its results",
+        "        results = results[size:]",
+        "        results = results[size + 1 :]",
+        DOUBLES,
+    ),
+    Mutant(
+        "testing-script",
+        "a scripted model says one reply twice",
+        "self._replies[number - 1], request",
+        "self._replies[number - 2], request",
+        DOUBLES,
+    ),
+    Mutant(
+        "testing-hold",
+        "a model that is held answers at once",
+        "        if self._hold is not None:",
+        "        if self._hold is None:",
+        DOUBLES,
+    ),
+    Mutant(
+        "blocking-cancel",
+        "Ctrl-C leaves the work behind a blocking call running",
+        "        if self._task is not None:\n            self._task.cancel()",
+        "        if self._task is None:\n            return",
+        BLOCKING,
+    ),
+    Mutant(
+        "strict-json-depth",
+        "a document may be nested one level deeper than the limit",
+        "if depth >= max_depth and isinstance(node, dict | list | tuple):",
+        "if depth > max_depth and isinstance(node, dict | list | tuple):",
+        STRICT_JSON,
+    ),
+    Mutant(
+        "config-link",
+        "a configuration file of a workspace may be a link",
+        'refuse_links = os.O_NOFOLLOW if place == "workspace" else 0',
+        "refuse_links = 0",
+        CONFIG_SOURCE,
+    ),
+    Mutant(
+        "config-foreign",
+        "a file of another user counts as one's own",
+        "return file.foreign or setting is None",
+        "return setting is None",
+        CONFIG_SETTINGS,
+    ),
+    Mutant(
+        "config-trust",
+        "an approval holds for any content of the file",
+        "+ name + content).hexdigest()",
+        "+ name).hexdigest()",
+        CONFIG_SETTINGS,
+    ),
+    Mutant(
+        "config-agent",
+        "an agent of a workspace needs no approval",
+        'file.place == "workspace" and not Trust(home)',
+        'file.place == "user" and not Trust(home)',
+        CONFIG_PROFILE,
+    ),
+    Mutant(
+        "config-hook",
+        "a hook that fails lets a call run",
+        'return ToolCallResult.of(call.id, f"{error}; {outcome}", is_error=True)',
+        "continue",
+        CONFIG_HOOKS,
+    ),
+    Mutant(
+        "demo-files",
+        "the demo does not look at the files that it restored",
+        "holds=_contents(tree) == files,",
+        "holds=bool(files),",
+        DEMO,
+    ),
+    Mutant(
+        "chat-usage",
+        "a command of the chat that is used wrongly does not say what is wrong",
+        'reason = f"{wrong}; " if str(wrong) else ""',
+        'reason = ""',
+        CHAT,
+    ),
+    Mutant(
+        "chat-near",
+        "a misspelt command of the chat is not recognized",
+        "near = begun or difflib.get_close_matches(name, COMMANDS, n=3)",
+        "near = begun",
+        CHAT,
+    ),
+    Mutant(
+        "chat-reopened",
+        "a tangent that is not there is reopened",
+        "not 1 <= int(more) <= len(kept)",
+        "not 1 <= int(more)",
+        CHAT,
+    ),
+    # The built-in memory engine.
+    Mutant(
+        "engine-late-delivery",
+        "a delivery that was on its way brings back what was forgotten",
+        "marked is not None and marked >= batch.since",
+        "False",
+        ENGINES,
+    ),
+    Mutant(
+        "engine-neighbors",
+        "a turn is found through turns of another session",
+        "other is not None and other.session == session",
+        "other is not None",
+        RANKING,
+    ),
+    Mutant(
+        "engine-first-name",
+        "of two names in a question neither selects the author",
+        "named[:1] if is_about_one else named",
+        "named",
+        QUESTION,
+    ),
+    Mutant(
+        "engine-passages",
+        "a turn counts as a passage of itself",
+        "near[starts[counts > 1]] = 0",
+        "pass",
+        VECTORS,
+    ),
+    Mutant(
+        "cli-private",
+        "a new file of results can be read by everybody",
+        "opener=_private",
+        "opener=None",
+        CLI,
     ),
 )

@@ -94,6 +94,7 @@ class Worker:
         inherited = os.environ.get("PYTHONPATH")
         path = os.pathsep.join([str(self._root / "src"), *([inherited] if inherited else [])])
         self._environment = os.environ | {"PYTHONPATH": path}
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or every run compiles everything
         self._stamp = int(time.time())
         self._check_import()
 

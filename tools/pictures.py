@@ -208,6 +208,13 @@ def concepts() -> Canvas:
         for x in (752, 792, 832):
             canvas.dot(x, y, "main", radius=7)
 
+    _draw_log(canvas)
+    _draw_window(canvas)
+    _draw_state(canvas)
+    return canvas
+
+
+def _draw_log(canvas: Canvas) -> None:
     log, branch = 128, 194
     canvas.text(40, log + 4, "Log", "title")
     canvas.path(f"M110 {log}H590")
@@ -224,6 +231,8 @@ def concepts() -> Canvas:
     canvas.text(552, branch + 4, "left, not deleted", "small")
     canvas.text(110, 234, "append and compact add entries; rewind, fork and undo select a branch", "small")
 
+
+def _draw_window(canvas: Canvas) -> None:
     canvas.path("M170 262V340", arrow=True)
     canvas.text(180, 296, "session.window(budget)", "code")
     canvas.text(180, 316, "what the next request contains", "small")
@@ -244,6 +253,8 @@ def concepts() -> Canvas:
     canvas.text(40, 444, "the summary replaces 1 to 4, which stay in the log", "small")
     canvas.text(40, 466, "rendered for one of five providers", "small")
 
+
+def _draw_state(canvas: Canvas) -> None:
     canvas.path("M560 262V340", arrow=True)
     canvas.path("M700 340V262", arrow=True)
     canvas.text(450, 296, "conversation()", "code")
@@ -255,7 +266,6 @@ def concepts() -> Canvas:
     canvas.text(468, 418, "history, next message, transcript, tools,", "small")
     canvas.text(468, 436, "model, sticky files, tangents", "small")
     canvas.text(468, 466, "for interactive agents; a service needs none", "small")
-    return canvas
 
 
 DIAGRAMS = {"tangent": tangent, "checkpoints": checkpoints, "concepts": concepts}

@@ -219,6 +219,8 @@ def walks() -> dict[str, Walk]:
     package = import_module(NAME)
     if Path(package.__file__ or "").parent != SOURCE:
         sys.exit(f"walk: {NAME} was imported from {package.__file__}, not from {SOURCE}")
+    writer: Any = import_module(f"{NAME}.stores.sqlite.writer")
+    writer.IDLE = 3_600  # else the search index is continued in the middle of some walk
     tracer = Tracer()
     with tempfile.TemporaryDirectory() as folder:
         tracer.start()

@@ -96,6 +96,13 @@ class Service:
         await handle.close()
         return spent
 
+    async def newest(self, path: str, session: str, count: int) -> float:
+        """Read the newest messages of an open session; return the time."""
+        handle = await self._handle(path, session)
+        start = time.perf_counter()
+        await handle.read(count)
+        return time.perf_counter() - start
+
     async def clients(self, path: str, sessions: list[str], file: str, each: int) -> float:
         """Let every client write its own part of a file to its session, all at once; return the time."""
         handles = [await self._handle(path, session) for session in sessions]

@@ -15,7 +15,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import errors, formats
     from .context import Budget, Compaction, ContextSnapshot, Policy, StateManager, Strategy, Window
-    from .context.fit import fit
+    from .context.fit import Fitted, fit, fitted
     from .message import Message, ToolCallRequest, ToolCallResult
     from .part import FilePart, ImagePart, OpaquePart, ReasoningPart, TextPart
     from .session import Branch, LogEntry, Receipt, SearchResult, Session, SessionInfo, SessionManager
@@ -27,6 +27,7 @@ __all__ = [
     "Compaction",
     "ContextSnapshot",
     "FilePart",
+    "Fitted",
     "ImagePart",
     "LogEntry",
     "Message",
@@ -48,11 +49,12 @@ __all__ = [
     "__version__",
     "errors",
     "fit",
+    "fitted",
     "formats",
 ]
 
 _HOMES = {
-    "context.fit": ("fit",),
+    "context.fit": ("Fitted", "fit", "fitted"),
     "context": (
         "Budget",
         "Compaction",

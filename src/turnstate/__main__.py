@@ -6,6 +6,7 @@ the interpreter shuts down, the signal has its default action; in between, `cli.
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from typing import Any, NoReturn
@@ -21,6 +22,7 @@ def main() -> NoReturn:
     _on_interrupt(signal.default_int_handler)
     code = run(sys.argv[1:])
     _on_interrupt(signal.SIG_DFL)
+    gc.freeze()  # else the interpreter searches all that a long session left for cycles before it exits
     sys.exit(code)
 
 

@@ -293,6 +293,11 @@ class Session(_Facade):
         return self._inner.notices
 
     @property
+    def has_memory(self) -> bool:
+        """True if `recall` and `remember` have a memory to ask."""
+        return self._inner.has_memory
+
+    @property
     def total(self) -> int:
         """The tokens of all messages on the path, as last seen, before anything is cut or added."""
         return self._inner.total
@@ -308,12 +313,15 @@ class Session(_Facade):
     pending = _plain(asynchronous.Session.pending)
     messages = _plain(asynchronous.Session.messages)
     entries = _plain(asynchronous.Session.entries)
+    entry = _plain(asynchronous.Session.entry)
+    search = _iterated(asynchronous.Session.search)
     follow = _iterated(asynchronous.Session.follow)
     window = _plain(asynchronous.Session.window)
     recall = _plain(asynchronous.Session.recall)
     remember = _plain(asynchronous.Session.remember)
     preview = _plain(asynchronous.Session.preview)
     snapshot = _plain(asynchronous.Session.snapshot)
+    system = _plain(asynchronous.Session.system)
     set_system = _plain(asynchronous.Session.set_system)
     model = _plain(asynchronous.Session.model)
     set_model = _plain(asynchronous.Session.set_model)
@@ -322,6 +330,7 @@ class Session(_Facade):
     compact = _plain(asynchronous.Session.compact)
     preview_compact = _plain(asynchronous.Session.preview_compact)
     conversation = _plain(asynchronous.Session.conversation)
+    catch_up = _plain(asynchronous.Session.catch_up)
     commit = _plain(asynchronous.Session.commit)
     undo = _plain(asynchronous.Session.undo)
     branches = _plain(asynchronous.Session.branches)

@@ -136,11 +136,11 @@ def kind_of(entry: Entry) -> str:
     return "compaction" if isinstance(entry, Cut) and entry.is_operation else _NAMES[type(entry)]
 
 
-def encode(entry: Entry) -> bytes:
-    """Encode an entry as compact UTF-8 JSON."""
+def encode(entry: Entry, *, short: bool = False) -> bytes:
+    """Encode an entry as compact UTF-8 JSON; one that is known to be short is not looked through first."""
     if isinstance(entry, Message) and type(entry) is not Message:  # what a subclass adds is not the message's
         entry = Message(**{name: getattr(entry, name) for name in Message.__struct_fields__})
-    data = long_json.encode(entry, _encoder)
+    data = _encoder.encode(entry) if short else long_json.encode(entry, _encoder)
     if not isinstance(entry, Message) or b'"extra":' not in data:
         return data
     return long_json.encode(_put_back(msgspec.to_builtins(entry), Message), _encoder)

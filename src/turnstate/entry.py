@@ -239,14 +239,41 @@ class ModelChange(Value, frozen=True, tag="model", tag_field="kind"):
     counter: str
 
 
+SUMMARY = "summary"
+"""The purpose, among the details of a usage, of a request for a summary."""
+
+
 class Usage(Value, frozen=True, kw_only=True, tag="usage", tag_field="kind"):
-    """What a provider reported of a request, and what else is known of it."""
+    """What a provider reported of a request, and what else is known of it.
+
+    ``counted`` are the tokens that we had counted for it under ``limit``; ``calibration`` is what all reports
+    so far have taught, by the model that was asked. So the newest usage is all that has to be read, and a
+    replay makes each window under the limit that it had.
+    """
 
     input: int = 0
     output: int = 0
     cached: int = 0
     model: str = ""
     details: dict[str, Any] = msgspec.field(default_factory=dict)
+    counted: int = 0
+    limit: int = 0
+    calibration: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def cached_share(self) -> float:
+        """The part of the input that the provider read from its cache."""
+        return self.cached / self.input if self.input else 0.0
+
+    @property
+    def is_of_reply(self) -> bool:
+        """Whether the reply before it answered the request; if not, it was one for a summary."""
+        return self.details.get("purpose") != SUMMARY
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider stopped in the middle of a turn, to go on when it gets its reply back."""
+        return self.details.get("stop_reason") == "pause_turn"
 
 
 class Started(Value, frozen=True, tag="started", tag_field="kind"):

@@ -22,6 +22,7 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     ├── InvalidConversation       well-formed, but a provider would answer 400
     ├── ContextOverflow           even the least that must be sent exceeds the budget
     ├── ModelFailed               the model gave no complete answer
+    │   ├── ReplyInterrupted      its stream broke off; sent again, the request may succeed
     │   └── RequestTooLong        the request has more tokens than the model takes
     ├── SnapshotFailed            the disk refused to write or to erase a snapshot
     ├── CheckpointError           files could not be kept or brought back
@@ -84,6 +85,7 @@ __all__ = [
     "NotFound",
     "NothingMatches",
     "NothingToUndo",
+    "ReplyInterrupted",
     "RequestTooLong",
     "RestoreFailed",
     "SessionError",
@@ -216,6 +218,10 @@ class ModelFailed(TurnstateError):
         self.partial = partial
 
 
+class ReplyInterrupted(ModelFailed):
+    """The stream of a reply broke off, or the provider ended it; sent again, the request may succeed."""
+
+
 class RequestTooLong(ModelFailed):
     """The request has more tokens than the model takes, whatever we counted."""
 
@@ -293,11 +299,13 @@ class ClockSkew(SessionError):
 
 
 class Conflict(SessionError):
-    """The conversation moved on since it was read; ``version`` and ``head`` say where it is now."""
+    """The conversation moved on since it was read; ``version``, ``head`` and ``total`` say how it is now."""
 
-    def __init__(self, text: str = "", *, version: int = 0, head: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self, text: str = "", *, version: int = 0, head: tuple[int, int] = (0, 0), total: int = 0
+    ) -> None:
         super().__init__(text)
-        self.version, self.head = version, head
+        self.version, self.head, self.total = version, head, total
 
 
 class NothingToUndo(SessionError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 import threading
 import time
 from datetime import UTC, datetime
@@ -57,14 +56,16 @@ class _Ticks:
         self._millisecond = 0
         self._counter = 0
 
-    def next(self) -> tuple[int, int]:
+    def next(self) -> tuple[int, int, int]:
+        """Return the millisecond, the counter in it, and 32 random bits."""
+        drawn = int.from_bytes(os.urandom(10))
         with self._lock:
             millisecond = time.time_ns() // 1_000_000
             if millisecond > self._millisecond:
-                self._millisecond, self._counter = millisecond, secrets.randbits(_COUNTER_BITS - 1)
+                self._millisecond, self._counter = millisecond, drawn >> 80 - _COUNTER_BITS + 1
             else:
-                self._counter += 1 + secrets.randbits(8)
-            return self._millisecond, self._counter
+                self._counter += 1 + (drawn >> 72)
+            return self._millisecond, self._counter, drawn & 0xFFFFFFFF
 
     def unlock(self) -> None:
         """Take a new lock in the child of a fork, where one that a thread held would stay held."""
@@ -75,51 +76,58 @@ _ticks = _Ticks()
 os.register_at_fork(after_in_child=_ticks.unlock)
 
 
-def _uuid7() -> UUID:
-    millisecond, counter = _ticks.next()
+def _uuid7() -> str:
+    """Return the hexadecimal digits of a new UUIDv7."""
+    millisecond, counter, random = _ticks.next()
     high, low = counter >> 30, counter & ((1 << 30) - 1)
-    tail = (low << 32) | secrets.randbits(32)
-    return UUID(int=(millisecond << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | tail)
+    tail = 0b10 << 62 | low << 32 | random
+    return f"{millisecond << 16 | 0x7 << 12 | high:016x}{tail:016x}"
 
 
-def _hashed(version: int, position: int, *content: bytes) -> UUID:
+def _hashed(version: int, position: int, *content: bytes) -> str:
+    """Return the 32 hex digits of a UUID over a position and content."""
     digest = hashlib.blake2b(digest_size=10)
     for piece in content:
         digest.update(len(piece).to_bytes(8, "big"))
         digest.update(piece)
     value = (position & ((1 << 48) - 1)) << 80 | int.from_bytes(digest.digest(), "big")
     value = value & ~(0xF << 76) | version << 76
-    return UUID(int=value & ~(0b11 << 62) | 0b10 << 62)
+    return f"{value & ~(0b11 << 62) | 0b10 << 62:032x}"
+
+
+def _dashed(digits: str) -> MessageId:
+    return MessageId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
 
 
 def message_id() -> MessageId:
     """Mint the id of a new message."""
-    return MessageId(str(_uuid7()))
+    digits = _uuid7()
+    return MessageId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
 
 
 def call_id() -> CallId:
     """Mint the id of a new tool call."""
-    return CallId(f"call_{_uuid7().hex}")
+    return CallId(f"call_{_uuid7()}")
 
 
 def derived_id(position: int, *content: bytes) -> MessageId:
     """Derive the id of a message that a document holds at this position."""
-    return MessageId(str(_hashed(8, position, *content)))
+    return _dashed(_hashed(8, position, *content))
 
 
 def derived_call_id(position: int, *content: bytes) -> CallId:
     """Derive the id of a call that a document holds at this position."""
-    return CallId(f"call_{_hashed(8, position, *content).hex}")
+    return CallId(f"call_{_hashed(8, position, *content)}")
 
 
 def seeded_id(position: int, *content: bytes) -> MessageId:
     """Return an id as if minted that is the same every time, for samples and demonstrations."""
-    return MessageId(str(_hashed(7, position, *content)))
+    return _dashed(_hashed(7, position, *content))
 
 
 def seeded_call_id(position: int, *content: bytes) -> CallId:
     """Return the id of a call as if minted that is the same every time."""
-    return CallId(f"call_{_hashed(7, position, *content).hex}")
+    return CallId(f"call_{_hashed(7, position, *content)}")
 
 
 def derived(*parts: str) -> MessageId:
@@ -151,6 +159,8 @@ def now() -> str:
 
 def is_timestamp(text: str) -> bool:
     """Return True if a text is a time in ISO-8601, UTC, with a final ``Z``."""
+    if text == UNKNOWN_TIME:  # of every message of a document
+        return True
     if not _TIMESTAMP.fullmatch(text):
         return False
     try:

@@ -52,6 +52,9 @@ def exceeds(size: int, *values: Any) -> bool:
             size -= len(value)
         elif kind in _SHORT:
             continue
+        elif kind is tuple and size >= len(value):  # most often an empty one
+            size -= len(value)
+            rest += value
         elif isinstance(value, Struct):
             rest += astuple(value)
         elif isinstance(value, _HOLDING):

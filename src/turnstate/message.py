@@ -82,7 +82,15 @@ class ToolCallRequest(Value, frozen=True, kw_only=True):
     raw: str | None = None
 
     def __post_init__(self) -> None:
-        settle(self, "id", "name", optional=("provider_id", "parsed_id", "raw"))
+        if not (
+            self.extra is UNSET
+            and self.parsed_id is self.raw is None
+            and type(self.id) is type(self.name) is str
+            and (self.provider_id is None or (type(self.provider_id) is str and self.provider_id.isascii()))
+            and self.id.isascii()
+            and self.name.isascii()
+        ):
+            settle(self, "id", "name", optional=("provider_id", "parsed_id", "raw"))
         if not self.id or not self.name:
             raise InvalidMessage("a tool call needs an id and a name")
         settle_object(self, "args")

@@ -30,7 +30,8 @@ class TextPart(Value, frozen=True, tag="text", tag_field="type"):
     text: str
 
     def __post_init__(self) -> None:
-        settle(self, "text")
+        if not (type(self.text) is str and self.text.isascii() and self.extra is UNSET):
+            settle(self, "text")
 
 
 class _Media(Value, frozen=True, kw_only=True):

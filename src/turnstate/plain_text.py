@@ -24,6 +24,8 @@ WORDS = 60
 
 def harmless(text: str) -> str:
     """Return text with the characters that a terminal or a browser would act on escaped."""
+    if text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable():
+        return text  # most texts, in a tenth of the time that the pattern takes
     return CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
 
 

@@ -4,7 +4,7 @@ Text is normalized (NFKC) and casefolded, and cut at everything that is not a le
 underscore, so paths, addresses and numbers are found by their parts. ``snake_case`` and ``camelCase``
 are kept whole and in parts. Scripts that are written without spaces, and Hangul, whose particles
 cling to the word, become overlapping pairs of characters; a Han character is also a token alone,
-since it is often a word. A store keeps ``words`` of an entry, and finds it when all of ``query`` are in it.
+since it is often a word. A store finds an entry by ``entry_words`` when all of ``query`` are among them.
 
 A token is unique in its entry, at most 64 characters long, has of ASCII only ``a-z0-9_``, and neither
 begins nor ends with ``_``: a store may mark rows with tokens of its own that begin so.
@@ -21,11 +21,12 @@ from typing import NamedTuple
 from unicodedata import category, normalize
 
 from . import wire_text
-from .errors import InputError
+from .codec import decode_entry
+from .errors import InputError, TurnstateError
 from .message import Message
 from .part import TextPart
 
-__all__ = ["query", "searchable", "snippet", "words", "words_of"]
+__all__ = ["entry_text", "entry_words", "query", "searchable", "snippet", "words", "words_of"]
 
 SEARCHED_BYTES = 100_000
 """Of a longer entry only the beginning is searched: a dump of megabytes would bury the conversation."""
@@ -49,6 +50,9 @@ _INVISIBLE = re.compile(
 
 _ASCII_SPACED = "".join(c if c.isalnum() or c == "_" else " " for c in map(chr, range(128)))
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
+_CAPITALS = re.compile("[A-Z_]").finditer
+_END_OF_NAME = re.compile("[^A-Za-z0-9_]").search
+
 _PLAIN = re.compile(f"[A-Z]?[a-z0-9]{{1,{LONGEST_TOKEN - 1}}}|[A-Z0-9]{{1,{LONGEST_TOKEN}}}").fullmatch
 _HEADLESS = re.compile(r"^[\W_]+")  # underscores, and marks that have lost their letter
 _HUMP = re.compile("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+")
@@ -58,7 +62,7 @@ _GAP = re.compile("[\\s\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")  # would
 def words(text: str) -> list[str]:
     """Return the tokens that an entry with this text is found by, in order of first appearance."""
     tokens: dict[str, None] = {}
-    for word in _cut(text):  # every append waits for this loop, and most words leave it at the first line
+    for word in _cut(text):  # most words leave this loop at its first line
         if word.islower() and word.isascii() and "_" not in word:
             tokens[word[:LONGEST_TOKEN]] = None
         elif _PLAIN(word):
@@ -87,6 +91,54 @@ def words_of(message: Message) -> list[str]:
     """Return the tokens that a message is found by."""
     plain = message.content if not (message.tool_calls or message.tool_results) else None
     return words(plain if isinstance(plain, str) else "\n".join(searchable(message)))
+
+
+def entry_words(kind: str, body: bytes) -> list[str]:
+    """Return the tokens that an entry is found by: those of a message, and none for anything else."""
+    message = _message_in(kind, body)
+    return words_of(message) if message else []
+
+
+def entry_text(kind: str, body: bytes) -> str:
+    """Return a text that has the tokens of an entry if it is cut at all of ASCII but letters, digits and _.
+
+    Of a plain text only names of several words are replaced, which is several times as fast as cutting all of
+    it here. The case of ASCII letters is to be ignored, and a token may be there more than once.
+    """
+    message = _message_in(kind, body)
+    if message is None:
+        return ""
+    text = _searched("\n".join(searchable(message)))
+    if not text.isascii() or max(map(len, text.split()), default=0) > LONGEST_TOKEN:
+        return " ".join(words(text))
+    return "".join(_names_cut(text))
+
+
+def _names_cut(text: str) -> Iterator[str]:
+    """Yield an ASCII text piece by piece, with tokens in place of names that may have several words.
+
+    Such a name has an underscore, or a capital that is not its first letter.
+    """
+    done = 0
+    for capital in _CAPITALS(text):
+        begin = capital.start()
+        if begin < done or (text[begin] != "_" and not (begin and text[begin - 1].isalnum())):
+            continue
+        while begin > done and text[begin - 1].isalnum():
+            begin -= 1
+        yield text[done:begin]
+        end = _END_OF_NAME(text, capital.end())
+        done = end.start() if end else len(text)
+        yield " ".join(words(text[begin:done]))
+    yield text[done:]
+
+
+def _message_in(kind: str, body: bytes) -> Message | None:
+    try:
+        entry = decode_entry(kind, body) if kind == "message" else None
+    except TurnstateError:
+        return None
+    return entry if isinstance(entry, Message) else None
 
 
 def query(text: str) -> list[str]:

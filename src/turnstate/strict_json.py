@@ -30,6 +30,7 @@ __all__ = [
     "check_text",
     "clean",
     "copied",
+    "is_plain",
     "plain",
     "read",
 ]
@@ -78,7 +79,7 @@ def read(
 
 def check(value: Any, *, max_depth: int = MAX_DEPTH, at: str = "$") -> None:
     """Refuse a value that is not faithful JSON, naming the path to the first fault."""
-    if _plainly_faithful(value, max_depth):
+    if is_plain(value, max_depth):
         return
     for node, path, depth in _walk(value):
         if depth >= max_depth and isinstance(node, dict | list | tuple):
@@ -214,9 +215,10 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _plainly_faithful(value: Any, levels: int) -> bool:
+def is_plain(value: Any, max_depth: int = MAX_DEPTH) -> bool:
+    """Return True if a value is JSON beyond doubt; where it is not, `check` has to look closer."""
     try:
-        return _faithful(value, levels)
+        return _faithful(value, max_depth)
     except RecursionError:
         return False
 

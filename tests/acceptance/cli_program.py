@@ -81,6 +81,16 @@ def real_turnstate(*arguments: object, stdin: bytes = b"", **settings: Any) -> O
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def into_a_closing_pipe(*arguments: object) -> tuple[int, str]:
+    """Run the real program with a reader that closes the pipe early; return the exit code and complaints."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command_line(*arguments), env=environment(), **pipes) as process:  # type: ignore[call-overload]
+        process.stdout.read(10)
+        process.stdout.close()
+        complaint = process.stderr.read().decode()
+    return process.returncode, complaint
+
+
 def on_a_terminal(
     *arguments: object, stdout: Any = None, stdin: Any = subprocess.DEVNULL, **changes: str
 ) -> Outcome:

@@ -112,7 +112,7 @@ async def _sent(session: Session, budget: Budget) -> list[bytes]:
     """Return what each provider would be sent; nothing more is written to a session that has ended."""
     window = await (session.window(budget) if session._row.ended is None else session.preview(budget))
     return [
-        msgspec.json.encode(rendered(window.messages, formats.get(name)))
+        msgspec.json.encode(rendered(window.messages, formats.get(name)).payload)
         for name in formats.names()
         if window.messages
     ]

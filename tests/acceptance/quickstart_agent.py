@@ -1,9 +1,10 @@
 """The agent of the quick start, as a process that can be killed.
 
-It imports the page and the SDK once, and forks a process for each life of the agent, so that the life after a
-`kill -9` begins at once. A life continues the turn that the one before left, and goes on until all turns are
-done. A tool that begins is told on standard output, as `<process> <life> <turn> <tool>`. In the second life
-the second tool of one turn never ends.
+It imports the page and the SDKs once, which takes seconds, and forks a process for each life of an agent, so
+that the life after a `kill -9` begins at once. A line of standard input starts an agent: its loop, the URL of
+the provider, the store, the number of turns, and the turn in which the second tool never ends, in the second
+life. A life continues the turn that the one before left, and goes on until all turns are done. A tool that
+begins is told on standard output, as `<process> <life> <turn> <tool>`, and the end as `ended <exit code>`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import os
 import re
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +55,9 @@ async def again(names: dict[str, Any], take: Any, client: Any, session: Any) -> 
     await take(client, session)
 
 
-def main(loop: str, url: str, store: str, turns: int, stuck: int) -> int:
-    names, lives = page(), 0
+def lived(names: dict[str, Any], loop: str, url: str, store: str, turns: int, stuck: int) -> int:
+    """Run an agent through all its lives, and return the exit code of the last."""
+    lives = 0
 
     async def run(name: str, args: dict[str, Any]) -> str:
         os.write(1, f"{os.getpid()} {lives} {args['n']} {name}\n".encode())
@@ -67,12 +70,19 @@ def main(loop: str, url: str, store: str, turns: int, stuck: int) -> int:
         lives += 1
         child = os.fork()
         if child == 0:
-            asyncio.run(life(names, loop, url, store, turns))
-            os._exit(0)
+            try:
+                asyncio.run(life(names, loop, url, store, turns))
+                os._exit(0)
+            finally:
+                traceback.print_exc()
+                os._exit(1)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
             return os.waitstatus_to_exitcode(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4], *map(int, sys.argv[4:])))
+    defined = page()
+    for line in sys.stdin:
+        code = lived(defined, *line.split("\t")[:3], *map(int, line.split("\t")[3:]))
+        os.write(1, f"ended {code}\n".encode())

@@ -28,7 +28,7 @@ def test_a_document_becomes_what_the_other_provider_takes(name: str) -> None:
     result = converted(conversation()["messages"], "openai-chat", name)
     assert (
         result
-        == formats.convert(conversation()["messages"], formats.get("openai-chat"), formats.get(name)).payload
+        == formats.convert(conversation()["messages"], formats.get("openai-chat"), formats.get(name)).document
     )
     assert formats.get(name).validate(result) == []
 

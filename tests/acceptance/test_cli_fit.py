@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_program import (
     broken,
-    command_line,
     conversation,
-    environment,
+    into_a_closing_pipe,
     jsonl,
     on_a_terminal,
     real_turnstate,
@@ -43,8 +41,7 @@ def long_talk(turns: int = 20, **fields: Any) -> dict[str, Any]:
 
 
 def in_format(name: str, **fields: Any) -> Any:
-    payload = formats.convert(long_talk()["messages"], CHAT, formats.get(name)).payload
-    return {**fields, **(payload if isinstance(payload, dict) else {formats.get(name).list_key: payload})}
+    return fields | formats.convert(long_talk()["messages"], CHAT, formats.get(name)).payload
 
 
 def counted(payload: Any, name: str = "openai-chat") -> int:
@@ -405,16 +402,8 @@ def test_a_reader_that_closes_the_pipe_is_no_error_and_leaves_no_file(to_file: s
     path, place = tmp_path / "many.jsonl", tmp_path / "place"
     path.write_text(jsonl(*(conversation(id=number) for number in range(3_000))))
     to_stdout = ["--report", "-"] if to_file == "--output" else []
-    with subprocess.Popen(
-        command_line("fit", "--budget", 1_000, path, to_file, place, *to_stdout),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
-    ) as process:  # fmt: skip
-        assert process.stdout
-        assert process.stderr
-        process.stdout.read(10)
-        process.stdout.close()
-        complaint = process.stderr.read()
-    assert (process.returncode, complaint) == (141, b"")
+    command = ("fit", "--budget", 1_000, path, to_file, place, *to_stdout)
+    assert into_a_closing_pipe(*command) == (141, "")
     assert os.listdir(tmp_path) == ["many.jsonl"]
 
 

@@ -118,7 +118,7 @@ def commands(group: click.Group, ctx: click.Context, path: str = "") -> Iterator
 DOCUMENTS = {"convert", "fit", "export", "amazon-q export", "memory export"}
 """Commands whose result is a document already: they have -o instead of --json."""
 
-WITHOUT_RESULT = {"completion", "demo"}
+WITHOUT_RESULT = {"completion"}
 
 
 def test_options_have_one_spelling_everywhere() -> None:
@@ -211,5 +211,5 @@ def test_the_settings_file_sets_store_and_model_and_knows_its_keys(
     file.write_text(f'stor = "{url}"\n')
     code, _, err = turnstate("sessions")
     assert (code, err) == (2, "turnstate: turnstate.toml: there is no setting 'stor'; did you mean store?\n")
-    file.write_text("colour = 1\n")
+    file.write_text("color = 1\n")
     assert "the keys are store, model" in turnstate("sessions").err

@@ -174,6 +174,8 @@ def test_what_a_provider_reported_is_marked_as_reported(url: str) -> None:
     assert (found["limit_from"], found["reuse"] > 0.5) == ("gpt-4o", True)
     text = turnstate("context", id).out
     assert "cached (reported)" in text
+    assert "; 93.5% cached, as reported\n" in text
+    assert found["cached"] == 300 / 321
     assert re.search(r"\b321 +300\n", text)
 
 

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import apsw
 import pytest
 from cli_program import turnstate
 from kept_sessions import make
 
-from turnstate.stores.sqlite.rows import checksum
+from turnstate.stores.sqlite.rows import checksum, entry_row
 
 pytestmark = pytest.mark.req("P3")
 
@@ -17,7 +18,7 @@ def damage(path: Path, seq: int) -> str:
     db = apsw.Connection(str(path))
     ((id,),) = db.execute("UPDATE entry SET body = x'7b7d' WHERE seq = ? RETURNING id", (seq,)).fetchall()
     db.close()
-    return str(id)
+    return str(UUID(bytes=id))
 
 
 def test_a_sound_store_is_said_to_be_sound(url: str) -> None:
@@ -86,12 +87,15 @@ def test_token_counts_that_no_text_has_are_found_and_all_others_by_deep(url: str
     """The counts are written with checksums that match, as a lying import would have done."""
     session = make(url, *(f"message {number}" for number in range(12)))
     db = apsw.Connection(str(tmp_path / "agent.db"))
-    rows = db.execute("SELECT key, session, branch, seq, id, kind, body FROM entry").fetchall()
+    rows = db.execute(
+        "SELECT key, session, branch, seq, id, kind, body, tokens, total, checksum FROM entry"
+    ).fetchall()
     total = 0
-    for key, *place, id, kind, body in rows:
-        tokens = 0 if place[-1] == 3 else 9
+    for key, number, *columns in rows:
+        row = entry_row((number, *columns))
+        tokens = 0 if row.seq == 3 else 9
         total += tokens
-        sum = checksum(*place, id, kind, tokens, body)
+        sum = checksum(number, row.branch, row.seq, row.id, row.kind, tokens, row.body)
         db.execute("UPDATE entry SET tokens=?, total=?, checksum=? WHERE key=?", (tokens, total, sum, key))
     db.execute("UPDATE session SET total = ?", (total,))
     db.close()

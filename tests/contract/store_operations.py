@@ -12,7 +12,10 @@ from typing import Any
 
 from msgspec import structs
 
+from turnstate.codec import encode
 from turnstate.errors import Conflict, TurnstateError
+from turnstate.ids import UNKNOWN_TIME
+from turnstate.message import Message
 from turnstate.stores.admission import KEY_LIFE
 from turnstate.stores.port import Store
 from turnstate.stores.values import (
@@ -82,15 +85,19 @@ def entry(rng: Random) -> str:
     return f"e{rng.randrange(400)}"
 
 
+def text(rng: Random) -> bytes:
+    """Draw the body of a message of a few words."""
+    return encode(Message.user(" ".join(some(rng, WORDS, 3)), id="x", timestamp=UNKNOWN_TIME))
+
+
 def records(rng: Random) -> tuple[Record, ...]:
     """Draw what is appended."""
     return tuple(
         Record(
             id=entry(rng),
             kind=rng.choice(KINDS),
-            body=rng.choice([b"", b"{}", b"\x00\xff"]),
+            body=rng.choice([b"", b"{}", b"\x00\xff", text(rng), text(rng), text(rng)]),
             tokens=rng.randrange(6),
-            words=tuple(dict.fromkeys(some(rng, WORDS, 3))),
         )
         for _ in range(rng.randrange(4))
     )

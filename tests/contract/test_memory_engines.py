@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from postgres_server import execute, fresh_url
 
-from turnstate.memory import MemoryEngine, User, open_engine
+from turnstate.memory import MemoryEngine, open_engine
 from turnstate.stores.postgres.server import target
 from turnstate.testing import MemoryContract
 
@@ -47,22 +47,26 @@ class TestJsonlMemory(MemoryContract):
         return await open_engine(self.name)
 
 
-def documented_engine() -> dict[str, Any]:
-    """Return the names that the page on memory defines: an engine of another package, and its contract."""
+def documented_engine() -> str:
+    """Return the engine that the page on memory shows, as a module."""
     page = (Path(__file__).parents[2] / "docs/memory.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {"User": User}
-    for block in blocks[-2:]:
-        exec(block, names)
-    return names
+    (engine,) = [block for block in blocks if "class Questions:" in block]
+    return "from turnstate.memory import User\n" + engine
 
 
 class TestEngineOfAnotherPackage(MemoryContract):
-    """The engine that the documentation shows keeps the promises, too."""
+    """The engine that the documentation shows keeps the promises, too, installed with its entry point."""
 
-    def setup_method(self) -> None:
-        self.engine = documented_engine()["Questions"]()
+    @pytest.fixture(autouse=True)
+    def installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "my_package.py").write_text(documented_engine())
+        info = tmp_path / "my_package-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[turnstate.memory]\nquestions = my_package:connect\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "my_package", raising=False)
 
     async def connect(self) -> MemoryEngine:
-        engine: MemoryEngine = self.engine
-        return engine
+        return await open_engine("questions:anywhere")

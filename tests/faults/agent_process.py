@@ -1,81 +1,102 @@
-"""An agent in a process of its own, to be killed: `python agent_process.py FOLDER [--forgetful]`.
+"""The process in which an agent works until it is killed; it tells each event as soon as the agent does.
 
-Its model is a script that follows from the conversation, so every process continues where the last one was
-killed. Each call appends a line to a file, which shows afterwards how often it ran. With `--forgetful` the
-agent does not write down which calls it starts: the planted bug.
+A planted bug makes it forget what it starts, acknowledge what is not saved, or take checkpoints of files that
+are not those of its conversation. With the first two it kills itself once, at a moment when the bug matters:
+whether the bug is caught does not depend on luck.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import sys
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from turnstate import Budget, Message, SessionManager, ToolCallRequest
-from turnstate.agent import Agent, ToolManager, tool
-from turnstate.models import ModelRequest
+import agent_scene
+
+from turnstate.agent.agent import _Run
+from turnstate.agent.events import ToolFinished
 from turnstate.session import Turn
-from turnstate.testing import ScriptedModel
-from turnstate.tools import Approvals, Rule
-
-ROUNDS = 12
-SESSION = "killed"
+from turnstate.shadow.repository import ShadowRepository
 
 
-def next_reply(request: ModelRequest) -> Message:
-    """Return the reply that follows from the number of replies so far: two calls, or the last word."""
-    done = sum(message.role == "assistant" for message in request.messages)
-    if done == ROUNDS:
-        return Message.assistant("Done.")
-    names = ("pay", "look") if done % 2 else ("pay", "pay")
-    return Message.assistant(
-        tool_calls=[
-            ToolCallRequest(name=name, args={"what": f"{done}.{place}"}) for place, name in enumerate(names)
-        ]
-    )
+def die_once(folder: Path) -> None:
+    """Kill this process, unless one was killed before."""
+    if not (died := folder / "died").exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def tools(folder: Path) -> ToolManager:
-    def note(what: str) -> None:
-        with (folder / "ran").open("a") as file:
-            file.write(f"{what}\n")
-            file.flush()
-            os.fsync(file.fileno())
+def forgetful(folder: Path) -> None:
+    """Do not write down which calls are about to run, and die between a payment and its result."""
+    really = _Run._save
 
-    @tool
-    async def pay(what: str) -> str:
-        """Do something that must not be done twice."""
-        note(f"pay {what}")
-        await asyncio.sleep(0.002)
-        return f"paid {what}"
+    async def started(self: Turn, calls: Any) -> None:
+        pass
 
-    @tool(idempotent=True)
-    async def look(what: str) -> str:
-        """Do something that may be done again."""
-        note(f"look {what}")
-        return f"looked at {what}"
+    async def save(self: _Run, turn: Turn, call: Any, result: Any) -> ToolFinished:
+        if call.name == "pay":
+            die_once(folder)
+        return await really(self, turn, call, result)
 
-    return ToolManager([pay, look], approvals=Approvals([Rule("*", "allow")]))
+    Turn.started = started  # type: ignore[method-assign]
+    _Run._save = save  # type: ignore[method-assign]
 
 
-async def main(folder: Path) -> None:
-    async with SessionManager.open(f"sqlite:///{folder}/agent.db") as sessions:
-        session = await sessions.open_or_create(SESSION)
-        model = ScriptedModel(*[next_reply] * 100)
-        agent = Agent(model=model, session=session, tools=tools(folder), budget=Budget(100_000))
-        empty = not await session.messages(last=1)
-        run = agent.run("Go.") if empty else agent.resume()
-        async for event in run:
-            print(type(event).__name__, flush=True)
+def hasty(folder: Path) -> None:
+    """Tell of results before they are saved, which is when the next request is made; die before that."""
+    really, window, late = _Run._save, Turn.window, list[Any]()
+
+    async def save(self: _Run, turn: Turn, call: Any, result: Any) -> ToolFinished:
+        late.append((self, turn, call, result))
+        return ToolFinished(call=call, result=result)
+
+    async def saved(self: Turn, **settings: Any) -> Any:
+        if late:
+            die_once(folder)
+        while late:
+            await really(*late.pop(0))
+        return await window(self, **settings)
+
+    _Run._save = save  # type: ignore[method-assign]
+    Turn.window = saved  # type: ignore[method-assign]
 
 
-async def _forgets(self: Turn, calls: Any) -> None:
-    """Write nothing down: the planted bug."""
+def stale(_: Path) -> None:
+    """Take every checkpoint with the files of the first one."""
+    really, taken = ShadowRepository.snapshot, list[Any]()
+
+    def snapshot(self: ShadowRepository, tag: str = "", message: str = "") -> Any:
+        if not taken:
+            taken.append(really(self, tag, message))
+        return taken[0]
+
+    ShadowRepository.snapshot = snapshot  # type: ignore[method-assign]
 
 
-if __name__ == "__main__":
-    if "--forgetful" in sys.argv:
-        Turn.started = _forgets  # type: ignore[method-assign]
-    asyncio.run(main(Path(sys.argv[1])))
+PLANTED: dict[str, Callable[[Path], None]] = {"forgetful": forgetful, "hasty": hasty, "stale": stale}
+
+
+def live(channel: socket.socket, folder: Path, plant: str) -> None:
+    """Run or resume the agent to its end."""
+    if plant:
+        PLANTED[plant](folder)
+    try:
+        asyncio.run(_live(channel, folder))
+    except Exception as error:
+        channel.sendall(json.dumps({"event": "failed", "text": repr(error)}).encode() + b"\n")
+        raise
+
+
+async def _live(channel: socket.socket, folder: Path) -> None:
+    async with (
+        agent_scene.opened(folder) as (sessions, session, checkpoints),
+        aclosing(agent_scene.events(folder, sessions, session, checkpoints)) as events,
+    ):
+        async for event in events:
+            channel.sendall(json.dumps(event).encode() + b"\n")

@@ -14,10 +14,15 @@ PAGE = 4096
 
 def _flip(path: Path, random: Random, first: int = 0, last: int | None = None) -> str:
     data = bytearray(path.read_bytes())
-    place = random.randrange(first, last or len(data))
+    place = random.randrange(first, last or _used(data))
     data[place] ^= random.randrange(1, 256)
     path.write_bytes(data)
     return f"{path.name}: byte {place} of {len(data)} changed"
+
+
+def _used(data: bytes | bytearray) -> int:
+    """Return the length without the zeros that a WAL is grown by."""
+    return max(1, len(data.rstrip(b"\0")))
 
 
 def flip_a_byte(path: Path, random: Random) -> str:
@@ -51,7 +56,7 @@ def blank_a_page(path: Path, random: Random) -> str:
 def scramble_a_stretch(path: Path, random: Random) -> str:
     """Write random bytes over up to a thousand."""
     data = bytearray(path.read_bytes())
-    place, size = random.randrange(len(data)), random.randrange(1, 1_000)
+    place, size = random.randrange(_used(data)), random.randrange(1, 1_000)
     data[place : place + size] = random.randbytes(min(size, len(data) - place))
     path.write_bytes(data)
     return f"{path.name}: {size} bytes from {place} on scrambled"
@@ -59,7 +64,7 @@ def scramble_a_stretch(path: Path, random: Random) -> str:
 
 def cut_off_the_end(path: Path, random: Random) -> str:
     """Shorten the file, at a page or anywhere."""
-    size = random.randrange(path.stat().st_size)
+    size = random.randrange(_used(path.read_bytes()))
     size = random.choice([size, size // PAGE * PAGE])
     with path.open("r+b") as file:
         file.truncate(size)

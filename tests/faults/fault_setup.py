@@ -15,6 +15,8 @@ from typing import Any
 from fork_server import ForkServer, Worker
 from promises import Promises
 
+from turnstate.stores.sqlite.writer import GROWN_AFTER, QUICK_COMMITS
+
 SIZE = 3  # messages in an append
 FILE = "agent.db"
 
@@ -27,18 +29,25 @@ class Operation:
     details: dict[str, Any] = field(default_factory=dict)
     asks: tuple[str, ...] = ()  # appends that it makes
     new: bool = False  # nothing is there yet, not even the file
-    fills_log: bool = False  # the log is so long that SQLite carries it over to the database meanwhile
+    grows_log: bool = False  # the writer gives the log its final size meanwhile
+    fills_log: bool = False  # the log is so long that it is carried over to the database meanwhile
+    in_loop: bool = False  # it commits in the thread of the event loop
 
 
 APPEND = Operation("append", {"name": "x", "size": SIZE}, asks=("x",))
 CHECKPOINT = Operation(
     "burst", {"prefix": "x", "count": 3, "size": SIZE, "lanes": 1}, asks=("x-0", "x-1", "x-2"), fills_log=True
 )
+APPEND_IN_LOOP = Operation("append", {"name": "x", "size": SIZE}, asks=("x",), in_loop=True)
 OPEN = Operation("open", new=True)
 CLOSE = Operation("close")
 CREATE = Operation("create")
 FORK = Operation("fork")
 RESET = Operation("reset")
+SEARCH = Operation("search")
+GROW = Operation(  # the second append waits until the log has grown
+    "burst", {"prefix": "x", "count": 2, "size": SIZE, "lanes": 1}, asks=("x-0", "x-1"), grows_log=True
+)
 
 
 @dataclass
@@ -58,7 +67,8 @@ class Setup:
         shutil.copytree(self.template, copy)
         sync(copy)
         promises, url = Promises(), f"sqlite:///{copy}/{FILE}"
-        worker = self.fork_server.worker(url, plant=self.plant)
+        where = url if self.operation.in_loop else f"{url}?commit=thread"
+        worker = self.fork_server.worker(where, plant=self.plant)
         worker.must("warm")
         if not self.operation.new:
             promises.hear([{"ack": promises.ask("first", SIZE)}])
@@ -101,6 +111,10 @@ def prepare(fork_server: ForkServer, folder: Path, operation: Operation = APPEND
             worker.must("close")
             worker.close()
     made = Setup(fork_server, template, session, operation, plant, before=2)
+    if operation.in_loop:
+        made.before = QUICK_COMMITS + 3
+    if operation.grows_log:
+        made.before = GROWN_AFTER - 1
     if operation.fills_log:
         made.before = _appends_until_carried(made, folder / "probe") - len(operation.asks) // 2
     return made

@@ -52,6 +52,13 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             return
 
+    def type(self, line: str) -> None:
+        """Send a line to a chat; one that is dead is ignored."""
+        try:
+            self._channel.sendall(f"{line}\n".encode())
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
     def hear(self) -> Reply:
         """Wait for the next answer."""
         while b"\n" not in self._unread:
@@ -166,8 +173,19 @@ class ForkServer:
 
     def worker(self, url: str, *, plant: str = "", **settings: object) -> Worker:
         """Fork a worker for a store, with a planted bug if one is named."""
+        return self._forked({"url": url, "plant": plant, **settings})
+
+    def agent(self, folder: Path, *, plant: str = "") -> Worker:
+        """Fork a worker that runs or resumes an agent at once, and tells each of its events."""
+        return self._forked({"agent": str(folder), "plant": plant})
+
+    def chat(self, folder: Path, *arguments: str, plant: str = "") -> Worker:
+        """Fork a worker that is a chat in a pipe: it reads lines, and tells its events."""
+        return self._forked({"chat": str(folder), "arguments": arguments, "plant": plant})
+
+    def _forked(self, settings: dict[str, object]) -> Worker:
         ours, theirs = socket.socketpair()
-        order = json.dumps({"url": url, "plant": plant, **settings}).encode()
+        order = json.dumps(settings).encode()
         socket.send_fds(self._control, [order], [theirs.fileno()])
         theirs.close()
         return Worker(int(self._control.recv(64)), ours)
@@ -179,7 +197,8 @@ class ForkServer:
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork a worker for every request; it does nothing before its first command."""
+    """Fork a worker for every request; one for a store does nothing before its first command."""
+    import agent_process
     import planted_bugs
     import worker_commands
 
@@ -189,14 +208,20 @@ def _serve(control: socket.socket) -> None:
         order, descriptors, _, _ = socket.recv_fds(control, 65_536, 1)
         if not order:
             return
+        if b'"chat"' in order:  # loaded by the first chat: the other tests do without
+            import chat_process
         pid = os.fork()
         if pid == 0:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            worker_commands.live(
-                planted_bugs.commands(socket.socket(fileno=descriptors[0]), **json.loads(order))
-            )
+            channel, wanted = socket.socket(fileno=descriptors[0]), json.loads(order)
+            if "chat" in wanted:
+                chat_process.live(channel, Path(wanted["chat"]), wanted["arguments"], wanted["plant"])
+            if "agent" in wanted:
+                agent_process.live(channel, Path(wanted["agent"]), wanted["plant"])
+            else:
+                worker_commands.live(planted_bugs.commands(channel, **wanted))
             os._exit(0)
         os.close(descriptors[0])
         control.sendall(str(pid).encode())

@@ -12,6 +12,7 @@ import os
 import shutil
 import struct
 import subprocess
+from contextlib import suppress
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -109,10 +110,16 @@ class SmallDisk(Mount):
 
     def fill(self, *, leave: int = 0) -> None:
         """Use up the space except for some bytes."""
-        room = os.statvfs(self.path)
         with self._ballast.open("wb") as file:
-            if (size := room.f_bavail * room.f_frsize - leave) > 0:
-                os.posix_fallocate(file.fileno(), 0, size)
+            while (size := self._room - leave) > 0:
+                with suppress(OSError):  # a store used some of it meanwhile
+                    os.posix_fallocate(file.fileno(), 0, size)
+                    break
+
+    @property
+    def _room(self) -> int:
+        room = os.statvfs(self.path)
+        return room.f_bavail * room.f_frsize
 
     def free(self) -> None:
         """Free the space."""

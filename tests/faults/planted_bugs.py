@@ -23,11 +23,12 @@ from turnstate.stores import admission
 from turnstate.stores.postgres import connections as postgres_connections
 from turnstate.stores.redis import log as redis_log
 from turnstate.stores.redis.server import Script
-from turnstate.stores.sqlite import connection, log
+from turnstate.stores.sqlite import changes, connection, log
 
 ADMISSION: Any = admission  # modules whose functions are replaced
 CONNECTION: Any = connection
 LOG: Any = log
+CHANGING: Any = changes
 MIGRATION: Any = postgres_connections
 REDIS_LOG: Any = redis_log
 RESTORING: Any = import_module("turnstate.archive.restore")  # the package has a function of that name
@@ -97,14 +98,14 @@ def sync_now_and_then() -> None:
 
 def keep_keys_later() -> None:
     """Write entries in one transaction and their key in the next."""
-    keep = LOG._keep_key
+    keep = CHANGING._keep_key
 
     def later(db: apsw.Connection, *details: object) -> None:
         db.execute("COMMIT")
         db.execute("BEGIN IMMEDIATE")
         keep(db, *details)
 
-    LOG._keep_key = later
+    CHANGING._keep_key = later
 
 
 def trust_bytes() -> None:

@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from postgres_proxy import Proxy
 from postgres_server import PostgresServer, executed, local_server
 from postgres_writers import USER
 from promises import Promises
 
 from turnstate.session.manager import SessionManager
+from turnstate.stores.postgres import search
 from turnstate.stores.values import Span
 
 END = 2**60
@@ -31,8 +33,13 @@ async def schema() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def proxied() -> AsyncIterator[Proxy]:
-    """Yield a proxy to the server."""
-    with TemporaryDirectory(prefix="turnstate-") as folder:
+    """Yield a proxy to the server; nothing is indexed in the background, since requests are counted."""
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        TemporaryDirectory(prefix="turnstate-") as folder,
+    ):
+        patched.setattr(search, "IDLE", 3_600)
+        patched.setattr(search, "BUSY", 3_600)
         async with Proxy(Path(folder), local_server().folder) as proxy:
             yield proxy
 

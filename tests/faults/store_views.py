@@ -14,6 +14,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import apsw
 from damage import PAGE
@@ -21,6 +22,7 @@ from damage import PAGE
 from turnstate import Budget, Message, SessionManager, cli
 from turnstate.errors import TurnstateError
 from turnstate.session import Session
+from turnstate.stores.sqlite import writer
 
 FILE = "agent.db"
 PLAIN, BRANCHED, SUMMARIZED = "plain", "branched", "summarized"
@@ -28,7 +30,7 @@ BUDGET = Budget(60_000)
 LONG_TEXT = "lorem ipsum dolor sit amet " * 12
 
 
-async def fill(url: str) -> None:
+async def fill(url: str, *, indexed: bool) -> None:
     """Write three sessions: a plain one, one with branches, and one that starts with a summary."""
     async with await SessionManager.open(url) as sessions:
         plain = await sessions.create(id=PLAIN, user="anna", system="You are plain.", tags=["red"])
@@ -48,6 +50,8 @@ async def fill(url: str) -> None:
         await _talk(summarized, "late", 3)
         for number in range(40):
             await sessions.create(id=f"short-{number}", user=f"user-{number % 3}")
+        if indexed:
+            _ = [one async for one in sessions.search("question", limit=1)]
 
 
 async def _talk(session: Session, word: str, turns: int) -> None:
@@ -178,10 +182,11 @@ async def _seen(view: View, folder: Path) -> Seen | Exception:
 class Truth:
     """A sound store, and what every view shows of it."""
 
-    def __init__(self, template: Path) -> None:
+    def __init__(self, template: Path, *, indexed: bool) -> None:
         self.template = template
         template.mkdir()
-        asyncio.run(fill(f"sqlite:///{template}/{FILE}"))
+        with patch.object(writer, "IDLE", 3_600):
+            asyncio.run(fill(f"sqlite:///{template}/{FILE}", indexed=indexed))
         self.known = self._look(template.with_name("truth"), [])
         assert all(isinstance(seen, Seen) and not seen.told for seen in self.known.values()), self.known
 

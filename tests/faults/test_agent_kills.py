@@ -1,93 +1,130 @@
-"""An agent that is killed at any moment goes on: valid history, nothing lost, nothing done twice."""
+"""An agent that is killed or cancelled at any moment goes on: valid history, nothing lost, nothing twice."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections import Counter
+import time
 from collections.abc import Callable
+from contextlib import aclosing
+from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
-import agent_process
+import agent_scene
 import pytest
+from fork_server import Died, ForkServer
 from thoroughness import report, rng, runs
 
-from turnstate import Budget, SessionManager, formats
-from turnstate.errors import NotFound
+MOST_EVENTS = 12
+"""Events that a process tells at most before it is killed; a run has about sixty."""
 
-EVENTS = 60
-"""More than one process reports."""
+MOST_KILLS = 40
+"""Kills after which a run should long have ended."""
 
-
-def killed(folder: Path, dice: Random, *options: str) -> bool:
-    """Run the agent and kill it after some events; return True if it had ended by then."""
-    process = subprocess.Popen(
-        [sys.executable, agent_process.__file__, str(folder), *options], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    with process.stdout as events:
-        for _ in range(dice.randrange(1, EVENTS)):
-            if not events.readline():
-                break
-        process.kill()
-        events.read()
-    return process.wait() == 0
+LONGEST_PAUSE = 0.03
+"""Seconds after an event within which it is killed: a step takes less."""
 
 
-async def check(folder: Path) -> None:
-    """Check that the conversation is whole, and that its next request is valid for every provider."""
-    async with SessionManager.open(f"sqlite:///{folder}/agent.db") as sessions:
+def lived(fork_server: ForkServer, folder: Path, dice: Random | None, plant: str) -> tuple[bool, list[Any]]:
+    """Run the agent until a random moment, or without dice until it dies by itself.
+
+    Return whether it had ended by then, and what it told.
+    """
+    with fork_server.agent(folder, plant=plant) as worker:
+        heard = list[Any]()
         try:
-            session = await sessions.open(agent_process.SESSION)
-        except NotFound:  # it was killed before it began
-            return
-        window = await session.window(Budget(100_000))
-        for name in formats.names():
-            provider = formats.get(name)
-            assert provider.validate(provider.render(window.messages)) == [], name
-        answered = [
-            result.tool_call_id for message in await session.messages() for result in message.tool_results
-        ]
-        assert len(set(answered)) == len(answered)
+            for _ in range(dice.randrange(MOST_EVENTS)) if dice else count():
+                heard.append(worker.hear())
+            time.sleep(dice.uniform(0, LONGEST_PAUSE) if dice else 0)
+        except Died:
+            pass
+        heard += worker.kill()
+    for failure in (one["text"] for one in heard if one["event"] == "failed"):
+        raise RuntimeError(failure)
+    return any(one["event"] == "Ended" for one in heard), heard
 
 
-def ran(folder: Path) -> Counter[str]:
-    return Counter((folder / "ran").read_text().splitlines())
-
-
-def run_to_the_end(folder: Path, dice: Random, *options: str) -> int:
-    """Kill and resume until the agent is done; return the number of kills."""
-    kills = 0
-    while not killed(folder, dice, *options):
-        kills += 1
-        if (folder / "agent.db").exists():
-            asyncio.run(check(folder))
+def run_to_the_end(fork_server: ForkServer, folder: Path, dice: Random | None, plant: str = "") -> int:
+    """Kill and resume until the agent is done, and check after each kill; return the number of kills."""
+    kills, heard, ended = 0, list[Any](), False
+    agent_scene.prepared(folder)
+    while not ended:
+        ended, told = lived(fork_server, folder, dice, plant)
+        heard += told
+        kills += not ended
+        assert kills < MOST_KILLS, "the agent does not get any further"
+        asyncio.run(agent_scene.check(folder, heard))
+        agent_scene.check_payments(folder)
+    asyncio.run(agent_scene.check_end(folder))
     return kills
 
 
-@pytest.mark.req("P1", "G6")
-def test_an_agent_killed_at_random_moments_ends_its_run_and_pays_at_most_once(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+@pytest.mark.timeout(1_200)
+@pytest.mark.req("P1", "G6", "O3")
+def test_an_agent_killed_at_random_moments_ends_its_run_and_does_nothing_twice(
+    fork_server: ForkServer, folder: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    dice, kills = rng("agent"), 0
-    for number in range(runs(2, long=40)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        kills += run_to_the_end(folder, dice)
-        paid = {what: count for what, count in ran(folder).items() if what.startswith("pay")}
-        assert set(paid.values()) == {1}, paid
-        asyncio.run(check(folder))
-    report(record_property, "agents killed", kills=kills)
+    dice, kills, number = rng("agent kills"), 0, 0
+    while kills < runs(10, long=200):
+        number += 1
+        kills += run_to_the_end(fork_server, folder / str(number), dice)
+    report(record_property, "agents killed", kills=kills, runs=number)
 
 
-def test_an_agent_that_does_not_note_what_it_starts_is_caught(tmp_path: Path) -> None:
-    dice = rng("forgetful")
-    for number in range(30):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        run_to_the_end(folder, dice, "--forgetful")
-        if any(count > 1 for what, count in ran(folder).items() if what.startswith("pay")):
-            return
-    raise AssertionError("nothing was done twice, though nothing was noted")
+CAUGHT = {"forgetful": "paid twice", "hasty": "'event': 'result'", "stale": "other files"}
+
+
+@pytest.mark.parametrize("plant", CAUGHT)
+def test_a_planted_bug_of_an_agent_is_caught(plant: str, fork_server: ForkServer, folder: Path) -> None:
+    with pytest.raises(AssertionError, match=CAUGHT[plant]):
+        run_to_the_end(fork_server, folder / plant, None, plant)
+
+
+async def cancelled(folder: Path, dice: Random) -> tuple[bool, list[Any], int]:
+    """Run the agent and cancel it, up to three times; return if it ended, what it told, and the cancels."""
+    heard, cancels = list[Any](), 0
+
+    async def followed() -> None:
+        async with aclosing(agent_scene.events(folder, sessions, session, checkpoints)) as events:
+            async for event in events:
+                heard.append(event)
+
+    async with agent_scene.opened(folder) as (sessions, session, checkpoints):
+        for _ in range(dice.randrange(1, 4)):  # the same handle goes on, or another one
+            task, before = asyncio.ensure_future(followed()), len(heard)
+            wanted = before + dice.randrange(MOST_EVENTS)
+            while not task.done() and len(heard) < wanted:
+                await asyncio.sleep(0)
+            for _ in range(dice.randrange(40)):
+                await asyncio.sleep(0)
+            if dice.random() < 0.5:
+                await asyncio.sleep(dice.uniform(0, LONGEST_PAUSE))
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled() and (error := task.exception()):
+                raise error
+            await agent_scene.check_session(session, heard)
+            if heard and heard[-1]["event"] == "Ended":
+                return True, heard, cancels
+            cancels += 1
+    return False, heard, cancels
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.req("P1", "O3")
+def test_an_agent_cancelled_at_random_moments_ends_its_run_and_does_nothing_twice(
+    folder: Path, record_property: Callable[[str, object], None]
+) -> None:
+    dice, cancels, number = rng("agent cancels"), 0, 0
+    while cancels < runs(10, long=200):
+        number += 1
+        place, heard, ended = agent_scene.prepared(folder / str(number)), list[Any](), False
+        while not ended:
+            ended, told, more = asyncio.run(cancelled(place, dice))
+            heard += told
+            cancels += more
+            asyncio.run(agent_scene.check(place, heard))
+            agent_scene.check_payments(place)
+        asyncio.run(agent_scene.check_end(place))
+    report(record_property, "agents cancelled", cancels=cancels, runs=number)

@@ -2,7 +2,8 @@
 
 No step of the loop takes long: what counts is its processor time, since wall time depends on other
 processes. No task waits long either, including for a thread that holds Python's lock: its lag is the part of
-the wait in which this process used the processor, and the best of a few attempts counts.
+the wait in which this process used the processor, and the best of a few attempts counts. A busy machine
+makes that longer, so `make test` prints it only; `make faults` checks it.
 `tests/unit/session/test_large_texts.py` tests that long texts are processed in threads, in short steps.
 
 "deep lists" is not a text but five million nested lists. To collect or to free them is one step of Python
@@ -30,10 +31,20 @@ NAMES = (
     *("rows", "deep lists"),
 )
 SIZE = 10_000_000 if LONG else 600_000
-MOST = 0.05  # seconds: of processor time in one step of the loop, and of a task's lag
+MOST = (
+    0.05  # seconds: of processor time in one step of the loop, and of a task's lag; more on slow processors
+)
+USUAL = 0.02  # seconds that `measured` takes on a processor that is not slow
 ATTEMPTS = 3
 NOT_TEXTS = ("deep lists",)
 TEXTS = NAMES if LONG else ("Chinese", "rows")
+
+
+def measured() -> float:
+    """Return the processor time of a fixed amount of work."""
+    begun = time.thread_time()
+    sum(number * number for number in range(200_000))
+    return time.thread_time() - begun
 
 
 def hostile(name: str, size: int) -> Any:
@@ -153,8 +164,12 @@ def test_no_task_waits_long_for_work_on_a_hostile_text(name: str, monkeypatch: p
                 best[operation] = min(best.get(operation, seen), seen, key=max)
         watching.cancel()
 
+    most = MOST * max(1, measured() / USUAL)
+
     def slow() -> dict[str, tuple[float, float]]:
-        return {operation: seen for operation, seen in best.items() if max(seen) > MOST}
+        return {
+            operation: seen for operation, seen in best.items() if (max(seen) if LONG else seen[0]) > most
+        }
 
     for _ in range(1 if name in NOT_TEXTS else ATTEMPTS):
         asyncio.run(run())

@@ -87,9 +87,12 @@ def test_a_power_cut_loses_no_acknowledged_snapshot(
 
 def test_snapshots_that_are_not_synced_are_caught(home: Path) -> None:
     random = rng("unsynced snapshots")
-    with Disk(home) as disk:
-        numbers = cut_while_snapshots_are_taken(disk, Cut.DROP_JOURNAL, random, plant="does not sync")
-        assert lost(disk, numbers)
+    for number in range(20):  # another process may sync everything just before the cut
+        with Disk(home / str(number)) as disk:
+            numbers = cut_while_snapshots_are_taken(disk, Cut.DROP_JOURNAL, random, plant="does not sync")
+            if lost(disk, numbers):
+                return
+    pytest.fail("nothing was lost")
 
 
 @pytest.mark.req("O3")

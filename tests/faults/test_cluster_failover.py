@@ -21,7 +21,7 @@ from turnstate.session import Session, SessionManager
 from turnstate.stores.redis.layout import bucket_of
 
 SESSIONS = 6
-NODE_TIMEOUT = 1_000  # milliseconds until a master that says nothing is replaced
+NODE_TIMEOUT = 15_000  # milliseconds until a master that says nothing is replaced: only those that are killed
 LONGEST_WAIT = 0.05  # seconds from the acknowledgements that are waited for to the kill
 
 
@@ -52,7 +52,9 @@ async def fail_over(
         await writers.more(20, of=session)
     await asyncio.sleep(wait)
     master.kill()
+    await writers.failed()
     replica.process.send_signal(signal.SIGCONT)
+    await asyncio.to_thread(replica.ask, "CLUSTER", "FAILOVER", "TAKEOVER")  # without waiting for a vote
     await writers.more(20, of=session)
     assert await asyncio.to_thread(master_of, cluster, session) is replica
     await asyncio.to_thread(master.start)

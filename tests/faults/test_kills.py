@@ -6,7 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_setup import APPEND, CHECKPOINT, CLOSE, CREATE, FORK, OPEN, RESET, Setup, prepare
+from fault_setup import (
+    APPEND,
+    APPEND_IN_LOOP,
+    CHECKPOINT,
+    CLOSE,
+    CREATE,
+    FORK,
+    GROW,
+    OPEN,
+    RESET,
+    SEARCH,
+    Setup,
+    prepare,
+)
 from fork_server import Died, ForkServer, Reply, Worker
 from promises import losses
 from recovery import examine
@@ -15,12 +28,15 @@ from thoroughness import LONG, report, rng
 
 OPERATIONS = {
     "an append": APPEND,
+    "an append in the thread of the loop": APPEND_IN_LOOP,
     "an append that carries the log over": CHECKPOINT,
     "the making of a new file": OPEN,
     "the closing of a file": CLOSE,
     "the making of a session": CREATE,
     "a fork": FORK,
     "a reset": RESET,
+    "the growing of the log": GROW,
+    "a search that indexes what is missing": SEARCH,
 }
 TELLING = ("sendto", "sendmsg")  # by the main thread to the test, by others only to wake the main one
 QUICK = 5  # points of an operation that the quick version takes at random; a plain append is always complete
@@ -92,7 +108,9 @@ def test_a_kill_at_any_system_call_leaves_all_of_an_append_or_nothing(
 ) -> None:
     operation = OPERATIONS[name]
     kills, missed, broken = sweep(
-        prepare(fork_server, folder, operation), folder, list if operation is APPEND else some
+        prepare(fork_server, folder, operation),
+        folder,
+        list if operation in (APPEND, APPEND_IN_LOOP) else some,
     )
     report(record_property, f"killed in {name}", kills=kills, not_met=len(missed), lost=losses(broken))
     assert broken == []

@@ -61,7 +61,7 @@ async def race(engines: list[BuiltinEngine], number: int, random: Random) -> lis
 def test_nothing_that_was_forgotten_comes_back(
     kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    random, count = rng(f"memory races {kind}"), runs(20, long=200)
+    random, count = rng(f"memory races {kind}"), runs(10, long=200)
 
     async def test(address: str) -> list[str]:
         engines = [await connect(address) for _ in range(3)]

@@ -25,7 +25,7 @@ from turnstate.session.manager import SessionManager
 from turnstate.stores.postgres import connections
 
 STORES, LANES = 3, 8  # of each store: 24 writers on a few sessions
-COMPLAINTS = {"could not serialize": "serialisation_failures", "deadlock detected": "deadlocks"}
+COMPLAINTS = {"could not serialize": "serialization_failures", "deadlock detected": "deadlocks"}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_racing_writers_are_all_acknowledged_whatever_the_server_rolls_back(
     assert wrong == []
     assert len(writers.promises.acked) == count
     assert (writers.failed, writers.repeated) == (0, 0)
-    assert counted["serialisation_failures"]
+    assert counted["serialization_failures"]
 
 
 async def raced(server: PostgresServer, level: str, count: int) -> tuple[Writers, list[str]]:
@@ -134,4 +134,4 @@ def test_an_append_that_a_deadlock_rolled_back_is_made_once(
     report(record_property, "deadlocks with a stranger", appends=count, **counted, lost=losses(wrong))
     assert wrong == []
     assert (writers.failed, writers.repeated) == (0, 0)
-    assert counted["deadlocks"] == count
+    assert counted["deadlocks"] >= count  # the server may choose us more than once

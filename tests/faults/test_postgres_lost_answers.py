@@ -58,7 +58,7 @@ def test_appends_whose_answers_are_lost_are_stored_once(
     )
     assert wrong == []
     assert len(writers.promises.acked) == count
-    assert writers.failed == lost > count * SHARE / 2
+    assert writers.failed >= lost > count * SHARE / LANES  # an answer may be that of several appends
     # An answer that is lost may be a refusal, if another writer moved the head: then nothing was stored yet.
     assert 0 < writers.repeated <= len(writers.doubted)
 

@@ -41,7 +41,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the store a shorter timeout."""
+    """Set a shorter timeout for the store."""
     monkeypatch.setitem(Connections._run.__kwdefaults__, "patience", SHORT)
 
 
@@ -126,5 +126,8 @@ def test_appends_that_timed_out_and_were_repeated_are_stored_once(
 
 @pytest.mark.usefixtures("impatient")
 def test_a_caller_that_repeats_without_a_key_is_caught(server: PostgresServer) -> None:
-    _, wrong = asyncio.run(stalls(server, [1.2], Mode.KEYLESS))
-    assert any("twice" in what for what in wrong)
+    for _ in range(50):  # a stall may fall between two appends
+        _, wrong = asyncio.run(stalls(server, [1.2], Mode.KEYLESS))
+        if any("twice" in what for what in wrong):
+            return
+    pytest.fail("nothing was written twice")

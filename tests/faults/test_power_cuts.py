@@ -30,7 +30,8 @@ def cut_once(worker: Worker, disk: Disk, how: Cut, promises: Promises, random: R
     prefix, size = f"cut{len(promises.asked)}", random.choice([1, 1, 3])
     for number in range(MORE_THAN_FIT):
         promises.ask(f"{prefix}-{number}", size)
-    worker.tell("burst", prefix=prefix, count=MORE_THAN_FIT, size=size, lanes=random.choice([1, 8, 32]))
+    lanes, searching = random.choice([1, 8, 32]), random.random() < 0.5
+    worker.tell("burst", prefix=prefix, count=MORE_THAN_FIT, size=size, lanes=lanes, searching=searching)
     promises.hear(worker.hear() for _ in range(random.randrange(random.choice(FEW_OR_MANY))))
     time.sleep(random.random() * LONGEST_WAIT)
     promises.hear(worker.heard_already())
@@ -90,5 +91,5 @@ def test_a_file_whose_creation_lost_power_is_created_at_the_next_opening(
 
 
 def test_a_store_that_does_not_sync_every_commit_is_caught(fork_server: ForkServer, home: Path) -> None:
-    _, broken = power_cuts(fork_server, home, Cut.DROP_JOURNAL, 5, plant="syncs now and then")
+    _, broken = power_cuts(fork_server, home, Cut.DROP_JOURNAL, DISK_LASTS, plant="syncs now and then")
     assert losses(broken)

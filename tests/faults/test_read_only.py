@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,22 @@ from turnstate.session import Session
 from turnstate.stores.sqlite import SqliteStore
 
 FILE = "agent.db"
+
+WRITER = """
+import asyncio, sys
+from turnstate import Message, SessionManager
+
+async def main(url, first):
+    async with SessionManager.open(url) as sessions:
+        session = await sessions.open("talk")
+        for number in range(first, first + 5):
+            await session.append(Message.user(f"question {number}"))
+        print("appended", flush=True)
+        sys.stdin.read()
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+"""Appends five messages, says so, and keeps the store open until it is told to end."""
 
 
 @pytest.fixture
@@ -116,9 +134,15 @@ def test_a_reader_sees_what_a_writer_that_opens_later_appends(folder: Path, view
             handle = await watching.open("talk")
             assert len(await handle.messages()) == 5
             for turn in range(1, 4):
-                async with await SessionManager.open(url(folder)) as sessions:
-                    await talk(await sessions.open("talk"), 5 * turn, 5 * turn + 5)
-                    assert len(await handle.messages()) == 5 * turn + 5
+                # In a process of its own: SQLite shares what it maps of a file among the connections of one
+                # process, also between one that may write and one that may not.
+                command = [sys.executable, "-c", WRITER, url(folder), str(5 * turn)]
+                writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                assert writer.stdout is not None
+                assert await asyncio.to_thread(writer.stdout.readline) == b"appended\n"
+                assert len(await handle.messages()) == 5 * turn + 5
+                await asyncio.to_thread(writer.communicate)
+                assert writer.returncode == 0
                 assert len(await handle.messages()) == 5 * turn + 5
 
     asyncio.run(both())

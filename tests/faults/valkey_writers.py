@@ -66,6 +66,15 @@ class Writers:
             assert time.monotonic() < deadline, f"nothing is acknowledged any more: {self.errors}"
             await asyncio.sleep(0.001)
 
+    async def failed(self) -> None:
+        """Return when one more append has failed."""
+        started, deadline = self.errors.total(), time.monotonic() + PATIENCE
+        while self.errors.total() == started:
+            if any(writer.done() for writer in self._writers):
+                return  # the reason is raised at the end
+            assert time.monotonic() < deadline, "no append fails"
+            await asyncio.sleep(0.001)
+
     async def make(self, session: Session, names: Sequence[str]) -> None:
         """Make these appends, one after the other."""
         for name in names:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import select
 import socket
 from contextlib import redirect_stderr
 from importlib import import_module
@@ -22,6 +23,7 @@ from turnstate.clock import monotonic_clock, wall_clock
 from turnstate.errors import Conflict, TurnstateError
 from turnstate.log.path import message_of
 from turnstate.session.manager import SessionManager
+from turnstate.stores.sqlite import writer
 from turnstate.stores.values import Span
 from turnstate.tokens import counter
 
@@ -94,19 +96,33 @@ class Commands:
         messages = [Message.user(text) for text in texts(name, size)]
         return await self.session.append(*messages, expected_version=expected, key=name)
 
-    async def burst(self, prefix: str, count: int, size: int = 1, lanes: int = 8) -> None:
-        """Append from several tasks at once, so that appends share a commit; each is acknowledged."""
+    async def burst(
+        self, prefix: str, count: int, size: int = 1, lanes: int = 8, searching: bool = False
+    ) -> None:
+        """Append from several tasks at once, so that appends share a commit; each is acknowledged.
+
+        With `searching`, messages are indexed all the while.
+        """
 
         async def lane(first: int) -> None:
             for number in range(first, count, lanes):
                 await self.append(f"{prefix}-{number}", size)
 
+        async def search() -> None:
+            while True:
+                _ = [one async for one in self.sessions.search("0", limit=1)]
+
+        indexing = asyncio.ensure_future(search()) if searching else None
         await asyncio.gather(*(lane(first) for first in range(lanes)))
+        if indexing is not None:
+            indexing.cancel()
         await self.say(done=True)
 
     async def stream(self, prefix: str, count: int, pause: float) -> None:
-        """Append one after the other with pauses, until one fails."""
+        """Append one after the other with pauses, until one fails or the next command arrives."""
         for number in range(count):
+            if select.select([self._channel], [], [], 0)[0]:
+                break
             await self.append(f"{prefix}-{number}")
             await asyncio.sleep(pause)
         await self.say(done=True)
@@ -133,6 +149,10 @@ class Commands:
     async def read(self) -> None:
         """Send the texts of the path in order."""
         await self.say(texts=[message.content for message in await self.session.messages()])
+
+    async def search(self) -> None:
+        """Send what a search finds of the first message of each append; it indexes what is missing."""
+        await self.say(texts=[one.message.text async for one in self.sessions.search("0", limit=10**9)])
 
     async def read_all(self) -> None:
         """Send the texts of all branches, including those that were reset or forked away."""
@@ -200,7 +220,12 @@ class Commands:
 
 
 def prepare() -> None:
-    """Load once what every worker needs."""
+    """Load once what every worker needs.
+
+    Messages are indexed when a command searches, and every disk is quick enough for commits in the loop, so
+    that a thread makes the same calls each time.
+    """
+    writer.IDLE = writer.QUICK = 3_600
     counter("o200k_base").count("hello")
     for name in COMMANDS:
         import_module(f"turnstate.cli.commands.{name}")

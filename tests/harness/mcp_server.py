@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 
@@ -36,6 +37,41 @@ async def meet(count: int) -> str:
 def crash() -> str:
     """Die in the middle of a call."""
     os._exit(3)
+
+
+@server.tool()
+async def wait(seconds: float) -> str:
+    """Answer later."""
+    await anyio.sleep(seconds)
+    return "waited"
+
+
+@server.tool()
+def babble(lines: int) -> str:
+    """Print what is no message of the protocol, as programs do that log to their output."""
+    for number in range(lines):
+        os.write(1, b"DEBUG \xff\x00 {not json %d\n" % number)
+    return "babbled"
+
+
+@server.tool()
+def lie(kind: str) -> str:
+    """Answer to calls that no one made, or with what is no answer, and then hang."""
+    lies = {
+        "ids": '{"jsonrpc": "2.0", "id": 987654, "result": {"content": []}}',
+        "shape": '{"jsonrpc": "2.0", "id": %d, "result": {"content": "no list"}}',
+        "version": '{"jsonrpc": "1.0", "id": %d}',
+    }
+    for number in range(20):
+        text = lies[kind]
+        os.write(1, ((text % number) if "%d" in text else text).encode() + b"\n")
+    return "the truth"
+
+
+@server.tool()
+def spawn() -> str:
+    """Start a process of its own, as servers do that run programs."""
+    return str(subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid)
 
 
 @server.tool()

@@ -7,27 +7,31 @@ it; all others continue.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from random import Random
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlencode
+
+from relay import Reader, Relay, Writer
 
 SOCKET = ".s.PGSQL.5432"
 READY = b"Z\x00\x00\x00\x05I"  # the end of every answer outside a transaction: what was asked is committed
 
 
-class Proxy:
+class _Line:
+    """The state of one connection: whether the next answer on it may be lost."""
+
+    marked = False
+
+
+class Proxy(Relay[_Line]):
     """Forwards bytes between a socket in its folder and the socket of the server."""
 
     def __init__(self, folder: Path, server: Path) -> None:
+        super().__init__()
         self._folder, self._server = folder, server
         self._losing, self._skipped = "", 0
         self._mark, self._share, self._random = b"", 0.0, Random()
         self.requests, self.lost = 0, 0
-        self._serving = set[asyncio.Task[None]]()
-        self._ends = set[asyncio.StreamWriter]()
 
     def url(self, **settings: str) -> str:
         """Return the URL of the server through the proxy."""
@@ -49,46 +53,13 @@ class Proxy:
         """From now on lose some answers to requests that contain these bytes."""
         self._mark, self._share, self._random = to, share, random
 
-    async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_unix_server(self._accept, str(self._folder / SOCKET))
-        return self
+    async def listen(self) -> asyncio.Server:
+        return await asyncio.start_unix_server(self.accept, str(self._folder / SOCKET))
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listener.close()
-        await self._listener.wait_closed()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-        for end in self._ends:  # also of a task that was cancelled before it began
-            end.close()
-            with suppress(OSError):
-                await end.wait_closed()
+    async def connected(self) -> tuple[Reader, Writer, _Line]:
+        return *(await asyncio.open_unix_connection(str(self._server / SOCKET))), _Line()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._ends.add(writer)
-        self._serving.add(asyncio.create_task(self._serve(reader, writer)))
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, requests = await asyncio.open_unix_connection(str(self._server / SOCKET))
-        line = _Line()
-        tasks = [
-            asyncio.create_task(self._pass_on(reader, requests, line)),
-            asyncio.create_task(self._pass_answers(answers, writer, line)),
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for end in (requests, writer):
-                end.close()
-                with suppress(OSError):
-                    await end.wait_closed()
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+    async def pass_on(self, reader: Reader, writer: Writer, line: _Line) -> None:
         while data := await reader.read(1 << 16):
             self.requests += 1
             if self._is_lost("request"):
@@ -97,9 +68,7 @@ class Proxy:
             writer.write(data)
             await writer.drain()
 
-    async def _pass_answers(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line
-    ) -> None:
+    async def pass_answers(self, reader: Reader, writer: Writer, line: _Line) -> None:
         while data := await reader.read(1 << 16):
             if self._is_lost("answer"):
                 return
@@ -120,9 +89,3 @@ class Proxy:
             return False
         self._losing, self.lost = "", self.lost + 1
         return True
-
-
-class _Line:
-    """The state of one connection: whether the next answer on it may be lost."""
-
-    marked = False

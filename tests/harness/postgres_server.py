@@ -17,7 +17,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -135,20 +135,45 @@ def with_settings(url: str, **settings: str) -> str:
 
 
 def execute(*statements: str, url: str | None = None) -> list[Any]:
-    """Run statements on a server, and return the rows of the last one."""
-    return asyncio.run(executed(*statements, url=url))
+    """Run statements on a server, and return the rows of the last one.
+
+    On the shared server they share a connection: a new one takes longer than most statements.
+    """
+    if url is not None:
+        return asyncio.run(executed(*statements, url=url))
+    loop, connection = _shared_connection()
+    return loop.run_until_complete(_fetched(connection, statements))
+
+
+@cache
+def _shared_connection() -> tuple[asyncio.AbstractEventLoop, Any]:
+    loop, url = asyncio.new_event_loop(), shared_url()
+    connection = loop.run_until_complete(asyncpg.connect(url, timeout=PATIENCE, statement_cache_size=0))
+    atexit.register(loop.close)
+    atexit.register(connection.terminate)
+    return loop, connection
 
 
 async def executed(*statements: str, url: str | None = None) -> list[Any]:
     """Run statements on a server from inside an event loop."""
     connection = await asyncpg.connect(url or shared_url(), timeout=PATIENCE)
     try:
-        rows = list[Any]()
-        for statement in statements:
-            rows = await connection.fetch(statement)
-        return rows
+        return await _fetched(connection, statements)
     finally:
         await connection.close()
+
+
+async def _fetched(connection: Any, statements: Sequence[str]) -> list[Any]:
+    rows = list[Any]()
+    for statement in statements:
+        rows = await connection.fetch(statement)
+    return rows
+
+
+def dumped(schema: str) -> bytes:
+    """Return everything in a schema of the shared server, as `pg_dump` writes it."""
+    program = [str(_programs() / "pg_dump"), "--schema", schema, shared_url()]
+    return subprocess.run(program, capture_output=True, check=True).stdout
 
 
 @cache

@@ -1,9 +1,9 @@
-"""A local server that speaks the HTTP API of OpenAI and Anthropic, and rejects what they reject.
+"""A local server that speaks the HTTP APIs of providers, and rejects what they reject.
 
 It answers 400 to torn pairs, missing results, fields that only responses have, wrong alternation, and
 thinking that is not as it was signed. The checks are written here and share nothing with Turnstate's own
-rules. As a model it is simple: to "turn N" it calls tools, in parallel and in some turns twice, and then says
-OK, the same every time. It uses the same call ids again and again, as some providers do.
+rules. The model behind it is in `provider_model`. It uses the same call ids again and again, as some
+providers do. A script of troubles makes it fail as they fail.
 """
 
 from __future__ import annotations
@@ -12,70 +12,35 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
-__all__ = ["FINAL", "LocalServer", "ProviderServer", "Sent"]
+from provider_model import (
+    FINAL,
+    REFUSAL,
+    Call,
+    Rejected,
+    Results,
+    Said,
+    Turn,
+    called,
+    next_of,
+    only,
+    reject_unless,
+)
+from provider_protocols import (
+    arguments,
+    bedrock_events,
+    bedrock_steps,
+    event_stream,
+    gemini_events,
+    gemini_steps,
+    responses_events,
+    responses_steps,
+)
 
-FINAL = "OK"
-
-
-class Rejected(Exception):
-    """A reason to answer 400."""
-
-
-class Call(NamedTuple):
-    name: str
-    args: dict[str, Any]
-
-
-class Said(NamedTuple):
-    """What the model is to answer: calls, or the last words."""
-
-    calls: tuple[Call, ...] = ()
-
-
-class Results(NamedTuple):
-    """The results of one batch, by the name and the arguments of the call."""
-
-    pairs: tuple[tuple[Call, str], ...]
-
-
-Turn = str | Results | None
-"""One step of a conversation: the user's words, results, or anything of the assistant."""
-
-
-def next_of(steps: list[Turn]) -> Said:
-    """Decide what the model says, and check that the results of this turn belong to their calls."""
-    words = max(place for place, step in enumerate(steps) if isinstance(step, str))
-    found = re.search(r"turn (\d+)", str(steps[words]))
-    number = int(found[1]) if found else 0
-    rounds = [step for step in steps[words:] if isinstance(step, Results)]
-    for call, result in (pair for batch in rounds for pair in batch.pairs):
-        reject_unless(call.args == {"n": number}, f"call {call} in turn {number}")
-        reject_unless(result.startswith(f"{call.name} {number}"), f"{call} was answered with {result[:80]}")
-    if not rounds:
-        names = ["look", "listen"] + ["smell"] * (number % 7 == 0)
-    elif len(rounds) == 1 and number % 5 == 0:
-        names = ["look"]
-    else:
-        names = []
-    return Said(tuple(Call(name, {"n": number}) for name in names))
-
-
-def reject_unless(condition: object, reason: str) -> None:
-    if not condition:
-        raise Rejected(reason)
-
-
-def only(value: dict[str, Any], *keys: str, where: str) -> None:
-    """Reject fields that a request does not have, and nulls in those that it may leave out."""
-    reject_unless(isinstance(value, dict), f"{where}: not an object")
-    for key, item in value.items():
-        reject_unless(key in keys, f"{where}: unexpected field {key}")
-        reject_unless(item is not None or key == "content", f"{where}: {key} is null")
-
+__all__ = ["FINAL", "LocalServer", "ProviderServer", "Sent", "Trouble"]
 
 # OpenAI Chat Completions.
 
@@ -113,15 +78,16 @@ def chat_message(message: dict[str, Any], role: Any, where: str) -> dict[str, Ca
         reject_unless(isinstance(message["content"], str), f"{where}: content")
         return {}
     reject_unless(role == "assistant", f"{where}: role {role}")
-    only(message, "role", "content", "tool_calls", where=where)
+    only(message, "role", "content", "tool_calls", "refusal", where=where)
     if message.get("content") is None:
-        reject_unless(message.get("tool_calls"), f"{where}: neither content nor calls")
+        spoken = message.get("tool_calls") or message.get("refusal")
+        reject_unless(spoken, f"{where}: neither content nor calls")
     calls: dict[str, Call] = {}
     for call in message.get("tool_calls", ()):
         only(call, "id", "type", "function", where=where)
         only(call["function"], "name", "arguments", where=where)
         reject_unless(call["id"] not in calls, f"{where}: id {call['id']} twice")
-        calls[call["id"]] = Call(call["function"]["name"], json.loads(call["function"]["arguments"]))
+        calls[call["id"]] = called(call["function"]["name"], call["function"]["arguments"])
     reject_unless("tool_calls" not in message or calls, f"{where}: empty tool_calls")
     return calls
 
@@ -131,14 +97,14 @@ def chat_response(said: Said, number: int) -> dict[str, Any]:
         {
             "id": f"call_{n}",
             "type": "function",
-            "function": {"name": one.name, "arguments": json.dumps(one.args)},
+            "function": {"name": one.name, "arguments": arguments(one)},
         }
         for n, one in enumerate(said.calls)
     ]
     message = {
         "role": "assistant",
-        "content": None if calls else FINAL,
-        "refusal": None,
+        "content": None if calls or said.refuses else FINAL,
+        "refusal": REFUSAL if said.refuses else None,
         "annotations": [],
         **({"tool_calls": calls} if calls else {}),
     }
@@ -149,7 +115,12 @@ def chat_response(said: Said, number: int) -> dict[str, Any]:
         "created": 1_761_368_591,
         "model": "gpt-4o-2024-08-06",
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+        "usage": {
+            "prompt_tokens": 100,
+            "completion_tokens": 20,
+            "total_tokens": 120,
+            "prompt_tokens_details": {"cached_tokens": 40},
+        },
     }
 
 
@@ -164,6 +135,8 @@ def chat_chunks(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield chunk({"role": "assistant", "content": "" if message["content"] else None, "refusal": None})
     for letter in message["content"] or "":
         yield chunk({"content": letter})
+    if message["refusal"]:
+        yield chunk({"refusal": message["refusal"]})
     for index, call in enumerate(message.get("tool_calls", ())):
         function = call["function"]
         yield chunk({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
@@ -184,6 +157,7 @@ def anthropic_steps(request: dict[str, Any]) -> list[Turn]:
     """Check a request, and return its steps."""
     options = ("model", "messages", "system", "max_tokens", "tools", "thinking", "stream")
     only(request, *options, where="request")
+    reject_unless(json.dumps(request).count('"cache_control"') <= 4, "more than four marks for the cache")
     reject_unless(isinstance(request.get("max_tokens"), int), "max_tokens is required")
     messages = request["messages"]
     roles = [message["role"] for message in messages]
@@ -215,24 +189,24 @@ def user_steps(blocks: list[dict[str, Any]], asked: dict[str, Call], where: str)
     results = [block for block in blocks if block["type"] == "tool_result"]
     reject_unless(kinds[: len(results)] == ["tool_result"] * len(results), f"{where}: results come first")
     for block in results:
-        only(block, "type", "tool_use_id", "content", "is_error", where=where)
+        only(block, "type", "tool_use_id", "content", "is_error", "cache_control", where=where)
     ids = [block["tool_use_id"] for block in results]
     reject_unless(sorted(ids) == sorted(asked), f"{where}: results {ids} for calls {sorted(asked)}")
     if results:
         pairs = ((asked[block["tool_use_id"]], block.get("content", "")) for block in results)
         yield Results(tuple(pairs))
     for block in blocks[len(results) :]:
-        only(block, "type", "text", where=where)
+        only(block, "type", "text", "cache_control", where=where)
         reject_unless(block["text"].strip(), f"{where}: an empty text")
         yield block["text"]
 
 
 def assistant_calls(blocks: list[dict[str, Any]], where: str) -> dict[str, Call]:
     fields = {
-        "text": ("type", "text"),
+        "text": ("type", "text", "cache_control"),
         "thinking": ("type", "thinking", "signature"),
         "redacted_thinking": ("type", "data"),
-        "tool_use": ("type", "id", "name", "input"),
+        "tool_use": ("type", "id", "name", "input", "cache_control"),
     }
     calls: dict[str, Call] = {}
     for block in blocks:
@@ -254,7 +228,9 @@ def anthropic_response(said: Said, number: int) -> dict[str, Any]:
         {"type": "thinking", "thinking": thinking, "signature": signature(thinking)},
         *([{"type": "redacted_thinking", "data": "ZGF0YQ=="}] if number % 3 == 0 else []),
     ]
-    if not said.calls:
+    if said.refuses:
+        content = []
+    elif not said.calls:
         content.append({"type": "text", "text": FINAL, "citations": None})
     content += [
         {"type": "tool_use", "id": f"toolu_{n}", "name": one.name, "input": one.args}
@@ -266,9 +242,9 @@ def anthropic_response(said: Said, number: int) -> dict[str, Any]:
         "role": "assistant",
         "model": "claude-sonnet-4-5",
         "content": content,
-        "stop_reason": "tool_use" if said.calls else "end_turn",
+        "stop_reason": "refusal" if said.refuses else "tool_use" if said.calls else "end_turn",
         "stop_sequence": None,
-        "usage": {"input_tokens": 100, "output_tokens": 20},
+        "usage": {"input_tokens": 60, "cache_read_input_tokens": 40, "output_tokens": 20},
     }
 
 
@@ -296,7 +272,8 @@ def anthropic_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[s
                 signed,
             ]
         case "tool_use":
-            pieces = re.findall(".{1,4}", json.dumps(block["input"]))
+            given = block["input"]
+            pieces = re.findall(".{1,4}", given if isinstance(given, str) else json.dumps(given))
             return {**block, "input": {}}, [
                 {"type": "input_json_delta", "partial_json": piece} for piece in pieces
             ]
@@ -308,26 +285,93 @@ def anthropic_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[s
 
 
 class Api(NamedTuple):
-    """How one API is spoken: its checks, its responses, its streams."""
+    """How one API is spoken: its checks, its streams, its whole responses, and how it tells errors."""
 
     steps: Callable[[dict[str, Any]], list[Turn]]
-    response: Callable[[Said, int], dict[str, Any]]
-    events: Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
-    named_events: bool
+    events: Callable[[Said, int], Iterator[dict[str, Any]]]
+    framed: Callable[[dict[str, Any]], bytes]
+    error: Callable[[int, str], dict[str, Any]]
+    too_long: str
+    response: Callable[[Said, int], dict[str, Any]] | None = None
+    end: bytes = b""
+    kind: str = "text/event-stream"
 
 
+def sse(event: dict[str, Any]) -> bytes:
+    """Return an event of a stream."""
+    return f"data: {json.dumps(event)}\n\n".encode()
+
+
+def named_sse(event: dict[str, Any]) -> bytes:
+    """Return an event of a stream that is named by its type."""
+    return f"event: {event['type']}\n".encode() + sse(event)
+
+
+def openai_error(status: int, text: str) -> dict[str, Any]:
+    return {"error": {"message": text, "type": "error", "code": str(status)}}
+
+
+TOO_LONG = "Your input exceeds the context window of this model."
+CHAT = Api(
+    chat_steps,
+    lambda said, number: chat_chunks(chat_response(said, number)),
+    sse,
+    openai_error,
+    "This model's maximum context length is 8192 tokens.",
+    chat_response,
+    b"data: [DONE]\n\n",
+)
+RESPONSES = Api(responses_steps, responses_events, named_sse, openai_error, TOO_LONG)
+ANTHROPIC = Api(
+    anthropic_steps,
+    lambda said, number: anthropic_events(anthropic_response(said, number)),
+    named_sse,
+    lambda status, text: {"type": "error", "error": {"type": f"error_{status}", "message": text}},
+    "prompt is too long: 210000 tokens > 200000 maximum",
+    anthropic_response,
+)
+GEMINI = Api(
+    gemini_steps,
+    gemini_events,
+    sse,
+    lambda status, text: {"error": {"code": status, "message": text, "status": "UNKNOWN"}},
+    "The input token count exceeds the maximum number of tokens allowed (1048576).",
+)
+BEDROCK = Api(
+    bedrock_steps,
+    bedrock_events,
+    event_stream,
+    lambda _status, text: {"message": text},
+    "Input is too long for requested model.",
+    kind="application/vnd.amazon.eventstream",
+)
 APIS = {
-    "/v1/chat/completions": Api(chat_steps, chat_response, chat_chunks, False),
-    "/v1/messages": Api(anthropic_steps, anthropic_response, anthropic_events, True),
+    "/chat/completions": CHAT,
+    "/responses": RESPONSES,
+    "/messages": ANTHROPIC,
+    ":streamGenerateContent": GEMINI,
+    "/converse-stream": BEDROCK,
 }
 
 
 class Sent(NamedTuple):
-    """An HTTP response."""
+    """An HTTP response; one that is torn ends in the middle, with its connection."""
 
     status: int
     body: bytes
     kind: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+    is_torn: bool = False
+
+
+class Trouble(NamedTuple):
+    """What goes wrong with a request: an error with this status, or a stream that is torn."""
+
+    status: int = 0
+    text: str = "try again later"
+    headers: tuple[tuple[str, str], ...] = ()
+    is_torn: bool = False
+    is_too_long: bool = False
 
 
 class LocalServer:
@@ -352,38 +396,53 @@ class LocalServer:
 
 
 class ProviderServer(LocalServer):
-    """The server of both APIs.
+    """The server of all APIs.
 
     ``rejected`` lists why requests were answered with 400. `before_reply` is called with the number of each
-    request that was accepted, before it is answered.
+    request that was accepted, before it is answered. `say` is the model. ``troubles`` says what goes wrong
+    with the next requests, and ``requests`` has those that arrived.
     """
 
-    def __init__(self, before_reply: Callable[[int], None] = lambda _number: None) -> None:
+    def __init__(
+        self,
+        before_reply: Callable[[int], None] = lambda _number: None,
+        *,
+        say: Callable[[list[Turn]], Said] = next_of,
+        troubles: Sequence[Trouble | None] = (),
+    ) -> None:
         super().__init__(self._answer)
         self.rejected: list[str] = []
+        self.requests: list[dict[str, Any]] = []
+        self.troubles = list(troubles)
         self.accepted = 0
         self.largest = 0
-        self._before_reply = before_reply
+        self._before_reply, self.say = before_reply, say
         self._lock = threading.Lock()
 
     def _answer(self, path: str, body: bytes) -> Sent:
-        api, request = APIS[path], json.loads(body)
+        api = next(one for ending, one in APIS.items() if path.endswith(ending))
+        request = json.loads(body)
+        self.requests.append(request)
+        trouble = self.troubles.pop(0) if self.troubles else None
+        if trouble and trouble.is_too_long:
+            trouble = Trouble(400, api.too_long)
+        if trouble and trouble.status:
+            error = json.dumps(api.error(trouble.status, trouble.text)).encode()
+            return Sent(trouble.status, error, headers=trouble.headers)
         try:
-            said = next_of(api.steps(request))
+            said = self.say(api.steps(request))
         except (Rejected, LookupError, TypeError, ValueError) as reason:
             self.rejected.append(f"{type(reason).__name__}: {reason}")
-            error = {"type": "invalid_request_error", "message": str(reason)}
-            return Sent(400, json.dumps({"type": "error", "error": error}).encode())
+            return Sent(400, json.dumps(api.error(400, str(reason))).encode())
         with self._lock:
             self.accepted += 1
             self.largest = max(self.largest, len(body))
             number = self.accepted
         self._before_reply(number)
-        response = api.response(said, number)
-        if not request.get("stream"):
-            return Sent(200, json.dumps(response).encode())
-        events = b"".join(sse(event, api.named_events) for event in api.events(response))
-        return Sent(200, events + (b"" if api.named_events else b"data: [DONE]\n\n"), "text/event-stream")
+        if api.response and not request.get("stream"):
+            return Sent(200, json.dumps(api.response(said, number)).encode())
+        events = b"".join(map(api.framed, api.events(said, number)))
+        return Sent(200, events + api.end, api.kind, is_torn=bool(trouble and trouble.is_torn))
 
 
 class _Server(ThreadingHTTPServer):
@@ -404,16 +463,15 @@ def _handler(answer: Callable[[str, bytes], Sent]) -> type[BaseHTTPRequestHandle
             sent = answer(self.path.partition("?")[0], body)
             self.send_response(sent.status)
             self.send_header("Content-Type", sent.kind)
+            for name, value in sent.headers:
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(sent.body)))
             self.end_headers()
-            self.wfile.write(sent.body)
+            if sent.is_torn:
+                self.close_connection = True
+            self.wfile.write(sent.body[: len(sent.body) // 2] if sent.is_torn else sent.body)
 
         def log_message(self, *_: object) -> None:
             pass
 
     return Handler
-
-
-def sse(event: dict[str, Any], named: bool) -> bytes:
-    name = f"event: {event['type']}\n" if named else ""
-    return f"{name}data: {json.dumps(event)}\n\n".encode()

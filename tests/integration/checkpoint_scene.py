@@ -14,7 +14,7 @@ Trees = dict[bytes, tuple[int, bytes]]
 
 
 def state(folder: Path) -> Trees:
-    """Give the mode and the bytes of everything in a folder, links as links, `.git` included."""
+    """Return the mode and the bytes of everything in a folder, links as links, `.git` included."""
     found = Trees()
     top = os.fsencode(folder)
     for above, folders, files in os.walk(top):

@@ -20,7 +20,7 @@ DATABASE, KEEPER, RIVAL = "contested", "keeper", "rival"
 PATHS = ('"$user", public', "public, pg_catalog")
 """The search path as servers have it, and one that puts the rival before the built-in names."""
 
-TABLES = ("session", "branch", "entry", "damaged", "key", "outbox")
+TABLES = ("session", "branch", "entry", "word", "damaged", "key", "outbox")
 TYPES = ("text", "int8", "int4", "bool", "bytea", "tsvector", "tsquery", "oid", "name")
 """What our columns and arguments are made of."""
 
@@ -69,7 +69,11 @@ class Rival:
     def empty(self, schema: str) -> None:
         """Delete all rows of a store in the contested database."""
         names = ", ".join(f"{schema}.{name}" for name in TABLES)
-        execute(f"TRUNCATE {names} RESTART IDENTITY", url=self._server.url(DATABASE))
+        execute(
+            f"TRUNCATE {names} RESTART IDENTITY",
+            f"UPDATE {schema}.indexed SET through = 0",
+            url=self._server.url(DATABASE),
+        )
 
     def forget(self) -> None:
         """Delete the records."""

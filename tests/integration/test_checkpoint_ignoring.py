@@ -151,6 +151,7 @@ def test_rules_that_would_hang_git_leave_their_folder_out(here: Scene) -> None:
         here.open().snapshot("1")
 
 
+SOON = 60.0  # seconds; who opens the pipe waits for good
 FIFO_INCLUDES = {
     "plain": "[include]\n\tpath = ../pipe\n",
     "quoted": '[include] path = "../pipe" ; end\n',
@@ -174,7 +175,7 @@ def test_a_fifo_that_the_configuration_includes_is_refused_at_once(here: Scene, 
         begun = time.monotonic()
         with pytest.raises(WorkTreeRefused, match=r"configuration leads to .*pipe, which is not a file"):
             here.open().snapshot("0")
-        assert time.monotonic() - begun < 5, form
+        assert time.monotonic() - begun < SOON, form
 
 
 @pytest.mark.req("O4")
@@ -194,7 +195,7 @@ def test_a_fifo_in_the_place_of_the_configuration_is_refused_at_once(here: Scene
         begun = time.monotonic()
         with pytest.raises(WorkTreeRefused, match="is not a file"):
             here.open().snapshot("0")
-        assert time.monotonic() - begun < 5, name
+        assert time.monotonic() - begun < SOON, name
         path.unlink()
 
 
@@ -211,7 +212,7 @@ def test_a_fifo_elsewhere_costs_no_time(in_git: bool, here: Scene, tmp_path: Pat
         os.mkfifo(path)
         begun = time.monotonic()
         assert kept(here) == {b"a"}, name
-        assert time.monotonic() - begun < 5, name
+        assert time.monotonic() - begun < SOON, name
         path.unlink()
 
 

@@ -104,6 +104,8 @@ async def main():
         session = await sessions.create(id="lamp")
         for number in range(3):
             await session.append(Message.user(f"live {number}"))
+        while sessions.store._writer._is_behind:  # it writes no more until it is asked to
+            await asyncio.sleep(0.02)
         print("ready", flush=True)
         while sys.stdin.readline():
             await session.append(Message.user("more"))

@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mcp_server
 import pytest
+from process_end import has_ended
 
-from turnstate import ToolCallRequest, ToolCallResult
+from turnstate import Message, SessionManager, ToolCallRequest, ToolCallResult
+from turnstate.agent import Agent, Ended, Limits
 from turnstate.errors import InputError
-from turnstate.tools import Answer, Approvals, McpServer, McpServers, Question, Rule, ToolManager
+from turnstate.models import ModelRequest
+from turnstate.stores.memory import MemoryStore
+from turnstate.testing import ScriptedModel
+from turnstate.tools import Answer, Approvals, McpServer, McpServers, Question, Rule, ToolManager, process
 
-PROGRAM = mcp_server.__file__
+PROGRAM = str(Path(__file__).parents[1] / "harness" / "mcp_server.py")
 ALLOW = Approvals([Rule("*", "allow")])
 
 
@@ -40,7 +44,7 @@ def url() -> Iterator[str]:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, PROGRAM, str(port)], **quiet)  # type: ignore[call-overload]
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -50,18 +54,6 @@ def url() -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
-
-
-def has_ended(pid: int) -> bool:
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        try:
-            if "zombie" in Path(f"/proc/{pid}/status").read_text():
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.mark.req("L1", "L2")
@@ -87,7 +79,7 @@ def test_tools_of_servers_over_stdio_and_http_are_called_side_by_side(url: str) 
 
 
 @pytest.mark.req("L2")
-def test_a_server_that_crashes_is_an_error_result_and_is_started_again() -> None:
+def test_a_server_that_crashes_is_an_error_result_of_each_open_call_and_is_started_again() -> None:
     async def crashed() -> None:
         manager = ToolManager(approvals=ALLOW)
         async with McpServers([stdio()], manager):
@@ -98,6 +90,9 @@ def test_a_server_that_crashes_is_an_error_result_and_is_started_again() -> None
             again = await call(manager, "tests__pid")
             assert not again.is_error
             assert again.result != first
+            waits = [ToolCallRequest(name="tests__wait", args={"seconds": 60}) for _ in range(4)]
+            calls = [*waits, ToolCallRequest(name="tests__crash", args={})]
+            assert [one.is_error async for one in manager.run(calls)] == [True] * 5
 
     asyncio.run(crashed())
 
@@ -116,15 +111,53 @@ def test_a_server_that_hangs_is_an_error_result_and_does_not_survive() -> None:
 
 
 @pytest.mark.req("L2")
-def test_a_flood_is_cut_to_the_limit() -> None:
-    async def flooded() -> ToolCallResult:
+def test_garbage_in_the_middle_of_a_session_breaks_neither_the_call_nor_the_server() -> None:
+    async def babbled() -> None:
+        manager = ToolManager(approvals=ALLOW)
+        async with McpServers([stdio(seconds=5)], manager):
+            assert (await call(manager, "tests__babble", lines=300)).result == "babbled"
+            assert (await call(manager, "tests__add", a=1, b=1)).result == "2"
+            for kind in ("ids", "shape", "version"):
+                lied = await call(manager, "tests__lie", kind=kind)
+                assert lied.is_error or lied.result == "the truth", kind
+                assert (await call(manager, "tests__add", a=1, b=1)).result == "2", kind
+
+    asyncio.run(babbled())
+
+
+@pytest.mark.req("L2")
+def test_a_cancelled_call_leaves_the_server_usable_and_what_a_server_started_ends_with_it() -> None:
+    async def spawned() -> list[int]:
+        manager = ToolManager(approvals=ALLOW)
+        async with McpServers([stdio()], manager):
+            child = (await call(manager, "tests__spawn")).result
+            task = asyncio.ensure_future(call(manager, "tests__wait", seconds=60))
+            pid = (await call(manager, "tests__pid")).result
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert (await call(manager, "tests__pid")).result == pid
+            return [int(pid), int(child)]
+
+    assert all(has_ended(pid) for pid in asyncio.run(spawned()))
+
+
+@pytest.mark.req("L2")
+def test_an_answer_of_50_megabytes_is_cut_and_one_beyond_the_limit_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def flooded() -> None:
         manager = ToolManager(approvals=ALLOW, output_limit=100_000)
         async with McpServers([stdio()], manager):
-            return await call(manager, "tests__flood", size=5_000_000)
+            result = (await call(manager, "tests__flood", size=50_000_000)).result
+            assert len(result) < 101_000
+            assert "were kept" in result
+            monkeypatch.setattr(process, "LONGEST_MESSAGE", 1_000_000)
+            failed = await call(manager, "tests__flood", size=3_000_000)
+            assert failed.is_error
+            assert "the MCP server tests failed" in failed.result
 
-    result = asyncio.run(flooded()).result
-    assert len(result) < 101_000
-    assert "were kept" in result
+    asyncio.run(flooded())
 
 
 @pytest.mark.req("L2")
@@ -179,6 +212,38 @@ def test_a_list_that_changes_is_read_again_and_new_tools_are_asked_about() -> No
 
     asyncio.run(grown())
     assert asked == ["tests__grow", "tests__added"]
+
+
+@pytest.mark.req("L4", "P1")
+def test_an_agent_reads_a_list_that_changed_before_its_next_request() -> None:
+    offered = list[set[str]]()
+
+    def reply(request: ModelRequest) -> Message:
+        """Let the server grow, wait until its new tool is offered, and call that."""
+        offered.append({one.name for one in request.tools})
+        last = request.messages[-1]
+        if last.tool_results and last.tool_results[0].result == "new":
+            return Message.assistant("It has grown.")
+        call = ToolCallRequest(name="tests__add", args={"a": 1, "b": len(offered)})
+        if len(offered) == 1:
+            call = ToolCallRequest(name="tests__grow", args={})
+        elif "tests__added" in offered[-1]:
+            call = ToolCallRequest(name="tests__added", args={})
+        return Message.assistant(None, tool_calls=[call])
+
+    async def run() -> str | None:
+        manager = ToolManager(approvals=ALLOW)
+        session = await SessionManager(MemoryStore()).create()
+        model, limits = ScriptedModel(*[reply] * 200), Limits(rounds=200)
+        agent = Agent(model=model, session=session, tools=manager, limits=limits)
+        async with McpServers([stdio()], manager):
+            ends = [event async for event in agent.run("Grow.") if isinstance(event, Ended)]
+        assert manager.sources == []
+        return ends[0].message.text if ends[0].message else None
+
+    assert asyncio.run(run()) == "It has grown."
+    assert "tests__added" not in offered[0]
+    assert "tests__added" in offered[-1]
 
 
 def test_a_definition_that_changed_after_its_approval_is_asked_about_again() -> None:

@@ -103,8 +103,8 @@ def test_a_database_that_is_not_there_is_not_made() -> None:
 
 @pytest.mark.req("G3")
 def test_an_unknown_setting_is_told() -> None:
-    with pytest.raises(TurnstateError, match="colour"):
-        opened(with_settings(shared_url(), colour="blue"))
+    with pytest.raises(TurnstateError, match="color"):
+        opened(with_settings(shared_url(), color="blue"))
 
 
 @pytest.mark.req("G3")

@@ -16,11 +16,14 @@ from postgres_server import execute, fresh_url
 from turnstate import Budget, Message, SessionManager
 from turnstate.archive import archive
 from turnstate.cli.commands.doctor import checks
+from turnstate.codec import encode
+from turnstate.ids import UNKNOWN_TIME
 from turnstate.memory.jsonl import JsonlEngine
 from turnstate.memory.worker import Worker
 from turnstate.stores.port import Store
-from turnstate.stores.postgres import PostgresStore, connect
+from turnstate.stores.postgres import PostgresStore, connect, search
 from turnstate.stores.postgres.queries import migrations
+from turnstate.stores.postgres.rows import checksum, content_sum, marks, quoted
 from turnstate.stores.postgres.server import target
 from turnstate.stores.values import Address
 from turnstate.testing.contract.admission import AdmissionContract
@@ -126,7 +129,12 @@ def test_nothing_that_another_role_defines_runs_as_ours(rival: Rival, path: str,
 
 
 @pytest.mark.req("G3")
-def test_nothing_that_was_left_on_a_connection_is_taken_for_ours(tmp_path: Path) -> None:
+def test_nothing_that_was_left_on_a_connection_is_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "IDLE", 3_600)  # nothing else needs a connection
+    monkeypatch.setattr(search, "BUSY", 3_600)
+
     async def used(url: str) -> None:
         store = await connect(url)
         try:
@@ -172,21 +180,48 @@ def test_every_function_sets_its_own_search_path() -> None:
     assert all(settings == [_PINNED] for settings in found.values()), found
 
 
-@pytest.mark.req("G3")
-def test_functions_of_an_earlier_schema_are_replaced_at_opening() -> None:
+OLD_ROWS = """
+INSERT INTO {0}.session (
+    tenant, id, title, tags, counter, meta, marks, created, active, idle, epoch, branch, seq, total, version,
+    fence, lease_until, holder, reason)
+VALUES ('t', 's', '', '{{}}', 'o200k_base', '{{}}', $${1}$$, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, '', '');
+INSERT INTO {0}.branch VALUES (1, 1, NULL, 0, 1, '', 'create', NULL);
+INSERT INTO {0}.entry (session, branch, seq, id, kind, body, tokens, total, checksum, words)
+VALUES (1, 1, 1, 'm', 'message', '\\x{2}', 0, 0, {3}, $${1} 'lamp'$$)"""
+
+
+@pytest.mark.req("C9", "G3")
+def test_an_earlier_schema_keeps_its_words_and_gets_new_functions() -> None:
+    body = encode(Message.user("lamp", id="m", timestamp=UNKNOWN_TIME))
+    summed = checksum(1, 1, 1, content_sum(0, "message", "m", body))
+
+    async def used(url: str) -> None:
+        store = await connect(url)
+        try:
+            assert [one async for one in store.verify(repair=False)] == []
+            (hit,) = await store.search("t", ["lamp"], user=None, before=None, limit=9)
+            assert (hit.session, hit.row.id, hit.row.damaged) == ("s", "m", False)
+        finally:
+            await store.close()
+
     with fresh_url() as url:
-        asyncio.run(opened(url))
         schema = target(url).schema
-        execute(
-            f"DELETE FROM {schema}.migration WHERE number > 2",
-            f"ALTER FUNCTION {schema}.append RESET ALL",
-            f"ALTER FUNCTION {schema}.remove RESET ALL",
-        )
-        assert functions(schema)["append"] is None
-        asyncio.run(opened(url))
-        assert all(settings == [_PINNED] for settings in functions(schema).values())
+        rows = OLD_ROWS.format(schema, quoted(marks("t", None)), body.hex(), summed)
+        script = [
+            f"CREATE SCHEMA {schema}",
+            f"CREATE TABLE {schema}.migration (number int PRIMARY KEY, taken timestamptz DEFAULT now())",
+            f"INSERT INTO {schema}.migration (number) SELECT generate_series(1, 4)",
+            migrations(schema)[0].removesuffix(";"),
+            rows,
+            f"CREATE FUNCTION {schema}.append(words text) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        ]
+        execute(f"DO $script$ BEGIN {'; '.join(script)}; END $script$")
+        asyncio.run(used(url))
+        found = functions(schema)
+        assert found.keys() >= {"append", "add_words", "remove"}
+        assert all(settings == [_PINNED] for settings in found.values())
         ((number,),) = execute(f"SELECT max(number) FROM {schema}.migration")
-        assert number == len(migrations(schema)) > 2
+        assert number == len(migrations(schema)) > 4
 
 
 async def opened(url: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,6 @@ from turnstate.codec import encode
 from turnstate.entry import Note
 from turnstate.ids import UNKNOWN_TIME
 from turnstate.message import Message
-from turnstate.search_terms import words_of
 from turnstate.stores.postgres import PostgresStore, connect
 from turnstate.stores.postgres.rows import checksum, content_sum
 from turnstate.stores.postgres.server import target
@@ -26,7 +25,7 @@ LONG, SHORT = Address("acme", "long"), Address("other", "short")
 
 def said(id: str, text: str, tokens: int = 3) -> Record:
     message = Message.user(text, id=id, timestamp=UNKNOWN_TIME)
-    return Record(id=id, kind="message", body=encode(message), tokens=tokens, words=tuple(words_of(message)))
+    return Record(id=id, kind="message", body=encode(message), tokens=tokens)
 
 
 def noted(id: str) -> Record:
@@ -52,28 +51,26 @@ async def fill(store: PostgresStore) -> None:
     waiting = Parcel(id="p", tenant=SHORT.tenant, session=SHORT.session, kind="ingest", body=b"{}", due=NOW)
     await store.create(session(SHORT), [said("s1", "short one")])
     await store.commit(Change(at=SHORT, now=NOW, records=(said("s2", "short two"),), parcels=(waiting,)))
+    await store._indexer._step(0)
 
 
 class Fixture:
     """A store with two sessions, and ways to look at it and to tamper with it."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self.schema = url, target(url).schema
+    def __init__(self, url: str, runner: asyncio.Runner) -> None:
+        self.schema, self._runner = target(url).schema, runner
+        self.store = runner.run(connect(url))
         self.run(fill)
 
-    def run(self, work: Callable[[PostgresStore], Any]) -> Any:
-        async def opened() -> Any:
-            store = await connect(self.url)
-            try:
-                return await work(store)
-            finally:
-                await store.close()
-
-        return asyncio.run(opened())
+    def run(self, work: Callable[[PostgresStore], Coroutine[Any, Any, Any]]) -> Any:
+        return self._runner.run(work(self.store))
 
     def refill(self) -> None:
         """Remove everything, and write the same sessions again."""
-        self.tamper("TRUNCATE ~session, ~branch, ~entry, ~damaged, ~key, ~outbox")
+        self.tamper(
+            "TRUNCATE ~session, ~branch, ~entry, ~word, ~indexed, ~damaged, ~key, ~outbox",
+            "INSERT INTO ~indexed VALUES (0)",
+        )
         self.run(fill)
 
     def tamper(self, *statements: str) -> None:
@@ -94,8 +91,8 @@ class Fixture:
         return found
 
     def tables(self) -> list[Any]:
-        names = ("session", "branch", "entry", "damaged", "key", "outbox")
-        return [execute(f"SELECT * FROM {self.schema}.{name} ORDER BY 1, 2") for name in names]
+        names = ("session", "branch", "entry", "word", "indexed", "damaged", "key", "outbox")
+        return [execute(f"SELECT * FROM {self.schema}.{name} t ORDER BY t") for name in names]
 
     def rewrite(self, id: str, **columns: str) -> None:
         """Change columns of an entry, and its checksum accordingly."""
@@ -111,10 +108,13 @@ class Fixture:
 
 @pytest.fixture
 def fixture() -> Iterator[Fixture]:
-    with fresh_url() as url:
-        yield Fixture(url)
+    with fresh_url() as url, asyncio.Runner() as runner:
+        made = Fixture(url, runner)
+        yield made
+        runner.run(made.store.close())
 
 
+KEY_OF = "entry = (SELECT key FROM ~entry WHERE id = '{}')"
 OF_LONG = "session = (SELECT key FROM ~session WHERE id = 'long')"
 DAMAGE: list[tuple[str, str, str]] = [
     ("UPDATE ~entry SET body = 'x' WHERE id = 'a3'", "do not match their checksum", "a3"),
@@ -123,8 +123,16 @@ DAMAGE: list[tuple[str, str, str]] = [
     ("UPDATE ~entry SET seq = 4000 WHERE id = 'a6'", "do not match their checksum", "a6"),
     ("UPDATE ~entry SET tokens = 99 WHERE id = 'a4'", "token count was changed", "a4"),
     ("UPDATE ~entry SET total = 1 WHERE id = 'a4'", "its running total is wrong", ""),
-    ("UPDATE ~entry SET words = NULL WHERE id = 'a5'", "search would not find it", "a5"),
-    ("UPDATE ~entry SET words = 'ghost' WHERE id = 'n2'", "search would not find it", "n2"),
+    (f"UPDATE ~word SET words = NULL WHERE {KEY_OF.format('a5')}", "search would not find it", "a5"),
+    (f"DELETE FROM ~word WHERE {KEY_OF.format('a5')}", "search would not find it", "a5"),
+    (
+        "INSERT INTO ~word SELECT key, 'ghost' FROM ~entry WHERE id = 'n2'",
+        "search would not find it",
+        "n2",
+    ),
+    ("INSERT INTO ~word VALUES (-1, 'ghost')", "words of 1 missing entries", ""),
+    ("UPDATE ~indexed SET through = 10 ^ 12", "the record of what is indexed is wrong", ""),
+    ("DELETE FROM ~indexed", "the record of what is indexed is wrong", ""),
     ("DELETE FROM ~entry WHERE id = 'a3'", "entry 3 is missing", ""),
     ("DELETE FROM ~entry WHERE id IN ('a1', 'n2')", "entries 1 to 2 are missing", ""),
     ("DELETE FROM ~entry WHERE id IN ('c6', 'n7')", "entries 6 to 7 are missing", ""),

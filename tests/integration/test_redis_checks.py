@@ -32,7 +32,7 @@ def key(kind: bytes) -> bytes:
 
 
 def said(id: str, *, tokens: int = 1, words: Sequence[str] = ()) -> Record:
-    return message(id, tokens=tokens, words=words, body=encode(Message.user(f"body of {id}")))
+    return message(id, tokens=tokens, body=encode(Message.user(" ".join([f"body of {id}", *words]))))
 
 
 def noted(id: str, *, tokens: int = 0) -> Record:

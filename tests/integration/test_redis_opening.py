@@ -141,7 +141,7 @@ def test_databases_of_one_server_are_stores_of_their_own() -> None:
     [
         (f"redis://:{PASSWORD}@host:port", "cannot be read"),
         (f"redis://:{PASSWORD}@host/zero", "is not a database number"),
-        (f"redis://:{PASSWORD}@host/0?colour=blue", "colour"),
+        (f"redis://:{PASSWORD}@host/0?color=blue", "color"),
         (f"redis://:{PASSWORD}@host?timeout=never", "timeout"),
         (f"redis://:{PASSWORD}@host?timeout=0", "timeout"),
         (f"redis://:{PASSWORD}@host?durability=total", "durability"),

@@ -22,6 +22,7 @@ from session_runs import rows
 from window_checks import check_window
 
 from turnstate import Budget, Message, Policy
+from turnstate.context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
 from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, fields, from_json, to_json
 from turnstate.errors import ContextOverflow
@@ -91,6 +92,13 @@ def view_of(state: ConversationState, windows: Iterable[Window | None]) -> View:
     )
 
 
+def _without_older(view: View) -> View:
+    """Return a view of a long conversation without what is listed only as far as it is loaded."""
+    listed = msgspec.json.decode(view.fields)
+    listed.pop("checkpoint_manager", None)
+    return view._replace(fields=msgspec.json.encode(listed, order="sorted"), messages=b"")
+
+
 Act = Callable[["Machine", int, int], Awaitable[None]]
 
 
@@ -122,9 +130,19 @@ class Machine:
     """One conversation on one store, its live state, two handles, and the model."""
 
     def __init__(
-        self, url: str = "", *, by_session: float = 0.3, turns: int = 0, tree: Path | None = None
+        self,
+        url: str = "",
+        *,
+        by_session: float = 0.3,
+        turns: int = 0,
+        tree: Path | None = None,
+        cap: int = MAX_CONVERSATION_STATE_HISTORY_LEN,
     ) -> None:
-        """Begin with some turns; `by_session` is how often a handle changes it, instead of the state."""
+        """Begin with some turns; `by_session` is how often a handle changes it, instead of the state.
+
+        `cap` is how many exchanges a state shows; with a small one it does not load all of the conversation.
+        """
+        self.cap = cap
         self.url, self._by_session, self._turns = url, by_session, turns
         self.clock, self._memory = FixedClock(), MemoryStore()
         self._managers = list[SessionManager]()
@@ -204,9 +222,9 @@ class Machine:
 
     def _tell(self, change: Callable[[], object]) -> list[Message]:
         """Change the state, add the new messages to the model, and return them."""
-        before = len(self.model.head.messages)
         change()
-        said = self.state.messages[before:]
+        known = {message.id for message in self.model.head.messages}
+        said = [message for message in self.state.messages if message.id not in known]
         self._told(*said)
         return said
 
@@ -241,8 +259,12 @@ class Machine:
         fresh = await (await self._reader()).open(ID)
         loaded = await fresh.conversation()
         self._check_model(loaded)
-        assert view_of(loaded, [shown(loaded, budget) for budget in self.budgets]) == live
-        assert as_bytes(await fresh.messages()) == live.messages
+        seen = view_of(loaded, [shown(loaded, budget) for budget in self.budgets])
+        if self.is_long:
+            seen, live = _without_older(seen), _without_older(live)
+        assert seen == live
+        said = await fresh.messages()
+        assert [one.id for one in said] == [one.id for one in self.model.head.messages]
         self._turn += 1
         handle = self.handles[self._turn % 2]
         assert await handle.messages(last=3) == self.state.messages[-3:]
@@ -251,6 +273,11 @@ class Machine:
                 assert await self._sent(one, budget) == expected
         written = [row.seq for row in await rows(fresh)]
         assert written == list(range(1, len(written) + 1))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the path has more exchanges than a state shows, so that not all of it may be loaded."""
+        return sum(message.role == "assistant" for message in self.model.head.messages) > self.cap
 
     @property
     def budgets(self) -> list[Budget]:
@@ -283,17 +310,23 @@ class Machine:
             self._valid.add(key)
 
     def _check_model(self, state: ConversationState) -> None:
-        head = self.model.head
-        assert [one.id for one in state.messages] == [one.id for one in head.messages]
+        head, since = self.model.head, state.head.fold.recalled
+        said = [one.id for one in head.messages]
+        loaded = [one.id for one in state.messages[since:]]
+        assert loaded == said[len(said) - len(loaded) :]
+        assert self.is_long or loaded == said
         history = [[*(m.id for m in one.user.messages), one.assistant.id] for one in state.history]
-        assert history == head.exchanges
+        assert history == head.newest_exchanges(self.cap)
         waiting = state.next_message.messages if state.next_message else ()
         assert [message.id for message in waiting] == head.waiting
         assert [call.id for call in state.head.open_calls] == head.open_calls
         assert state.is_in_tangent_mode() == (head.tangent is not None)
         kept = [(one.name, one.exchanges, one.opening) for one in state.kept_tangents()]
         assert kept == [(name, *one.in_its_tangent) for name, one in sorted(self.model.kept.items())]
-        assert [one.label for _, one in state.head.checkpoints] == [one.label for one in head.checkpoints]
+        labels = [one.label for one in head.checkpoints]
+        known = [one.label for _, one in state.head.checkpoints]
+        assert known == labels[len(labels) - len(known) :]
+        assert self.is_long or known == labels
         assert state.head.fold.prompt == head.newest("prompt", "You are a test.")
         assert str(state.mcp_enabled) == head.newest("setting", "True")
         assert (state.model_info.id if state.model_info else "") == head.newest("model", "")

@@ -73,6 +73,15 @@ class Branch:
         """The exchanges that are shown, as lists of ids."""
         return self._divided[:-1]
 
+    def newest_exchanges(self, most: int) -> list[list[str]]:
+        """Return the newest exchanges that are shown; if some are not, they begin with a turn if possible."""
+        exchanges, questions = self.exchanges, {one.id for one in self.messages if one.role == "user"}
+        if len(exchanges) <= most:
+            return exchanges
+        newest = exchanges[-most:]
+        turns = (place for place, ids in enumerate(newest) if ids[0] in questions)
+        return newest[next(turns, 0) :]
+
     @property
     def waiting(self) -> list[str]:
         """The messages that are shown and have no answer."""

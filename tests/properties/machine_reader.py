@@ -1,6 +1,6 @@
 """Another process: it opens the conversations of random machines and prints what it sees of each.
 
-Files and budgets are given as JSON on its standard input; a line of JSON is printed for each.
+Files, budgets and caps are given as JSON on its standard input; a line of JSON is printed for each.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 
 import msgspec
 from machine import ID, POLICY, shown, view_of
+from state_cap import state_cap
 
 from turnstate import Budget
 from turnstate.session import SessionManager
@@ -25,5 +26,7 @@ async def _seen(file: str, limits: list[int]) -> list[str | None]:
 
 
 if __name__ == "__main__":
-    for file, limits in msgspec.json.decode(sys.stdin.buffer.read(), type=list[tuple[str, list[int]]]):
-        print(msgspec.json.encode(asyncio.run(_seen(file, limits))).decode())
+    given = list[tuple[str, list[int], int]]
+    for file, limits, cap in msgspec.json.decode(sys.stdin.buffer.read(), type=given):
+        with state_cap(cap):
+            print(msgspec.json.encode(asyncio.run(_seen(file, limits))).decode())

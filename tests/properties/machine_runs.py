@@ -15,14 +15,18 @@ from typing import NamedTuple
 
 from machine import Machine, Step, View, enabled_steps, shown, view_of
 from machine_steps import RandomMachine
+from state_cap import state_cap
 from thoroughness import LONG
 
 from turnstate import Budget
+from turnstate.context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
 
 __all__ = ["DISK", "Failed", "Played", "failing_seed", "played", "replay"]
 
-STEPS = 25 if LONG else 16
+STEPS = 25 if LONG else 10
 SHRINK_SECONDS = 20.0
+SMALL_CAP = 3
+"""Exchanges that a state shows in every fourth run, so that conversations are longer than what is loaded."""
 DISK = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 
 
@@ -31,38 +35,42 @@ class Failed(AssertionError):
 
 
 class Played(NamedTuple):
-    """A run: its steps, and what its state showed at the end under some budgets, when all was written."""
+    """A run: its steps, what its state showed at the end under some budgets, and its cap."""
 
     seed: int
     steps: list[Step]
     view: View
     budgets: list[Budget]
+    cap: int
 
 
 async def _play(store: str, folder: Path, seed: int, steps: Sequence[Step] | int) -> Played:
     """Play a number of random steps, or some given ones; the steps so far are noted on what is raised."""
     rng = Random(seed)
+    cap = SMALL_CAP if seed % 4 == 3 and store != "files" else MAX_CONVERSATION_STATE_HISTORY_LEN
     machine = RandomMachine(
         f"sqlite:///{folder}/{seed}.db" if store == "sqlite" else "",
         by_session=rng.choice([0.0, 0.0, 0.3, 0.6]),
         turns=rng.choice([0, 3, 9]),
         tree=folder / str(seed) if store == "files" else None,
+        cap=cap,
     )
     done = list[Step]()
-    try:
-        await machine.begin()
-        for number in range(steps if isinstance(steps, int) else len(steps)):
-            step = _drawn(machine, rng) if isinstance(steps, int) else steps[number]
-            done.append(step)
-            if not await machine.play(step):
-                done.pop()
-        await machine.play(Step("commit"))
-        windows = [shown(machine.state, budget) for budget in machine.budgets]
-        return Played(seed, done, view_of(machine.state, windows), machine.budgets)
-    except Exception as error:
-        raise Failed(done, f"{type(error).__name__}: {error}") from error
-    finally:
-        await machine.close()
+    with state_cap(cap):
+        try:
+            await machine.begin()
+            for number in range(steps if isinstance(steps, int) else len(steps)):
+                step = _drawn(machine, rng) if isinstance(steps, int) else steps[number]
+                done.append(step)
+                if not await machine.play(step):
+                    done.pop()
+            await machine.play(Step("load_again" if machine.is_long else "commit"))
+            windows = [shown(machine.state, budget) for budget in machine.budgets]
+            return Played(seed, done, view_of(machine.state, windows), machine.budgets, cap)
+        except Exception as error:
+            raise Failed(done, f"{type(error).__name__}: {error}") from error
+        finally:
+            await machine.close()
 
 
 def _drawn(machine: Machine, rng: Random) -> Step:

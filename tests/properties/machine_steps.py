@@ -87,13 +87,17 @@ class RandomMachine(Machine):
     @rule(12, lambda self: self.model.head.given_up)
     async def tool_answers_late(self, one: int, two: int) -> None:
         calls = self.model.head.given_up
+        if not self._is_by_session(two) and calls[one % len(calls)] not in self._loaded_calls():
+            return
         late = ToolCallResult(tool_call_id=calls[one % len(calls)], result=f"late {one}")
         await self._answer_calls([late], one, two)
 
     @rule(3, lambda self: self.model.head.results)
     async def tool_answers_twice(self, one: int, two: int) -> None:
         """The same result again changes nothing, another one is refused, and so is one of an unknown call."""
-        given = list(self.model.head.results.items())
+        given = [one for one in self.model.head.results.items() if one[0] in self._loaded_calls()]
+        if not given:
+            return
         id, result = given[one % len(given)]
         again = ToolCallResult(tool_call_id=id, result=result)
         wrong = ToolCallResult(tool_call_id=id if two % 2 else "nobody", result="another")
@@ -102,6 +106,10 @@ class RandomMachine(Machine):
         await self._commit(one)
         await self.handles[0].append(Message.tool([again]))
         await self._refused(InvalidMessage, lambda: self.handles[1].append(Message.tool([wrong])))
+
+    def _loaded_calls(self) -> set[str]:
+        """Return the calls that the state has loaded."""
+        return {call.id for message in self.state.messages for call in message.tool_calls}
 
     async def _refused(self, error: type[Exception], act: Callable[[], Any]) -> None:
         try:
@@ -204,15 +212,18 @@ class RandomMachine(Machine):
         for number in range(two % 4 + 1):
             if self._is_by_session(one + number * two):
                 await self._commit(one)
-            expected = self.model.undo()
-            assert await self._undone(one + number * two) == expected
+            assert await self._undone(one + number * two) == self.model.undo()
             self._check_model(self.state)
 
     async def _undone(self, one: int) -> str | None:
         """Undo through one of the doors; return what was undone, and None if there was nothing."""
-        try:
-            if not self._is_by_session(one):
+        if not self._is_by_session(one):
+            try:
                 return self.state.undo()
+            except NothingToUndo as error:
+                if not self.is_long or "load it again" not in str(error):
+                    return None
+        try:
             await self._commit(one)
             undone = await self.handles[one // 100 % 2].undo()
         except NothingToUndo:
@@ -243,7 +254,11 @@ class RandomMachine(Machine):
         place = self._message(one)
         message = self.model.head.events[place].message
         assert message is not None
-        name = self.state.begin_tangent(at=message.id)
+        try:
+            name = self.state.begin_tangent(at=message.id)
+        except NotFound:
+            assert self.is_long
+            return
         self.model.begin_tangent(name, self.model.head.whole(place))
 
     def _message(self, one: int) -> int:
@@ -296,7 +311,11 @@ class RandomMachine(Machine):
     async def reopen_tangent(self, one: int, _two: int) -> None:
         names = [*self.model.kept, *(one.tangent.name for one in self.model.under_way if one.tangent)]
         name = names[one % len(names)]
-        self.state.reopen_tangent(name)
+        try:
+            self.state.reopen_tangent(name)
+        except NotFound:
+            assert self.is_long
+            return
         self.model.reopen(name)
 
     # Branches.
@@ -346,7 +365,12 @@ class RandomMachine(Machine):
             await self._commit(one)
             await self.tree.restore(chosen, restored, conversation=conversation, hard=two // 4 % 2 == 0)
         else:
-            number, taken = self.state.head.checkpoints[found.index(chosen)]
+            known = self.state.head.checkpoints
+            place = found.index(chosen) - len(found)  # from the newest back: older ones may not be loaded
+            if place < -len(known) or (conversation and not known[place][0]):
+                assert self.is_long
+                return
+            number, taken = known[place]
             operation = RestoreOperation(
                 label=taken.label,
                 commit=taken.commit,
@@ -354,7 +378,11 @@ class RandomMachine(Machine):
                 files=False,
                 conversation=conversation,
             )
-            await operation.apply(self.state, None, f"restore {one} {two} {len(self.model.branches)}")
+            try:
+                await operation.apply(self.state, None, f"restore {one} {two} {len(self.model.branches)}")
+            except NotFound:
+                assert self.is_long
+                return
         if conversation:
             place = self.model.head.events.index(chosen)
             self.model.go_back("restore", self.model.head, place + 1, place)
@@ -364,8 +392,10 @@ class RandomMachine(Machine):
     @rule(14, lambda self: self.model.head.restore)
     async def undo_restore(self, one: int, _two: int) -> None:
         newest, found = newest_restore(self.state), self.model.head.restore
-        assert newest is not None
         assert found is not None
+        if newest is None:
+            assert self.is_long
+            return
         await self._commit(one)
         if self.tree:
             await self.tree.undo_restore(found[1])

@@ -54,14 +54,14 @@ async def kept(state: ConversationState, url: str = "memory:") -> ConversationSt
 
 @pytest.mark.req("I9", "L1", "M1", "J1")
 @given(documents())
-@examples(37, long=1_500)
+@examples(19, long=1_500)
 def test_a_document_comes_back_as_it_was(document: Any) -> None:
     assert exactly(amazon_q.write(read(document))) == exactly(document)
 
 
 @pytest.mark.req("I9", "I1")
 @given(documents())
-@examples(25, long=1_000)
+@examples(13, long=1_000)
 def test_a_document_comes_back_from_our_own_json(document: Any) -> None:
     ours = json.loads(json.dumps(to_json(read(document))))
     assert exactly(amazon_q.write(from_json(ours, os=Nowhere()))) == exactly(document)
@@ -69,7 +69,7 @@ def test_a_document_comes_back_from_our_own_json(document: Any) -> None:
 
 @pytest.mark.req("I9", "I1")
 @given(documents())
-@examples(25, long=1_000)
+@examples(13, long=1_000)
 def test_a_document_comes_back_from_a_store(document: Any) -> None:
     loaded = asyncio.run(kept(read(document)))
     assert exactly(amazon_q.write(loaded)) == exactly(document)
@@ -77,7 +77,7 @@ def test_a_document_comes_back_from_a_store(document: Any) -> None:
 
 @pytest.mark.req("I9", "A7")
 @given(documents())
-@examples(12, long=500)
+@examples(6, long=500)
 def test_a_document_read_twice_gives_the_same_messages(document: Any) -> None:
     once, again = read(document), read(json.loads(json.dumps(document)))
     assert [list(one.messages) for one in once.timelines] == [list(one.messages) for one in again.timelines]
@@ -85,7 +85,7 @@ def test_a_document_read_twice_gives_the_same_messages(document: Any) -> None:
 
 @pytest.mark.req("J1", "I9")
 @given(documents())
-@examples(25, long=1_000)
+@examples(13, long=1_000)
 def test_leaving_the_tangent_of_a_document_shows_its_main_conversation(document: Any) -> None:
     state, tangent = read(document), document.get("tangent_state")
     if tangent is None:
@@ -101,7 +101,7 @@ def test_leaving_the_tangent_of_a_document_shows_its_main_conversation(document:
 
 @pytest.mark.req("I7", "A8")
 @given(documents())
-@examples(25, long=1_000)
+@examples(13, long=1_000)
 def test_every_provider_takes_what_is_sent_next(document: Any) -> None:
     state = read(document)
     state.set_next_user_message("Where were we?")
@@ -114,7 +114,7 @@ def test_every_provider_takes_what_is_sent_next(document: Any) -> None:
 
 @pytest.mark.req("I9")
 @given(damaged())
-@examples(40, long=2_500)
+@examples(20, long=2_500)
 def test_a_damaged_document_is_refused_with_its_place_or_comes_back_as_it_is(document: Any) -> None:
     try:
         state = read(document)
@@ -156,7 +156,7 @@ STEPS: list[Callable[[ConversationState], object]] = [
 
 @pytest.mark.req("I9", "J3")
 @given(documents(), st.lists(st.sampled_from(STEPS), min_size=1, max_size=4))
-@examples(37, long=1_500)
+@examples(19, long=1_500)
 def test_what_is_exported_after_more_was_done_can_be_read_again(document: Any, steps: list[Any]) -> None:
     state = read(document)
     for step in steps:
@@ -198,7 +198,7 @@ def assert_answered(state: ConversationState) -> None:
 
 @pytest.mark.req("I7", "I9")
 @given(seed=st.integers(0, 10_000), steps=st.lists(st.sampled_from("uatpx"), max_size=14))
-@examples(30, long=2_000)
+@examples(15, long=2_000)
 def test_every_tool_use_of_a_state_is_exported_with_its_result(seed: int, steps: list[str]) -> None:
     rng = random.Random(seed)
     state = ConversationState("c", os=Nowhere())

@@ -136,7 +136,7 @@ def test_sessions_with_any_history_are_the_same_in_another_store(
 
 
 @given(st.lists(STEPS, min_size=1, max_size=2), st.data())
-@examples(20, long=400)
+@examples(10, long=400)
 def test_a_damaged_archive_leaves_complete_sessions_or_none(
     pasts: list[list[tuple[str, int]]], data: st.DataObject
 ) -> None:

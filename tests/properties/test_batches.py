@@ -234,7 +234,7 @@ def _bytes(log: list[Message], budget: Budget, head: Head) -> bytes | None:
 
 
 @pytest.mark.req("C5", "C7", "E2", "E3", "A8")
-@examples(20, long=600)
+@examples(10, long=600)
 @given(seed=seeds, size=sizes)
 def test_any_batch_fits_validates_and_has_the_same_bytes_in_any_order(seed: int, size: int) -> None:
     rng = Random(seed)
@@ -244,7 +244,7 @@ def test_any_batch_fits_validates_and_has_the_same_bytes_in_any_order(seed: int,
 
 
 @pytest.mark.req("C7", "C8")
-@examples(20, long=600)
+@examples(10, long=600)
 @given(seed=seeds, size=sizes)
 def test_windows_of_several_batches_can_be_replayed_and_grow_as_the_pure_ones(seed: int, size: int) -> None:
     rng, budget = Random(seed), Budget(size)

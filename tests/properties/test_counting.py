@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import warnings
 from itertools import product
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from peer_tokenizer import peer
 from thoroughness import examples
 
 from turnstate.tokens import Count, Counter, counter
@@ -19,14 +19,9 @@ from turnstate.tokens.estimate import pieces_of
 from turnstate.tokens.exact import SIZES
 from turnstate.tokens.pieces import pieces
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # the peer opens its tables in an older way
-    from bpe_openai._bindings import tokenizer_for_encoding
-
 pytestmark = pytest.mark.req("B2")
 
 NAMES = sorted(SIZES)
-PEERS = {name: tokenizer_for_encoding(name) for name in NAMES}
 SEED = 20_240_507
 SCRIPTS = [
     (0x20, 0x7F), (0x20, 0x7F), (0x00, 0x20), (0x09, 0x0E), (0x80, 0x250), (0x300, 0x370), (0x370, 0x530),
@@ -53,10 +48,6 @@ ALPHABET = "aSʰ中ǅ\u03011' .\n/"
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 seamy = st.text(st.sampled_from("aZé中あ한я19'’s.,/-_(\"「。\u3000 \t\n\r\u0301\u00a0🙂ſǅʰ\x00"), max_size=60)
-
-
-def peer(name: str, text: str) -> int:
-    return int(PEERS[name].count(text))
 
 
 def random_text(chance: random.Random) -> str:

@@ -89,7 +89,7 @@ makers = st.sampled_from([conversations.valid, conversations.broken])
 
 
 @pytest.mark.req("D2")
-@examples(35, long=1_000)
+@examples(18, long=1_000)
 @given(histories, st.integers(-5, 1_500), counters, templates)
 def test_the_digest_of_any_messages_fits_any_cap(
     messages: list[Message], cap: int, counter: Any, template: str
@@ -108,7 +108,7 @@ def test_the_digest_of_any_messages_fits_any_cap(
 
 
 @pytest.mark.req("D3")
-@examples(35, long=1_000)
+@examples(18, long=1_000)
 @given(st.lists(histories, min_size=1, max_size=5))
 def test_folding_is_bounded_and_counts_everything(cuts: list[list[Message]]) -> None:
     known = Digest()
@@ -124,7 +124,7 @@ def test_folding_is_bounded_and_counts_everything(cuts: list[list[Message]]) -> 
 
 
 @pytest.mark.req("D3")
-@examples(35, long=1_000)
+@examples(18, long=1_000)
 @given(st.tuples(histories, histories, histories), st.booleans())
 def test_the_digest_of_three_cuts_keeps_the_first_request(
     cuts: tuple[list[Message], ...], swapped: bool
@@ -140,7 +140,7 @@ def test_the_digest_of_three_cuts_keeps_the_first_request(
     assert not swapped or "model text 2" in told
 
 
-@examples(35, long=1_000)
+@examples(18, long=1_000)
 @given(makers, st.integers(0, 2**32 - 1), st.integers(20, 800))
 def test_the_digest_of_a_generated_conversation_fits(
     kind: Callable[[int], list[Message]], seed: int, cap: int
@@ -152,7 +152,7 @@ def test_the_digest_of_a_generated_conversation_fits(
 
 
 @pytest.mark.req("D4")
-@examples(35, long=1_000)
+@examples(18, long=1_000)
 @given(histories, st.text(max_size=600), st.integers(1, 200), st.integers(0, 200), templates)
 def test_any_summary_of_a_model_is_refused_or_fits(
     messages: list[Message], written: str, cap: int, replaced: int, template: str
@@ -167,7 +167,7 @@ def test_any_summary_of_a_model_is_refused_or_fits(
 
 
 @pytest.mark.req("D2")
-@examples(35, long=1_000)
+@examples(18, long=1_000)
 @given(histories, words)
 def test_no_record_holds_the_mark_that_ends_it(messages: list[Message], previous: str) -> None:
     asked = request(messages, previous, cap=100)

@@ -12,8 +12,8 @@ from turnstate import formats
 from turnstate.message import Message
 from turnstate.testing import conversations
 
-COUNT = runs(120, long=2_000)
-BROKEN = runs(60, long=500)
+COUNT = runs(60, long=2_000)
+BROKEN = runs(30, long=500)
 CHUNKS = 8 if LONG else 1  # so that several workers can share the work
 
 CHAT = formats.get("openai-chat")

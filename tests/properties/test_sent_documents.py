@@ -61,7 +61,7 @@ def assert_accepted(provider: formats.Format, messages: list[Message]) -> None:
 
 
 @each_format
-@examples(15, long=600)
+@examples(8, long=600)
 @given(data=st.data(), seed=st.integers(0, 500))
 def test_the_window_of_a_document_with_something_wrong_is_accepted(
     provider: formats.Format, data: st.DataObject, seed: int
@@ -77,7 +77,7 @@ def test_the_window_of_a_document_with_something_wrong_is_accepted(
 
 
 @each_format
-@examples(15, long=600)
+@examples(8, long=600)
 @given(seed=st.integers(0, 2_000), often=st.sampled_from([0.1, 0.5, 1.0]))
 def test_the_window_of_a_document_with_bad_ids_and_names_is_accepted(
     provider: formats.Format, seed: int, often: float
@@ -93,7 +93,7 @@ def test_the_window_of_a_document_with_bad_ids_and_names_is_accepted(
 
 
 @each_format
-@examples(10, long=400)
+@examples(5, long=400)
 @given(one=conversations(), other=conversations(salt=b"other"))
 def test_two_documents_in_one_conversation_are_accepted(
     provider: formats.Format, one: list[Message], other: list[Message]
@@ -103,7 +103,7 @@ def test_two_documents_in_one_conversation_are_accepted(
 
 
 @each_format
-@examples(10, long=400)
+@examples(5, long=400)
 @given(messages=conversations())
 def test_the_window_of_a_sound_document_is_rendered_as_it_was(
     provider: formats.Format, messages: list[Message]
@@ -116,7 +116,7 @@ def test_the_window_of_a_sound_document_is_rendered_as_it_was(
 
 
 @each_format
-@examples(8, long=300)
+@examples(4, long=300)
 @given(data=st.data(), seed=st.integers(0, 500))
 def test_a_window_that_grew_is_the_window_of_the_whole(
     provider: formats.Format, data: st.DataObject, seed: int

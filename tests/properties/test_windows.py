@@ -60,7 +60,7 @@ def one_window(kind: Callable[[int], list[Message]], seed: int, size: int) -> No
 
 
 @pytest.mark.req("C1", "C3", "C5", "C6", "C7", "C9", "D1")
-@examples(200, long=15_000)
+@examples(100, long=15_000)
 @given(kind=kinds, seed=seeds, size=budgets)
 def test_any_window_fits_validates_and_can_be_replayed(
     kind: Callable[[int], list[Message]], seed: int, size: int
@@ -110,7 +110,7 @@ def one_chain(seed: int, size: int, policy: Policy) -> int:
 
 
 @pytest.mark.req("C7", "C8", "D3", "B1")
-@examples(12, long=600)
+@examples(6, long=600)
 @given(
     seed=seeds, size=st.sampled_from([400, 700, 1_000, 1_500, 3_000]), low=st.sampled_from([0.4, 0.6, 0.9])
 )
@@ -162,7 +162,7 @@ HIDING = Policy(mask_at=0.5, mask_gain=0.03, lock_turns=2)
 
 
 @pytest.mark.req("C2", "B3")
-@examples(12, long=600)
+@examples(6, long=600)
 @given(seed=seeds, size=st.sampled_from([1_500, 4_000, 9_000]), policy=st.sampled_from([Policy(), HIDING]))
 def test_the_categories_of_any_window_are_not_negative_and_add_up_to_its_tokens(
     seed: int, size: int, policy: Policy
@@ -193,7 +193,7 @@ def caught(*, seeds: int = 60) -> bool:
 
 
 def test_without_a_planted_bug_nothing_is_caught() -> None:
-    assert not caught(seeds=runs(15, long=150))
+    assert not caught(seeds=runs(8, long=150))
 
 
 def test_a_cut_at_a_raw_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

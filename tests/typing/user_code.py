@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from turnstate import (
     Budget,
@@ -27,9 +28,9 @@ def a_turn() -> list[Message]:
     ]
 
 
-def sendable(messages: list[Message], provider: str) -> object:
+def sendable(messages: list[Message], provider: str) -> dict[str, Any]:
     target: Format = formats.get(provider)
-    payload = target.render(messages, tools=[ToolSpec(name="ls")])
+    payload: dict[str, Any] = target.render(messages, tools=[ToolSpec(name="ls")])
     violations: list[Violation] = target.validate(payload, request=True)
     if violations:
         raise errors.InvalidConversation("; ".join(violation.text for violation in violations))

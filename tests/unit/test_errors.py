@@ -7,7 +7,7 @@ import pickle
 import re
 from typing import Any
 
-import pytest
+from cases import each
 
 from turnstate import errors
 from turnstate.errors import InputError, TurnstateError
@@ -33,9 +33,7 @@ def classes() -> dict[str, type[TurnstateError]]:
     return {name: value for name, value in found.items() if issubclass(value, TurnstateError)}
 
 
-every_error = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, id=name) for name, kind in classes().items()]
-)
+every_error = each("kind", classes().values())
 
 
 def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
@@ -105,9 +103,7 @@ def test_bad_input_can_be_caught_as_a_value_error() -> None:
 
 
 @every_error
-@pytest.mark.parametrize(
-    "through", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
-)
+@each("through", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
 def test_errors_survive_copying_and_the_way_between_processes(
     kind: type[TurnstateError], through: Any
 ) -> None:

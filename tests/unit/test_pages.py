@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from ast import literal_eval
@@ -10,17 +11,23 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
 from turnstate import Budget, Policy, SessionManager, Strategy
+from turnstate.agent import AgentEvent
+from turnstate.chat.commands import COMMANDS
 from turnstate.checkpoints import CheckpointManager, SnapshotLimits
-from turnstate.cli.settings import KEYS
+from turnstate.config import AgentProfile
+from turnstate.config.table import SETTINGS as KEYS
+from turnstate.config.table import TABLES
 from turnstate.context import Reduction
 from turnstate.errors import InputError
 from turnstate.files import FILE_MODE
 from turnstate.memory import Worker
 from turnstate.memory.builtin import BuiltinEngine
+from turnstate.models import Retry
 from turnstate.session import Recall
 from turnstate.snapshots import Snapshots
 from turnstate.stores import STORES
@@ -86,6 +93,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "Recall": options(Recall),
     "BuiltinEngine": options(BuiltinEngine, without=["database"]),
     "Worker": options(Worker, without=["store", "engine"]),
+    "Retry": options(Retry),
 }
 
 
@@ -129,7 +137,34 @@ def test_the_settings_page_has_every_environment_variable_and_key() -> None:
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     ours = {*re.findall(r"\bTURNSTATE_[A-Z]+\b", source)}
     assert sorted(name for name, *_ in rows("Environment variables")) == sorted(ours | {"NO_COLOR", "PAGER"})
-    assert [name for name, _ in rows("turnstate.toml")] == list(KEYS)
+    assert [name for name, _ in rows("turnstate.toml")] == [*KEYS, *TABLES]
+
+
+def test_the_configuration_page_has_every_key_of_a_settings_file_and_of_an_agent() -> None:
+    page = (DOCS / "configuration.md").read_text("utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    for key, one in KEYS.items():
+        assert f"| `{key}` | `{one.flag}` | `{one.variable}` | {one.meaning} |" in lines
+    for key, meaning in TABLES.items():
+        assert f"| `{key}` | – | – | {meaning} |" in lines
+    agents = page.partition("\n## Agents\n")[2].partition("\n## ")[0]
+    described = re.findall(r"^\| `(\w+)` \|", agents, flags=re.MULTILINE)
+    assert described == [name for name in AgentProfile.__struct_fields__ if name != "name"]
+
+
+def test_the_chat_page_has_every_command_as_its_help_explains_it() -> None:
+    page = (DOCS / "chat.md").read_text("utf-8")
+    described = page.partition("<!-- commands: begin -->")[2].partition("<!-- commands: end -->")[0]
+    found = re.findall(r"^\*\*`([^`]+)`\*\*\n\n(.+)$", described, flags=re.MULTILINE)
+    assert sorted(found) == sorted((one.usage, " ".join(one.help.split())) for one in COMMANDS.values())
+    events = page.partition("| `event` |")[2].partition("\n\n")[0]
+    told = {
+        name
+        for cell in re.findall(r"^\| ([^|]+) \|", events, flags=re.MULTILINE)
+        for name in cell.split(", ")
+    }
+    kinds = [f"`{kind.__struct_config__.tag}`" for kind in get_args(AgentEvent)]
+    assert told == {*kinds, "`output`", "`notice`", "`error`"}
 
 
 def links(page: Path) -> set[Path]:
@@ -169,3 +204,35 @@ def test_a_broken_link_of_the_site_is_found(tmp_path: Path) -> None:
         "index.html links to gone.svg, which does not exist",
         "index.html loads https://example.org/code.js",
     ]
+
+
+def test_the_page_of_benchmarks_shows_the_figures_that_were_measured() -> None:
+    benchmarks = tool("benchmarks")
+    found = json.loads(benchmarks.FIGURES.read_text("utf-8"))
+    page = benchmarks.PAGE.read_text("utf-8")
+    assert page == benchmarks.page(page, found), "run: python tools/benchmarks.py --draw"
+    drawn = {path.stem: path.read_text("utf-8") for path in (DOCS / "img").glob("bench-*.svg")}
+    assert drawn == {name: picture.svg() for name, picture in benchmarks.plots(found).items()}
+    assert set(re.findall(r"img/(bench-[a-z-]+)\.svg", page)) == set(drawn)
+    assert set(found) == set(benchmarks.BENCHES)
+
+
+def test_where_a_peer_is_ahead_is_told_whichever_way_a_table_is_laid_out() -> None:
+    benchmarks = tool("benchmarks")
+    rates = [["talk", "900", "1,200"], ["agent", "900", "100"]]
+    printed = [
+        {"line": "Throughput: durable appends a second."},
+        {"head": ["", "Turnstate", "openai-agents"], "rows": rates},
+        {"goal": "quick", "measured": "1 ×", "met": True},
+        {"line": "Open and first window (ms)."},
+        {
+            "head": ["", "durability", "100", "/ ours at 100"],
+            "rows": [["Turnstate", "WAL FULL", "2.0", "1.00 ×"], ["LangGraph", "WAL FULL", "1.0", "0.50 ×"]],
+        },
+    ]
+    found = {"sessions": {"printed": printed}}
+    assert benchmarks.ahead(found)[3:-1] == [
+        "| Throughput | talk | openai-agents | 1.33 × the rate |",
+        "| Open and first window (ms) | 100 | LangGraph | 0.50 × |",
+    ]
+    assert "| sessions | quick | 1 × | met |" in benchmarks.goals(found)

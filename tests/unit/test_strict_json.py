@@ -247,11 +247,11 @@ def test_read_works_from_deep_inside_a_program() -> None:
     assert deeper(sys.getrecursionlimit() // 2) == [{"a": ["😀"]}]
 
 
-class Colour(enum.StrEnum):
+class Color(enum.StrEnum):
     RED = "red"
 
 
-class OldColour(str, enum.Enum):  # noqa: UP042 - what older code still does
+class OldColor(str, enum.Enum):  # noqa: UP042 - what older code still does
     RED = "red"
 
 
@@ -366,14 +366,14 @@ def test_plain_gives_a_copy_that_nobody_else_holds() -> None:
     table(
         ((1, (2,)), [1, [2]]),
         (Pair(1, 2), [1, 2]),
-        (Colour.RED, "red"),
-        (OldColour.RED, "red"),
+        (Color.RED, "red"),
+        (OldColor.RED, "red"),
         (Size.SMALL, 1),
         (Name("n"), "n"),
         (Ratio(0.5), 0.5),
         (True, True),
-        (OrderedDict(a=Colour.RED), {"a": "red"}),
-        ({Colour.RED: Name("n"), Name("k"): [Ratio(2)]}, {"red": "n", "k": [2.0]}),
+        (OrderedDict(a=Color.RED), {"a": "red"}),
+        ({Color.RED: Name("n"), Name("k"): [Ratio(2)]}, {"red": "n", "k": [2.0]}),
         (2**70, 2**70),
     ),
 )
@@ -419,8 +419,8 @@ def test_check_text_refuses_what_has_no_utf8_form() -> None:
         (Record(1, {math.nan}), {"count": 1, "tags": ["nan"]}),
         (datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC), "2024-01-02T00:00:00Z"),
         (ValueError("it broke"), "it broke"),
-        (Colour.RED, "red"),
-        (OldColour.RED, "red"),
+        (Color.RED, "red"),
+        (OldColor.RED, "red"),
         (Name("n"), "n"),
         (Size.SMALL, 1),
         (Rude(), "<Rude>"),

@@ -1,9 +1,11 @@
 """Agents: a model, tools and a session, in a loop whose every step is saved before the next begins."""
 
 from ..tools import ToolContext, ToolManager, tool
-from .agent import Agent, Limits
+from .agent import Agent
 from .events import (
     AgentEvent,
+    CheckpointFailed,
+    CheckpointSaved,
     Compacted,
     Ended,
     EndReason,
@@ -13,15 +15,20 @@ from .events import (
     ToolStarted,
 )
 from .hooks import Hooks, Stop
+from .limits import Limits, Prices
+from .subagent import subagent
 
 __all__ = [
     "Agent",
     "AgentEvent",
+    "CheckpointFailed",
+    "CheckpointSaved",
     "Compacted",
     "EndReason",
     "Ended",
     "Hooks",
     "Limits",
+    "Prices",
     "ReplySaved",
     "RequestStarted",
     "Stop",
@@ -29,5 +36,6 @@ __all__ = [
     "ToolFinished",
     "ToolManager",
     "ToolStarted",
+    "subagent",
     "tool",
 ]

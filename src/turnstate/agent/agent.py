@@ -14,24 +14,26 @@ stays pending, and `resume` asks again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from msgspec import Struct
-
+from .. import telemetry, wire_text
 from ..catalog import named
+from ..checkpoints import CheckpointManager
 from ..context.policy import Budget
 from ..context.window import Window
 from ..entry import UNCERTAIN, Usage
-from ..errors import ModelFailed, RequestTooLong
-from ..formats import ReceivedMessage
+from ..errors import ReplyInterrupted, RequestTooLong, SessionError
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
-from ..models import Model, ModelRequest, ReasoningDelta, Reply, TextDelta
+from ..models import FinishReason, Model, ModelRequest, ReasoningDelta, Reply, Retried, TextDelta
 from ..session import Session, Turn
+from ..sticky import ContextManager
+from ..tokens import counter
 from ..tools import Tool, ToolManager
-from ..value import check_kind, check_whole
+from ..value import check_kind
 from .events import (
     AgentEvent,
     Compacted,
@@ -42,30 +44,19 @@ from .events import (
     ToolFinished,
     ToolStarted,
 )
+from .files import AgentFiles
 from .hooks import Hooks, Stop
+from .limits import Limits, Spending
 
-__all__ = ["Agent", "Limits"]
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    """When a run ends although the model would go on."""
-
-    rounds: int = 100
-    """Requests of one run."""
-    repeats: int = 3
-    """Rounds in a row that make exactly the same calls and get exactly the same results."""
-    tokens: int | None = None
-    """Tokens of one run, requests and replies, as the provider reports them or else as we count them."""
-
-    def __post_init__(self) -> None:
-        check_whole("Limits.rounds", self.rounds, least=1)
-        check_whole("Limits.repeats", self.repeats, least=2)
-        if self.tokens is not None:
-            check_whole("Limits.tokens", self.tokens, least=1)
+__all__ = ["Agent"]
 
 
 class Agent:
-    """Runs turns of one session with one model."""
+    """Runs turns of one session with one model.
+
+    With ``checkpoints`` of the session and of the tools' workspace, every tool that changed files and every
+    such turn can be restored, files and conversation together.
+    """
 
     def __init__(
         self,
@@ -76,48 +67,75 @@ class Agent:
         budget: Budget | None = None,
         limits: Limits | None = None,
         hooks: Hooks | None = None,
+        checkpoints: CheckpointManager | None = None,
+        context: ContextManager | None = None,
     ) -> None:
         check_kind("Agent(session)", session, Session)
         self.model, self.session = model, session
         self.tools = tools if isinstance(tools, ToolManager) else ToolManager(tools)
         self.budget = budget or Budget.of(named(model.name))
         self.limits, self.hooks = limits or Limits(), hooks or Hooks()
+        self._files = AgentFiles(session, self.tools, checkpoints)
+        self.context = context
 
-    async def run(self, words: str | Message, *, key: str | None = None) -> AsyncGenerator[AgentEvent, None]:
+    def run(self, words: str | Message, *, key: str | None = None) -> AsyncGenerator[AgentEvent, None]:
         """Answer the user's words; the last event is `Ended`."""
-        async with aclosing(self._run(words, key)) as events:
-            async for event in events:
-                yield event
+        return self._run(words, key)
 
-    async def resume(self) -> AsyncGenerator[AgentEvent, None]:
+    def resume(self) -> AsyncGenerator[AgentEvent, None]:
         """Continue what an interrupted run left; if nothing is left, only `Ended` is yielded."""
-        async with aclosing(self._run(None, None)) as events:
-            async for event in events:
-                yield event
+        return self._run(None, None)
 
     async def _run(self, words: str | Message | None, key: str | None) -> AsyncGenerator[AgentEvent, None]:
-        run = _Run(self)
-        turn = self.session.turn(words, budget=self.budget, tools=self.tools.specs(), key=key)
-        async with turn:
-            try:
-                async with aclosing(run.events(turn)) as events:
-                    async for event in events:
-                        yield event
-            except Stop as stop:
-                yield run.ended("stopped", str(stop))
+        run, sticky = _Run(self), await self._sticky()
+        turn = self.session.turn(words, budget=self.budget, tools=self.tools.specs(), context=sticky, key=key)
+        try:
+            async with turn:
+                await self._files.begin()
+                try:
+                    async with aclosing(run.events(turn)) as events:
+                        async for event in events:
+                            yield event
+                except Stop as stop:
+                    yield run.ended("stopped", str(stop))
+        except Exception as error:
+            run.span.fail(type(error).__name__)
+            raise
+        finally:
+            run.span.end()
+
+    async def _sticky(self) -> str | None:
+        """Return the text of the sticky files; it stays the same for a whole turn."""
+        if self.context is None:
+            return None
+        gathered = await asyncio.to_thread(self.context.gather, counter(named(self.model.name).counter))
+        return gathered.text
 
 
 class _Run:
     """One run: what it has used, and what it did last."""
 
     def __init__(self, agent: Agent) -> None:
-        self._agent, self._hooks = agent, agent.hooks
+        self._agent, self._hooks, self._files = agent, agent.hooks, agent._files
         self._last: Message | None = None
-        self._spent = 0
-        self._rounds = list[tuple[object, ...]]()
+        self._finish: FinishReason = "stop"
+        self._spending = Spending(agent.limits)
+        named = {"gen_ai.conversation.id": agent.session.id, "gen_ai.request.model": agent.model.name}
+        self.span = telemetry.started("invoke_agent", "", named)
+        self._tool_spans = dict[CallId, telemetry.Span]()
 
     def ended(self, reason: EndReason, text: str = "") -> Ended:
+        self.span.set({"turnstate.end": reason})
         return Ended(reason=reason, message=self._last, text=text)
+
+    def _finished(self) -> Ended:
+        match self._finish:
+            case "refusal":
+                return self.ended("refusal", "the model refused to answer")
+            case "length":
+                return self.ended("length", "the answer was cut off by its limit of tokens")
+            case _:
+                return self.ended("done")
 
     async def events(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
         async with aclosing(self._settle(turn)) as settled:
@@ -125,15 +143,17 @@ class _Run:
                 yield event
         limits = self._agent.limits
         for number in range(1, limits.rounds + 1):
-            window = await turn.window()
+            window = await self._window(turn)
             if window is None:
-                yield self.ended("done")
+                if kept := await self._files.turn_finished():
+                    yield kept
+                yield self._finished()
                 return
             async with aclosing(self._ask(turn, window, number)) as asked:
                 async for event in asked:
                     yield event
-            if limits.tokens is not None and self._spent >= limits.tokens:
-                yield self.ended("tokens", f"{self._spent:,} of {limits.tokens:,} tokens are spent")
+            if reached := self._spending.exhausted():
+                yield self.ended(*reached)
                 return
             results = list[ToolCallResult]()
             async with aclosing(self._use_tools(turn, self._calls)) as used:
@@ -141,13 +161,19 @@ class _Run:
                     if isinstance(event, ToolFinished):
                         results.append(event.result)
                     yield event
-            if self._repeats(results):
+            if self._spending.repeats(self._calls, results):
                 yield self.ended("repeated", f"the same calls gave the same results {limits.repeats} times")
                 return
         yield self.ended("rounds", f"the limit of {limits.rounds} requests is reached")
 
+    async def _window(self, turn: Turn) -> Window | None:
+        """Return what is to be sent now, with the tools that there are now."""
+        return await turn.window(model=self._agent.model.name, tools=await self._agent.tools.refresh())
+
     async def _settle(self, turn: Turn) -> AsyncGenerator[AgentEvent, None]:
         """Run the calls that an earlier process left, or answer those that may have run."""
+        if kept := await self._files.resumed():
+            yield kept
         again = list[ToolCallRequest]()
         for call in turn.calls:
             known = self._agent.tools.get(call.name)
@@ -155,6 +181,8 @@ class _Run:
                 result = ToolCallResult.of(call.id, UNCERTAIN, is_error=True)
                 await turn.result(call, UNCERTAIN, is_error=True)
                 yield ToolFinished(call=call, result=result)
+                if kept := await self._files.tool_finished(call):
+                    yield kept
             else:
                 again.append(call)
         async with aclosing(self._use_tools(turn, again)) as used:
@@ -164,6 +192,9 @@ class _Run:
     async def _ask(self, turn: Turn, window: Window, number: int) -> AsyncGenerator[AgentEvent, None]:
         """Send the request and save the reply; one that the provider finds too long is compacted once."""
         for attempt in (1, 2):
+            if cut := window.pending_cut:
+                told = {"turnstate.messages": len(cut.evicted), "turnstate.tokens": window.tokens}
+                self.span.event("turnstate.cut", told)
             yield RequestStarted(
                 round=number, tokens=window.tokens, limit=window.limit, reused=window.reused_prefix_tokens
             )
@@ -173,38 +204,61 @@ class _Run:
                     async for delta in deltas:
                         yield delta
                 break
-            except RequestTooLong:
+            except RequestTooLong as error:
                 if attempt == 2:
                     raise
-                yield Compacted(await self._agent.session.compact(self._agent.budget))
-                window = await turn.window() or window
-        message = self._received(reply)
-        self._calls = await turn.reply(message)
-        self._last = message.without_usage
-        self._spent += _spent(message.usage, window)
+                try:
+                    with self.span.current():
+                        outcome = await self._agent.session.compact(turn.budget)
+                except SessionError as refused:
+                    if type(refused) is not SessionError:  # another writer, a lost lease, an ended epoch
+                        raise
+                    raise error from refused  # there is nothing to compact
+                yield Compacted(outcome)
+                window = await self._window(turn) or window
+        message, usage = self._received(reply)
+        self._finish = reply.reason or "stop"
+        self._spending.replied(usage, window)
+        stopped: Stop | None = None
         if self._hooks.after_reply:
-            await self._hooks.after_reply(self._last)
-        yield ReplySaved(message=self._last, usage=message.usage)
+            try:
+                message = await self._hooks.after_reply(message) or message
+            except Stop as stop:  # what was said is saved all the same
+                stopped = stop
+        self._calls = await turn.reply(message, usage=usage)
+        self._last = message
+        yield ReplySaved(message=message, reason=self._finish, usage=usage)
+        if stopped:
+            raise stopped
 
     async def _streamed(
         self, window: Window, reply: Reply
-    ) -> AsyncGenerator[TextDelta | ReasoningDelta, None]:
+    ) -> AsyncGenerator[TextDelta | ReasoningDelta | Retried, None]:
         tools = self._agent.tools.specs()
         request = ModelRequest(
             messages=window.messages, tools=tools, max_output=self._agent.budget.output or None
         )
         if self._hooks.before_request:
             request = await self._hooks.before_request(request) or request
-        async for event in self._agent.model.stream(request):
-            reply.add(event)
-            if isinstance(event, TextDelta | ReasoningDelta):
-                yield event
+        stream = self._agent.model.stream(request)
+        try:
+            while True:
+                with self.span.current():
+                    event = await anext(stream, None)
+                if event is None:
+                    return
+                reply.add(event)
+                if isinstance(event, TextDelta | ReasoningDelta | Retried):
+                    yield event
+        finally:
+            if isinstance(stream, AsyncGenerator):  # a run that is left gives the connection back
+                await stream.aclose()
 
-    def _received(self, reply: Reply) -> ReceivedMessage:
-        """Return the whole reply with its usage; raise `ModelFailed` if the stream broke off."""
+    def _received(self, reply: Reply) -> tuple[Message, Usage | None]:
+        """Return the whole reply and its usage; raise `ReplyInterrupted` if the stream broke off."""
         whole = reply.completion()
         if whole is None:
-            raise ModelFailed(
+            raise ReplyInterrupted(
                 f"the answer of {self._agent.model.name} was interrupted; resume the run to ask again",
                 partial=reply.message(),
             )
@@ -215,8 +269,7 @@ class _Run:
             usage = Usage(
                 input=told.input, output=told.output, cached=told.cached, model=name, details=details
             )
-        fields = {name: getattr(whole.message, name) for name in Message.__struct_fields__}
-        return ReceivedMessage(**fields, usage=usage)
+        return whole.message, usage
 
     async def _use_tools(
         self, turn: Turn, calls: Sequence[ToolCallRequest]
@@ -226,37 +279,52 @@ class _Run:
             return
         tools = self._agent.tools
         by_id = {call.id: call for call in calls}
-        risky = [call for call in calls if not ((known := tools.get(call.name)) and known.idempotent)]
-        await turn.started(risky)
-        for call in calls:
-            yield ToolStarted(call)
         ready = dict[CallId, ToolCallResult]()
-        if self._hooks.before_tool:
+        if self._hooks.before_tool:  # before anything is noted as started, since a hook may stop the run
             given = [await self._hooks.before_tool(call) for call in calls]
             ready = {call.id: one for call, one in zip(calls, given, strict=True) if one is not None}
         left = [call for call in calls if call.id not in ready]
+        await turn.started([one for one in left if not ((known := tools.get(one.name)) and known.idempotent)])
+        for call in calls:
+            self._begin_span(call)
+            yield ToolStarted(call)
         for id, result in ready.items():
             yield await self._save(turn, by_id[id], result)
-        async with aclosing(tools.run(left, session=self._agent.session)) as results:
+        running = tools.run(left, session=self._agent.session, tracking=self._files.tracking)
+        async with aclosing(running) as results:
             async for result in results:
-                yield await self._save(turn, by_id[result.tool_call_id], result)
+                call = by_id[result.tool_call_id]
+                yield await self._save(turn, call, result)
+                if kept := await self._files.tool_finished(call):
+                    yield kept
 
     async def _save(self, turn: Turn, call: ToolCallRequest, result: ToolCallResult) -> ToolFinished:
         if self._hooks.after_tool:
             result = await self._hooks.after_tool(call, result) or result
+        await self._files.record()
         await turn.result(call, result.result, is_error=result.is_error)
+        self._end_span(result)
         return ToolFinished(call=call, result=result)
 
-    def _repeats(self, results: Sequence[ToolCallResult]) -> bool:
-        """Return True if the last rounds made the same calls and got the same results."""
-        calls = [(call.name, repr(call.args)) for call in self._calls]
-        said = sorted((repr(one.result), one.is_error) for one in results)
-        self._rounds.append((tuple(calls), tuple(said)))
-        last = self._rounds[-self._agent.limits.repeats :]
-        return bool(calls) and len(last) == self._agent.limits.repeats and len(set(last)) == 1
+    def _begin_span(self, call: ToolCallRequest) -> None:
+        attributes = {
+            "gen_ai.tool.name": call.name,
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.type": "function",
+        }
+        if telemetry.captures_content():
+            attributes["gen_ai.tool.call.arguments"] = wire_text.args_text(call)
+        with self.span.current():
+            self._tool_spans[call.id] = telemetry.started("execute_tool", call.name, attributes)
+
+    def _end_span(self, result: ToolCallResult) -> None:
+        span = self._tool_spans.pop(result.tool_call_id, None)
+        if span is None:
+            return
+        if result.is_error:
+            span.fail("tool_error")
+        if telemetry.captures_content():
+            span.set({"gen_ai.tool.call.result": wire_text.result_text(result.result)})
+        span.end()
 
     _calls: Sequence[ToolCallRequest] = ()
-
-
-def _spent(usage: Usage | None, window: Window) -> int:
-    return usage.input + usage.output if usage else window.tokens

@@ -7,11 +7,13 @@ from typing import Literal
 from ..context.cut import Compaction
 from ..entry import Usage
 from ..message import Message, ToolCallRequest, ToolCallResult
-from ..models import ReasoningDelta, TextDelta
+from ..models import FinishReason, ReasoningDelta, Retried, TextDelta
 from ..value import Value
 
 __all__ = [
     "AgentEvent",
+    "CheckpointFailed",
+    "CheckpointSaved",
     "Compacted",
     "EndReason",
     "Ended",
@@ -21,8 +23,9 @@ __all__ = [
     "ToolStarted",
 ]
 
-EndReason = Literal["done", "rounds", "repeated", "tokens", "stopped"]
-"""Why a run ended: the model is done, a limit was reached, it repeats itself, or a hook stopped it."""
+EndReason = Literal["done", "refusal", "length", "rounds", "repeated", "tokens", "cost", "stopped"]
+"""Why a run ended: the model is done, it refused, its reply was cut off, a limit was reached, it repeats
+itself, or a hook stopped it."""
 
 
 class RequestStarted(Value, frozen=True, kw_only=True, tag="request", tag_field="event"):
@@ -35,9 +38,10 @@ class RequestStarted(Value, frozen=True, kw_only=True, tag="request", tag_field=
 
 
 class ReplySaved(Value, frozen=True, kw_only=True, tag="reply", tag_field="event"):
-    """The model's reply is in the log, with the usage that the provider reported."""
+    """The model's reply is in the log, with why it ended, and the usage that the provider reported."""
 
     message: Message
+    reason: FinishReason = "stop"
     usage: Usage | None = None
 
 
@@ -52,6 +56,19 @@ class ToolFinished(Value, frozen=True, kw_only=True, tag="tool_finished", tag_fi
 
     call: ToolCallRequest
     result: ToolCallResult
+
+
+class CheckpointSaved(Value, frozen=True, kw_only=True, tag="checkpoint", tag_field="event"):
+    """The files and the conversation of this moment can be restored under a label."""
+
+    label: str
+    tool: str | None = None
+
+
+class CheckpointFailed(Value, frozen=True, kw_only=True, tag="checkpoint_failed", tag_field="event"):
+    """No checkpoint could be taken, and why; the run goes on."""
+
+    text: str
 
 
 class Compacted(Value, frozen=True, tag="compacted", tag_field="event"):
@@ -69,5 +86,15 @@ class Ended(Value, frozen=True, kw_only=True, tag="ended", tag_field="event"):
 
 
 AgentEvent = (
-    RequestStarted | TextDelta | ReasoningDelta | ReplySaved | ToolStarted | ToolFinished | Compacted | Ended
+    RequestStarted
+    | TextDelta
+    | ReasoningDelta
+    | Retried
+    | ReplySaved
+    | ToolStarted
+    | ToolFinished
+    | CheckpointSaved
+    | CheckpointFailed
+    | Compacted
+    | Ended
 )

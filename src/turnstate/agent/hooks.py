@@ -25,7 +25,8 @@ class Hooks(Struct, frozen=True, kw_only=True):
     """What to call at each step: with the request, the reply, a call and its result."""
 
     before_request: Callable[[ModelRequest], Awaitable[ModelRequest | None]] | None = None
-    after_reply: Callable[[Message], Awaitable[None]] | None = None
+    after_reply: Callable[[Message], Awaitable[Message | None]] | None = None
+    """May return another reply, which is saved in its place."""
     before_tool: Callable[[ToolCallRequest], Awaitable[ToolCallResult | None]] | None = None
     """May return the result itself; the tool is then not run."""
     after_tool: Callable[[ToolCallRequest, ToolCallResult], Awaitable[ToolCallResult | None]] | None = None

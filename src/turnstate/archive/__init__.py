@@ -6,7 +6,7 @@ and times. What belongs to one store is not included: leases, idempotency keys, 
 delivery. A session that is exported, imported elsewhere and exported again gives the same bytes.
 """
 
-from .adopt import Transcript, adopt, conversation
+from .adopt import Transcript, adopt, adopt_state, conversation
 from .export import archive, archived
 from .format import (
     VERSION,
@@ -33,6 +33,7 @@ __all__ = [
     "ImportResult",
     "Transcript",
     "adopt",
+    "adopt_state",
     "archive",
     "archived",
     "bundles",

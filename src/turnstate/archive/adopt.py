@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from .. import ids, strict_json
+from ..clock import wall_clock
 from ..context.calls import answered
 from ..context.cut import carried
 from ..context.head import Head
@@ -20,6 +21,7 @@ from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, Reduction
 from ..context.summary import incoming
 from ..context.window import Window
+from ..conversation import ConversationState
 from ..entry import Entry, ModelChange, Prompt
 from ..errors import AlreadyExists
 from ..log.fold import Fold
@@ -27,14 +29,19 @@ from ..log.path import path_to, read_entry, rows_forwards
 from ..log.records import counter_of
 from ..log.records import records as make_records
 from ..message import Message
+from ..session import SessionManager
 from ..session.names import checked
+from ..stores.memory import MemoryStore
 from ..stores.port import Log, Store
-from ..stores.values import Record, Row, SessionRow
+from ..stores.values import Address, Record, Row, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
-from .restore import ImportResult
+from .export import archive
+from .format import encode_line
+from .read import bundles
+from .restore import ImportResult, restore
 
-__all__ = ["Transcript", "adopt", "conversation", "rows_of"]
+__all__ = ["Transcript", "adopt", "adopt_state", "conversation", "rows_of"]
 
 
 async def adopt(
@@ -75,6 +82,35 @@ async def adopt(
             f"another session {row.id} exists already; pass --skip-existing to skip it"
         ) from None
     return ImportResult(row.id, "imported", len(records))
+
+
+async def adopt_state(
+    store: Store,
+    tenant: str,
+    state: ConversationState,
+    *,
+    title: str = "",
+    user: str | None = None,
+    skip_existing: bool = False,
+) -> ImportResult:
+    """Turn a conversation state into a session, under its id, all of it or nothing.
+
+    It becomes a session in memory first, whose archive is then restored.
+    """
+    async with SessionManager(MemoryStore(), tenant=tenant) as sessions:
+        session = await sessions.create(id=state.conversation_id, title=title, user=user)
+        await session.commit(state)
+        lines = [
+            encode_line(line).encode()
+            async for line in archive(sessions.store, _only(Address(sessions.tenant, session.id)))
+        ]
+    for bundle in bundles(lines):  # one, whose entries are read while it is restored
+        restored = await restore(store, tenant, bundle, now=wall_clock(), skip_existing=skip_existing)
+    return restored
+
+
+async def _only(address: Address) -> AsyncIterator[Address]:
+    yield address
 
 
 async def _records(messages: Sequence[Message], counter: str) -> list[Record]:

@@ -41,9 +41,11 @@ COMMANDS = {
     "amazon-q": LazyCommand("amazon_q", "Import from and export to the Amazon Q command line."),
     "worker": LazyCommand("worker", "Deliver messages to long-term memory."),
     "memory": LazyCommand("memory", "Show, search, change and delete what is remembered of users."),
+    "config": LazyCommand("config", "Show settings and agents, and approve those of a workspace."),
     "doctor": LazyCommand("doctor", "Check this installation."),
     "verify": LazyCommand("verify", "Check a whole store."),
     "completion": LazyCommand("completion", "Print the completion script of a shell."),
+    "chat": LazyCommand("chat", "Talk to a model in this folder, in a session that is kept."),
     "demo": LazyCommand("demo", "Run a long conversation through everything that can happen."),
 }
 """Every command, in the order of the help."""
@@ -76,6 +78,8 @@ def program(ctx: click.Context) -> int:
     Example:
       turnstate count messages.json
       turnstate convert --from openai-chat --to anthropic < messages.json
+      turnstate show last
+      turnstate demo
     """
     if ctx.invoked_subcommand is None:
         screen.display(ctx.get_help())
@@ -111,7 +115,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usage(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
-    return f"{error.format_message()} (see {ctx.command_path if ctx else 'turnstate'} --help)"
+    text = " ".join(error.format_message().split())  # choices come one per line
+    return f"{text} (see {ctx.command_path if ctx else 'turnstate'} --help)"
 
 
 def _output_failed(error: OSError) -> int:

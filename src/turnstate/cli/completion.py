@@ -58,8 +58,8 @@ def session_names(ctx: click.Context, _parameter: click.Parameter, incomplete: s
 
 
 async def _names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from ..cli_kit import lookup
     from ..stores.values import Filter  # deferred: help does not need it
-    from . import lookup
 
     url = ctx.params.get("store") or os.environ.get(STORE_VARIABLE) or setting("store") or default_store()
     names = list[CompletionItem]()

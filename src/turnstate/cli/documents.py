@@ -112,7 +112,7 @@ def walk(
 
 def payload_of(document: Document, provider: Format) -> Any:
     """Return a conversation as the provider's document; one that Turnstate stored is rendered."""
-    return provider.render(document.stored()) if document.layout == "stored" else document.value()
+    return provider.rendering(document.stored()).document if document.layout == "stored" else document.value()
 
 
 def _step(

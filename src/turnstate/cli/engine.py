@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..config.table import SETTINGS
 from ..home import Home
 from .settings import FILE, setting
 
@@ -23,7 +24,7 @@ __all__ = ["ENGINE_VARIABLE", "engine_name", "engine_option", "existing_engine",
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-ENGINE_VARIABLE = "TURNSTATE_MEMORY"
+ENGINE_VARIABLE = SETTINGS["memory"].variable
 
 
 def engine_option(command: Decorated) -> Decorated:

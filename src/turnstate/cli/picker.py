@@ -1,8 +1,8 @@
 """Lets a person pick a session instead of pasting its id.
 
-The newest sessions are listed with numbers on stderr. A number picks one, words filter the list by id,
-title, user and tags, and Enter picks the first. Without a terminal there is nobody to ask, and a session
-has to be named.
+The newest sessions are listed on stderr with numbers and their last words. A number picks one, words filter
+the list by id, title, user and tags, and Enter picks the first. Without a terminal there is nobody to ask,
+and a session has to be named.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Sequence
 
 import click
 
-from ..cli_kit import screen
+from ..cli_kit import lookup, screen
+from ..cli_kit.times import ago
 from ..errors import NotFound
+from ..log.entries import last_messages
+from ..log.path import path_to
+from ..plain_text import first_words
 from ..session import SessionManager
 from ..stores.values import Filter, SessionRow
-from . import lookup
-from .times import ago
 
-__all__ = ["NAMING", "can_pick", "chosen", "matching", "picked"]
+__all__ = ["NAMING", "can_pick", "chosen", "matching"]
 
 SHOWN = 15
-COLUMNS = ("", "id", "user", "active", "entries", "title")
+COLUMNS = ("", "id", "active", "entries", "title", "last words")
+LAST = 3  # messages that are looked at for the last words: results of tools have none
 NAMING = "an id, the beginning of one, a title, or last"
 
 
@@ -38,16 +41,17 @@ async def chosen(sessions: SessionManager, name: str | None, *, user: str | None
         raise click.UsageError(f"name a session: {NAMING}; {lookup.ADVICE}")
     rows = [row async for row in lookup.walk(sessions, Filter(user=user), order="active")]
     if not rows:
-        raise NotFound(f"there is no session yet; {lookup.FIRST_STEPS}")
-    return picked(rows)
+        raise NotFound(f"this store has no session yet; {lookup.FIRST_STEPS}")
+    return await _picked(sessions, rows)
 
 
-def picked(rows: Sequence[SessionRow]) -> SessionRow:
+async def _picked(sessions: SessionManager, rows: Sequence[SessionRow]) -> SessionRow:
     """Ask until one session is picked; raise `click.Abort` if none is wanted."""
     shown = rows
     while True:
         screen.flush()
-        click.echo(screen.table(COLUMNS, _cells(shown[:SHOWN]), right=("", "entries")), err=True)
+        cells = [await _cells(sessions, number, row) for number, row in enumerate(shown[:SHOWN], start=1)]
+        click.echo(screen.table(COLUMNS, cells, right=("", "entries")), err=True)
         if len(shown) > SHOWN:
             click.echo(f"… and {len(shown) - SHOWN:,} more; type words to filter", err=True)
         answer = click.prompt(
@@ -76,8 +80,8 @@ def _searched(row: SessionRow) -> str:
     return "\n".join((row.id, row.title, row.user or "", *row.tags)).casefold()
 
 
-def _cells(rows: Sequence[SessionRow]) -> list[tuple[str, ...]]:
-    return [
-        (str(number), row.id, row.user or "", ago(row.active), f"{row.seq:,}", row.title)
-        for number, row in enumerate(rows, start=1)
-    ]
+async def _cells(sessions: SessionManager, number: int, row: SessionRow) -> tuple[str, ...]:
+    path = await path_to(sessions.store, row.address, row.head)
+    last = [one.text for one in await last_messages(sessions.store, row.address, path, LAST) if one.text]
+    words = first_words(last[-1]) if last else ""
+    return str(number), row.id, ago(row.active), f"{row.seq:,}", first_words(row.title, 30), words

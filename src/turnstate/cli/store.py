@@ -1,7 +1,7 @@
 """Which store, tenant and user a command works on.
 
-The store is the --store flag, else TURNSTATE_STORE, else ``turnstate.toml`` in the current folder, else
-the SQLite file in the installation's own folder. Read-only commands never create a store: the default
+The store is the --store flag, else TURNSTATE_STORE, else ``turnstate.toml`` in the current folder or in the
+installation's own folder, else the SQLite file there. Read-only commands never create a store: the default
 store counts as empty until it is first written, and any other missing file is an error.
 """
 
@@ -11,11 +11,12 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import click
 
-from ..cli_kit import screen
+from ..config.effects import shown_url
+from ..config.table import default_store
 from ..errors import NewerFormat, StoreUnavailable
 from .settings import FILE, STORE_VARIABLE, setting
 
@@ -39,7 +40,6 @@ __all__ = [
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-LOCAL = ("sqlite:", "memory:")
 DEFAULT_TENANT = "default"
 MEMORY = ":memory:"  # not a file; the store refuses it with advice
 
@@ -69,19 +69,6 @@ def tenant_option(command: Decorated) -> Decorated:
 def user_option(command: Decorated) -> Decorated:
     """Add the option that restricts a command to one user's sessions."""
     return click.option("--user", metavar="NAME", help="Only sessions of this user.")(command)
-
-
-def default_store() -> str:
-    """Return the URL of the SQLite file in the installation's own folder."""
-    from ..home import Home  # deferred: help does not need it
-
-    return f"sqlite:///{quote(str(Home.from_environment().path / 'turnstate.db'))}"
-
-
-def shown_url(url: str) -> str:
-    """Return a URL without user, password and parameters, for display and logs."""
-    scheme, slashes, rest = url.partition("://")
-    return f"{scheme}{slashes}{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def file_of(url: str) -> str | None:
@@ -135,11 +122,4 @@ async def managed(url: str, tenant: str) -> AsyncIterator[SessionManager]:
 
 
 def _resolved(_ctx: click.Context, _option: click.Parameter, given: str | None) -> str:
-    return given or _from_file() or default_store()
-
-
-def _from_file() -> str | None:
-    url = setting("store")
-    if url and not url.startswith(LOCAL):
-        screen.say(f"{FILE} in {os.getcwd()} names the store {shown_url(url)}")
-    return url
+    return given or setting("store") or default_store()

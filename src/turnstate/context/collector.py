@@ -21,7 +21,7 @@ from .policy import Policy
 from .tally import Tally
 from .view import View
 
-__all__ = ["Plan", "Room", "hiding", "plan"]
+__all__ = ["Plan", "Room", "hiding", "pinned", "plan"]
 
 WORTH_HIDING = 50
 """Tokens that hiding one output must save: the line that replaces it has to be read, too."""
@@ -68,7 +68,7 @@ def plan(tally: Tally, view: View, room: Room, policy: Policy) -> Plan:
         return _evict(tally, view, room, policy, locks)
     if policy.strict:
         why = "the newest turns alone exceed the budget, and the policy is strict"
-        raise _overflow(tally, room, locks.turns, tally.total(locks.turns), why)
+        raise _overflow(tally, view, room, locks.turns, tally.total(locks.turns), why)
     return _relax(tally, view, room, policy, locks) or _shrink(tally, view, room, policy, locks)
 
 
@@ -106,7 +106,8 @@ def _hide(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) -
     new = _worth_hiding(tally, view.kept, locks.turns) - view.hidden
     gain = sum(tally.saved(index) for index in new)
     shown = _cost(tally, view, view.kept, room) - gain
-    most = room.limit * (1 - policy.mask_gain) - room.head - (room.cap if view.cut else 0)
+    summary = max(room.cap, room.summary) if view.cut else 0  # a cut for a larger limit may have a longer one
+    most = room.limit * (1 - policy.mask_gain) - room.head - summary
     if gain < policy.mask_gain * room.limit or shown > most:
         return None
     text = f"hid the output of {len(new)} old tool messages, {gain:,} tokens"
@@ -134,7 +135,7 @@ def _evict(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
         if left < 0:
             break
         kept = start
-    return Plan(kept, _pinned(tally, kept), view.hidden, room.cap, ("evicted the oldest turns",))
+    return Plan(kept, pinned(tally, view, kept), view.hidden, room.cap, ("evicted the oldest turns",))
 
 
 def _turns_before(tally: Tally, view: View, end: int) -> Iterator[tuple[int, int]]:
@@ -163,7 +164,7 @@ def _relax(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks) 
         if tally.question(start) == start or (inside is not None and start > inside):
             kept = start
     return Plan(
-        kept, _pinned(tally, kept), frozenset(), room.cap, ("relaxed the lock to the newest messages",)
+        kept, pinned(tally, view, kept), frozenset(), room.cap, ("relaxed the lock to the newest messages",)
     )
 
 
@@ -180,11 +181,11 @@ def _shrink(tally: Tally, view: View, room: Room, policy: Policy, locks: _Locks)
         f"gave up {given_up} locked {'group' if given_up == 1 else 'groups'}",
     )
     if left >= 0:
-        return Plan(kept, _pinned(tally, kept), frozenset(), min(room.cap, left), events)
+        return Plan(kept, pinned(tally, view, kept), frozenset(), min(room.cap, left), events)
     if found := _shorten(tally, view, room, policy, kept, events):
         return found
     why = "the prompt, the opening question and the last group exceed the budget"
-    raise _overflow(tally, room, kept, tally.least(kept), why)
+    raise _overflow(tally, view, room, kept, tally.least(kept), why)
 
 
 def _shorten(
@@ -195,36 +196,41 @@ def _shorten(
     They get the low-water part of it, so that an answer fits after them; all of it, if they need
     it; and the room of the summary, before nothing fits.
     """
-    pinned = _pinned(tally, kept)
-    leaves = kept - view.kept > sum(place >= view.kept for place in pinned)
-    leaves = leaves or not set(view.pinned) <= set(pinned)
+    questions = pinned(tally, view, kept)
+    leaves = kept - view.kept > sum(place >= view.kept for place in questions)
+    leaves = leaves or not set(view.pinned) <= set(questions)
     cap = room.cap if leaves or view.cut else 0
-    left = room.limit - room.head - _question(tally, kept, room) - cap
+    left = room.limit - room.head - _question(tally, view, kept, room) - cap
     for within, most in ((int(left * policy.low_water), cap), (left, cap), (left + cap, 0)):
         if each := tally.share(kept, within):
             event = f"shortened the outputs of the last calls to {each:,} tokens each"
             if leaves or room.summary > most:
-                return Plan(kept, pinned, frozenset(), most, (*events, event), each)
+                return Plan(kept, questions, frozenset(), most, (*events, event), each)
             return Plan(view.kept, view.pinned, view.hidden, most, (event,), each, cuts=False)
     return None
 
 
 def _cost(tally: Tally, view: View, start: int, room: Room) -> int:
     """Count what is shown when a cut is made here, the question that must stay included."""
-    return tally.total(start) - view.saving(start) + _question(tally, start, room)
+    return tally.total(start) - view.saving(start) + _question(tally, view, start, room)
 
 
-def _question(tally: Tally, start: int, room: Room) -> int:
-    if tally.question(start) is None:
-        return room.opener
-    return sum(tally.cost(index) for index in _pinned(tally, start))
+def _question(tally: Tally, view: View, start: int, room: Room) -> int:
+    """Count the question that is shown before a place, or the text in place of a missing one."""
+    if tally.question(start) == start:
+        return 0
+    questions = pinned(tally, view, start)
+    return sum(tally.cost(index) for index in questions) if questions else room.opener
 
 
-def _pinned(tally: Tally, kept: int) -> tuple[int, ...]:
+def pinned(tally: Tally, view: View, kept: int) -> tuple[int, ...]:
+    """Return what stays before a cut here: the question of a turn that is cut, if it is still shown."""
     question = tally.question(kept)
-    return () if question is None or question == kept else (question,)
+    if question is None or question == kept:
+        return ()
+    return (question,) if question >= view.kept or question in view.pinned else ()
 
 
-def _overflow(tally: Tally, room: Room, start: int, last: int, why: str) -> ContextOverflow:
-    question = _question(tally, start, room)
+def _overflow(tally: Tally, view: View, room: Room, start: int, last: int, why: str) -> ContextOverflow:
+    question = _question(tally, view, start, room)
     return ContextOverflow(why, limit=room.limit, head=room.head, question=question, last=last)

@@ -7,7 +7,8 @@ the previous cut, and a question that was pinned by it and is not any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -17,20 +18,22 @@ from ..entry import CAP, Cut, Decision, Mask, Summary
 from ..errors import ContextOverflow
 from ..ids import MessageId, derived
 from ..message import Message
-from ..tokens import message_cost
+from ..tokens import Counter, message_cost
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value, check_kind, check_whole
-from .collector import Plan, Room, plan
-from .decisions import beside, floor_of, in_force
+from .collector import Plan, Room, pinned, plan
 from .digest import Digest, carrying, digest, text
-from .policy import Policy
+from .policy import Budget, Policy
+from .reduction import Limits, step
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
-from .view import View, folded, kept_place, masks_on
+from .view import View, beside, floor_of, folded, in_force, kept_place
 from .window import PendingCut, Window
 from .wording import rendered
 
 __all__ = [
+    "KEPT_AT_CAP",
+    "MAX_CONVERSATION_STATE_HISTORY_LEN",
     "Compaction",
     "PendingCut",
     "Strategy",
@@ -42,6 +45,15 @@ __all__ = [
     "decided",
     "foreseen",
 ]
+
+MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
+"""Exchanges that the live history holds, and that a window may show; older ones are in the log."""
+
+KEPT_AT_CAP = 0.9
+"""The share of them that the cut at the cap keeps: one such cut serves for a thousand exchanges."""
+
+CAP_BUDGET = Budget(200_000)
+"""What the summary of that cut is as long as: it is the same for all, whatever their budgets."""
 
 
 def decided(
@@ -170,9 +182,8 @@ def compaction(
     kept = _kept(tally, strategy.keep)
     if kept <= view.kept:
         return None
-    question = tally.question(kept) if kept < tally.end else None
-    pinned = () if question is None or question == kept else (question,)
-    plan = Plan(kept, pinned, view.hidden, policy.summary_cap(limit), ("compacted on request",))
+    questions = pinned(tally, view, kept) if kept < tally.end else ()
+    plan = Plan(kept, questions, view.hidden, policy.summary_cap(limit), ("compacted on request",))
     if not _evicted(tally, view, plan):
         return None
     asked: dict[str, Any] = {"operation": "compact", "keep": strategy.keep}
@@ -182,23 +193,54 @@ def compaction(
 
 
 def capped(
-    tally: Tally, decisions: Sequence[Decision], policy: Policy, *, keep: int, limit: int
+    messages: Iterable[Message],
+    decisions: Sequence[Decision],
+    policy: Policy,
+    counter: Counter,
+    *,
+    stored: bool,
 ) -> Cut | None:
-    """Return the cut that keeps the newest exchanges, from the edge of a turn on; None if all are kept.
+    """Return the cut that is due when a window shows more exchanges than a history holds; None if it is not.
 
-    Whatever the budget, nothing before it is shown again, so cuts that hold under one budget only are not
-    built upon. Within a turn that is longer than what is kept, it is made between two groups.
+    It takes the place of the root: nothing before it is shown under any budget, and cuts that start after it
+    serve as before. It is made at the edge of a turn; within a turn that is longer than what it keeps, it is
+    made between two groups, and the question stays. It is the same whatever budget it is noticed under.
     """
+    most, limit = MAX_CONVERSATION_STATE_HISTORY_LEN, CAP_BUDGET.limit
+    tally = Tally.of(messages, counter, Limits.of(policy.reduction, step(limit)), stored=stored)
     standing = in_force(decisions)
     floor = floor_of(standing)
-    masks = masks_on(floor, standing, limit=limit, policy=policy)
-    view = folded(floor, masks, standing, tally, policy)
-    place = _kept(tally, keep)
-    kept = next((turn for turn in tally.turns if turn >= place), place)
-    if kept <= view.kept:
+    first = kept_place(floor, tally) if floor else 0
+    if tally.exchanges(first) <= most:
         return None
-    plan = Plan(kept, (), view.hidden, policy.summary_cap(limit), ())
-    return _pending_cut(tally, view, plan, policy, limit, standing, asked={"operation": CAP}).cut
+    cuts = [one for one in standing if isinstance(one, Cut) and _is_in(tally, one)]
+    starts = {one.id: kept_place(one, tally) for one in cuts}
+    serving = [start for start in starts.values() if tally.exchanges(start) <= most]
+    kept = min([_kept_at_cap(tally, int(KEPT_AT_CAP * most)), *serving])
+    earlier = [one for one in cuts if starts[one.id] <= kept]
+    base = max(earlier, key=lambda one: starts[one.id], default=None)  # so that the least is read again
+    if kept <= first:
+        return None
+    view = folded(base, (), standing, tally, policy)
+    plan = Plan(kept, pinned(tally, view, kept), view.hidden, policy.summary_cap(limit), ())
+    cut = _pending_cut(tally, view, plan, policy, limit, (), asked={"operation": CAP}).cut
+    cut = structs.replace(cut, limit=0, scale=0)  # it was made for no limit
+    carried = beside(standing, cut, policy, starts_later=lambda one: starts.get(one.id, 0) >= kept)
+    return structs.replace(cut, beside=carried)
+
+
+def _is_in(tally: Tally, cut: Cut) -> bool:
+    """Return True if a tally begins no later than what a cut keeps."""
+    return cut.kept_from is None or tally.place(cut.kept_from) is not None
+
+
+def _kept_at_cap(tally: Tally, keep: int) -> int:
+    """Return where the newest exchanges begin: with a turn, if one begins in the first half of them."""
+    place = _kept(tally, max(1, keep))
+    turn = bisect_left(tally.turns, place)
+    if turn < len(tally.turns) and 2 * tally.exchanges(tally.turns[turn]) >= keep:
+        return tally.turns[turn]
+    return place
 
 
 class Compaction(Struct, frozen=True, kw_only=True):

@@ -23,14 +23,16 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
+from ..errors import InputError
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..tokens import Counter
 from . import evidence
-from .evidence import Digest, Mention, Mentions, Room, folded
+from .evidence import Capacity, Mention, Mentions, folded
 from .wording import WORDINGS, Language, bare, filled, label, line, quoted, word
 
 __all__ = ["Digest", "carrying", "digest", "facts", "text"]
@@ -38,14 +40,47 @@ __all__ = ["Digest", "carrying", "digest", "facts", "text"]
 CARRIED_CHARS = 2_000  # of a text from elsewhere: about 500 tokens, half of the usual cap
 NAME_CHARS = 64  # the longest tool name that a provider takes
 
-_TOPICS = Room(first=3, newest=7)
-_SUCCEEDED = Room(first=4, newest=8)
-_FAILED = Room(first=0, newest=8)
-_DECIDED = Room(first=2, newest=6)
-_FILES = Room(first=4, newest=12)
-_IDS = Room(first=4, newest=8)
+_TOPICS = Capacity(first=3, newest=7)
+_SUCCEEDED = Capacity(first=4, newest=8)
+_FAILED = Capacity(first=0, newest=8)
+_DECIDED = Capacity(first=2, newest=6)
+_FILES = Capacity(first=4, newest=12)
+_IDS = Capacity(first=4, newest=8)
 
 _FIRST_READ, _NEWEST_READ = 16, 48  # of what the user said; some of it raises no topic, some repeats
+
+
+class Digest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much was cut, what the user asked for, what the tools did, and what was known before.
+
+    ``topics`` are the user's own words. ``tasks`` are those that were open at the end, in the order of
+    the list that named them. ``carried`` is a summary that was written elsewhere, by a model or in a
+    list from outside; it covers what came before everything else here.
+    """
+
+    messages: int = 0
+    turns: int = 0
+    topics: Mentions = Mentions()
+    succeeded: Mentions = Mentions()
+    failed: Mentions = Mentions()
+    files: Mentions = Mentions()
+    ids: Mentions = Mentions()
+    decided: Mentions = Mentions()
+    tasks: tuple[str, ...] = ()
+    carried: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a digest as plain JSON values, to be stored with the cut that it belongs to."""
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Digest:
+        """Take a digest from plain JSON values; fields that a newer version added are left out."""
+        try:
+            return msgspec.convert(plain, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(f"not a digest: {error}; make it again from the log") from None
 
 
 # How a digest begins that carries an earlier summary; what it quotes has other quotation marks inside.

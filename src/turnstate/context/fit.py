@@ -4,6 +4,10 @@ There is no session and no next request, so the window fills the budget. A docum
 within the budget already comes back as it is. Every other one becomes messages, a window, and a
 document again, of the same shape and with the fields that it came with; what is written is
 validated and counted once more, since a provider's form can add to what the window knows of.
+
+A program that has only a list makes it fit before every call, and most of it was there the last time. So a
+`Fitted` holds what was parsed and counted for it, and the next call that is given it as `previous` reuses
+that where the content is the same. The result does not depend on it.
 """
 
 from __future__ import annotations
@@ -13,14 +17,18 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, structs, to_builtins
 
-from .. import formats, wire_text
+from .. import formats, strict_json, wire_text
 from ..errors import ContextOverflow
 from ..formats import mended, rendered
 from ..formats.port import Format, Violation
 from ..formats.replies.reply import plain
 from ..message import Message
 from ..part import Native
-from ..tokens import Count, Counter
+from ..tokens import Count, Counter, Estimator, ExactCounter, tools_cost
+from ..tokens.cost import REPLY_START, Meter
+from ..tokens.counter import Quality, weaker
+from ..toolspec import ToolSpec
+from ..value import check_kind
 from .head import OPENER, Head
 from .live_window import LiveWindow
 from .manager import StateManager
@@ -30,7 +38,7 @@ from .tally import Tally
 from .turns import Repair
 from .window import Window
 
-__all__ = ["FILL", "Fitted", "fit", "fitted"]
+__all__ = ["FILL", "Fitted", "fit", "fitted", "fitted_document"]
 
 T = TypeVar("T")
 
@@ -38,12 +46,57 @@ FILL = 1.0
 """The part of the budget that a cut leaves: all of it, since there is no next request to leave room for."""
 
 
+_Counted = tuple[Message, int, Quality]
+
+
+class _Reader:
+    """Parses and counts the versions of one document: what has not changed is not parsed or counted again."""
+
+    def __init__(self, format: Format) -> None:
+        self.parse = format.parser().parse
+        self._counts: tuple[Counter | None, dict[str, _Counted]] = (None, {})
+
+    def count(self, messages: Sequence[Message], tools: Sequence[ToolSpec], counter: Counter) -> Count:
+        """Count what messages would cost if they were sent as they are, as `StateManager.count` does."""
+        meter, (former, known), counted = Meter(counter), self._counts, dict[str, _Counted]()
+        if former != counter or not isinstance(counter, ExactCounter | Estimator):
+            known = {}  # another counter may count otherwise by now, as one that is calibrated does
+        tokens, quality = REPLY_START, meter.quality
+        for message in messages:
+            found = known.get(message.id)
+            if found is None or found[0] is not message:
+                meter.quality = "exact"
+                found = (message, meter.message(message), meter.quality)
+            counted[message.id] = found
+            tokens, quality = tokens + found[1], weaker(quality, found[2])
+        self._counts = (counter, counted)
+        return Count(tokens, quality) + tools_cost(tools, counter)
+
+
+class _Memory:
+    """What was read and written so far. It is no part of a value: any two are equal."""
+
+    def __init__(self, format: Format) -> None:
+        self.format = format
+        self.given, self.written = _Reader(format), _Reader(format)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Memory)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "…"
+
+
 class Fitted(Struct, frozen=True, kw_only=True):
     """A document that fits, and how it came to that.
 
     ``violations`` are what the provider would have rejected before, ``repairs`` what was done about
     it; ``hidden`` and ``reduced`` name the calls whose output is not shown whole. Ids are those of the
-    document, where it has any. ``window`` is None where nothing had to be done.
+    document, where it has any. ``window`` is None where nothing had to be done. ``memory`` serves the next
+    call that is given this one as `previous`.
     """
 
     payload: Any
@@ -54,6 +107,7 @@ class Fitted(Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
     window: Window | None = None
+    memory: Any = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what was done, and why, as plain JSON."""
@@ -74,19 +128,29 @@ class Fitted(Struct, frozen=True, kw_only=True):
         }
 
 
-def fitted(payload: Any, format: Format, manager: StateManager, budget: Budget) -> Fitted:
+def fitted_document(
+    payload: Any,
+    format: Format,
+    manager: StateManager,
+    budget: Budget,
+    *,
+    previous: Fitted | None = None,
+) -> Fitted:
     """Make a document fit, or raise `ContextOverflow` or `InvalidConversation` and change nothing."""
-    document = _Document(payload, format)
-    before = manager.count(document.messages, document.tools)
+    memory = previous.memory if previous else None
+    if not (isinstance(memory, _Memory) and memory.format is format):
+        memory = _Memory(format)
+    document = _Document(payload, format, memory.given)
+    before = memory.given.count(document.messages, document.tools, manager.counter)
     if before.tokens <= budget.limit and not document.violations:
-        return Fitted(payload=payload, before=before, after=before)
+        return Fitted(payload=payload, before=before, after=before, memory=memory)
     live = LiveWindow(manager.counter, manager.policy)
     reduces = before.tokens > budget.limit  # what fits as it is needs mending only
     added = 0
     while True:
         window = _window(document, live, budget.limit, added, reduces=reduces)
         written = document.written(window.messages)
-        after = manager.count(format.parse(written), format.tools(written))
+        after = memory.written.count(memory.written.parse(written), format.tools(written), manager.counter)
         if after.tokens <= budget.limit:
             break
         added += max(added, after.tokens - budget.limit)
@@ -100,6 +164,7 @@ def fitted(payload: Any, format: Format, manager: StateManager, budget: Budget) 
         hidden=document.calls_answered_by(window.report.hidden),
         reduced=document.calls_answered_by(window.report.reduced),
         window=window,
+        memory=memory,
     )
 
 
@@ -110,20 +175,41 @@ def fit(
     format: str | None = None,
     counter: Counter | str = "o200k_base",
     policy: Policy | None = None,
+    previous: Fitted | None = None,
 ) -> T:
     """Return a provider's messages within a budget of tokens, valid, and in the form in which they came.
 
     `messages` is the list that the SDK is given, or the whole request; it stays as it is. Its format is
     detected unless it is named. Raise `ContextOverflow` if even the newest exchange does not fit.
+    What `previous` has in common with it, a result of `fitted`, is not parsed and counted again.
     """
+    result: T = fitted(
+        messages, budget, format=format, counter=counter, policy=policy, previous=previous
+    ).payload
+    return result
+
+
+def fitted(
+    messages: Any,
+    budget: Budget | int,
+    *,
+    format: str | None = None,
+    counter: Counter | str = "o200k_base",
+    policy: Policy | None = None,
+    previous: Fitted | None = None,
+) -> Fitted:
+    """Return what `fit` returns as `payload`, with how it came to that, for the next call's `previous`."""
+    check_kind("fit(previous)", previous, Fitted, optional=True)
     limits = budget if isinstance(budget, Budget) else Budget(budget)
-    payload, data = plain(messages), dict(_bytes_in(messages))
+    is_json = strict_json.is_plain(messages)
+    payload = messages if is_json else plain(messages)
     target = formats.detect(payload) if format is None else formats.get(format)
-    result = fitted(payload, target, StateManager(counter, policy or Policy(low_water=FILL)), limits)
+    manager = StateManager(counter, policy or Policy(low_water=FILL))
+    result = fitted_document(payload, target, manager, limits, previous=previous)
     if result.window is None:
-        return messages
-    written: T = _with_bytes(result.payload, data) if data else result.payload
-    return written
+        return structs.replace(result, payload=messages)
+    data = {} if is_json else dict(_bytes_in(messages))
+    return structs.replace(result, payload=_with_bytes(result.payload, data)) if data else result
 
 
 def _bytes_in(value: Any) -> Iterator[tuple[str, bytes]]:
@@ -146,9 +232,9 @@ def _with_bytes(value: Any, data: Mapping[str, bytes]) -> Any:
 class _Document:
     """A provider's document: its messages, its tools, and the shape in which it is written again."""
 
-    def __init__(self, payload: Any, format: Format) -> None:
+    def __init__(self, payload: Any, format: Format, reader: _Reader) -> None:
         self.payload, self.format = payload, format
-        self.messages = format.parse(payload)
+        self.messages = reader.parse(payload)
         self.tools = tuple(format.tools(payload))
         self.request = not format.validate(payload, request=True)
         self.violations = [] if self.request else format.validate(payload)
@@ -165,9 +251,9 @@ class _Document:
     def written(self, messages: Sequence[Message]) -> Any:
         """Write messages as a document of the same shape that is as valid as it can be asked to be."""
         kept = self._enveloped(messages)
-        if isinstance(self.payload, list) and not isinstance(self.format.render(kept), list):
+        if isinstance(self.payload, list) and self.format.rendering(kept).list_key is None:
             kept = self._enveloped(map(_spoken, messages))
-        return self._in_order(rendered(kept, self.format, request=self.request))
+        return self._in_order(rendered(kept, self.format, request=self.request).document)
 
     def defined(self, written: Any) -> Iterator[Repair]:
         """Name the tools that the provider wants defined and the document used without a definition."""

@@ -25,14 +25,13 @@ from ..tokens import Counter, message_cost
 from ..value import refuse
 from .collector import Plan, Room, hiding, plan
 from .cut import carried, decided
-from .decisions import in_force, named_scale, scale, serving
 from .head import Head, Preface
 from .policy import Budget, Policy
 from .reduction import Limits
 from .summary import incoming
 from .tally import Shown, Tally
-from .view import View, folded, masks_on
-from .window import Lead, Report, Window, usage
+from .view import View, folded, in_force, masks_on, named_scale, scale, serving, since_cut
+from .window import Lead, Window, WindowReport, usage
 from .wording import rendered
 
 __all__ = ["LiveWindow", "check", "check_fit"]
@@ -53,10 +52,9 @@ class _Lane:
         self.sent = sent or {}
 
     def remember(self, window: Window) -> None:
-        self.sent.pop(_name(window.view.cut), None)
-        self.sent[_name(window.view.cut)] = window
-        if len(self.sent) > MOST_LANES:
-            del self.sent[next(iter(self.sent))]
+        name = _name(window.view.cut)
+        others = [item for item in self.sent.items() if item[0] != name][1 - MOST_LANES :]
+        self.sent = {**dict(others), name: window}  # a new one: a thread may be reading the other
 
     def previous(self, cut: Cut | None) -> Window | None:
         """Return the last window from a cut; if there is none, the last one of all."""
@@ -124,8 +122,9 @@ class LiveWindow:
     def restarted(self, counter: Counter | None = None, *, whole: bool = True) -> LiveWindow:
         """Return one without a tally: other messages, another counter, or a thread still uses it."""
         live = LiveWindow(counter or self.counter, self.policy, stored=self.stored, whole=whole)
-        live._latest = self._latest
-        live._lanes = {limits: _Lane(lane.sent) for limits, lane in self._lanes.items()}
+        live._latest = self._latest.detached() if self._latest else None
+        for limits, lane in self._lanes.items():
+            live._lanes[limits] = _Lane({name: window.detached() for name, window in lane.sent.items()})
         return live
 
     def grow(self, messages: Iterable[Message], counts: Iterable[tuple[Message, int]] = ()) -> None:
@@ -165,7 +164,7 @@ class LiveWindow:
         check_fit(window.tokens, limit)
         window.decisions, window.pending_cut = tuple(new), pending
         window.applied = standing
-        window.report = Report(tally, view, usage(window, self.policy), events)
+        window.report = WindowReport(tally, view, usage(window, self.policy), events)
         return window
 
     def shown(self, head: Head, decisions: Sequence[Decision] = ()) -> Window:
@@ -175,7 +174,7 @@ class LiveWindow:
         view, lead = self._served(standing, preface, recall)
         window = Window(self._tally, view, preface, lead, limit=self.limit, recall=recall)
         window.applied = standing
-        window.report = Report(self._tally, view, usage(window, self.policy), ())
+        window.report = WindowReport(self._tally, view, usage(window, self.policy), ())
         return window
 
     @property
@@ -185,7 +184,9 @@ class LiveWindow:
         return self.tally
 
     def _holding(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-        """Return the decisions in force, worked out again only if there are others than last time."""
+        """Return the decisions in force; where all have to be read, only if there are others than before."""
+        if (found := since_cut(decisions)) is not None:
+            return found
         given = tuple(decisions)
         if given != self._given:
             self._given, self._in_force = given, in_force(given)

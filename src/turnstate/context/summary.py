@@ -161,7 +161,7 @@ def _fault(words: str, request: SummaryRequest) -> Refusal | None:
         return Refusal("empty", "the summary says nothing")
     start = words[:40].replace("’", "'").lower()
     if start.startswith(_EXCUSES):
-        return Refusal("error", f"the model would not summarise: {words[:80]!r}")
+        return Refusal("error", f"the model would not summarize: {words[:80]!r}")
     if start.startswith(_FAULTS) or _json(words) is not None:
         return Refusal("error", f"the model gave an error or an object, not a summary: {words[:80]!r}")
     return Refusal("error", "the model repeated the request") if request.mark in words else None
@@ -209,7 +209,7 @@ def with_facts(summary: Summary, cut: Cut, counter: Counter, policy: Policy) -> 
 
 
 class Failures(Value, frozen=True):
-    """How often in a row a model failed to summarise, and why it did last."""
+    """How often in a row a model failed to summarize, and why it did last."""
 
     count: int = 0
     last: str = ""

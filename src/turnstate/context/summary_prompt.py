@@ -1,4 +1,4 @@
-"""Briefing a model: the request that asks it to summarise what was cut.
+"""Briefing a model: the request that asks it to summarize what was cut.
 
 The prompt has fixed sections, in the order of their use to the agent that continues, so that a
 text which must be cut loses the least. The conversation is data: it is between marks that follow

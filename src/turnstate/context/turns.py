@@ -14,7 +14,7 @@ Nothing that was said is dropped, and nothing here depends on what comes later, 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -151,6 +151,8 @@ class Structure:
         self.answers: list[tuple[int, Answer]] = []
         self.sources: dict[str, tuple[Message, int | None]] = {}
         self._round = Round(self.sources)
+        self._assistants: list[int] = []  # their places, as far as they were asked for
+        self._read = 0
         self._ids: set[str] = set()
         self._calls: set[CallId] = set()
         self._renamed: dict[CallId, CallId] = {}
@@ -201,6 +203,15 @@ class Structure:
         """Return the place of the user message that opened the turn of a place, if one did."""
         turn = bisect_right(self.turns, start) - 1
         return self.turns[turn] if turn >= 0 else None
+
+    def exchanges(self, start: int) -> int:
+        """Return the number of exchanges from a place on: each ends with a message of the assistant."""
+        for place in range(self._read, len(self.items)):
+            if self.items[place].role == "assistant":
+                self._assistants.append(place)
+        self._read = len(self.items)
+        finished = len(self._assistants) - bisect_left(self._assistants, start)
+        return finished + len(self._round.assistants)
 
     def outputs(self, place: int) -> list[int]:
         """Return the places of the tool messages in the finished group that a place lies in."""

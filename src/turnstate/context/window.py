@@ -9,6 +9,7 @@ reuse.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -30,9 +31,9 @@ __all__ = [
     "GroupReport",
     "Lead",
     "PendingCut",
-    "Report",
     "Tiers",
     "Window",
+    "WindowReport",
     "tiers",
     "usage",
 ]
@@ -51,7 +52,7 @@ class GroupReport(Struct, frozen=True):
     kept: bool
 
 
-class Report:
+class WindowReport:
     """What a window holds and what it left out."""
 
     def __init__(self, tally: Tally, view: View, usage: Mapping[str, int], events: tuple[str, ...]) -> None:
@@ -189,7 +190,7 @@ class Window:
         self.decisions: tuple[Decision, ...] = ()
         self.applied: tuple[Decision, ...] = ()
         self.pending_cut: PendingCut | None = None
-        self.report: Report
+        self.report: WindowReport
         known = previous.messages[: previous.stays_in(self)] if previous else ()
         self.messages: tuple[Message, ...] = self._messages(known)
         self.shared = len(known)
@@ -200,14 +201,22 @@ class Window:
             also = self._reused(latest, _shared(self.messages, latest.messages))
             self.reused_prefix_tokens = max(self.reused_prefix_tokens, also)
 
-    def render(self, format: Format | str, *, request: bool = False) -> Any:
-        """Render the window with the tools of its head, for a provider's format or the name of one.
+    def render(self, format: Format | str, *, request: bool = False) -> dict[str, Any]:
+        """Render the window with the tools of its head, as an object of a provider's format.
 
         Raise `InvalidConversation` if the provider would reject the result; `request` adds the rules
         about the last message.
         """
         target = formats.get(format) if isinstance(format, str) else format
-        return formats.rendered(self.messages, target, tools=self.preface.head.tools, request=request)
+        head = self.preface.head
+        return formats.rendered(self.messages, target, tools=head.tools, request=request).payload
+
+    def detached(self) -> Window:
+        """Return the request without the conversation that it was made of, to compare others with it."""
+        alone = copy(self)
+        alone.tally, alone.view = Tally(self.tally.counter, self.tally.limits), View(cut=self.view.cut)
+        alone.report = WindowReport(alone.tally, alone.view, {}, ())
+        return alone
 
     def stays_in(self, other: Window) -> int:
         """Return how many leading messages are those of another window with the same view of the tally."""

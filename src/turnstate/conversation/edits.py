@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -20,7 +21,7 @@ from ..errors import InputError
 from .line_tracker import FileLineTracker, LineChange, Who, churn, line_count
 from .state import ConversationState
 
-__all__ = ["ABSENT", "LARGEST", "EditConflict", "LineTracking", "Look", "look"]
+__all__ = ["ABSENT", "LARGEST", "EditConflict", "LineTracking", "Look", "kept_tracking", "look"]
 
 LARGEST = 64 * 1024 * 1024
 """Bytes; a larger file is not read."""
@@ -77,6 +78,16 @@ class EditConflict(Struct, frozen=True, kw_only=True):
     path: str
     lines: int
     gone: bool = False
+
+
+@contextmanager
+def kept_tracking(state: ConversationState, since: Mapping[str, FileLineTracker]) -> Iterator[None]:
+    """Keep what tools tracked since the head had some trackers, whatever the block makes of the state."""
+    with state.files_lock:
+        tracked = state.file_line_tracker
+        yield
+        changed = {path: one for path, one in tracked.items() if one != since.get(path)}
+        state.file_line_tracker = {**state.file_line_tracker, **changed}
 
 
 class LineTracking:
@@ -221,7 +232,8 @@ class LineTracking:
         return self._state.file_line_tracker.get(name, FileLineTracker())
 
     def _set(self, name: str, known: FileLineTracker) -> None:
-        self._state.file_line_tracker = {**self._state.file_line_tracker, name: known}
+        with self._state.files_lock:
+            self._state.file_line_tracker = {**self._state.file_line_tracker, name: known}
         if self._state.head is self._timeline:
             self._former = self._state.file_line_tracker
 

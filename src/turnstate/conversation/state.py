@@ -9,6 +9,7 @@ JSON. ``tool_manager``, ``agents`` and ``checkpoints`` are never kept: attach th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 from .. import catalog, ids
@@ -86,6 +87,7 @@ class ConversationState(Tangents):
         self.model_info: ModelInfo | None = catalog.named(model_id) if model_id else None
         self.context_manager: ContextManager | None = None
         self.file_line_tracker: dict[str, FileLineTracker] = {}
+        self.files_lock = Lock()  # tools track files in threads, while the loop takes in what was appended
         self.mcp_enabled = mcp_enabled
         self.tool_manager: ToolManager | None = None
         self.agents: Agents | None = None
@@ -273,15 +275,16 @@ class ConversationState(Tangents):
         return live
 
     def cap(self) -> None:
-        """Add a cut if windows could show more exchanges than the history holds, whatever the budget."""
-        while self.head.is_over_cap:
-            limit, decisions = self.budget.limit, self.head.fold.holding
-            stored = _is_stored(self.head)
-            tally = self.manager.tally(self.head.messages, self.budget, stored=stored, decisions=decisions)
-            cut = capped(tally, decisions, self.policy, keep=self.head.exchanges_at_cap, limit=limit)
+        """Add a cut if windows could show more exchanges than the history holds, whatever the budget.
+
+        What it is made of has to be loaded; if it is not, a session makes the cut when the state is written.
+        """
+        while self.head.is_over_cap and not self.head.lacks_a_start:
+            fold, counter, stored = self.head.fold, self.manager.counter, _is_stored(self.head)
+            cut = capped(fold.messages, tuple(fold.decisions), self.policy, counter, stored=stored)
             if cut is None:
                 return
-            self.head.add(self.head.fold.archiving(cut))
+            self.head.add(fold.archiving(cut))
 
     # Compaction and undo.
 
@@ -357,7 +360,7 @@ class ConversationState(Tangents):
     def undo(self) -> str:
         """Undo the newest operation by the rule of `session.undo`, and return which; files stay.
 
-        Raise `NothingToUndo` if there is none, or none in the part that is loaded.
+        Raise `NothingToUndo` if there is none, or if it, or what undoing it shows, is not loaded.
         """
         timeline = self.head
         search = UndoSearch(self.conversation_id, timeline.first - 1 + len(timeline.entries))
@@ -365,9 +368,9 @@ class ConversationState(Tangents):
         if found is None:
             return self._undo_branch(search)
         if isinstance(found.entry, Cut):
-            self._revert(found.entry, found.number)
+            self._revert(found.entry, found.number, search)
         else:
-            self._undo_exit(found)
+            self._undo_exit(found, search)
         return found.name
 
     # Entries.
@@ -421,23 +424,22 @@ class ConversationState(Tangents):
 
     def _switched(self) -> None:
         self.apply_settings()
-
-    def restore_moment(self, at: int) -> None:
-        """Go back to when the conversation had so many entries; what came after stays in the log."""
-        super().restore_moment(at)
-        self.cap()
+        self.cap()  # the cut may have come after the moment that it goes back to
 
     def _cancel_open_calls(self) -> None:
         for call in self.head.open_calls:
             self.add(Answer.give(call.id, CANCELLED))
 
-    def _revert(self, cut: Cut, number: int) -> None:
+    def _revert(self, cut: Cut, number: int, search: UndoSearch) -> None:
         """Revert a cut, the entry of that number; the cut before it holds again, named by its number."""
         timeline, former_number = self.head, 0
         if former := timeline.fold.cut_before(cut):
             numbers = (at for at, one in enumerate(timeline.entries, start=timeline.first) if one is former)
             former_number = next(numbers, timeline.recalled_at.get(former.id, 0))
-        self.add(Revert(cut=cut.id, at=number, former=former_number))
+        revert = Revert(cut=cut.id, at=number, former=former_number)
+        if not self._is_loaded(timeline.after(revert)):
+            raise search.not_loaded()
+        self.add(revert)
 
 
 def _is_stored(timeline: Timeline) -> bool:

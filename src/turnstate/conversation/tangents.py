@@ -149,6 +149,7 @@ class Tangents:
         self.record_settings()
         place = self._place_after(at) if at is not None else None
         tangent = self.head.fork(name=str(ids.message_id()), at=place)
+        self._check_loaded(tangent)
         tangent.add(Tangent(name=tangent.name, started=max(1, self.os.now())))
         self.timelines.append(tangent)
         self._go_to(tangent)
@@ -199,6 +200,7 @@ class Tangents:
         found = next((one for one in (*self._under_way(), *self._left()) if one.name == name), None)
         if found is None:
             raise NotFound(f"there is no tangent {name}; kept_tangents() lists those that exist")
+        self._check_loaded(found)
         self.record_settings()
         around = _around(found)
         while self.head not in around and self.head.parent is not None:
@@ -223,6 +225,7 @@ class Tangents:
         """Go back to when the conversation had so many entries; what came after stays in the log."""
         self.record_settings()
         moment = self.head.restored(at)
+        self._check_loaded(moment)
         self.timelines.append(moment)
         self._go_to(moment)
 
@@ -233,12 +236,15 @@ class Tangents:
             timeline = timeline.parent
         if timeline is None or timeline.former is None:
             raise NothingToUndo("there is no restore to undo")
+        self._check_loaded(timeline.former)
         self.record_settings()
         self._go_to(timeline.former)
 
-    def _undo_exit(self, exit: Undoable) -> None:
+    def _undo_exit(self, exit: Undoable, search: UndoSearch) -> None:
         """Go back into a tangent that was left; an entry says that leaving it was undone."""
         tangent = self.head.leavings[exit.number - self.head.first]
+        if not self._is_loaded(tangent):
+            raise search.not_loaded()
         self.add(Tangent(name=tangent.name, undone=exit.number))
         self._go_to(tangent)
 
@@ -249,6 +255,8 @@ class Tangents:
             raise search.not_loaded()
         if undone.former is None:
             raise search.nothing(undone.cut)
+        if not self._is_loaded(undone.former):
+            raise search.not_loaded()
         self.record_settings()
         self._go_to(undone.former)
         self._drop_if_empty(undone)
@@ -273,6 +281,17 @@ class Tangents:
 
     def _switched(self) -> None:
         """Apply the settings of the timeline that is the head now."""
+
+    def _is_loaded(self, timeline: Timeline) -> bool:
+        """Return True if all is loaded that a timeline shows, or no less than of the head."""
+        return self.head.lacks_a_start or not timeline.lacks_a_start
+
+    def _check_loaded(self, timeline: Timeline) -> None:
+        if not self._is_loaded(timeline):
+            raise NotFound(
+                "not all that this moment shows is loaded, and nothing was changed; commit the state, go "
+                "there with session.rewind() or session.fork(), and load the conversation again"
+            )
 
     def _go_to(self, timeline: Timeline) -> None:
         self.head = timeline

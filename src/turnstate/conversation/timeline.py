@@ -13,6 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
+from ..context.view import floor_of
 from ..entry import (
     START,
     Answer,
@@ -38,7 +40,7 @@ from ..message import Message, ToolCallRequest
 from .history import HistoryEntry, UserMessage, line_of
 from .line_tracker import FileLineTracker, tracker_from_json
 
-__all__ = ["KEPT_AT_CAP", "MAX_CONVERSATION_STATE_HISTORY_LEN", "Clearing", "Moment", "Recalled", "Timeline"]
+__all__ = ["Clearing", "Moment", "Recalled", "Timeline"]
 
 
 class Clearing(Struct, frozen=True):
@@ -70,13 +72,7 @@ class Moment(Struct, frozen=True, gc=False):
     shown_from: int
 
 
-MAX_CONVERSATION_STATE_HISTORY_LEN = 10_000
-"""Exchanges that the live history holds, and that a window may show; older ones are in the log."""
-
-KEPT_AT_CAP = 0.9
-"""The share of them that the cut at the cap keeps: one such cut serves for a thousand exchanges."""
-
-Recalled = Prompt | Bootstrap | ModelChange | Settings | Checkpoint | Cut | Summary
+Recalled = Prompt | Bootstrap | ModelChange | Settings | Checkpoint | Cut | Summary | Message
 
 
 class Timeline:
@@ -103,6 +99,7 @@ class Timeline:
         self._shown_from: int = parent._shown_from if parent else 0
         # The newest cut that was asked for, and the first exchange that it kept, which no fork changes.
         self._floor: tuple[str, int] = parent._floor if parent else ("", 0)
+        self._checked: tuple[tuple[Decision, ...] | None, bool] = (None, False)  # see `lacks_a_start`
         self.messages = ForkedList(parent.messages if parent else None)
         self.decisions = ForkedList(parent.decisions if parent else None)
         self.fold = Fold(self.messages, self.decisions, parent.fold if parent else None, whole=first == 1)
@@ -139,6 +136,7 @@ class Timeline:
         """Return a timeline with the first entries only, in the tangent that they were in."""
         level = self
         while level.parent is not None and at <= level.begun:
+            at = max(0, at + level.first - level.parent.first)  # it may be loaded from elsewhere on
             level = level.parent
         if level.parent is not None and (begun := level.forked_at):
             back = level.parent.fork(name=level.name, at=begun)
@@ -245,7 +243,7 @@ class Timeline:
         if shown := self.fold.add(entry):
             self._show(shown)
         match entry:
-            case Usage() if self.history:
+            case Usage() if self.history and entry.is_of_reply:
                 last = self.history[-1]
                 self.history.replace_last(HistoryEntry(last.user, last.assistant, entry))
             case Note(text=text, lines=lines):
@@ -277,24 +275,43 @@ class Timeline:
         return self.history[self.live_from :]
 
     @property
-    def exchanges_at_cap(self) -> int:
-        """How many of the newest exchanges the cut at the cap keeps."""
-        return max(1, int(KEPT_AT_CAP * MAX_CONVERSATION_STATE_HISTORY_LEN))
-
-    @property
     def is_over_cap(self) -> bool:
         """Whether a window could show more exchanges than the live history may hold."""
-        if self.first == 1 and len(self.history) <= MAX_CONVERSATION_STATE_HISTORY_LEN:
+        if len(self.history) <= MAX_CONVERSATION_STATE_HISTORY_LEN:
             return False
-        asked = (one for one in reversed(self.fold.holding) if isinstance(one, Cut) and one.asked)
-        floor = next(asked, None)  # nothing before it is shown under any budget
-        if floor is None:
-            return True
-        if floor.id in self.recalled_at and self.fold.place_of(floor.kept_from or "") is None:
-            return True  # it kept more than is loaded
-        if self._floor[0] != floor.id:
+        floor = floor_of(self.fold.in_force)
+        if floor and self._floor[0] != floor.id:
             self._floor = (floor.id, self.first_kept(floor))
-        return len(self.history) - self._floor[1] > MAX_CONVERSATION_STATE_HISTORY_LEN
+        return len(self.history) - (self._floor[1] if floor else 0) > MAX_CONVERSATION_STATE_HISTORY_LEN
+
+    @property
+    def lacks_a_start(self) -> bool:
+        """Whether what is not loaded would be shown.
+
+        By a window, if no cut says that it left, or one has pinned it; or by the history and the transcript,
+        if there are fewer exchanges than they may hold.
+        """
+        if self.first == 1:
+            return False
+        if self._checked[0] is not self.fold.in_force:
+            self._checked = (self.fold.in_force, self._shows_unloaded())
+        is_short = len(self.history) <= MAX_CONVERSATION_STATE_HISTORY_LEN
+        return is_short or self._checked[1]
+
+    def after(self, entry: Entry) -> Timeline:
+        """Return a timeline with one more entry, to see what it would show; this one is not changed."""
+        timeline = Timeline(first=self.first, parent=self)
+        timeline.add(entry)
+        return timeline
+
+    def _shows_unloaded(self) -> bool:
+        decisions = self.fold.in_force
+        floor = floor_of(decisions)
+        if floor is None or (floor.kept_from is None and floor.id in self.recalled_at):
+            return True
+        ids = {id for one in decisions if isinstance(one, Cut) for id in one.pinned}
+        ids |= {floor.kept_from} if floor.kept_from else set()
+        return any(self.fold.place_of(id) is None for id in ids)
 
     @property
     def checkpoints_since_start(self) -> list[tuple[int, Checkpoint]]:
@@ -355,6 +372,8 @@ class Timeline:
         self.recalled.append(entry)
         self.fold.add(entry)
         match entry:
+            case Message():
+                self.fold.recalled = len(self.messages)
             case Settings():
                 self.settings = entry
             case Checkpoint():

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import wrap
 
@@ -25,6 +27,7 @@ __all__ = [
     "moving",
     "note",
     "quiet",
+    "silence",
     "strong",
     "ticked",
 ]
@@ -33,6 +36,8 @@ COLUMNS = 80
 INDENT = "  "
 BAR = 24
 NOTE_LINES = 2
+
+_silent = False
 
 
 def heading(text: str) -> None:
@@ -53,8 +58,20 @@ def quiet(text: str) -> None:
 
 def line(text: str) -> None:
     """Write a line."""
-    screen.display(text)
-    screen.flush()
+    if not _silent:
+        screen.display(text)
+        screen.flush()
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Show nothing while the block runs."""
+    global _silent  # noqa: PLW0603 - a program has one screen
+    _silent = True
+    try:
+        yield
+    finally:
+        _silent = False
 
 
 def note(text: str, *, margin: int) -> None:
@@ -74,7 +91,7 @@ def ticked(text: str, *, good: bool) -> None:
 
 def moving(text: str) -> None:
     """Show a line that the next one replaces; nothing in a pipe. Call `clear` after the last one."""
-    if _can_move():
+    if _can_move() and not _silent:
         encoding = sys.stdout.encoding or "utf-8"
         width = min(COLUMNS, get_terminal_size().columns) - 1  # a line that wraps cannot be replaced
         shown = f"{text[:width].ljust(width)}\r"
@@ -108,19 +125,23 @@ class Claims:
 
     def __init__(self) -> None:
         self.made = 0
-        self.false = list[str]()
+        self.texts, self.false = list[str](), list[str]()
 
     def make(self, text: str, *, holds: bool) -> None:
         """Show a claim and whether it holds."""
         self.made += 1
+        self.texts.append(text)
         if not holds:
             self.false.append(text)
         ticked(text, good=holds)
 
-    def conclude(self) -> bool:
-        """Show how many claims held; return True if all did."""
+    def conclude(self) -> None:
+        """Show how many claims held."""
         if self.false:
             heading(f"{len(self.false)} of {self.made} claims do not hold.")
         else:
             heading(f"{self.made} claims, each verified just now: all hold.")
-        return not self.false
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the claims, each with whether it holds."""
+        return [{"claim": text, "holds": text not in self.false} for text in self.texts]

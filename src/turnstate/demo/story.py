@@ -11,6 +11,7 @@ import asyncio
 import signal
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -32,9 +33,27 @@ from .agent import BUDGET, LOG_JOB, LOG_LINES, SESSION, fingerprint
 from .process import AgentRun, run_agent
 from .screen import Claims
 
-__all__ = ["play", "play_checkpoint", "play_compaction", "play_memory", "play_tangent"]
+__all__ = [
+    "SHORT",
+    "WHOLE",
+    "Length",
+    "play",
+    "play_checkpoint",
+    "play_compaction",
+    "play_memory",
+    "play_tangent",
+]
 
-FIRST_JOBS, KILLED_AT, JOBS = 100, 110, 140
+
+class Length(NamedTuple):
+    """How long the agent works: until it pauses, until it is killed, and in all, in jobs."""
+
+    first: int
+    killed_at: int
+    jobs: int
+
+
+WHOLE, SHORT = Length(100, 110, 140), Length(60, 64, 68)
 FILE = "jobs/export.py"
 NEW_TEXT = "raise NotImplementedError  # shorter\n"
 SEARCH = "billing pool"
@@ -44,36 +63,37 @@ SAID = "By the way, I moved to Porto in March, so call after nine."
 QUESTION = "Which city do I live in?"
 
 
-def play() -> bool:
-    """Play the story; return True if every claim holds."""
+def play(length: Length = WHOLE) -> Claims:
+    """Play the story; return its claims."""
     claims = Claims()
     with tempfile.TemporaryDirectory(prefix="turnstate-demo-") as folder:
-        _play(Path(folder), claims)
-    return claims.conclude()
+        _play(Path(folder), claims, length)
+    claims.conclude()
+    return claims
 
 
-def _play(folder: Path, claims: Claims) -> None:
+def _play(folder: Path, claims: Claims, length: Length) -> None:
     url = f"sqlite:///{quote(str(folder / 'agent.db'))}"
-    screen.line(f"An agent works through {JOBS} nightly jobs, two tool calls at a time, on SQLite;")
+    screen.line(f"An agent works through {length.jobs} nightly jobs, two tool calls at a time, on SQLite;")
     screen.line(f"job {LOG_JOB} brings a log of {LOG_LINES:,} lines. Budget: {BUDGET.limit:,} tokens.")
-    first = run_agent(url, until=FIRST_JOBS)
+    first = run_agent(url, until=length.first)
     claims.make(
         "When the budget was full, the oldest turns left; a summary replaces them.",
         holds=first.cuts > 0 and first.summary != "" and first.exit_code == 0,
     )
     aside = asyncio.run(_user_actions(url, folder, claims))
 
-    screen.heading(f"kill -9, while the two tools of job {KILLED_AT} run")
-    killed = run_agent(url, until=JOBS, kill_at=KILLED_AT)
+    screen.heading(f"kill -9, while the two tools of job {length.killed_at} run")
+    killed = run_agent(url, until=length.jobs, kill_at=length.killed_at)
     claims.make(
         f"The process died of signal {-killed.exit_code}, with {len(killed.open_calls)} open calls.",
         holds=killed.exit_code == -signal.SIGKILL and len(killed.open_calls) == 2,
     )
     before = first.saved | killed.saved
-    resumed = run_agent(url, until=JOBS, when_ready=lambda run: _compare(claims, killed, run, before))
+    resumed = run_agent(url, until=length.jobs, when_ready=lambda run: _compare(claims, killed, run, before))
     claims.make(
-        f"It continued, to job {JOBS}.",
-        holds=(resumed.job, resumed.exit_code) == (JOBS, 0),
+        f"It continued, to job {length.jobs}.",
+        holds=(resumed.job, resumed.exit_code) == (length.jobs, 0),
     )
 
     screen.heading("The final state")

@@ -10,10 +10,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..errors import InvalidConversation, UnknownName
 from ..message import Message
 from ..toolspec import ToolSpec
 from .equality import same
+from .parser import Parser
 from .port import Format, Omission, Rendering, Violation
 from .replies.reply import Collector, ReceivedMessage
 
@@ -21,6 +24,7 @@ __all__ = [
     "Collector",
     "Format",
     "Omission",
+    "Parser",
     "ReceivedMessage",
     "Rendering",
     "Violation",
@@ -112,16 +116,16 @@ def mended(message: Message) -> tuple[Message, str | None]:
 
 def rendered(
     messages: Sequence[Message], format: Format, *, tools: Iterable[ToolSpec] = (), request: bool = False
-) -> Any:
+) -> Rendering:
     """Render messages, or raise `InvalidConversation` if the provider would reject the result.
 
     `request` adds the rules about the last message.
     """
-    payload = format.render(messages, tools=tools)
-    if violations := format.validate(payload, request=request):
+    rendering = format.rendering(messages, tools=tools)
+    if violations := format.validate(rendering.payload, request=request):
         more = f" (and {len(violations) - 1:,} more)" if len(violations) > 1 else ""
         raise InvalidConversation(f"{format.name} would reject the result: {violations[0]}{more}")
-    return payload
+    return rendering
 
 
 def convert(payload: Any, source: Format, target: Format) -> Rendering:
@@ -135,7 +139,7 @@ def convert(payload: Any, source: Format, target: Format) -> Rendering:
     lost = [f"the request's field `{field}`" for field in sorted(given & source.keys - source.carried)]
     lost += [f"the response's field `{field}`" for field in sorted(given & source.response_keys)]
     lost += [f"the provider's own tool {label:.80}" for label in _hosted_tools(payload, source)]
-    return Rendering(rendering.payload, (*(Omission(0, text) for text in lost), *rendering.left_out))
+    return replace(rendering, left_out=(*(Omission(0, text) for text in lost), *rendering.left_out))
 
 
 def _hosted_tools(payload: Any, source: Format) -> Iterator[str]:

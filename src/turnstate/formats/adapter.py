@@ -13,18 +13,19 @@ from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
-from .. import strict_json, wire_text
+from .. import wire_text
 from ..ids import UNKNOWN_TIME
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Edit, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from . import media
-from .draft import Document, Draft, settled
-from .edits import apply, difference, put
+from .draft import Document, Draft
+from .edits import apply, put
 from .equality import says_something
 from .pairing import LONGEST_NAME, gathered, is_native, wire_ids, wire_name
+from .parser import Parser, leading
 from .port import Format, Omission, Rendering, Violation
 from .rules.fields import Fields, stripped
 from .rules.report import Report
@@ -45,6 +46,7 @@ class Adapter(Format):
 
     fields: ClassVar[Fields]
     bare: ClassVar[bool] = False
+    in_runs: ClassVar[bool] = False
     unique_ids: ClassVar[bool] = True
     system_anywhere: ClassVar[bool] = False
     longest_name: ClassVar[int] = LONGEST_NAME
@@ -66,8 +68,12 @@ class Adapter(Format):
         """Take a payload apart."""
 
     @abstractmethod
-    def _read(self, document: Document) -> Iterator[Draft]:
-        """Read a document into drafts, in order."""
+    def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
+        """Read the items of a document from one on, in order; the message before it has the role `before`."""
+
+    def _read_system(self, given: Any) -> Iterator[Draft]:
+        """Read what a document says beside its items."""
+        return iter(())
 
     @abstractmethod
     def _write(self, message: Message, scope: Scope) -> Any:
@@ -129,21 +135,11 @@ class Adapter(Format):
 
     def parse(self, payload: Any) -> list[Message]:
         """Read a document: a list of the provider's messages, or an object that holds one."""
-        strict_json.check(payload)
-        document = self._open(payload)
-        drafts = list(self._read(document))
-        messages = settled(drafts, Native(format=self.name))
-        scope, leading = self._scope(messages), _leading(messages)
-        for index, (message, draft) in enumerate(zip(messages, drafts, strict=True)):
-            scope.enter(message, index, leading=index < leading)
-            native = Native(
-                format=self.name,
-                edits=difference(self._write(message, scope), draft.piece),
-                starts=draft.starts,
-                envelope=self._kept(document, messages) if index == 0 else UNSET,
-            )
-            force_setattr(message, "native", native)  # no one else has the message yet
-        return messages
+        return Parser(self).parse(payload)
+
+    def parser(self) -> Parser:
+        """Return what reads a document again as it grows, at the cost of what is new."""
+        return Parser(self)
 
     def rendering(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Rendering:
         """Render messages and list what had to be left out."""
@@ -151,13 +147,12 @@ class Adapter(Format):
         scope = self._scope(ordered)
         fields = self._assemble(self._pieces(ordered, messages, scope))
         envelope, definitions = self._envelope(messages, scope), self._defined(tools)
-        payload: Any = fields[self.list_key]
-        if envelope is not None or definitions or fields.keys() != {self.list_key}:
-            given = envelope or {}
-            required = {} if definitions or self._is_whole(messages) else self._required(ordered, given)
-            payload = {**given, **required, **fields, **definitions}
+        is_list = envelope is None and not definitions and fields.keys() == {self.list_key}
+        whole = envelope is not None and self._is_whole(messages)
+        required = {} if definitions or whole else self._required(ordered, envelope or {})
+        payload = {**(envelope or {}), **required, **fields, **definitions}
         own = msgspec.to_builtins(payload)  # a copy: changing it does not change the messages
-        return Rendering(own, tuple(scope.left_out))
+        return Rendering(own, tuple(scope.left_out), self.list_key if is_list else None)
 
     def mended(self, message: Message) -> tuple[Message, str | None]:
         """Return a message as a window may send it, and what was done to it if the provider rejects it.
@@ -241,10 +236,10 @@ class Adapter(Format):
 
     def _pieces(self, ordered: list[Message], messages: Sequence[Message], scope: Scope) -> list[Piece]:
         places = {message.id: index for index, message in enumerate(messages)}
-        leading = _leading(ordered)
+        first = leading(ordered)
         pieces: list[Piece] = []
         for index, message in enumerate(ordered):
-            scope.enter(message, places[message.id], leading=index < leading)
+            scope.enter(message, places[message.id], leading=index < first)
             pieces.append(self._piece(message, scope))
         return pieces
 
@@ -359,8 +354,3 @@ def _in_plain_words(part: Part) -> Part | None:
     if isinstance(part, OpaquePart):
         return TextPart(part.text) if part.text else None
     return None if isinstance(part, ReasoningPart) else part
-
-
-def _leading(messages: Sequence[Message]) -> int:
-    """Count the leading run of system messages."""
-    return next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))

@@ -8,7 +8,7 @@ came from kept them apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -80,11 +80,12 @@ class Anthropic(Exchange):
         envelope = {key: value for key, value in payload.items() if key not in own}
         return Document(envelope, system, payload["messages"])
 
-    def _read(self, document: Document) -> Iterator[Draft]:
-        if document.system is not None:
-            system = expect(document.system, str | list[dict[str, Any]], "$.system")
-            yield Draft("system", system, _content(system))
-        yield from in_turns(document.items, _drafts)
+    def _read_system(self, given: Any) -> Iterator[Draft]:
+        system = expect(given, str | list[dict[str, Any]], "$.system")
+        yield Draft("system", system, _content(system))
+
+    def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
+        return in_turns(items, start, before, _drafts)
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
         """Add `max_tokens`, and leave `thinking` out where the last tools were called without it."""
@@ -169,11 +170,11 @@ def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return content
 
 
-def _drafts(index: int, item: Any) -> tuple[str, Iterator[Draft]]:
+def _drafts(index: int, item: Any) -> Iterable[Draft]:
     wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
     if isinstance(wire.content, str) or wire.role == "assistant" or not wire.content:
-        return wire.role, iter([_draft(wire.role, wire.content, item)])
-    return wire.role, _split(wire.content, item)
+        return (_draft(wire.role, wire.content, item),)
+    return _split(wire.content, item)
 
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:

@@ -7,7 +7,7 @@ travels as `json`, any other as text. A document names its tools whenever it hol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -90,11 +90,12 @@ class Bedrock(Exchange):
         envelope = {key: value for key, value in payload.items() if key not in own}
         return Document(envelope, system, payload["messages"])
 
-    def _read(self, document: Document) -> Iterator[Draft]:
-        if document.system is not None:
-            system = expect(document.system, list[dict[str, Any]], "$.system")
-            yield Draft("system", system, _content(system))
-        yield from in_turns(document.items, _drafts)
+    def _read_system(self, given: Any) -> Iterator[Draft]:
+        system = expect(given, list[dict[str, Any]], "$.system")
+        yield Draft("system", system, _content(system))
+
+    def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
+        return in_turns(items, start, before, _drafts)
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
         """Name the model as Converse does."""
@@ -215,15 +216,15 @@ def _write_tool(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, **description, "inputSchema": {"json": tool.input_schema}}
 
 
-def _drafts(index: int, item: Any) -> tuple[str, Iterator[Draft]]:
+def _drafts(index: int, item: Any) -> Iterable[Draft]:
     wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
     if wire.role == "user":
-        return wire.role, _split(wire.content, item) if wire.content else iter([Draft("user", item, "")])
+        return _split(wire.content, item) if wire.content else (Draft("user", item, ""),)
     calls = tuple(
         _read_call(block["toolUse"]) for block in wire.content if isinstance(block.get("toolUse"), dict)
     )
     said = _content([block for block in wire.content if not isinstance(block.get("toolUse"), dict)])
-    return wire.role, iter([Draft("assistant", item, said if said or not calls else None, calls)])
+    return (Draft("assistant", item, said if said or not calls else None, calls),)
 
 
 def _split(content: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,11 +20,11 @@ __all__ = [
     "Document",
     "Draft",
     "Result",
+    "Settling",
     "call",
     "expect",
     "minted",
     "result_of_blocks",
-    "settled",
     "text_or_none",
     "written",
 ]
@@ -49,7 +49,7 @@ class Result(NamedTuple):
 
 
 class Draft(Struct):
-    """A message read from a document, before its ids are settled."""
+    """A message read from a document, before its ids are settled; ``end`` is where its items end."""
 
     role: Role
     piece: Any
@@ -57,6 +57,7 @@ class Draft(Struct):
     calls: tuple[Call, ...] = ()
     results: tuple[Result, ...] = ()
     starts: bool | None = None
+    end: int = 0
 
 
 class Document(NamedTuple):
@@ -77,34 +78,43 @@ def result_of_blocks(blocks: Any, read: Callable[[dict[str, Any]], Part]) -> Any
     return wire_text.result_of_parts(part for part in parts if part) if parts else ""
 
 
-def settled(drafts: Sequence[Draft], native: Native) -> list[Message]:
-    """Return drafts as messages: ids derived from position and content, results paired with calls."""
-    answers, taken = Answers(), set[CallId]()
-    messages: list[Message] = []
-    for index, draft in enumerate(drafts):
-        calls = tuple(_settled_call(call, index, taken) for call in draft.calls)
+class Settling:
+    """Drafts become messages in order: ids derived from position and content, results paired with calls."""
+
+    def __init__(self, native: Native) -> None:
+        self._native = native
+        self._answers = Answers()
+        self._taken = set[CallId]()
+
+    def message(self, index: int, draft: Draft) -> Message:
+        """Return the next draft as a message."""
+        calls = tuple(_settled_call(call, index, self._taken) for call in draft.calls) if draft.calls else ()
         results = tuple(
             ToolCallResult(
-                tool_call_id=answers.answer(index, result.id, result.name),
+                tool_call_id=self._answers.answer(index, result.id, result.name),
                 result=result.result,
                 is_error=result.is_error,
             )
             for result in draft.results
         )
-        answers.ask(calls)
-        messages.append(
-            Message(
-                id=derived_id(index, msgspec.json.encode(draft.piece)),
-                timestamp=UNKNOWN_TIME,
-                role=draft.role,
-                content=draft.content if draft.content or calls or results else "",
-                tool_calls=calls,
-                tool_results=results,
-                kind="foreign" if draft.role == "system" else None,
-                native=native,
-            )
+        self._answers.ask(calls)
+        return Message(
+            id=derived_id(index, msgspec.json.encode(draft.piece)),
+            timestamp=UNKNOWN_TIME,
+            role=draft.role,
+            content=draft.content if draft.content or calls or results else "",
+            tool_calls=calls,
+            tool_results=results,
+            kind="foreign" if draft.role == "system" else None,
+            native=self._native,
         )
-    return messages
+
+    def pass_over(self, index: int, message: Message, named: Iterable[tuple[str | None, str | None]]) -> None:
+        """Take the next draft for a message that it became before; `named` says how it named its results."""
+        self._taken.update(call.id for call in message.tool_calls)
+        for id, name in named:
+            self._answers.answer(index, id, name)
+        self._answers.ask(message.tool_calls)
 
 
 def _settled_call(call: Call, index: int, taken: set[CallId]) -> ToolCallRequest:
@@ -132,14 +142,14 @@ def _minted(message: Message, new: dict[str, str]) -> Message:
     if ids.is_derived(message.id):
         changes["id"] = new[message.id] = ids.message_id()
         changes["timestamp"] = ids.now() if message.timestamp == ids.UNKNOWN_TIME else message.timestamp
-    if any(ids.is_derived(call.id) for call in message.tool_calls):
+    if message.tool_calls and any(ids.is_derived(call.id) for call in message.tool_calls):
         derived = [call for call in message.tool_calls if ids.is_derived(call.id)]
         new.update((call.id, ids.call_id()) for call in derived)
         changes["tool_calls"] = tuple(
             structs.replace(call, id=new[call.id], parsed_id=call.id) if call.id in new else call
             for call in message.tool_calls
         )
-    if any(result.tool_call_id in new for result in message.tool_results):
+    if new and any(result.tool_call_id in new for result in message.tool_results):
         changes["tool_results"] = tuple(
             structs.replace(result, tool_call_id=new.get(result.tool_call_id, result.tool_call_id))
             for result in message.tool_results

@@ -20,13 +20,16 @@ __all__ = ["apply", "difference", "put", "value_at"]
 
 _Path = tuple[str | int, ...]
 
-_encoded = msgspec.json.Encoder(order="deterministic").encode
+_encoded = msgspec.json.Encoder().encode
+_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 def difference(ours: Any, theirs: Any) -> tuple[Edit, ...]:
     """List the edits that turn `ours` into `theirs`."""
     found: list[Edit] = []
-    if _encoded(ours) != _encoded(theirs):  # nearly all are equal, and this tells at the speed of C
+    if _encoded(ours) == _encoded(theirs):  # nearly all are equal, and this tells at the speed of C
+        return ()
+    if _sorted(ours) != _sorted(theirs):
         _compare(ours, theirs, (), found)
     return tuple(found)
 

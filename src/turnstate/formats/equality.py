@@ -1,7 +1,7 @@
 """Are two conversations the same to a model?
 
 Providers cut a conversation up differently: one message or several for the results of a batch,
-neighbours of one role joined or not, other ids, a system message in its place or as a notice.
+neighbors of one role joined or not, other ids, a system message in its place or as a notice.
 ``same`` compares what is left when these differences are gone: roles, content, calls and results
 in order, with calls and results tied to each other the same way.
 

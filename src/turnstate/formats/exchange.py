@@ -20,7 +20,7 @@ from ..message import Message
 from ..part import Native
 from ..toolspec import ToolSpec
 from .adapter import Adapter
-from .draft import Document, Draft, minted, settled
+from .draft import Draft, Settling, minted
 from .edits import difference, put, value_at
 from .replies.reply import Answer, Collector, ReceivedMessage, ResponseStream, collected, plain
 from .rules.fields import departures
@@ -41,7 +41,7 @@ class Exchange(Adapter):
 
     def _read_reply(self, items: list[Any]) -> Draft:
         """Read the items of a response, which are one message."""
-        (draft,) = self._read(Document(None, None, items))
+        (draft,) = self._read(items)
         return draft
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -58,9 +58,7 @@ class Exchange(Adapter):
         """Return the arguments of the SDK's call: the messages, the tools, and the options as they are."""
         if self.list_key in options:
             raise InvalidSetting(f"{self.list_key} is made of the messages; pass other options only")
-        payload = self.render(messages, tools=tools)
-        request = {**(payload if isinstance(payload, dict) else {self.list_key: payload}), **options}
-        request = self._settled(request)
+        request = self._settled(self.render(messages, tools=tools) | options)
         if violations := self.validate(request, request=True):
             more = f" (and {len(violations) - 1:,} more)" if len(violations) > 1 else ""
             raise InvalidConversation(f"{self.name} would reject the request: {violations[0]}{more}")
@@ -74,7 +72,7 @@ class Exchange(Adapter):
         draft = self._read_reply(self._tidied(answer.items))
         if draft.role != "assistant":
             raise InvalidPayload(f"a reply is the assistant's, not of role {draft.role}", path="$")
-        (message,) = settled([draft], Native(format=self.name))
+        message = Settling(Native(format=self.name)).message(0, draft)
         scope = self._scope([message])
         scope.enter(message, 0, leading=False)
         native = Native(format=self.name, edits=difference(self._write(message, scope), draft.piece))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -93,11 +93,13 @@ class Gemini(Exchange):
         envelope = {key: value for key, value in payload.items() if key != "contents" and key not in system}
         return Document(envelope, system, payload["contents"])
 
-    def _read(self, document: Document) -> Iterator[Draft]:
-        for key, value in (document.system or {}).items():
+    def _read_system(self, given: Any) -> Iterator[Draft]:
+        for key, value in given.items():
             parts = [{"text": value}] if isinstance(value, str) else expect(value, _System, f"$.{key}").parts
             yield Draft("system", {key: value}, _content(parts))
-        yield from in_turns(document.items, _drafts)
+
+    def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
+        return in_turns(items, start, before, _drafts)
 
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
         return _in_call_order(super()._ordered(messages), _calls_without_id(messages, self.name))
@@ -228,19 +230,22 @@ def _name(call: tuple[str, int]) -> str:
     return call[0]
 
 
-def _drafts(index: int, item: Any) -> tuple[str, Iterator[Draft]]:
+def _drafts(index: int, item: Any) -> Iterable[Draft]:
     wire: _Wire = expect(item, _Wire, f"$.contents[{index}]")
-    role = wire.role or "user"
+    if wire.role != "model":
+        return _split(wire.parts, item) if wire.parts else (Draft("user", item, ""),)
     parts = [rules.camel(part) for part in wire.parts]
-    if role == "user":
-        return role, _split(wire.parts, item) if parts else iter([Draft("user", item, "")])
     calls = tuple(
         _read_call(part["functionCall"]) for part in parts if isinstance(part.get("functionCall"), dict)
     )
     said = _content(
-        [part for part in wire.parts if not isinstance(rules.camel(part).get("functionCall"), dict)]
+        [
+            one
+            for one, part in zip(wire.parts, parts, strict=True)
+            if not isinstance(part.get("functionCall"), dict)
+        ]
     )
-    return role, iter([Draft("assistant", item, said if said or not calls else None, calls)])
+    return (Draft("assistant", item, said if said or not calls else None, calls),)
 
 
 def _split(parts: list[dict[str, Any]], rest: dict[str, Any]) -> Iterator[Draft]:

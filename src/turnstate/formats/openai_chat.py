@@ -92,10 +92,12 @@ class OpenAIChat(Exchange):
         envelope = {key: value for key, value in payload.items() if key != "messages"}
         return Document(envelope, None, payload["messages"])
 
-    def _read(self, document: Document) -> Iterator[Draft]:
-        for index, item in enumerate(document.items):
-            wire: _Wire = expect(item, _Wire, f"$.messages[{index}]")
-            yield _draft(wire, [item])
+    def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
+        for index in range(start, len(items)):
+            wire: _Wire = expect(items[index], _Wire, f"$.messages[{index}]")
+            draft = _draft(wire, [items[index]])
+            draft.end = index + 1
+            yield draft
 
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
         return list(_in_batches(super()._ordered(messages), self.name))

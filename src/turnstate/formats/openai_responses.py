@@ -55,20 +55,21 @@ class _OutputItem(Struct):
     output: Any = ""
 
 
-def drafts(items: list[Any]) -> Iterator[Draft]:
-    """Read items in order."""
+def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
+    """Read items in order, from one on."""
     run = _Run()
-    for index, item in enumerate(items):
-        path = f"$.input[{index}]"
+    for index in range(start, len(items)):
+        item, path = items[index], f"$.input[{index}]"
         other = _draft(expect(item, dict[str, Any], path), path)
         if other or not run.continues(item):
-            yield from run.draft()
+            yield from run.draft(index)
             run = _Run()
         if other:
+            other.end = index + 1
             yield other
         else:
             run.add(item, path)
-    yield from run.draft()
+    yield from run.draft(len(items))
 
 
 def whole_draft(items: list[Any]) -> Draft:
@@ -79,7 +80,7 @@ def whole_draft(items: list[Any]) -> Draft:
         if _draft(expect(item, dict[str, Any], path), path):
             raise InvalidPayload("an item of a response is the assistant's", path=path)
         run.add(item, path)
-    return next(run.draft(), Draft("assistant", items, ""))
+    return next(run.draft(len(items)), Draft("assistant", items, ""))
 
 
 class _Run:
@@ -110,11 +111,11 @@ class _Run:
                 self._flatten()
                 self._parts.append(_read_item(item))
 
-    def draft(self) -> Iterator[Draft]:
-        """Return the message that the items make, if there are any."""
+    def draft(self, end: int) -> Iterator[Draft]:
+        """Return the message that the items up to `end` make, if there are any."""
         if self._items:
             content: Content | None = tuple(self._parts) if self._said is None else self._said
-            yield Draft("assistant", self._items, content, tuple(self._calls))
+            yield Draft("assistant", self._items, content, tuple(self._calls), end=end)
 
     def _speak(self, content: str | list[dict[str, Any]]) -> None:
         self._spoken = True
@@ -205,6 +206,7 @@ class OpenAIResponses(Exchange):
     response_keys = rules.DOCUMENT.response
     carried = frozenset({"input", "instructions", "tools"})
     bare = True
+    in_runs = True
     system_anywhere = True
 
     def _violations(self, payload: Any, *, request: bool) -> list[Violation]:
@@ -230,14 +232,12 @@ class OpenAIResponses(Exchange):
         envelope = {key: value for key, value in payload.items() if key not in own}
         return Document(envelope, system, listed)
 
-    def _read(self, document: Document) -> Iterator[Draft]:
-        if document.system is not None:
-            instructions = expect(document.system, str, "$.instructions")
-            yield Draft("system", {"instructions": instructions}, instructions)
-        if isinstance(document.items, str):
-            yield Draft("user", document.items, document.items)
-        else:
-            yield from drafts(document.items)
+    def _read_system(self, given: Any) -> Iterator[Draft]:
+        instructions = expect(given, str, "$.instructions")
+        yield Draft("system", {"instructions": instructions}, instructions)
+
+    def _read(self, items: Sequence[Any], start: int = 0, before: Role | None = None) -> Iterator[Draft]:
+        return iter([Draft("user", items, items, end=1)]) if isinstance(items, str) else drafts(items, start)
 
     def _settled(self, request: dict[str, Any]) -> dict[str, Any]:
         """Leave out reasoning that the service was to keep, where nothing is kept there."""

@@ -13,6 +13,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from ..ids import CallId, derived_call_id
 from ..message import Message, ToolCallRequest, ToolCallResult
@@ -202,6 +203,7 @@ def _candidates(call: str, provider_id: str | None = None) -> Iterator[str]:
         yield f"call_{digest.hexdigest()}"
 
 
+@lru_cache(maxsize=1_024)
 def wire_name(name: str, longest: int = LONGEST_NAME) -> str:
     """Return a tool's name in the alphabet that providers share, and no longer than they take."""
     if len(name) <= longest and not _FOREIGN_IN_NAME.search(name):

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from msgspec import Struct
 
 from ..message import Message
 from ..toolspec import ToolSpec
 from .replies.reply import Collector, ReceivedMessage
+
+if TYPE_CHECKING:
+    from .parser import Parser
 
 __all__ = ["Format", "Omission", "Rendering", "Violation"]
 
@@ -46,10 +49,20 @@ class Omission(Struct, frozen=True):
 
 
 class Rendering(Struct, frozen=True):
-    """A provider's document, and what it does not say of the messages it was made from."""
+    """A provider's document, and what it does not say of the messages it was made from.
 
-    payload: Any
-    left_out: tuple[Omission, ...]
+    ``payload`` is always an object. ``document`` has the shape in which the messages were parsed: the list
+    alone if they came as a list (`list_key` names it then).
+    """
+
+    payload: dict[str, Any]
+    left_out: tuple[Omission, ...] = ()
+    list_key: str | None = None
+
+    @property
+    def document(self) -> Any:
+        """The document in the shape in which it was parsed: a list, or an object."""
+        return self.payload if self.list_key is None else self.payload[self.list_key]
 
 
 class Format(ABC):
@@ -73,11 +86,15 @@ class Format(ABC):
         """Read a document: a list of the provider's messages, or an object that holds one."""
 
     @abstractmethod
+    def parser(self) -> Parser:
+        """Return what reads a document again as it grows, at the cost of what is new."""
+
+    @abstractmethod
     def rendering(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Rendering:
         """Render messages and list what had to be left out."""
 
-    def render(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Any:
-        """Render messages as the provider's document."""
+    def render(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> dict[str, Any]:
+        """Render messages as the provider's document, an object that holds them in its `list_key`."""
         return self.rendering(messages, tools=tools).payload
 
     @abstractmethod

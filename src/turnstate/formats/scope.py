@@ -47,7 +47,7 @@ class Scope:
         self.left_out: list[Omission] = []
         self.silent: set[CallId] = set()
         self._format = format
-        self._ids = ids
+        self.ids = ids
         self._longest_name = longest_name
         self._index = 0
         self._origin: str | None = None
@@ -65,7 +65,7 @@ class Scope:
 
     def wire_id(self, call: CallId) -> str:
         """Return the id under which the provider knows a call."""
-        return self._ids[call]
+        return self.ids[call]
 
     def omit(self, text: str) -> None:
         """Note that something of the current message is left out."""

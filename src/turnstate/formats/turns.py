@@ -1,10 +1,11 @@
-"""Wire messages that alternate: where neighbours of one role are joined, and where kept apart."""
+"""Wire messages that alternate: where neighbors of one role are joined, and where kept apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ..message import Role
 from .draft import Draft
 from .scope import Piece
 
@@ -15,17 +16,18 @@ _Apart = Callable[[Piece, Piece], bool]
 
 
 def in_turns(
-    items: Iterable[Any], read: Callable[[int, Any], tuple[str, Iterable[Draft]]]
+    items: Sequence[Any], start: int, before: Role | None, read: Callable[[int, Any], Iterable[Draft]]
 ) -> Iterator[Draft]:
-    """Read wire messages of alternating roles, marking those that are apart from a neighbor."""
-    before: str | None = None
-    for index, item in enumerate(items):
-        role, drafts = read(index, item)
-        for position, draft in enumerate(drafts):
-            if position == 0 and role == before:
-                draft.starts = True
+    """Read wire messages of alternating roles from one on, marking those that are apart from a neighbor."""
+    speaking = None if start == 0 else before == "assistant"
+    for index in range(start, len(items)):
+        for position, draft in enumerate(read(index, items[index])):
+            if position == 0:
+                if (draft.role == "assistant") is speaking:
+                    draft.starts = True
+                speaking = draft.role == "assistant"
+            draft.end = index + 1
             yield draft
-        before = role
 
 
 def merged(
@@ -36,7 +38,7 @@ def merged(
     blocks: _Blocks = list,
     apart: _Apart = lambda _one, _other: False,
 ) -> list[dict[str, Any]]:
-    """Join neighbours of one wire role into one wire message, block after block.
+    """Join neighbors of one wire role into one wire message, block after block.
 
     Providers that want turns want the user to begin. Where the assistant does, `opening` goes
     first, unless the provider's own document began like that.

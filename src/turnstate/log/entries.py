@@ -16,9 +16,19 @@ from ..entry import Answer, Entry
 from ..errors import NotFound
 from ..ids import UNKNOWN_TIME, minted_at
 from ..message import Message
-from ..stores.port import Log
+from ..stores.port import Reads
 from ..stores.values import MESSAGE, Address, Position, Row, Span
-from .path import END, PAGE, between, entries_of, path_to, rows_backwards, rows_forwards, shown_messages, tip
+from .path import (
+    END,
+    PAGE,
+    between,
+    entries_of,
+    pages_backwards,
+    path_to,
+    rows_forwards,
+    shown_messages,
+    tip,
+)
 
 __all__ = [
     "LogEntry",
@@ -51,7 +61,7 @@ class LogEntry(Struct, frozen=True, kw_only=True):
     cursor: str
 
 
-async def path_of(log: Log, at: Address, head: Position, branch: int | None) -> list[Span]:
+async def path_of(log: Reads, at: Address, head: Position, branch: int | None) -> list[Span]:
     """Return the spans that lead to the head, or to the end of a branch; the newest first."""
     if branch is None or branch == head.branch:
         return await path_to(log, at, head)
@@ -61,7 +71,7 @@ async def path_of(log: Log, at: Address, head: Position, branch: int | None) -> 
     raise NotFound(f"session {at.session} has no branch {branch}")
 
 
-async def path_after(log: Log, at: Address, path: Sequence[Span], id: str | None) -> list[Span]:
+async def path_after(log: Reads, at: Address, path: Sequence[Span], id: str | None) -> list[Span]:
     """Return the part of a path after an entry; raise `NotFound` if the entry is not on the path."""
     if id is None:
         return list(path)
@@ -73,7 +83,7 @@ async def path_after(log: Log, at: Address, path: Sequence[Span], id: str | None
 
 
 async def read_entries(
-    log: Log, at: Address, path: Sequence[Span], *, kinds: Sequence[str] | None, limit: int | None
+    log: Reads, at: Address, path: Sequence[Span], *, kinds: Sequence[str] | None, limit: int | None
 ) -> list[LogEntry]:
     """Return the first entries of a path, of some kinds or of all."""
     indexed = (
@@ -108,7 +118,7 @@ async def log_entries(at: Address, rows: Sequence[Row]) -> list[LogEntry]:
     ]
 
 
-async def read_messages(log: Log, at: Address, path: Sequence[Span], *, limit: int | None) -> list[Message]:
+async def read_messages(log: Reads, at: Address, path: Sequence[Span], *, limit: int | None) -> list[Message]:
     """Return the first messages of a path, answers of the core included."""
     if limit is None:
         return await shown_messages([row for span in reversed(path) for row in await log.read(at, span)])
@@ -121,15 +131,15 @@ async def read_messages(log: Log, at: Address, path: Sequence[Span], *, limit: i
     return found
 
 
-async def last_messages(log: Log, at: Address, path: Sequence[Span], count: int) -> list[Message]:
+async def last_messages(log: Reads, at: Address, path: Sequence[Span], count: int) -> list[Message]:
     """Return the last messages of a path, answers of the core included."""
-    newest = list[Message]()
+    last = list[Message]()
     if count:
-        async for row in rows_backwards(log, at, path, page=min(count, PAGE)):
-            newest += await shown_messages([row])
-            if len(newest) == count:
+        async for rows in pages_backwards(log, at, path, page=min(count, PAGE)):
+            last = await shown_messages(rows) + last
+            if len(last) >= count:
                 break
-    return newest[::-1]
+    return last[-count:] if count else []
 
 
 def time_of(id: str, entry: Entry | None) -> datetime | None:

@@ -12,13 +12,13 @@ result of that call is still accepted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, takewhile
-from typing import Generic, Protocol, TypeVar, overload
+from itertools import takewhile
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from msgspec import structs
 
 from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
-from ..context.decisions import in_force
+from ..context.view import in_force
 from ..entry import (
     Answer,
     Bootstrap,
@@ -30,6 +30,7 @@ from ..entry import (
     Revert,
     Started,
     Summary,
+    Usage,
     effective,
 )
 from ..ids import CallId, MessageId
@@ -127,7 +128,7 @@ class ForkedList(Sequence[T]):
         while line is not None and stop > start:
             if stop > line._base:
                 first = max(0, start - line._base)
-                pieces.append(list(islice(line._own, first, stop - line._base)))
+                pieces.append(line._own[first : stop - line._base])
             stop, line = min(stop, line._base), line._parent
         return [item for piece in reversed(pieces) for item in piece]
 
@@ -154,21 +155,27 @@ class Fold:
         self.bootstrap: str | None = base.bootstrap if base else None
         self.model: ModelChange | None = base.model if base else None
         self.started: frozenset[CallId] = base.started if base else frozenset()
+        self.paused: bool = base.paused if base else False
+        self.calibration: dict[str, Any] = base.calibration if base else {}
         # Forks share the next two: ids are never used twice, and a fork has the same messages before it.
         self._answers: set[MessageId] = base._answers if base else set()
         self._messages_before: dict[str, int] = base._messages_before if base else {}
         self._holding = list[Decision]()
         self._in_force = tuple[Decision, ...]()
         self._held = 0
-        self.recalled = 0
+        self.recalled: int = base.recalled if base else 0
         """The number of leading messages that are from before the part that is folded: prompts, questions."""
 
     def add(self, entry: Entry) -> Message | None:
         """Fold the next entry in; return the message that it is shown as, if it is shown as one."""
         match entry:
             case Message():
+                self.paused = False
                 self.messages.append(entry)
                 return entry
+            case Usage(calibration=calibration):
+                self.paused = entry.paused if entry.is_of_reply else self.paused
+                self.calibration = calibration or self.calibration
             case Prompt(text=text):
                 self.prompt = text
             case Bootstrap(text=text):

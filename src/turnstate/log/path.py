@@ -16,7 +16,7 @@ from ..codec import decode_entry
 from ..entry import Answer, Entry, Revert
 from ..errors import NewerFormat, TurnstateError
 from ..message import Message
-from ..stores.port import Log
+from ..stores.port import Log, Reads
 from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, Receipt, Row, Span
 from ..tokens.exact import INLINE, off_loop
 
@@ -26,12 +26,14 @@ __all__ = [
     "PAGE",
     "Damage",
     "WatchedLog",
+    "WatchedReads",
     "between",
     "cut_in_force",
     "entries_of",
     "entry_of",
     "message_of",
     "messages_of",
+    "pages_backwards",
     "path_to",
     "read_entry",
     "rows_backwards",
@@ -71,14 +73,14 @@ def between(path: Sequence[Span], first: int, last: int) -> list[Span]:
     return [span for span in clipped if span.first <= span.last]
 
 
-async def path_to(log: Log, at: Address, head: Position) -> list[Span]:
+async def path_to(log: Reads, at: Address, head: Position) -> list[Span]:
     """Return the spans that lead to a head, the newest first."""
     if head.branch == 1:  # the first root has no parent: its branches need not be read
         return [Span(1, 1, head.seq)] if head.seq else []
     return spans(await log.branches(at), head)
 
 
-async def tip(log: Log, at: Address, branch: BranchRow) -> Position:
+async def tip(log: Reads, at: Address, branch: BranchRow) -> Position:
     """Return the last entry of a branch, or the one that it forked after."""
     own = Span(branch.id, branch.fork_seq + 1, END)
     rows = await log.read(at, own, limit=1, newest=True)
@@ -86,7 +88,7 @@ async def tip(log: Log, at: Address, branch: BranchRow) -> Position:
 
 
 async def rows_forwards(
-    log: Log, at: Address, path: Sequence[Span], *, page: int = PAGE, kinds: Sequence[str] | None = None
+    log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE, kinds: Sequence[str] | None = None
 ) -> AsyncIterator[Row]:
     """Walk a path from its root to its head, page by page; a page may be smaller if few rows are wanted."""
     for span in reversed(path):
@@ -101,22 +103,30 @@ async def rows_forwards(
 
 
 async def rows_backwards(
-    log: Log, at: Address, path: Sequence[Span], *, page: int = PAGE
+    log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE
 ) -> AsyncIterator[Row]:
-    """Walk a path from its head to its root, page by page; a page may be smaller if few rows are wanted."""
+    """Walk a path from its head to its root; a page may be smaller if few rows are wanted."""
+    async for rows in pages_backwards(log, at, path, page=page):
+        for row in reversed(rows):
+            yield row
+
+
+async def pages_backwards(
+    log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE
+) -> AsyncIterator[list[Row]]:
+    """Yield the rows of a path from its head to its root, page by page, those of each in order."""
     for span in path:
         last = span.last
         while last >= span.first:
             rows = await log.read(at, Span(span.branch, span.first, last), limit=page, newest=True)
             if not rows:
                 break
-            for row in reversed(rows):
-                yield row
+            yield rows
             last, page = rows[0].seq - 1, min(2 * page, PAGE)
 
 
 async def cut_in_force(
-    log: Log, at: Address, path: Sequence[Span], newest: Mapping[str, Row] | None = None
+    log: Reads, at: Address, path: Sequence[Span], newest: Mapping[str, Row] | None = None
 ) -> Row | None:
     """Return the newest cut of a path that was not reverted; `newest` saves a read if it is known."""
     marks = await log.newest(at, path, CUTS) if newest is None else newest
@@ -202,15 +212,11 @@ class Damage:
         return notices
 
 
-class WatchedLog:
-    """A log whose damaged rows are recorded while it is read."""
+class WatchedReads:
+    """Reads a log, and records the damaged rows."""
 
-    def __init__(self, log: Log, damage: Damage) -> None:
-        self._log, self._damage = log, damage
-
-    async def commit(self, change: Change) -> Receipt:
-        """Commit a change as a whole, or raise the first check that fails and change nothing."""
-        return await self._log.commit(change)
+    def __init__(self, log: Reads, damage: Damage) -> None:
+        self._reads, self._damage = log, damage
 
     async def read(
         self,
@@ -222,25 +228,37 @@ class WatchedLog:
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return a run of entries in order; with a limit the first ones, or the newest."""
-        rows = await self._log.read(at, span, limit=limit, newest=newest, kinds=kinds)
+        rows = await self._reads.read(at, span, limit=limit, newest=newest, kinds=kinds)
         self._damage.check(rows)
         return rows
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
         """Return the entries with these ids that exist, in the order of the log."""
-        rows = await self._log.find(at, ids)
+        rows = await self._reads.find(at, ids)
         self._damage.check(rows)
         return rows
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
         """Return the newest entry of each kind on a path, whose newest span comes first."""
-        found = await self._log.newest(at, spans, kinds)
+        found = await self._reads.newest(at, spans, kinds)
         self._damage.check(found.values())
         return found
 
     async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
-        return await self._log.branches(at)
+        return await self._reads.branches(at)
+
+
+class WatchedLog(WatchedReads):
+    """A log whose damaged rows are recorded while it is read."""
+
+    def __init__(self, log: Log, damage: Damage) -> None:
+        super().__init__(log, damage)
+        self._log = log
+
+    async def commit(self, change: Change) -> Receipt:
+        """Commit a change as a whole, or raise the first check that fails and change nothing."""
+        return await self._log.commit(change)
 
     async def search(
         self,

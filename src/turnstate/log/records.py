@@ -1,4 +1,4 @@
-"""Records: entries made ready for a store, counted once and with their words for search.
+"""Records: entries made ready for a store, encoded and counted once.
 
 A message is counted as it will be sent, a long one after reduction, in the counter of the model that is in
 force at its place: that of the newest change of model before it, or the session's own. The digest of a
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,9 +23,10 @@ from ..context.reduction import Limits, output_id, reduced
 from ..entry import Answer, Entry, ModelChange
 from ..errors import NewerFormat, TurnstateError, UnknownName
 from ..message import Message
-from ..search_terms import searchable, words_of
+from ..search_terms import searchable
 from ..stores.values import Record
 from ..tokens import Counter, counter, counter_names, message_cost
+from ..tokens.cost import Meter
 from ..tokens.exact import ExactCounter, is_large, off_loop
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "recount",
     "sampled_recount",
     "searchable",
+    "small_records",
 ]
 
 COUNTED_WHOLE = 4_000
@@ -71,25 +73,43 @@ def known_counts(
     return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]
 
 
-async def records(entries: Sequence[Entry], counter: Counter, policy: Policy) -> tuple[Record, ...]:
-    """Return entries as records, counted and indexed; large ones are worked on in a thread.
+async def records(
+    entries: Sequence[Entry], counter: Counter, policy: Policy, *, large: bool | None = None
+) -> tuple[Record, ...]:
+    """Return entries as records, encoded and counted; large ones are worked on in a thread.
 
-    The counter is the one in force before them; a change of model among them changes it.
+    The counter is the one in force before them; a change of model among them changes it. `large` says what a
+    caller knows already.
     """
-    unloaded = isinstance(counter, ExactCounter) and not counter.is_loaded
-    large = unloaded or is_large(*entries)
-    return await off_loop(lambda: tuple(_records(entries, counter, policy)), large=large)
+    if large is None:
+        large = is_large(*entries)
+    if not large and (made := small_records(entries, counter, policy)):
+        return made
+    return await off_loop(lambda: _records(entries, counter, policy, short=not large), large=True)
 
 
-def _records(entries: Sequence[Entry], counter: Counter, policy: Policy) -> Iterator[Record]:
+def small_records(entries: Sequence[Entry], counter: Counter, policy: Policy) -> tuple[Record, ...] | None:
+    """Return entries that are not large as records; None if the counter has to be loaded first."""
+    if isinstance(counter, ExactCounter) and not counter.is_loaded:
+        return None
+    return _records(entries, counter, policy, short=True)
+
+
+def _records(
+    entries: Sequence[Entry], counter: Counter, policy: Policy, *, short: bool
+) -> tuple[Record, ...]:
+    made = list[Record]()
     for entry in entries:
         if isinstance(entry, ModelChange):
             counter = counter_of(entry, counter)
-        yield _record(entry, counter, policy)
+        made.append(_record(entry, counter, policy, short=short))
+    return tuple(made)
 
 
-def _record(entry: Entry, counter: Counter, policy: Policy) -> Record:
-    body = encode(entry)
+def _record(entry: Entry, counter: Counter, policy: Policy, *, short: bool = False) -> Record:
+    body = encode(entry, short=short)
+    if type(entry) is Message and len(body) <= COUNTED_WHOLE:  # nearly all are
+        return Record(id=entry.id, kind="message", body=body, tokens=Meter(counter).message(entry))
     if isinstance(entry, Answer) and (shown := entry.message):
         tokens = message_cost(shown, counter).tokens
         return Record(id=shown.id, kind=kind_of(entry), body=body, tokens=tokens)
@@ -100,7 +120,7 @@ def _record(entry: Entry, counter: Counter, policy: Policy) -> Record:
         limits = Limits.of(policy.reduction, Budget.UNLIMITED.limit)
         as_sent = reduced(entry, counter, limits, handle=partial(output_id, entry))
     tokens = message_cost(as_sent, counter).tokens
-    return Record(id=entry.id, kind="message", body=body, tokens=tokens, words=tuple(words_of(entry)))
+    return Record(id=entry.id, kind="message", body=body, tokens=tokens)
 
 
 def recount(name: str, kind: str, body: bytes, tokens: int) -> int | None:

@@ -1,9 +1,9 @@
 """Requests, replayed: what each request of a path contained, by the decisions that its log records.
 
 Every assistant message answered a request. The request consisted of the messages before it, under the
-decisions recorded by then, so it can be made again without a model and without asking anyone. Its budget
-is that of the newest decision before it, or of the first one if there is none yet. What the log does not
-record is not in it: tools, sticky files and recalled memory that a caller passed along.
+decisions recorded by then, so it can be made again without a model and without asking anyone. Its budget is
+the one that was recorded with its usage; else that of the newest decision before it, or of the first one.
+What the log does not record is not in it: tools, sticky files and recalled memory that a caller passed along.
 
 Most requests only add to the one before, and their tokens follow from a sum. A whole window is made where
 decisions or the prompt changed, and for the last requests if their reuse by a prompt cache is wanted.
@@ -71,6 +71,7 @@ def replayed(
     replay, requests = _Replay(counter, policy, _first_limit(path) or limit), list[Request]()
     for place, (row, entry) in enumerate(path):
         if place in places and isinstance(entry, Message):
+            replay.use(_limit_sent(path, place))
             window = replay.window() if compared else None
             tokens = window.tokens if window else replay.tokens()
             request = Request(
@@ -83,7 +84,7 @@ def replayed(
                 decided=replay.decided(),
             )
             requests.append(request)
-        elif isinstance(entry, Usage) and requests:
+        elif isinstance(entry, Usage) and entry.is_of_reply and requests:
             requests[-1] = structs.replace(requests[-1], reported=entry)
         if entry is not None:
             replay.add(row, entry)
@@ -105,6 +106,12 @@ def _limit_of(entry: Entry | None) -> int:
     """Return the budget that a decision was made under; 0 if it had none."""
     limit = entry.limit if isinstance(entry, Cut | Mask) else 0
     return limit if limit < Budget.UNLIMITED.limit else 0
+
+
+def _limit_sent(path: Sequence[PathEntry], place: int) -> int:
+    """Return the limit that was recorded with the usage of the request that a reply answered, or 0."""
+    after = path[place + 1][1] if place + 1 < len(path) else None
+    return after.limit if isinstance(after, Usage) else 0
 
 
 def _first_limit(path: Iterable[PathEntry]) -> int | None:
@@ -137,6 +144,11 @@ class _Replay:
             self._shown, self._settled = None, False
             self._new += self._fold.decisions[known[0] :]
             self.limit = _limit_of(entry) or self.limit
+
+    def use(self, limit: int) -> None:
+        """Make the next request under this limit, if there is one."""
+        if limit and limit != self.limit:
+            self.limit, self._shown, self._settled = limit, None, False
 
     def decided(self) -> tuple[Decision, ...]:
         """Return the decisions since the last call."""

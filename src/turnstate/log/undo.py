@@ -83,8 +83,8 @@ class UndoSearch:
         return NothingToUndo(f"conversation {self._id}: there is nothing to undo{reason}")
 
     def not_loaded(self) -> NothingToUndo:
-        """Return the error for a state that was not loaded back to its newest operation."""
+        """Return the error for a state that was not loaded back to what undo would show."""
         return NothingToUndo(
             f"conversation {self._id}: there is nothing to undo in the part that is loaded; "
-            "commit it, and session.undo() finds what is older"
+            "commit the state, take older operations back with session.undo(), and load it again"
         )

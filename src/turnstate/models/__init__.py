@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import ModelFailed, RequestTooLong
+from ..errors import ModelFailed, ReplyInterrupted, RequestTooLong
 from .port import (
     Answered,
     Completion,
@@ -14,12 +14,15 @@ from .port import (
     PartMade,
     ReasoningDelta,
     Reply,
+    Retried,
     TextDelta,
     ToolCallMade,
     UsageReported,
     complete,
 )
-from .provider import ProviderModel, Retry, anthropic, bedrock, connect, gemini, openai
+from .provider import ProviderModel
+from .retry import Retry
+from .sdks import anthropic, bedrock, connect, gemini, openai, provider_of
 
 __all__ = [
     "Answered",
@@ -34,7 +37,9 @@ __all__ = [
     "ProviderModel",
     "ReasoningDelta",
     "Reply",
+    "ReplyInterrupted",
     "RequestTooLong",
+    "Retried",
     "Retry",
     "TextDelta",
     "ToolCallMade",
@@ -45,4 +50,5 @@ __all__ = [
     "connect",
     "gemini",
     "openai",
+    "provider_of",
 ]

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelFailed
-from .provider import ProviderModel, Retry, anthropic, openai
+from .provider import ProviderModel
+from .retry import Retry
+from .sdks import anthropic, openai
 
 __all__ = ["NAME", "LocalServer", "local"]
 

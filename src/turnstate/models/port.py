@@ -4,9 +4,12 @@
                                       │
                                     Reply ──► the assistant's message
 
+    after a lost connection:     TextDelta … Retried, TextDelta … UsageReported, Finished
+
 Streaming is the only interface, since a stream can be folded into a whole answer, but not the other way
 round. A `Reply` folds event by event, so that a loop can show the answer as it arrives and keep what it
-has when it is cancelled. An adapter yields ``Finished`` only if the provider reported the end: a stream
+has when it is cancelled. `Retried` says that the request is sent again: what had arrived of the answer is
+void. An adapter yields ``Finished`` only if the provider reported the end: a stream
 that ends without it was interrupted.
 """
 
@@ -36,6 +39,7 @@ __all__ = [
     "PartMade",
     "ReasoningDelta",
     "Reply",
+    "Retried",
     "TextDelta",
     "ToolCallMade",
     "UsageReported",
@@ -100,13 +104,23 @@ class UsageReported(Value, frozen=True, kw_only=True, tag="usage", tag_field="ev
     details: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class Retried(Value, frozen=True, kw_only=True, tag="retry", tag_field="event"):
+    """The request failed and is sent again after ``pause`` seconds; the answer so far is void."""
+
+    attempt: int  # that failed, from 1
+    pause: float
+    reason: str
+
+
 class Finished(Value, frozen=True, tag="finished", tag_field="event"):
     """The answer is complete."""
 
     reason: FinishReason = "stop"
 
 
-ModelEvent = TextDelta | ReasoningDelta | PartMade | ToolCallMade | Answered | UsageReported | Finished
+ModelEvent = (
+    TextDelta | ReasoningDelta | PartMade | ToolCallMade | Answered | UsageReported | Retried | Finished
+)
 
 
 class Model(Protocol):
@@ -134,6 +148,9 @@ class Reply:
     """An answer while it arrives."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.usage: UsageReported | None = None
         self.reason: FinishReason | None = None
         self._whole: Message | None = None
@@ -162,6 +179,8 @@ class Reply:
                 self._whole = message
             case UsageReported():
                 self.usage = event
+            case Retried():
+                self._begin()
             case Finished(reason=reason):
                 self.reason = reason
 

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from .. import catalog
-from ..context.decisions import in_force
 from ..context.policy import Budget
+from ..context.view import in_force
 from ..context.window import Window
 from ..entry import Cut, Decision, Mask, Revert, Settings, Summary, Usage
 from ..errors import UnknownName
@@ -90,6 +90,13 @@ class ContextReport(Struct, frozen=True, kw_only=True):
         sent = sum(one.tokens for one in known)
         return sum(one.reused or 0 for one in known) / sent if sent else None
 
+    @property
+    def cached(self) -> float | None:
+        """The part of their tokens that providers read from a cache; None if none reported any."""
+        reports = [one.reported for one in self.requests if one.reported and one.reported.input]
+        sent = sum(one.input for one in reports)
+        return sum(one.cached for one in reports) / sent if sent else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON."""
         return {
@@ -113,6 +120,7 @@ class ContextReport(Struct, frozen=True, kw_only=True):
             ],
             "requests": [_request_json(one) for one in self.requests],
             "reuse": self.reuse,
+            "cached": self.cached,
         }
 
 
@@ -183,13 +191,16 @@ async def _window(session: Session, path: list[PathEntry], budget: Budget) -> Wi
 def _budget(
     path: list[PathEntry], fold: Fold, given: Budget | None, model: str | None
 ) -> tuple[Budget | None, str]:
-    """Return the budget and where it comes from: given, of the last decision, or of a model."""
+    """Return the budget and where it comes from: given, of the last request or decision, or of a model."""
     if given is not None:
         return given, "given"
     for _, entry in reversed(path):
+        if isinstance(entry, Usage) and entry.limit:
+            return Budget(entry.limit), "the last request"
         if isinstance(entry, Cut | Mask) and 0 < entry.limit < Budget.UNLIMITED.limit:
             return Budget(entry.limit), "the last decision"
-    used = (entry.model for _, entry in reversed(path) if isinstance(entry, Usage) and entry.model)
+    replied = (entry for _, entry in reversed(path) if isinstance(entry, Usage) and entry.is_of_reply)
+    used = (entry.model for entry in replied if entry.model)
     for name in (model, fold.model.id if fold.model else None, next(used, None)):
         if name:
             try:

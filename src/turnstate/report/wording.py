@@ -67,7 +67,8 @@ def described(entry: Entry) -> str:
         case Usage(input=0, output=0, model=model):
             return f"answered by {model or 'an unnamed model'}; no token usage reported"
         case Usage(input=input, output=output):
-            return f"token usage: {input:,} in, {output:,} out"
+            purpose = "" if entry.is_of_reply else " of a request for a summary"
+            return f"token usage{purpose}: {input:,} in, {output:,} out"
         case Started(calls=calls):
             return f"{counted(len(calls), 'call')} started"
         case Note(text=text):

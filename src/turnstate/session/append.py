@@ -48,17 +48,26 @@ async def append(
 ) -> Receipt:
     """Add messages, all of them or none."""
     _check(messages)
+    name = None if key is None else checked(key, "a key")
+
+    def prepared() -> tuple[list[Message], list[Message], Key | None]:
+        given = [message.owned() for message in messages]
+        return given, minted(given), None if name is None else Key(name, digest(given))
+
     large = is_large(*messages)
-    given = await off_loop(lambda: [message.owned() for message in messages], large=large)
-    request: Key | None = None
-    if key is not None:
-        request = Key(checked(key, "a key"), await off_loop(lambda: digest(given), large=large))
-    new = await off_loop(lambda: minted(given), large=large)
-    adding = _Adding(writer, windows, new, expected_version, request, large=large)
-    receipt = await adding.added()
+    given, new, request = await off_loop(prepared, large=True) if large else prepared()
+    taken: Sequence[Message] = new
+    if any(message.role == "tool" for message in new):
+        adding = _AddingResults(writer, windows, new, expected_version, request, large=large)
+        receipt, taken = await adding.added(), adding.taken
+    else:
+        entries = list(_entries(new))
+        receipt = await write(
+            writer, windows, entries, expected_version=expected_version, key=request, large=large
+        )
     if receipt.repeated and request is not None:
         return structs.replace(receipt, ids=await _first_ids(writer, receipt, given))
-    return structs.replace(receipt, ids=_ids(zip(given, adding.messages, strict=True), adding.taken))
+    return structs.replace(receipt, ids=_ids(zip(given, new, strict=True), taken))
 
 
 async def write(
@@ -69,29 +78,37 @@ async def write(
     expected_version: int | None = None,
     expected_head: Position | None = None,
     key: Key | None = None,
+    large: bool = False,
 ) -> Receipt:
     """Write entries at the head, counted under the model there; if the head moved, count again and retry."""
     while True:
-        head, model = await writer.model()
-        records = await writer.records(entries, model)
+        if writer.row.idle:
+            await writer.end_if_idle()
+        head, model = writer.next_model or await writer.model()
+        records = None if large else writer.small_records(entries, model)
+        if records is None:
+            records = await writer.records(entries, model, large=large)
+            head, known = writer.next_model or await writer.model()  # other tasks wrote meanwhile
+            if known != model:
+                continue
         try:
-            receipt = await writer.commit(
-                records=records,
+            receipt = await writer.append(
+                records,
+                after=expected_head or head,
+                model=model,
                 expected_version=expected_version,
-                expected_head=expected_head or head,
                 key=key,
             )
         except Conflict as conflict:
             if expected_head is not None or expected_version not in (None, conflict.version):
                 raise
-            await writer.refresh()
         else:
             windows.grow(receipt, entries, records)
             return receipt
 
 
-class _Adding:
-    """Messages on their way into the log, and which of them were new to it."""
+class _AddingResults:
+    """Messages with results on their way into the log, and which of them were new to it."""
 
     def __init__(
         self,
@@ -105,17 +122,15 @@ class _Adding:
     ) -> None:
         self._writer, self._windows, self._large = writer, windows, large
         self._expected_version, self._key = expected_version, key
-        self.messages = messages
+        self._messages = messages
         self.taken: Sequence[Message] = messages
 
     async def added(self) -> Receipt:
         """Add them, on the path as it is known if that is still the path."""
-        if not any(message.role == "tool" for message in self.messages):
-            return await self._write(None)
         if known := self._windows.known:
             head = known.head
             try:
-                if await self._resolve(known.fold.known_calls(self.messages)):
+                if await self._resolve(known.fold.known_calls(self._messages)):
                     return await self._write(head)
             except (InvalidMessage, Conflict):
                 pass  # the path may have changed: read it, and check again
@@ -127,7 +142,7 @@ class _Adding:
             loaded = await self._windows.loaded()
             head = loaded.head  # as checked: another task of this handle may write meanwhile
             try:
-                is_new = await self._resolve(await _known_calls(self._writer, loaded, self.messages))
+                is_new = await self._resolve(await _known_calls(self._writer, loaded, self._messages))
             except InvalidMessage as refusal:
                 return await _first_receipt(self._writer, self._key, refusal)
             if not is_new and self._key is None:
@@ -148,10 +163,10 @@ class _Adding:
 
     async def _resolve(self, calls: KnownCalls) -> bool:
         """Leave out the results that are known already; return False if there is nothing else."""
-        self.taken = await off_loop(partial(fresh, calls, self.messages), large=self._large)
+        self.taken = await off_loop(partial(fresh, calls, self._messages), large=self._large)
         return bool(self.taken)
 
-    async def _write(self, head: Position | None) -> Receipt:
+    async def _write(self, head: Position) -> Receipt:
         entries = list(_entries(self.taken))
         return await write(
             self._writer,
@@ -160,6 +175,7 @@ class _Adding:
             expected_version=self._expected_version,
             expected_head=head,
             key=self._key,
+            large=self._large,
         )
 
 
@@ -179,7 +195,8 @@ def _ids(pairs: Iterable[tuple[Message, Message]], taken: Iterable[Message]) -> 
     for given, kept in pairs:
         if kept.id in stored:
             ids[given.id] = kept.id
-            ids |= {one.id: other.id for one, other in zip(given.tool_calls, kept.tool_calls, strict=True)}
+            for one, other in zip(given.tool_calls, kept.tool_calls, strict=True):
+                ids[one.id] = other.id
     return ids
 
 

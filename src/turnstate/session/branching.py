@@ -1,4 +1,4 @@
-"""Branches of a session: where a path may end, and undo of the newest operation.
+"""Branches of a session: where a path may end, the next epoch, and undo of the newest operation.
 
 What undo takes back is decided in `log.undo`, for states as well. Nothing is deleted: undoing a fork, a
 rewind, a restore or a tangent moves the head back, and undoing a compaction writes a revert.
@@ -6,17 +6,20 @@ rewind, a restore or a tangent moves the head back, and undoing a compaction wri
 
 from __future__ import annotations
 
-from ..entry import Cut, Revert, Tangent
-from ..errors import Conflict, NotFound, SessionError
+from ..entry import Bootstrap, Cut, Entry, Prompt, Revert, Tangent
+from ..errors import Busy, Conflict, NotFound, SessionError
 from ..log.fold import LastRound
 from ..log.path import between, cut_in_force, entry_of, path_to, rows_backwards, shown_messages
+from ..log.records import counter_of
 from ..log.undo import BRANCHING, UNDO_KINDS, UndoSearch
 from ..stores.port import Log
-from ..stores.values import Address, BranchRow, Position, Row, SessionRow, Span
+from ..stores.values import FOREVER, Address, BranchRow, Fork, Position, Row, SessionRow, Span
+from .memory import UserMemory
+from .names import checked_prompt
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["end_of", "entry_row", "place_of", "undo", "undo_restore"]
+__all__ = ["begin_epoch", "end_of", "entry_row", "place_of", "undo", "undo_restore"]
 
 
 async def entry_row(log: Log, at: Address, id: str) -> Row:
@@ -41,6 +44,32 @@ async def end_of(log: Log, at: Address, id: str) -> Position:
         if not all(group.add(before, message) for message in await shown_messages([earlier])):
             break
     return group.open_from or place
+
+
+async def begin_epoch(
+    writer: SessionWriter, windows: WindowMaker, memory: UserMemory | None, system: str | None
+) -> bool:
+    """Begin the next epoch; return False if others wrote between reading the head and ending it there."""
+    row = await writer.refresh()
+    if row.lease_until == FOREVER:
+        raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
+    fold = (await windows.loaded()).fold
+    prompt = fold.prompt if system is None else checked_prompt(system)
+    profile = await memory.profile(counter_of(fold.model, writer.start)) if memory else None
+    entries: list[Entry] = [fold.model] if fold.model else []
+    entries += [Prompt(prompt)] if prompt is not None else []
+    entries += [Bootstrap(profile)] if profile else []
+    try:
+        await writer.commit(
+            records=await writer.records(entries),
+            expected_head=row.head,
+            fork=Fork(parent=None, seq=0, operation="reset"),
+            parcels=await writer.ending("reset"),
+            next_epoch=True,
+        )
+    except Conflict:
+        return False
+    return True
 
 
 async def undo(writer: SessionWriter, windows: WindowMaker) -> str:

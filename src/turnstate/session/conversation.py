@@ -18,22 +18,49 @@ from msgspec import structs
 from .. import ids
 from ..context.policy import Policy
 from ..conversation import ConversationState, Os
+from ..conversation.edits import kept_tracking
 from ..conversation.timeline import Timeline
 from ..entry import Cut, Entry, Tangent
-from ..errors import Conflict, InputError, SessionError
+from ..errors import Conflict, InputError, SessionError, StoreError
 from ..log.outbox import Eviction
 from ..log.path import between
 from ..message import Message
-from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow
-from .timelines import TANGENT, Place, Sync, TimelineLoader, UnconfirmedWrite, sync_of
+from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow, Span
+from .timelines import TANGENT, Place, Sync, TimelineLoader, UnconfirmedWrite, extend, sync_of
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["commit", "load"]
+__all__ = ["catch_up", "commit", "load"]
+
+_SETTINGS = ("settings", "model", "lines")
+"""The kinds of entries that change what a state has besides its history."""
 
 
-async def load(writer: SessionWriter, *, os: Os | None, policy: Policy) -> ConversationState:
-    """Load the conversation as it is now, with its tangents."""
+async def load(
+    writer: SessionWriter, windows: WindowMaker, *, os: Os | None, policy: Policy
+) -> ConversationState:
+    """Load the conversation as it is now, with its tangents.
+
+    If it has more exchanges than a state holds, and no cut says so yet, that cut is written first: only here
+    can everything be read that it covers.
+    """
+    while True:
+        state = await _loaded(writer, os=os, policy=policy)
+        if not (state.head.lacks_a_start or state.head.is_over_cap):
+            return state
+        loaded, cut = await windows.capped()
+        if cut is None:
+            return state
+        try:
+            await windows.record(loaded, [cut])
+        except Conflict:
+            continue
+        except (SessionError, StoreError):  # leased, ended or not writable: it is written with the state
+            state.add(cut)
+            return state
+
+
+async def _loaded(writer: SessionWriter, *, os: Os | None, policy: Policy) -> ConversationState:
     row = await writer.refresh()
     branches = await writer.log.branches(writer.at)
     sync = Sync(row.head, row.version)
@@ -43,13 +70,61 @@ async def load(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Conve
     await loader.load_kept()
     state.timelines, state.sync, state.default_counter = loader.loaded, sync, writer.start.name
     state.apply_settings()
-    state.cap()
     return state
 
 
 async def commit(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> Receipt | None:
     """Write the entries of a state that the log does not have; return None if there are none."""
-    return await _Commit(writer, windows, state).run()
+    receipt = await _Commit(writer, windows, state).run()
+    if receipt is not None and state.head.lacks_a_start:  # an undo or a restore led to what is not loaded
+        state.adopt(await load(writer, windows, os=state.os, policy=state.policy))
+    return receipt
+
+
+async def catch_up(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> None:
+    """Take in what was appended since a state was loaded; what the state has not written comes after it.
+
+    Raise `Conflict` if the head is on another branch and the state has entries that are not written.
+    """
+    row, sync = await writer.refresh(), sync_of(state)
+    before = sync.head or Position(1, 0)
+    if before == row.head or sync.unconfirmed is not None:
+        return
+    unwritten, trackers = _unwritten(state, sync, row), dict(state.head.trackers)
+    if not unwritten and before.branch == row.branch and before.seq < row.seq:
+        rows = await writer.log.read(writer.at, Span(row.branch, before.seq + 1, row.seq))
+        await extend(state.head, rows)
+        sync.place(state.head).wrote(len(rows), row.head)
+        sync.head, sync.version = row.head, row.version
+        if any(one.kind in _SETTINGS for one in rows):
+            with kept_tracking(state, since=trackers):
+                state.apply_settings()
+        if not state.head.lacks_a_start:  # a compaction that was undone may show what is not loaded
+            state.cap()
+            return
+    loaded = await load(writer, windows, os=state.os, policy=state.policy)
+    with kept_tracking(state, since=trackers):
+        state.adopt(loaded)
+        since = before.seq - (sync_of(state).head or before).seq
+        new = state.head.entries[since:] if unwritten else ()
+        for entry in unwritten:
+            if entry not in new:  # the reply to a write may have been lost
+                state.head.add(state.head.fold.archiving(entry) if isinstance(entry, Cut) else entry)
+        state.apply_settings()
+    state.cap()
+
+
+def _unwritten(state: ConversationState, sync: Sync, row: SessionRow) -> list[Entry]:
+    """Return the entries of the head that are not in the log; those of other timelines cannot be moved."""
+    waiting = {one: list(one.entries[sync.place(one).written :]) for one in state.timelines}
+    waiting = {one: entries for one, entries in waiting.items() if entries}
+    if waiting and (row.branch != sync.branch or set(waiting) != {state.head}):
+        raise Conflict(
+            f"session {row.id} moved on since this state was loaded; load it again",
+            version=row.version,
+            head=row.head,
+        )
+    return waiting.get(state.head, [])
 
 
 class _Commit:

@@ -8,19 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
-from functools import partial
 
 from msgspec import structs
 
 from ..clock import milliseconds
-from ..errors import InputError, NotFound, StoreDamaged
+from ..errors import InputError, NotFound
 from ..log.entries import LogEntry, log_entries
-from ..search_terms import query
 from ..stores.port import Store
 from ..stores.values import Address, Filter, Order, SessionRow
-from ..tokens.exact import INLINE, off_loop
 from ..value import check_kind, check_number, check_whole, refuse
-from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, result_of
+from .info import SearchResult, SessionInfo, SessionPage, info_of, page_cursor, page_mark, search
 
 __all__ = ["PAGE", "SessionDirectory", "asked_name"]
 
@@ -84,28 +81,11 @@ class SessionDirectory:
 
         If some of them are damaged, `StoreDamaged` is raised after the last intact one.
         """
-        check_kind("text", text, str)
-        check_whole("limit", limit)
-        words, mark, user = query(text), None, asked_name(user, "a user")
+        user = asked_name(user, "a user")
         if session is not None:
             await self._row(session, user)
-        lost = 0
-        while limit > 0:
-            hits = await self.store.search(
-                self.tenant, words, user=user, session=session, before=mark, limit=min(limit, PAGE)
-            )
-            for hit in hits:
-                if found := await off_loop(partial(result_of, hit), large=len(hit.row.body) > INLINE):
-                    yield found
-                else:
-                    lost += 1
-            if len(hits) < min(limit, PAGE):
-                break
-            limit, mark = limit - len(hits), hits[-1].mark
-        if lost:
-            raise StoreDamaged(
-                f"{lost} messages that contain these words are damaged and left out; run `turnstate verify`"
-            )
+        async for found in search(self.store, self.tenant, text, user=user, session=session, limit=limit):
+            yield found
 
     async def follow(self, *, after: str | None = None, every: float = 0.5) -> AsyncIterator[LogEntry]:
         """Iterate over the entries of all sessions as they are written, by any process.

@@ -6,19 +6,24 @@ Stores keep times as milliseconds; here they are `datetime` in UTC, and what onl
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ..clock import utc
-from ..errors import InputError
+from ..errors import InputError, StoreDamaged
 from ..log.entries import time_of
 from ..log.path import message_of
 from ..message import Message
+from ..search_terms import query
+from ..stores.port import Log
 from ..stores.values import BranchRow, Hit, Order, PageMark, SessionRow
+from ..tokens.exact import INLINE, off_loop
+from ..value import check_kind, check_whole
 
 __all__ = [
     "Branch",
@@ -29,8 +34,11 @@ __all__ = [
     "info_of",
     "page_cursor",
     "page_mark",
-    "result_of",
+    "search",
 ]
+
+PAGE = 100
+"""Hits that a search reads at a time."""
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
@@ -161,7 +169,34 @@ def branch_of(row: BranchRow) -> Branch:
     )
 
 
-def result_of(hit: Hit) -> SearchResult | None:
+async def search(
+    log: Log, tenant: str, text: str, *, user: str | None = None, session: str | None = None, limit: int
+) -> AsyncIterator[SearchResult]:
+    """Yield the messages that contain all the words, the newest first.
+
+    If some of them are damaged, `StoreDamaged` is raised after the last intact one.
+    """
+    check_kind("text", text, str)
+    check_whole("limit", limit)
+    words, mark, lost = query(text), None, 0
+    while limit > 0:
+        page = min(limit, PAGE)
+        hits = await log.search(tenant, words, user=user, session=session, before=mark, limit=page)
+        for hit in hits:
+            if found := await off_loop(partial(_result_of, hit), large=len(hit.row.body) > INLINE):
+                yield found
+            else:
+                lost += 1
+        if len(hits) < page:
+            break
+        limit, mark = limit - len(hits), hits[-1].mark
+    if lost:
+        raise StoreDamaged(
+            f"{lost} messages that contain these words are damaged and left out; run `turnstate verify`"
+        )
+
+
+def _result_of(hit: Hit) -> SearchResult | None:
     """Return what a search found; None if it is damaged."""
     message, row = message_of(hit.row), hit.row
     if message is None:

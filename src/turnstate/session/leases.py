@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from ..errors import Busy, EpochEnded, Fenced, SessionError, TurnstateError
-from ..stores.values import Lease
+from ..stores.values import FOREVER, Lease
 from ..value import check_number
 from .names import checked
 from .writer import SessionWriter
 
-__all__ = ["acquire", "leased", "release", "renew", "seized"]
+__all__ = ["acquire", "holder_name", "leased", "release", "renew", "seized"]
 
 LONGEST = 86_400
 """Seconds of a lease: a worker that dies while holding one blocks the session for a day at most."""
@@ -32,11 +32,18 @@ def holder_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-async def acquire(writer: SessionWriter, seconds: float, holder: str | None) -> Lease:
-    """Take the lease of a session, or raise `Busy`; `EpochEnded` if another epoch runs."""
-    await writer.refresh()
-    now, name = writer.clock(), checked(holder, "a holder") if holder is not None else holder_name()
-    until = now + _milliseconds(seconds)
+async def acquire(
+    writer: SessionWriter, seconds: float, holder: str | None, *, take_over: bool = False
+) -> Lease:
+    """Take the lease of a session, or raise `Busy`; `EpochEnded` if another epoch runs.
+
+    With `take_over`, its holder loses it, and gets `Fenced` at its next write.
+    """
+    row = await writer.refresh()
+    name = checked(holder, "a holder") if holder is not None else holder_name()
+    now, until = writer.clock(), writer.clock() + _milliseconds(seconds)
+    if take_over and row.lease_until != FOREVER:  # an import is not interrupted
+        now = max(now, row.lease_until)
     writer.lease = await writer.store.acquire(writer.at, holder=name, until=until, now=now)
     try:
         await writer.refresh()
@@ -68,9 +75,11 @@ async def release(writer: SessionWriter) -> None:
 
 
 @asynccontextmanager
-async def leased(writer: SessionWriter, seconds: float, holder: str | None) -> AsyncIterator[Lease]:
+async def leased(
+    writer: SessionWriter, seconds: float, holder: str | None, *, take_over: bool = False
+) -> AsyncIterator[Lease]:
     """Hold the lease while the block runs."""
-    lease = await acquire(writer, seconds, holder)
+    lease = await acquire(writer, seconds, holder, take_over=take_over)
     keeper = asyncio.create_task(_keep(writer, seconds))
     try:
         yield lease

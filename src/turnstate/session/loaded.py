@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..context.calls import is_shown_as
-from ..context.decisions import in_force
 from ..context.head import Head
+from ..context.view import in_force
 from ..entry import Cut, Decision, Entry, ModelChange
 from ..ids import MessageId
 from ..log.fold import Fold
@@ -27,11 +27,11 @@ from ..log.path import (
     rows_backwards,
 )
 from ..message import Message
-from ..stores.port import Log
+from ..stores.port import Reads
 from ..stores.values import Address, Position, Row, SessionRow, Span
 from ..toolspec import ToolSpec
 
-__all__ = ["Loaded", "Serving", "load", "refreshed"]
+__all__ = ["Loaded", "Serving", "leading", "load", "refreshed"]
 
 
 class Loaded:
@@ -42,6 +42,7 @@ class Loaded:
         self.first = first
         self.head = Position(path[0].branch if path else 0, first - 1)
         self.at_head = ""  # id of the entry there, as far as it is known
+        self.active = 0  # when the session was last active, as of then
         self.messages = list[Message]()
         self.decisions = list[Decision]()
         self.fold = Fold(self.messages, self.decisions, whole=self.whole)
@@ -135,13 +136,13 @@ class Loaded:
 # Loading: from what the cuts that serve a limit have kept, or from the root if none does.
 
 _FEW = 4  # rows of a read that looks for leading system messages
-_HEADS = ("prompt", "bootstrap", "model")
+_HEADS = ("prompt", "bootstrap", "model", "usage")
 
 Serving = Callable[[Sequence[Decision]], list[Cut]]
 """Returns which cuts of those in force a window may be made from; none if everything is needed."""
 
 
-async def load(log: Log, row: SessionRow, serving: Serving | None = None) -> Loaded:
+async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> Loaded:
     """Load a path for windows from the cuts that `serving` returns; by default from its newest cut on."""
     path = await path_to(log, row.address, row.head)
     marks = await log.newest(row.address, path, (*CUTS, *_HEADS))
@@ -150,8 +151,8 @@ async def load(log: Log, row: SessionRow, serving: Serving | None = None) -> Loa
     loaded = Loaded(path, first=first)
     loaded.head = Position(row.branch, first - 1)
     early = [marks[kind] for kind in _HEADS if kind in marks and marks[kind].seq < first]
-    leading = await _leading(log, row.address, path, first)
-    before = [*early, *leading, *pinned]
+    system = await leading(log, row.address, path, first)
+    before = [*early, *system, *pinned]
     for one, entry in zip(before, await entries_of(before), strict=True):
         loaded.recall(one, entry)
     loaded.start()
@@ -159,15 +160,15 @@ async def load(log: Log, row: SessionRow, serving: Serving | None = None) -> Loa
         rows = await log.read(row.address, span)
         for one, entry in zip(rows, await entries_of(rows), strict=True):
             loaded.add(one, entry)
-    loaded.head = row.head
+    loaded.head, loaded.active = row.head, row.active
     return loaded
 
 
-async def refreshed(log: Log, row: SessionRow, loaded: Loaded) -> bool:
+async def refreshed(log: Reads, row: SessionRow, loaded: Loaded) -> bool:
     """Fold in what was written since; return False if the path has to be loaded again."""
     if row.branch != loaded.head.branch or row.seq < loaded.head.seq:
         return False
-    if row.seq > loaded.head.seq:
+    if row.seq > loaded.head.seq or row.active != loaded.active:
         head, id = loaded.head, loaded.at_head  # it is read again: a store may have lost it and gone on
         rows = await log.read(row.address, Span(row.branch, head.seq, row.seq))
         if rows and rows[0].seq == head.seq and id not in ("", rows[0].id) and not rows[0].damaged:
@@ -177,10 +178,11 @@ async def refreshed(log: Log, row: SessionRow, loaded: Loaded) -> bool:
         for one, entry in zip(rows, await entries_of(rows), strict=True):
             if one.seq > loaded.head.seq:  # this handle may have written some of them meanwhile
                 loaded.add(one, entry)
+        loaded.active = row.active
     return True
 
 
-async def _leading(log: Log, at: Address, path: Sequence[Span], end: int) -> list[Row]:
+async def leading(log: Reads, at: Address, path: Sequence[Span], end: int) -> list[Row]:
     """Return the system messages that a conversation begins with, if they are before the part to load."""
     found = list[Row]()
     for span in reversed(between(path, 1, end - 1)):
@@ -196,7 +198,7 @@ async def _leading(log: Log, at: Address, path: Sequence[Span], end: int) -> lis
 
 
 async def _start(
-    log: Log, at: Address, path: Sequence[Span], mark: Row | None, serving: Serving | None
+    log: Reads, at: Address, path: Sequence[Span], mark: Row | None, serving: Serving | None
 ) -> tuple[list[Row], int]:
     """Return the messages that usable cuts pinned, and where to begin to read: without a cut, at the root."""
     newest = await read_entry(mark) if mark else None
@@ -221,7 +223,7 @@ async def _start(
 
 
 async def _first_kept(
-    log: Log, at: Address, path: Sequence[Span], cut: Cut, found: Mapping[str, Row]
+    log: Reads, at: Address, path: Sequence[Span], cut: Cut, found: Mapping[str, Row]
 ) -> int | None:
     """Return the number of the first entry that a cut kept; None if it is not to be found."""
     if cut.kept_from is None:
@@ -233,7 +235,7 @@ async def _first_kept(
     return row.seq if row else None
 
 
-async def _late_results(log: Log, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:
+async def _late_results(log: Reads, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:
     """Return the late results that a cut kept first: they are shown as a note, which has an id of its own."""
     async for row in rows_backwards(log, at, path):
         for message in await messages_of([row]):

@@ -35,10 +35,9 @@ from ..stores.values import Address, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
 from ..value import check_whole, refuse
-from .deliveries import Deliveries
 from .directory import PAGE, SessionDirectory
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
-from .memory import Recall, UserMemory
+from .memory import Deliveries, Recall, UserMemory
 from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds, model_change
 from .opening import Open, Opening
 from .session import Session
@@ -135,6 +134,11 @@ class SessionManager(SessionDirectory):
         for keeper in list(self._unsaved.values()):
             await keeper.finish()
         await self.store.close()
+
+    @property
+    def memory(self) -> MemoryEngine | None:
+        """The engine of long-term memory, if there is one."""
+        return self._memory
 
     async def settled(self) -> None:
         """Wait until no background work is running."""

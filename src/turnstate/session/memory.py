@@ -3,13 +3,19 @@
 An engine is foreign code that may be slow, fail, or return anything. So each question has a time limit, the
 answer is capped in tokens, and what comes back is sent as data between marks that follow from the text
 itself, which the text cannot contain. A failure costs the memory of that moment and nothing else.
+
+A manager that opened the engine itself also delivers to it in the background, and ends idle sessions, as
+`turnstate worker` does for several processes. What is not delivered when the program ends is in the outbox,
+and goes on when the store is opened again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Iterable
+import logging
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -19,7 +25,9 @@ from ..memory.port import MemoryEngine, Recollection, TakesNotes, User
 from ..tokens import Counter
 from ..value import check_number, check_whole
 
-__all__ = ["Recall", "UserMemory"]
+__all__ = ["Deliveries", "Recall", "UserMemory"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -68,8 +76,9 @@ class UserMemory:
         if not self._recall.profile_tokens:
             return None
         found = await self._asked(self._engine.profile(self._user), self._recall.profile_seconds, "profile")
-        lines = found.splitlines() if isinstance(found, str) else ()
-        return await asyncio.to_thread(framed, PROFILE, lines, self._recall.profile_tokens, counter)
+        tokens = self._recall.profile_tokens
+        lines = found[: tokens * CHARACTERS].splitlines() if isinstance(found, str) else ()
+        return await asyncio.to_thread(framed, PROFILE, lines, tokens, counter)
 
     async def search(self, query: str, k: int | None = None) -> list[Recollection]:
         """Return what the user's memory has for a question, the best first."""
@@ -111,16 +120,22 @@ def framed(title: str, lines: Iterable[str], tokens: int, counter: Counter) -> s
     """Return lines as data between marks, as many as the tokens allow; None if there is nothing to say."""
     kept, room = list[str](), tokens * CHARACTERS
     for line in lines:
-        plain = " ".join(line.split())[:room]
-        if plain and room > 0:
+        plain = " ".join(line[:room].split())
+        if plain:
             kept.append(plain)
             room -= len(plain)
-    while kept and counter.count(_marked(title, kept)).tokens > tokens:
-        if len(kept) > 1:
-            kept.pop()
-        else:
-            kept = [kept[0][: len(kept[0]) * 3 // 4]] if len(kept[0]) > 1 else []
-    return _marked(title, kept) if kept else None
+
+    def fits(lines: list[str]) -> bool:
+        return counter.count(_marked(title, lines)).tokens <= tokens
+
+    count = bisect_left(range(1, len(kept) + 1), True, key=lambda count: not fits(kept[:count]))
+    while count and not fits(kept[:count]):  # tokens may join over the end of a line
+        count -= 1
+    if kept and not count:
+        first = kept[0]
+        length = bisect_left(range(1, len(first) + 1), True, key=lambda end: not fits([first[:end]]))
+        kept, count = [first[:length]], 1 if length and fits([first[:length]]) else 0
+    return _marked(title, kept[:count]) if count else None
 
 
 def _marked(title: str, lines: list[str]) -> str:
@@ -155,3 +170,42 @@ def _ended(task: asyncio.Task[Any]) -> None:
     _abandoned.discard(task)
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not report it
+
+
+INTERVAL = 1.0
+"""Seconds between two looks into the outbox."""
+
+ENDING = 5.0
+"""Seconds for a delivery to end when the manager is closed; then it is broken off, and repeated later."""
+
+
+class Deliveries:
+    """Delivers until it is closed, and closes the engine then."""
+
+    def __init__(self, engine: MemoryEngine, deliver: Callable[[], Awaitable[object]]) -> None:
+        self._engine, self._deliver = engine, deliver
+        self._stop = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Finish the delivery that is under way, and close the engine."""
+        self._stop.set()
+        try:
+            async with asyncio.timeout(ENDING):
+                await asyncio.shield(self._task)
+        except TimeoutError:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=ENDING)
+        await self._engine.close()
+
+    async def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                await self._deliver()
+            except Exception as error:  # a task that ended would never deliver again
+                _log.warning("the outbox cannot be delivered, trying again in %g s: %s", INTERVAL, error)
+            try:
+                async with asyncio.timeout(INTERVAL):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue

@@ -6,9 +6,10 @@ Nothing here writes to the conversation. `Session` is a reader that also writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from ..errors import InputError, InvalidMessage
+from ..errors import InputError, InvalidMessage, NotFound
 from ..log.entries import (
     LogEntry,
     last_messages,
@@ -19,13 +20,16 @@ from ..log.entries import (
     read_messages,
 )
 from ..message import Message
+from ..stores.port import Reads
 from ..stores.values import SessionRow, Span
 from ..value import check_kind, check_number, check_whole, refuse
-from .info import Branch, SessionInfo, branch_of, info_of
+from .info import Branch, SearchResult, SessionInfo, branch_of, info_of, search
 from .names import not_a_message
 from .writer import SessionWriter
 
 __all__ = ["SessionReader"]
+
+T = TypeVar("T")
 
 PAGE = 100
 """Entries that are read at a time by those who follow."""
@@ -83,10 +87,13 @@ class SessionReader:
         for name, count in (("limit", limit), ("last", last)):
             if count is not None:
                 check_whole(name, count)
-        path = await self._path(branch, after)
-        if last is not None:
-            return await last_messages(self._writer.log, self._writer.at, path, last)
-        return await read_messages(self._writer.log, self._writer.at, path, limit=limit)
+
+        async def read(log: Reads, path: Sequence[Span]) -> list[Message]:
+            if last is not None:
+                return await last_messages(log, self._writer.at, path, last)
+            return await read_messages(log, self._writer.at, path, limit=limit)
+
+        return await self._read(branch, after, read)
 
     async def entries(
         self,
@@ -105,8 +112,24 @@ class SessionReader:
             refuse("kinds", kinds, "a sequence of kinds, not one text")
         if limit is not None:
             check_whole("limit", limit)
-        path = await self._path(branch, after)
-        return await read_entries(self._writer.log, self._writer.at, path, kinds=kinds, limit=limit)
+
+        async def read(log: Reads, path: Sequence[Span]) -> list[LogEntry]:
+            return await read_entries(log, self._writer.at, path, kinds=kinds, limit=limit)
+
+        return await self._read(branch, after, read)
+
+    async def entry(self, id: str) -> LogEntry:
+        """Return the entry of an id, on whichever branch it is; raise `NotFound` if there is none."""
+        check_kind("id", id, str)
+        for entry in await log_entries(self._writer.at, await self._writer.log.find(self._writer.at, [id])):
+            return entry
+        raise NotFound(f"session {self.id} has no entry {id:.80}")
+
+    async def search(self, text: str, *, limit: int = PAGE) -> AsyncIterator[SearchResult]:
+        """Find messages of this session that contain all the words, on all branches, the newest first."""
+        tenant = self._writer.at.tenant
+        async for found in search(self._writer.log, tenant, text, session=self.id, limit=limit):
+            yield found
 
     async def branches(self) -> list[Branch]:
         """Return all branches in the order of their creation."""
@@ -137,11 +160,19 @@ class SessionReader:
     def _row(self) -> SessionRow:
         return self._writer.row
 
-    async def _path(self, branch: int | None, after: str | None) -> list[Span]:
-        """Return the path to the head or to the end of a branch, or the part of it after an entry."""
+    async def _read(
+        self,
+        branch: int | None,
+        after: str | None,
+        read: Callable[[Reads, Sequence[Span]], Awaitable[T]],
+    ) -> T:
+        """Read the path to the head or to the end of a branch, or the part of it after an entry."""
         if branch is not None:
             check_whole("branch", branch, least=1)
         check_kind("after", after, str, optional=True)
-        row = await self._writer.refresh()
-        path = await path_of(self._writer.log, self._writer.at, row.head, branch)
-        return await path_after(self._writer.log, self._writer.at, path, after)
+
+        async def job(row: SessionRow, log: Reads) -> T:
+            path = await path_of(log, row.address, row.head, branch)
+            return await read(log, await path_after(log, row.address, path, after))
+
+        return await self._writer.read(job)

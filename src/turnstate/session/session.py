@@ -9,12 +9,14 @@ reset, by whomever, it raises `EpochEnded`, and the handle that `reset` returned
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from .. import catalog
+from msgspec import structs
+
+from .. import catalog, telemetry
 from ..catalog import ModelInfo
 from ..context.cut import Compaction, Strategy
 from ..context.manager import StateManager
@@ -22,19 +24,19 @@ from ..context.policy import Budget, Policy
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
-from ..entry import Bootstrap, Entry, Prompt
-from ..errors import Busy, Conflict, InputError
+from ..entry import Entry, Prompt, Usage
+from ..errors import Conflict, InputError, SessionError
 from ..log.records import counter_of
 from ..memory.port import Recollection
 from ..message import Message
 from ..sticky import Gathered
 from ..stores.port import ReportsLosses
-from ..stores.values import FOREVER, Fork, Lease, Receipt, SessionRow
+from ..stores.values import Fork, Lease, Receipt, SessionRow
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
 from . import conversation, leases
 from .append import append, write
-from .branching import end_of, place_of, undo, undo_restore
+from .branching import begin_epoch, end_of, place_of, undo, undo_restore
 from .compaction import Compactor
 from .info import Branch
 from .memory import UserMemory
@@ -76,6 +78,8 @@ class Session(SessionReader):
         self._files: tuple[Path, ...] = ()  # that its manager keeps on this machine, checkpoints included
         self._windows = WindowMaker(writer, policy, summaries)
         self._compactor = Compactor(self._windows, policy, summaries)
+        if summaries:
+            summaries.spent = self._spent
         self._committing = asyncio.Lock()
         self.state = State(self._log, self._log, self._windows.grow)
         """Named values that programs keep with the conversation; no model reads them."""
@@ -91,6 +95,11 @@ class Session(SessionReader):
         memory = self._memory.notice if self._memory else ""
         notices = (*self._windows.damage, lost, model, disk, memory)
         return tuple(notice for notice in notices if notice)
+
+    @property
+    def has_memory(self) -> bool:
+        """True if `recall` and `remember` have a memory to ask."""
+        return self._memory is not None
 
     async def append(
         self, *messages: Message, expected_version: int | None = None, key: str | None = None
@@ -132,9 +141,19 @@ class Session(SessionReader):
         )
 
     async def pending(self) -> Pending | None:
-        """Return what is unfinished: a prompt that waits, or calls, open and answered; None if nothing is."""
-        loaded = await self._windows.loaded()
-        return pending(loaded.messages, loaded.fold.started)
+        """Return what is unfinished: a prompt, calls, or a reply that paused; None if nothing is."""
+        await self._windows.loaded()
+        return self._pending()
+
+    def _pending(self) -> Pending | None:
+        """Return what is unfinished as far as this handle has seen."""
+        known = self._windows.known
+        return pending(known.messages, known.fold.started, paused=known.fold.paused) if known else None
+
+    async def _calibrations(self) -> tuple[Mapping[str, Any], str]:
+        """Return what reported usage has taught, by model, and the counter that is in force, as last seen."""
+        fold = (self._windows.known or await self._windows.loaded()).fold
+        return fold.calibration, counter_of(fold.model, self._writer.start).name
 
     async def _write(self, entries: Sequence[Entry]) -> Receipt:
         return await write(self._writer, self._windows, entries)
@@ -210,6 +229,10 @@ class Session(SessionReader):
         self._keeper = keeper
         self._writer.watch(keeper.changed)
 
+    async def system(self) -> str | None:
+        """Return the system prompt in force, or None if there is none."""
+        return (await self._windows.loaded()).fold.prompt
+
     async def set_system(self, text: str) -> Receipt:
         """Set the system prompt from here on."""
         return await write(self._writer, self._windows, [Prompt(checked_prompt(text))])
@@ -263,9 +286,18 @@ class Session(SessionReader):
         check_kind("focus", focus, str, optional=True)
         if patience is not None:
             check_number("patience", patience, least=0, most=86_400, above=True)
-        return await self._compactor.compact(
-            budget, strategy or Strategy(), focus, model=model, patience=patience
-        )
+        with telemetry.traced("turnstate.compact", {"gen_ai.conversation.id": self.id}) as span:
+            outcome = await self._compactor.compact(
+                budget, strategy or Strategy(), focus, model=model, patience=patience
+            )
+            span.set({"turnstate.messages": outcome.messages, "turnstate.tokens": outcome.tokens_after})
+            return outcome
+
+    async def _spent(self, usage: Usage) -> None:
+        """Write what a request for a summary used, unless this handle may not write any more."""
+        with suppress(SessionError):
+            known, _ = await self._calibrations()  # the newest usage carries it
+            await self._write([structs.replace(usage, calibration=dict(known))])
 
     async def preview_compact(
         self, budget: Budget | None = None, *, strategy: Strategy | None = None
@@ -277,7 +309,16 @@ class Session(SessionReader):
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
         """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""
-        return await conversation.load(self._writer, os=os, policy=self._policy)
+        return await conversation.load(self._writer, self._windows, os=os, policy=self._policy)
+
+    async def catch_up(self, state: ConversationState) -> None:
+        """Take in what was appended since a state was loaded or committed, at the cost of what is new.
+
+        What the state has not committed yet comes after it; raise `Conflict` if it cannot, because the
+        head is on another branch by now.
+        """
+        async with self._committing:
+            await conversation.catch_up(self._writer, self._windows, state)
 
     async def commit(self, state: ConversationState) -> Receipt | None:
         """Write the entries of a state that the log does not have yet; return None if there are none."""
@@ -303,7 +344,7 @@ class Session(SessionReader):
         """
         lease: Lease | None = None
         try:
-            while not await self._began_next(system):
+            while not await begin_epoch(self._writer, self._windows, self._memory, system):
                 lease = await leases.seized(self._writer) or lease
         finally:
             if lease is not None:  # after a reset it has ended in any case
@@ -315,31 +356,6 @@ class Session(SessionReader):
         if session._keeper:
             await session._keeper.restart()
         return session
-
-    async def _began_next(self, system: str | None) -> bool:
-        """Begin the next epoch; return False if others wrote between reading the head and ending it there."""
-        row = await self._writer.refresh()
-        if row.lease_until == FOREVER:
-            raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
-        fold = (await self._windows.loaded()).fold
-        prompt = fold.prompt if system is None else checked_prompt(system)
-        entries: list[Entry] = [fold.model] if fold.model else []
-        entries += [Prompt(prompt)] if prompt is not None else []
-        profile = (
-            await self._memory.profile(counter_of(fold.model, self._writer.start)) if self._memory else None
-        )
-        entries += [Bootstrap(profile)] if profile else []
-        try:
-            await self._writer.commit(
-                records=await self._writer.records(entries),
-                expected_head=row.head,
-                fork=Fork(parent=None, seq=0, operation="reset"),
-                parcels=await self._writer.ending("reset"),
-                next_epoch=True,
-            )
-        except Conflict:
-            return False
-        return True
 
     async def end(self, reason: str = "closed") -> Receipt:
         """End this conversation; it stays readable, and `reset` begins the next."""
@@ -379,14 +395,19 @@ class Session(SessionReader):
         await self._describe(meta=checked_meta(meta), expected=was)
 
     def lease(
-        self, *, seconds: float = 30.0, holder: str | None = None
+        self, *, seconds: float = 30.0, holder: str | None = None, take_over: bool = False
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold the lease while a block runs: ``async with session.lease(): …``."""
-        return leases.leased(self._writer, seconds, holder)
+        return leases.leased(self._writer, seconds, holder, take_over=take_over)
 
-    async def acquire(self, *, seconds: float = 30.0, holder: str | None = None) -> Lease:
-        """Take the lease until it is released or runs out; `Busy` while another worker has it."""
-        return await leases.acquire(self._writer, seconds, holder)
+    async def acquire(
+        self, *, seconds: float = 30.0, holder: str | None = None, take_over: bool = False
+    ) -> Lease:
+        """Take the lease until it is released or runs out; `Busy` while another worker has it.
+
+        With `take_over` it is taken from that worker, whose next write raises `Fenced`.
+        """
+        return await leases.acquire(self._writer, seconds, holder, take_over=take_over)
 
     async def renew(self, *, seconds: float = 30.0) -> Lease:
         """Extend the lease; raise `Fenced` if another worker has it now."""

@@ -20,8 +20,8 @@ from ..context.policy import Policy
 from ..context.summary import Failures, Refusal, SummaryRequest, accepted, facts_of, request, text_cap
 from ..context.summary_prompt import EXCERPT_CHARS
 from ..context.window import Window
-from ..entry import Cut, Summary
-from ..models import Model, ModelRequest, complete
+from ..entry import SUMMARY, Cut, Summary, Usage
+from ..models import Model, ModelRequest, UsageReported, complete
 from ..tokens import conversation_cost
 from ..tokens import counter as counter_named
 
@@ -40,6 +40,8 @@ SHARES = (1, 4, 16)
 
 _DEFAULT_STRATEGY = Strategy()
 
+Spent = Callable[[Usage], Awaitable[None]]
+
 
 def rooms(model: Model) -> tuple[int, ...]:
     """Return the characters of the record that a model is shown, at the first try and at later ones."""
@@ -56,8 +58,12 @@ async def ask(
     strategy: Strategy,
     room: int,
     patience: float,
+    spent: Spent | None = None,
 ) -> Summary | Refusal:
-    """Ask for the summary of a pending cut once; return the reason if there is none."""
+    """Ask for the summary of a pending cut once; return the reason if there is none.
+
+    `spent` is told what the provider reported, whatever comes of the answer.
+    """
     cut, focus = pending.cut, pending.cut.asked.get("focus")
     counter, cap = counter_named(cut.counter), text_cap(cut, policy)
     facts = facts_of(cut, counter, policy)
@@ -78,6 +84,8 @@ async def ask(
         return Refusal("late", "the model gave no summary in time")
     except Exception as error:  # a model's adapter may raise anything; the session must go on
         return Refusal("error", f"{type(error).__name__}: {error}"[:200])
+    if answer.usage and spent:
+        await spent(_usage(answer.usage, model.name, cut))
     if answer.reason == "length":
         return Refusal("cut-off", f"the summary was cut off by its length limit of {2 * left:,} tokens")
     text = accepted(
@@ -95,6 +103,13 @@ async def ask(
     return Summary(cut=cut.id, text=text, facts=facts, source=source)
 
 
+def _usage(told: UsageReported, model: str, cut: Cut) -> Usage:
+    details = {**told.details, "purpose": SUMMARY, "cut": cut.id}
+    return Usage(
+        input=told.input, output=told.output, cached=told.cached, model=told.model or model, details=details
+    )
+
+
 def _digest(request: SummaryRequest) -> str:
     """Name a request by what it says: it follows from the log, so it can be made again and compared."""
     return hashlib.sha256(f"{request.system}\0{request.user}".encode()).hexdigest()
@@ -104,13 +119,14 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Summarizer:
-    """Asks a model to summarise, for one session."""
+    """Asks a model to summarize, for one session."""
 
     def __init__(self, model: Model, policy: Policy, spawn: Spawn) -> None:
         self._model, self._policy, self._spawn = model, policy, spawn
         self._task: asyncio.Task[None] | None = None
         self._prepared: tuple[str | None, Cut, Summary] | None = None  # the id of the cut that it follows
         self.failures = Failures()
+        self.spent: Spent | None = None  # writes the usage of each request into the log
 
     def prepared(self, follows: Cut | None) -> tuple[Cut, Summary] | None:
         """Return the prepared cut and its summary, if it follows the newest cut."""
@@ -172,7 +188,13 @@ class Summarizer:
         for room in rooms(self._model)[:tries]:
             left = max(0.0, until - time.monotonic())
             outcome = await ask(
-                self._model, pending, self._policy, strategy=strategy, room=room, patience=left
+                self._model,
+                pending,
+                self._policy,
+                strategy=strategy,
+                room=room,
+                patience=left,
+                spent=self.spent,
             )
             if isinstance(outcome, Summary):
                 self.failures = self.failures.succeeded()

@@ -1,35 +1,52 @@
 """Timelines of a session: where each is in the log, and how they are loaded from it.
 
 A conversation state sees the branches of a session as timelines: the main one and its tangents. Loading reads
-back from the head until the live history is full, and then the timelines to which tangents and undo lead.
+back from the head until the live history is full at every moment that it shows, and then the timelines to
+which tangents and undo lead.
 What of a state is in the log, and where, is kept in its `Sync`: timelines and states know nothing of stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
+from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
+from ..context.view import in_force
 from ..conversation import ConversationState
-from ..conversation.timeline import MAX_CONVERSATION_STATE_HISTORY_LEN, Timeline
-from ..entry import Bootstrap, Checkpoint, Cut, ModelChange, Note, Prompt, Revert, Settings, Summary, Tangent
+from ..conversation.timeline import Timeline
+from ..entry import (
+    Bootstrap,
+    Checkpoint,
+    Cut,
+    Entry,
+    ModelChange,
+    Note,
+    Prompt,
+    Revert,
+    Settings,
+    Summary,
+    Tangent,
+)
 from ..log.path import (
     between,
     cut_in_force,
     entries_of,
     entry_of,
     messages_of,
+    pages_backwards,
     read_entry,
-    rows_backwards,
     spans,
     tip,
 )
 from ..log.undo import BRANCHING
+from ..message import Message
 from ..stores.port import Log
 from ..stores.values import Address, BranchRow, Position, Row, Span
 from ..tokens.exact import INLINE, off_loop
+from .loaded import leading
 
 __all__ = [
     "TANGENT",
@@ -38,6 +55,7 @@ __all__ = [
     "TimelineLoader",
     "UnconfirmedWrite",
     "branch_of",
+    "extend",
     "head_of",
     "sync_of",
 ]
@@ -46,6 +64,9 @@ TANGENT = "tangent"
 
 MAX_FORMERS = 16
 """Rewinds, forks and restores that a loaded state can undo; a session can undo all of them."""
+
+LOADED = 2
+"""Times the exchanges that a state shows: so it can go back to any moment among those, and show as many."""
 
 DAMAGED = "[A damaged entry was left out here; run `turnstate verify`.]"
 
@@ -196,8 +217,10 @@ class TimelineLoader:
             timeline = former.fork(name=branch.name, at=at)
         else:
             timeline = former.restored(at, branch.operation)
+        if timeline.lacks_a_start and not former.lacks_a_start:
+            return await self._alone(path, branch, former)
         for span in reversed(between(path, fork + 1, head.seq)):
-            await _extend(timeline, await self._log.read(self._at, span))
+            await extend(timeline, await self._log.read(self._at, span))
         return timeline
 
     def _shares(self, former: Timeline, path: Sequence[Span], fork: int) -> bool:
@@ -218,19 +241,17 @@ class TimelineLoader:
         return timeline
 
     async def _root(self, path: Sequence[Span]) -> Timeline:
-        rows, roles, exchanges = list[Row](), list[str](), 0
-        async for row in rows_backwards(self._log, self._at, path):
-            role = next((message.role for message in await messages_of([row])), "")
-            exchanges += role == "assistant"
-            if exchanges > MAX_CONVERSATION_STATE_HISTORY_LEN:
-                rows = rows[: _turn_edge(roles)]
-                break
+        rows, entries, exchanges = list[Row](), list[Entry](), 0
+        async for row, entry in _entries_backwards(self._log, self._at, path):
             rows.append(row)
-            roles.append(role)
-        rows.reverse()
-        timeline = Timeline(first=rows[0].seq if rows else 1)
-        await self._recall(timeline, path, rows)
-        await _extend(timeline, rows)
+            entries.append(entry or Note(DAMAGED))
+            exchanges += isinstance(entry, Message) and entry.role == "assistant"
+            if exchanges > LOADED * MAX_CONVERSATION_STATE_HISTORY_LEN:  # one more, which may begin earlier
+                break
+        timeline = Timeline(first=rows[-1].seq if rows else 1)
+        await self._recall(timeline, path, rows[::-1])
+        is_large = sum(len(row.body) for row in rows) > INLINE
+        await off_loop(lambda: timeline.extend(reversed(entries)), large=is_large)
         return timeline
 
     async def _recall(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
@@ -243,6 +264,18 @@ class TimelineLoader:
             if isinstance(entry, Prompt | Bootstrap | ModelChange | Settings | Checkpoint):
                 timeline.recall(entry)
         await self._recall_cuts(timeline, path, rows)
+        for message in await messages_of(await self._shown_before(timeline, path)):
+            timeline.recall(message)
+
+    async def _shown_before(self, timeline: Timeline, path: Sequence[Span]) -> list[Row]:
+        """Return what windows show of the part that is not loaded: system messages, and pinned questions."""
+        mark = await cut_in_force(self._log, self._at, path)
+        newest = await read_entry(mark) if mark else None
+        cuts = in_force([newest]) if isinstance(newest, Cut) else ()
+        ids = list(dict.fromkeys(id for one in cuts if isinstance(one, Cut) for id in one.pinned))
+        found = await self._log.find(self._at, ids) if ids else []
+        pinned = sorted((row for row in found if row.seq < timeline.first), key=lambda row: row.seq)
+        return [*await leading(self._log, self._at, path, timeline.first), *pinned]
 
     async def _recall_cuts(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
         """Take in the cut that held before the part that is loaded, and those that reverts in it name."""
@@ -268,21 +301,16 @@ class TimelineLoader:
             timeline.recall(summary)
 
 
-def _turn_edge(backwards: Sequence[str]) -> int:
-    """Count the rows down to the first complete turn; all of them if none begins among them.
-
-    The rows are given by the roles of their messages, the newest first; other entries have none.
-    """
-    answered = True  # what was read before ends with an answer
-    for place in range(len(backwards) - 1, -1, -1):
-        role = backwards[place]
-        if answered and role == "user":
-            return place + 1
-        answered = role == "assistant" if role else answered
-    return len(backwards)
+async def _entries_backwards(
+    log: Log, at: Address, path: Sequence[Span]
+) -> AsyncIterator[tuple[Row, Entry | None]]:
+    """Walk a path from its head to its root; an entry that is damaged is None."""
+    async for rows in pages_backwards(log, at, path):
+        for row, entry in zip(reversed(rows), reversed(await entries_of(rows)), strict=True):
+            yield row, entry
 
 
-async def _extend(timeline: Timeline, rows: Sequence[Row]) -> None:
+async def extend(timeline: Timeline, rows: Sequence[Row]) -> None:
     """Fold rows into a timeline that no one else has yet; many bytes are decoded in a thread."""
     large = sum(len(row.body) for row in rows) > INLINE
     await off_loop(lambda: timeline.extend(entry_of(row) or Note(DAMAGED) for row in rows), large=large)

@@ -17,21 +17,32 @@ what was saved stays.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Container, Iterable, Reversible, Sequence
+from collections.abc import (
+    AsyncIterable,
+    Callable,
+    Container,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Reversible,
+    Sequence,
+)
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec import Struct, structs
 
 from .. import formats
 from ..context.policy import Budget
 from ..context.window import Window
-from ..entry import Started
+from ..entry import Started, Usage
 from ..errors import Conflict, InputError, SessionError
+from ..formats import ReceivedMessage
 from ..formats.port import Format
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
 from ..stores.values import Receipt
+from ..tokens import Calibration
 from ..toolspec import ToolSpec
 from .names import check_budget, check_tools
 
@@ -41,21 +52,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Pending", "Turn", "pending"]
 
+MOST_MODELS = 8
+"""Models whose calibration a session carries along."""
+
+T = TypeVar("T")
+
 
 class Pending(Struct, frozen=True, kw_only=True):
     """What is unfinished: a prompt that waits for its reply, or the calls of the last reply.
 
     When all calls are answered, a request with their results is due. ``started`` are the open calls of which
-    `Turn.started` said that they were about to run.
+    `Turn.started` said that they were about to run. ``paused`` means that the provider, which ran tools of
+    its own, stopped in the middle (Anthropic's ``pause_turn``) and goes on with the next request.
     """
 
     prompt: Message | None = None
     open: tuple[ToolCallRequest, ...] = ()
     answered: tuple[ToolCallResult, ...] = ()
     started: frozenset[CallId] = frozenset()
+    paused: bool = False
 
 
-def pending(messages: Reversible[Message], started: Container[CallId] = ()) -> Pending | None:
+def pending(
+    messages: Reversible[Message], started: Container[CallId] = (), *, paused: bool = False
+) -> Pending | None:
     """Return what is unfinished at the end of a path; None if the assistant has had the last word."""
     results, asked = dict[CallId, ToolCallResult](), list[ToolCallRequest]()
     spoken = False
@@ -70,7 +90,7 @@ def pending(messages: Reversible[Message], started: Container[CallId] = ()) -> P
         else:  # of several results of a call, the first counts
             results |= {one.tool_call_id: one for one in message.tool_results}
     if not asked:
-        return None
+        return Pending(paused=True) if paused else None
     unanswered = tuple(call for call in asked if call.id not in results)
     return Pending(
         open=unanswered,
@@ -102,6 +122,10 @@ class Turn:
         self._context, self._memory = context, memory
         self._lease, self._key = lease, key
         self._format: Format | None = None
+        self._asked = ""  # the model of the last request …
+        self._recorded: Mapping[str, Any] = {}  # … what was known of all models by then …
+        self._calibration: Calibration | None = None  # … and of this one …
+        self._sent: Window | None = None  # … and what it was sent
         self._version = -1  # of the session, as this turn left it
         self._made = set[CallId]()
         self._saving = asyncio.Lock()
@@ -138,35 +162,66 @@ class Turn:
             raise SessionError("this turn has sent no request; call turn.request(format, …) first")
         return self._format
 
-    async def window(self) -> Window | None:
-        """Return what is to be sent now; None if the turn is done."""
-        unfinished = await self._pending()
+    @property
+    def budget(self) -> Budget:
+        """The budget of the last request, in the tokens that we count: the given one, calibrated."""
+        if self._calibration is None:
+            return self._budget
+        limit = self._calibration.budget(self._budget.limit)
+        return self._budget if limit == self._budget.limit else Budget(limit)
+
+    async def window(self, *, model: str = "", tools: Sequence[ToolSpec] | None = None) -> Window | None:
+        """Return what is to be sent now; None if the turn is done.
+
+        The usage that was reported for earlier requests to `model` calibrates the budget. `tools` replaces
+        the turn's tools, from here on.
+        """
+        if tools is not None:
+            check_tools(tools)
+            self._tools = tuple(tools)
+        unfinished = self._session._pending()  # if a request is due, the store is asked once: by the window
+        if unfinished is None or unfinished.open:
+            unfinished = await self._pending()
         if unfinished is None:
             return None
         await self._answer(unfinished.open)
+        self._asked, (self._recorded, counter) = model, await self._session._calibrations()
+        self._calibration = Calibration.of(self._recorded.get(model), counter)
         window = await self._session.window(
-            self._budget, tools=self._tools, context=self._context, memory=self._memory or None
+            self.budget, tools=self._tools, context=self._context, memory=self._memory or None
         )
         self._check_version()
+        self._sent = window
         return window
 
     async def request(self, format: str, /, **options: Any) -> dict[str, Any] | None:
         """Return the arguments of the SDK's call, which the provider accepts; None if the turn is done."""
         self._format = formats.get(format)
-        window = await self.window()
+        name = options.get("model", options.get("modelId"))
+        window = await self.window(model=name if isinstance(name, str) else "")
         if window is None:
             return None
         if self._format.output_option and self._budget.output:
             options = {self._format.output_option: self._budget.output, **options}
         return self._format.request(window.messages, tools=self._tools, **options)
 
-    async def reply(self, response: Any) -> tuple[ToolCallRequest, ...]:
-        """Save a reply, as the SDK returned it or as a message, with its usage; return its calls."""
+    async def reply(self, response: Any, *, usage: Usage | None = None) -> tuple[ToolCallRequest, ...]:
+        """Save a reply, as the SDK returned it or as a message, with its usage; return its calls.
+
+        `usage` is what was reported with a message, if the message does not hold it.
+        """
         message = response if isinstance(response, Message) else self.format.reply(response)
         if message.role != "assistant":
             raise InputError(f"a reply is a message of the assistant, not of role {message.role}")
+        if isinstance(message, ReceivedMessage):
+            usage = usage or message.usage
+        if usage:
+            message = ReceivedMessage.of(message, self._weighed(usage))
         receipt = await self._save(message)
-        calls = tuple(structs.replace(call, id=receipt.ids[call.id]) for call in message.tool_calls)
+        calls = tuple(
+            call if (id := receipt.ids[call.id]) == call.id else structs.replace(call, id=id)
+            for call in message.tool_calls
+        )
         self._made.update(call.id for call in calls)
         return calls
 
@@ -184,7 +239,7 @@ class Turn:
     async def started(self, calls: Sequence[ToolCallRequest]) -> None:
         """Save that calls are about to run, so that after a crash none of them is run a second time."""
         if calls:
-            await self._session._write([Started(tuple(call.id for call in calls))])
+            await _finished(self._session._write([Started(tuple(call.id for call in calls))]))
 
     async def result(self, call: ToolCallRequest | str, value: Any, *, is_error: bool = False) -> Receipt:
         """Save what a call gave: any value; what JSON cannot hold becomes text."""
@@ -193,12 +248,28 @@ class Turn:
 
     async def _save(self, message: Message, *, key: str | None = None) -> Receipt:
         async with self._saving:  # results of parallel calls come one after the other
-            receipt = await self._session.append(message, expected_version=self._version, key=key)
+            receipt = await _finished(self._session.append(message, expected_version=self._version, key=key))
             if receipt.repeated:  # the words were saved by an earlier attempt, which may have gone on
                 self._version = (await self._writer.refresh()).version
             else:
                 self._version = receipt.version
         return receipt
+
+    def _weighed(self, usage: Usage) -> Usage:
+        """Return reported usage with what we had counted, and what that teaches."""
+        sent, known = self._sent, self._calibration
+        if sent is None or known is None:
+            return usage
+        learned = known.observe(
+            sent.tokens, usage.input, limit=sent.limit, is_cut=sent.pending_cut is not None
+        )
+        self._sent = None  # a second reply to one request teaches nothing
+        others = [(name, one) for name, one in self._recorded.items() if name != self._asked]
+        recorded = dict(others[-MOST_MODELS + 1 :])
+        if learned.learned.samples:
+            recorded[self._asked] = learned.to_json()
+        limit = sent.limit if sent.limit < Budget.UNLIMITED.limit else 0
+        return structs.replace(usage, counted=sent.tokens, limit=limit, calibration=recorded)
 
     async def _pending(self) -> Pending | None:
         unfinished = await self._session.pending()
@@ -212,7 +283,7 @@ class Turn:
             names = ", ".join(f"{call.name} ({call.id})" for call in own[:3])
             raise SessionError(f"{len(own)} calls have no result: {names}; pass each to turn.result first")
         if calls:
-            await self._session._answer_interrupted_calls()
+            await _finished(self._session._answer_interrupted_calls())
 
     def _check_version(self) -> None:
         row = self._session._row
@@ -223,6 +294,29 @@ class Turn:
                 version=row.version,
                 head=row.head,
             )
+
+
+async def _finished(write: Coroutine[Any, Any, T]) -> T:
+    """Wait for a write, also when the task is cancelled: one that lands later would confuse the next turn."""
+    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(_settle(write, outcome))
+    try:
+        return await outcome
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def _settle(write: Coroutine[Any, Any, T], outcome: asyncio.Future[T]) -> None:
+    """Set the outcome of a write at once (`shield` needs one more round of the loop), if it is awaited."""
+    try:
+        result = await write
+    except BaseException as error:  # raised where it is awaited
+        if not outcome.done():
+            outcome.set_exception(error)
+    else:
+        if not outcome.done():
+            outcome.set_result(result)
 
 
 def _prompt(words: str | Message | None) -> Message | None:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ..context.decisions import serving
-from ..context.head import Head
+from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN, capped
 from ..context.live_window import LiveWindow
 from ..context.policy import Budget, Policy
+from ..context.view import floor_of, serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Revert, Summary
 from ..errors import Conflict, SessionError, TurnstateError
@@ -45,9 +45,10 @@ LATEST = 4
 
 
 class _Made(NamedTuple):
-    """A window, and the head of the path that it was made of."""
+    """A window, what it was made of, and the head of the path then."""
 
     window: Window
+    loaded: Loaded
     head: Position
 
 
@@ -78,19 +79,23 @@ class WindowMaker:
         self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
     ) -> Window:
         """Make a window, and write down what had to be decided for it."""
+        at_cap = tuple[Decision, ...]()
         while True:
-            loaded = await self.loaded(budget)
-            made = await self._decided(loaded, budget, loaded.message_head(tools, context, memory))
-            window = made.window
+            window, loaded, head = await self._decided(budget, tools, context, memory)
             if window.decisions:
+                due = tuple(one for one in window.decisions if isinstance(one, Cut) and one.asked)
                 try:
-                    await self.record(loaded, window.decisions, made.head)
+                    await self.record(loaded, due or window.decisions, head)
                 except Conflict:
+                    continue
+                if due:  # alone: the cuts that are made with it have to know what it archives
+                    at_cap = due
                     continue
                 if self._summaries and window.pending_cut:
                     self._summaries.replace(window.pending_cut, self._swap)
             elif self._summaries and not self._making.locked():  # else another thread has the tally
                 self._summaries.prepare(window)
+            window.decisions = (*at_cap, *window.decisions)
             self._limit = window.limit
             self._live.sent(window)
             self._let_go(loaded, window)
@@ -100,8 +105,7 @@ class WindowMaker:
         self, budget: Budget, *, tools: Sequence[ToolSpec], context: str | None, memory: str | None
     ) -> Window:
         """Make a window, and write nothing."""
-        loaded = await self.loaded(budget)
-        return (await self._decided(loaded, budget, loaded.message_head(tools, context, memory))).window
+        return (await self._decided(budget, tools, context, memory)).window
 
     @property
     def version(self) -> int:
@@ -115,26 +119,29 @@ class WindowMaker:
 
     async def shown(self, budget: Budget) -> tuple[Loaded, Window]:
         """Make the window that shows what is decided already, fitting or not, and say what it is made of."""
-        loaded = await self.loaded(budget)
-        return loaded, await self.showing(loaded, budget, ())
+        async with self._making:
+            loaded = await self.loaded(budget)
+            return loaded, await self._shown(loaded, budget, ())
 
     async def showing(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
         """Make the window that some more decisions would lead to, with no tools and no data before it."""
-
         async with self._making:
-            live = self._opened(loaded, budget)
-            head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
-            return await self._made(loaded, live, lambda: live.shown(head, decisions))
+            return await self._shown(loaded, budget, more)
+
+    async def _shown(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
+        live = self._opened(loaded, budget)
+        head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
+        return await self._made(loaded, live, lambda: live.shown(head, decisions))
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Return the path as it is now, loaded for windows under a budget if one is given."""
-        row = await self._writer.refresh()
         known, policy = self._loaded, self._live.policy
-        current = known is not None and await refreshed(self._writer.log, row, known)
-        if known is not None and current and (budget is None or _serves(known, budget, policy)):
-            return known
+        if known is not None:
+            current = await refreshed(self._writer.log, await self._writer.refresh(), known)
+            if current and _serves(known, budget, policy):
+                return known
         wanted = partial(serving, limit=budget.limit, policy=policy) if budget else None
-        self._loaded = await load(self._writer.log, row, wanted)
+        self._loaded = await self._writer.read(lambda row, log: load(log, row, wanted))
         self._writer.knows_model(self._loaded.head, self._loaded.fold.model)
         return self._loaded
 
@@ -150,21 +157,31 @@ class WindowMaker:
             sizes = [(record.tokens, len(record.body)) for record in records]
             grown = [(entry, *size) for entry, size in zip(entries, sizes, strict=True)]
             known.grow(grown, receipt.head, records[-1].id if records else known.at_head)
+            known.active = self._writer.row.active
 
     def forget(self) -> None:
         """Load again the next time: the head is elsewhere."""
         self._loaded = self._tallied = None
         self._live = LiveWindow(self._writer.start, self._live.policy, stored=True)
 
-    async def _decided(self, loaded: Loaded, budget: Budget, head: Head) -> _Made:
+    async def _decided(
+        self, budget: Budget, tools: Sequence[ToolSpec], context: str | None, memory: str | None
+    ) -> _Made:
         """Make a window, with the summary that was prepared for its cut if that is ready and fits."""
 
         async with self._making:
+            loaded = await self.loaded(budget)
+            head = loaded.message_head(tools, context, memory)
             at, decisions, live = loaded.head, list(loaded.decisions), self._opened(loaded, budget)
-            ready = self._ready(loaded, budget)
+            ready = self._ready(loaded, live)
 
             def decide() -> Window:
                 plain = live.window(head, decisions)
+                if plain.tally.exchanges(plain.view.kept) > MAX_CONVERSATION_STATE_HISTORY_LEN:
+                    if (cut := self._capped(loaded)) is not None:
+                        plain = live.window(head, [*decisions, cut])
+                        plain.decisions = (cut, *plain.decisions)
+                    return plain
                 is_due = plain.pending_cut or plain.tokens >= live.policy.compact_at * plain.limit
                 if not ready or not is_due:
                     return plain
@@ -174,7 +191,17 @@ class WindowMaker:
                 prepared.decisions = (*ready, *prepared.decisions)
                 return prepared
 
-            return _Made(await self._made(loaded, live, decide), at)
+            return _Made(await self._made(loaded, live, decide), loaded, at)
+
+    async def capped(self) -> tuple[Loaded, Cut | None]:
+        """Return the cut that is due at the cap, if it is, and what it is made of: all that it covers."""
+        loaded = await load(self._writer.log, self._writer.row, _from_floor)
+        large = loaded.bytes > MAX_INLINE_BYTES
+        return loaded, await off_loop(lambda: self._capped(loaded), large=large)
+
+    def _capped(self, loaded: Loaded) -> Cut | None:
+        counter = counter_of(loaded.fold.model, self._writer.start)
+        return capped(loaded.messages, loaded.decisions, self._live.policy, counter, stored=True)
 
     def _opened(self, loaded: Loaded, budget: Budget) -> LiveWindow:
         """Return the live window of what is loaded, under a budget; only one caller has it at a time."""
@@ -204,14 +231,13 @@ class WindowMaker:
             self._tallied = None
             raise
 
-    def _ready(self, loaded: Loaded, budget: Budget) -> tuple[Decision, ...]:
-        """Return the prepared cut with its summary, if it may be used."""
+    def _ready(self, loaded: Loaded, live: LiveWindow) -> tuple[Decision, ...]:
+        """Return the prepared cut with its summary, if it may be used: near its limit, and on its scale."""
         ready = self._summaries.prepared(loaded.cut) if self._summaries else None
-        return ready if ready is not None and self._may_use(ready[0], loaded, budget) else ()
-
-    def _may_use(self, ready: Cut, loaded: Loaded, budget: Budget) -> bool:
-        near = self._live.policy.are_near(ready.limit, budget.limit)
-        return near and ready.kept_from in loaded.places
+        if ready is None or ready[0].kept_from not in loaded.places:
+            return ()
+        near = live.policy.are_near(ready[0].limit, live.limit)
+        return ready if near and ready[0].scale == live.limits.scale else ()
 
     async def _swap(self, summary: Summary) -> None:
         """Write a model's summary, if its cut is still in force and this handle may write."""
@@ -251,9 +277,16 @@ class WindowMaker:
             self._loaded = None
 
 
-def _serves(loaded: Loaded, budget: Budget, policy: Policy) -> bool:
-    """Return True if everything is loaded that a window under a budget may be made from."""
+def _from_floor(decisions: Sequence[Decision]) -> list[Cut]:
+    floor = floor_of(decisions)
+    return [floor] if floor else []
+
+
+def _serves(loaded: Loaded, budget: Budget | None, policy: Policy) -> bool:
+    """Return True if everything is loaded that a window may be made from; by default from the newest cut."""
     if loaded.whole:
         return True
+    if budget is None:
+        return loaded.cut is not None and loaded.holds(loaded.cut)
     cuts = serving(loaded.fold.in_force, budget.limit, policy)
     return bool(cuts) and all(map(loaded.holds, cuts))

@@ -7,7 +7,8 @@ does not know what it means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -17,10 +18,10 @@ from ..context.policy import Policy
 from ..entry import Entry, ModelChange
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..log.outbox import Ending
-from ..log.path import Damage, WatchedLog, path_to, read_entry
-from ..log.records import counter_of
+from ..log.path import Damage, WatchedLog, WatchedReads, path_to, read_entry
+from ..log.records import counter_of, small_records
 from ..log.records import records as make_records
-from ..stores.port import Health, Store
+from ..stores.port import Health, Reads, ReadsAtOnce, Store
 from ..stores.values import (
     MESSAGE,
     Change,
@@ -37,6 +38,8 @@ from ..stores.values import (
 from ..tokens import Counter
 
 __all__ = ["SessionWriter", "check_store_time"]
+
+T = TypeVar("T")
 
 MODEL = "model"
 """The kind of entry that says which model is in force."""
@@ -67,11 +70,16 @@ class SessionWriter:
         self.store, self.row, self.clock, self._watch = store, row, clock, watch
         self.start, self._policy = counter, policy
         self._model: tuple[Position, ModelChange | None] = (Position(1, 0), None)  # in force at that place
-        self.at, self.epoch = row.address, row.epoch
+        self.at, self.epoch, self._created = row.address, row.epoch, row.created
         self.lease: Lease | None = None
         self.damage = Damage()
         self.log = WatchedLog(store, self.damage)
+        self._at_once = store if isinstance(store, ReadsAtOnce) else None
         self._wrote: Callable[[], None] | None = None
+        self._on_way, self._refusals = 0, 0  # appends of this handle that wait for the store; refused ones
+        self._ahead: tuple[Position, ModelChange | None] | None = (
+            None  # head and model when these are written
+        )
 
     def watch(self, wrote: Callable[[], None]) -> None:
         """Call a function after each write, except one that ends the conversation."""
@@ -82,22 +90,60 @@ class SessionWriter:
 
         The store is asked even under a lease, since a reset overrides it.
         """
-        self.row = await self.store.get(self.at)
-        if self.row.epoch != self.epoch:
-            raise EpochEnded(f"session {self.row.id}: epoch {self.epoch} has ended; open the session again")
+        self.row = self._checked(await self.store.get(self.at))
         return self.row
 
-    async def records(self, entries: Sequence[Entry], model: ModelChange | None = None) -> tuple[Record, ...]:
-        """Return entries as records, counted and indexed, under a model; decisions need none."""
+    async def read(self, job: Callable[[SessionRow, Reads], Awaitable[T]]) -> T:
+        """Return what a job makes of the session as it is now and of its log, as one read if possible.
+
+        The job awaits nothing but the log that it is given.
+        """
+        if self._at_once is None:
+            return await job(await self.refresh(), self.log)
+
+        async def read(row: SessionRow, log: Reads) -> tuple[SessionRow, T]:
+            return row, await job(self._checked(row), WatchedReads(log, self.damage))
+
+        self.row, made = await self._at_once.at_once(self.at, read)
+        return made
+
+    def _checked(self, row: SessionRow) -> SessionRow:
+        if row.created != self._created:
+            raise EpochEnded(f"session {row.id} was deleted and created again; open it again")
+        if row.epoch != self.epoch:
+            raise EpochEnded(f"session {row.id}: epoch {self.epoch} has ended; open the session again")
+        return row
+
+    async def records(
+        self, entries: Sequence[Entry], model: ModelChange | None = None, *, large: bool | None = None
+    ) -> tuple[Record, ...]:
+        """Return entries as records, counted under a model; decisions need none."""
+        return await make_records(entries, self._counter(entries, model), self._policy, large=large)
+
+    def small_records(self, entries: Sequence[Entry], model: ModelChange | None) -> tuple[Record, ...] | None:
+        """Return entries that are not large as records; None if the counter has to be loaded first."""
+        return small_records(entries, self._counter(entries, model), self._policy)
+
+    def _counter(self, entries: Sequence[Entry], model: ModelChange | None) -> Counter:
         if entries and isinstance(entries[0], ModelChange):
             model = entries[0]  # the one before counts nothing, and may be unknown here
-        return await make_records(entries, counter_of(model, self.start), self._policy)
+        return counter_of(model, self.start)
+
+    @property
+    def known_model(self) -> tuple[Position, ModelChange | None] | None:
+        """The head as it was last seen, and the model in force there; None if that must be read."""
+        return self._model if self._model[0] == (self.row.branch, self.row.seq) else None
+
+    @property
+    def next_model(self) -> tuple[Position, ModelChange | None] | None:
+        """The head and the model there once all appends on their way are written; None if it must be read."""
+        return self._ahead or self.known_model
 
     async def model(self) -> tuple[Position, ModelChange | None]:
         """Return the head as it was last seen, and the model in force there; read only what is new."""
+        if found_already := self.known_model:
+            return found_already
         head, (known, model) = self.row.head, self._model
-        if known == head:
-            return known, model
         is_before = known.branch == head.branch and known.seq < head.seq
         path = (
             [Span(head.branch, known.seq + 1, head.seq)]
@@ -109,9 +155,60 @@ class SessionWriter:
         self._model = (head, entry if isinstance(entry, ModelChange) else None)
         return self._model
 
+    def _moved(self, conflict: Conflict) -> None:
+        """Take from a conflict where the session is now."""
+        branch, seq = conflict.head
+        self.row = structs.replace(
+            self.row, version=conflict.version, branch=branch, seq=seq, total=conflict.total
+        )
+
     def knows_model(self, head: Position, model: ModelChange | None) -> None:
         """Take the model in force at a place, so that it need not be read."""
         self._model = (head, model)
+
+    async def append(
+        self,
+        records: Sequence[Record],
+        *,
+        after: Position,
+        model: ModelChange | None,
+        expected_version: int | None,
+        key: Key | None,
+    ) -> Receipt:
+        """Append records after a head, which may be one that other tasks of this handle are about to write.
+
+        So these need not wait for each other. If one of them is refused, those behind it are as well, and
+        each begins again. The model is the one that the records are counted under.
+        """
+        change = Change(
+            at=self.at,
+            now=self.clock(),
+            created=self._created,
+            epoch=self.epoch,
+            key=key,
+            fence=self.lease.fence if self.lease else None,
+            expected_version=expected_version,
+            expected_head=after,
+            records=tuple(records),
+        )
+        is_written, refusals = False, self._refusals
+        self._ahead = Position(after.branch, after.seq + len(records)), _last_model(records, model)
+        self._on_way += 1
+        try:
+            receipt = await self.store.commit(change)
+            self._seen(receipt, change)
+            is_written = not receipt.repeated
+            return receipt
+        except Conflict as conflict:
+            if refusals == self._refusals:
+                self._moved(conflict)
+            raise
+        finally:
+            self._on_way -= 1
+            if not is_written and refusals == self._refusals:
+                self._refusals, self._ahead = refusals + 1, None
+            if not self._on_way:
+                self._ahead = None
 
     async def commit(
         self,
@@ -127,11 +224,12 @@ class SessionWriter:
         end: str | None = None,
     ) -> Receipt:
         """Commit a change, all of it or nothing."""
-        if not (next_epoch or end):
+        if self.row.idle and not (next_epoch or end):
             await self.end_if_idle()
         change = Change(
             at=self.at,
             now=self.clock(),
+            created=self._created,
             epoch=self.epoch,
             key=key,
             fence=self.lease.fence if self.lease else None,
@@ -148,8 +246,6 @@ class SessionWriter:
         self._seen(receipt, change)
         if (fork is not None and fork.parent is not None) or select is not None:
             self.row = await self.store.get(self.at)  # only the store knows the total there
-        if self._wrote is not None and end is None and not next_epoch:
-            self._wrote()
         return receipt
 
     async def end_if_idle(self) -> bool:
@@ -210,17 +306,16 @@ class SessionWriter:
 
         The epoch of this handle does not change: after a reset it has ended, and the next has its own handle.
         """
+        if self._wrote is not None and change.end is None and not change.next_epoch:
+            self._wrote()
         if receipt.repeated:
             return
         row, (known, model) = self.row, self._model
-        if known == Position(receipt.branch, receipt.first - 1):
-            changes = [record for record in change.records if record.kind == MODEL]
-            entry = decode_entry(MODEL, changes[-1].body) if changes else model
-            self._model = (receipt.head, entry if isinstance(entry, ModelChange) else None)
-        before = 0 if change.fork is not None else row.total
+        if known == (receipt.branch, receipt.first - 1):
+            self._model = receipt.head, _last_model(change.records, model)
         self.row = structs.replace(
             row,
-            total=before + sum(record.tokens for record in change.records),
+            total=sum(record.tokens for record in change.records) + (0 if change.fork else row.total),
             epoch=receipt.epoch,
             version=receipt.version,
             branch=receipt.branch,
@@ -229,3 +324,11 @@ class SessionWriter:
             ended=None if change.next_epoch else row.ended,
             reason="" if change.next_epoch else row.reason,
         )
+
+
+def _last_model(records: Sequence[Record], before: ModelChange | None) -> ModelChange | None:
+    """Return the model in force after records."""
+    for record in reversed(records):
+        if record.kind == MODEL and isinstance(entry := decode_entry(MODEL, record.body), ModelChange):
+            return entry
+    return before

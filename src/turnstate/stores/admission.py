@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from ..errors import Busy, Conflict, EpochEnded, Fenced, KeyReused
 from .values import Change, Receipt, SessionRow
 
-__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced", "check_meta"]
+__all__ = ["KEY_LIFE", "KnownKey", "admitted", "advanced", "appended", "check_meta"]
 
 KEY_LIFE = 7 * 24 * 3600 * 1000
 """Milliseconds for which an idempotency key is remembered."""
@@ -63,6 +63,13 @@ def advanced(row: SessionRow, change: Change, *, branch: int, seq: int, total: i
     )
 
 
+def appended(row: SessionRow, change: Change, *, seq: int, total: int) -> SessionRow:
+    """Return the session after a change that does nothing but append."""
+    said = change.is_activity  # then the path of messages is another one, too
+    active = change.now if said and change.now > row.active else row.active
+    return structs.replace(row, seq=seq, total=total, version=row.version + said, active=active)
+
+
 def check_meta(row: SessionRow, expected: dict[str, Any] | None) -> None:
     """Raise `Conflict` if the metadata of a session is not what is expected."""
     if expected is not None and row.meta != expected:
@@ -70,10 +77,13 @@ def check_meta(row: SessionRow, expected: dict[str, Any] | None) -> None:
             f"the metadata of session {row.id} has changed since it was read; read it again and decide anew",
             version=row.version,
             head=row.head,
+            total=row.total,
         )
 
 
 def _check_epoch(row: SessionRow, change: Change) -> None:
+    if change.created is not None and change.created != row.created:
+        raise EpochEnded(f"session {row.id} was deleted and created again; open it again")
     if change.epoch is not None and change.epoch != row.epoch:
         raise EpochEnded(
             f"session {row.id}: epoch {change.epoch} has ended, {row.epoch} is current; "
@@ -106,10 +116,12 @@ def _check_expectations(row: SessionRow, change: Change) -> None:
             "read the new messages and decide again",
             version=row.version,
             head=row.head,
+            total=row.total,
         )
     if change.expected_head is not None and change.expected_head != row.head:
         raise Conflict(
             f"the head of session {row.id} is {tuple(row.head)}, not {tuple(change.expected_head)}",
             version=row.version,
             head=row.head,
+            total=row.total,
         )

@@ -7,9 +7,9 @@ clock may end a lease early or late, but never lets two writers in, since fences
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from .values import (
     Address,
@@ -33,7 +33,21 @@ from .values import (
     Span,
 )
 
-__all__ = ["Directory", "Feed", "Health", "Leases", "Log", "OnDisk", "Outbox", "ReportsLosses", "Store"]
+__all__ = [
+    "Directory",
+    "Feed",
+    "Health",
+    "Leases",
+    "Log",
+    "OnDisk",
+    "Outbox",
+    "Reads",
+    "ReadsAtOnce",
+    "ReportsLosses",
+    "Store",
+]
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -46,12 +60,8 @@ class OnDisk(Protocol):
         ...
 
 
-class Log(Protocol):
-    """Append to sessions, and read them."""
-
-    async def commit(self, change: Change) -> Receipt:
-        """Apply a change as a whole, or raise the first check that fails and change nothing."""
-        ...
+class Reads(Protocol):
+    """Read the log of a session."""
 
     async def read(
         self,
@@ -80,6 +90,14 @@ class Log(Protocol):
         """Return all branches of a session in the order of their creation."""
         ...
 
+
+class Log(Reads, Protocol):
+    """Append to sessions, and read them."""
+
+    async def commit(self, change: Change) -> Receipt:
+        """Apply a change as a whole, or raise the first check that fails and change nothing."""
+        ...
+
     async def search(
         self,
         tenant: str,
@@ -91,6 +109,18 @@ class Log(Protocol):
         limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
+        ...
+
+
+@runtime_checkable
+class ReadsAtOnce(Protocol):
+    """A store that reads several times in one snapshot, without a round trip for each."""
+
+    async def at_once(self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]]) -> T:
+        """Return what a job makes of a session and its log.
+
+        The job runs in a thread that has no event loop, so it awaits nothing but the log that it is given.
+        """
         ...
 
 

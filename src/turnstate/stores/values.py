@@ -89,16 +89,15 @@ class PageMark(NamedTuple):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """An entry to be written: its body as UTF-8 JSON, its tokens as sent, its words for search.
+    """An entry to be written: its body as UTF-8 JSON, and its tokens as sent.
 
-    Words are of letters, digits and underscores, in lower case, as `turnstate.search_terms` returns them.
+    A message is found by the words that `turnstate.search_terms.entry_words` returns for its body.
     """
 
     id: str
     kind: str
     body: bytes
     tokens: int = 0
-    words: tuple[str, ...] = ()
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -217,14 +216,16 @@ class Parcel(Struct, frozen=True, kw_only=True):
 class Change(Struct, frozen=True, kw_only=True):
     """One write to one session, all of it or nothing.
 
-    Its conditions are checked first (epoch, key, fence, expected version and head). Then a branch is created
-    or selected, the records are appended to the head, and the parcels are added to the outbox.
+    Its conditions are checked first: creation, epoch, key, fence, expected version and head. Then a branch
+    is created or selected, the records are appended to the head, and the parcels are added to the outbox.
+    ``created`` is when the session was created that is meant: another one may have its id by now.
     ``next_epoch`` ends the epoch and begins the next one even if a lease is held: it raises the fence.
     ``end`` ends the epoch without a next one, and a lease refuses it like any other write.
     """
 
     at: Address
     now: int
+    created: int | None = None
     epoch: int | None = None
     key: Key | None = None
     fence: int | None = None

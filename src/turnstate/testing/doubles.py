@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import TurnstateError
 from ..message import Message
 from ..models import Finished, ModelEvent, ModelRequest, PartMade, ReasoningDelta, TextDelta, ToolCallMade
 from ..part import ReasoningPart, TextPart
+from ..value import Value
 
 __all__ = ["FixedClock", "ScriptedModel", "Step", "Waitable"]
 
@@ -42,7 +43,6 @@ class FixedClock:
 _PIECE = re.compile(r"\s*\S+|\s+")
 
 
-@runtime_checkable
 class Waitable(Protocol):
     """Something to wait for, such as an `asyncio.Event`."""
 
@@ -91,10 +91,10 @@ class ScriptedModel:
                     yield TextDelta(step)
                 case BaseException():
                     raise step
-                case Waitable():
-                    await step.wait()
-                case _:
+                case Value():  # an event; asking a protocol first would take longer than all the rest
                     yield step
+                case _:
+                    await step.wait()
 
 
 def _steps(reply: Reply, request: ModelRequest) -> Iterator[Step]:

@@ -3,14 +3,14 @@
 `counter` finds a counter by name: ``o200k_base`` and ``cl100k_base`` are exact, ``estimate`` and
 ``estimate:claude`` (or another family) need no vocabulary. `counter_for` finds that of a model.
 `message_cost` and `conversation_cost` count what is sent; `Calibrated` learns what a provider's
-own tokens are worth.
+own tokens are worth, and `Calibration` moves a budget by it in steps.
 """
 
 from __future__ import annotations
 
 from .. import catalog
 from ..errors import UnknownName
-from .calibrate import Calibrated
+from .calibrate import Calibrated, Calibration
 from .cost import conversation_cost, message_cost, tools_cost
 from .counter import Count, Counter, Quality
 from .estimate import FACTORS, Estimator, estimator
@@ -18,6 +18,7 @@ from .exact import SIZES, ExactCounter, count_off_loop
 
 __all__ = [
     "Calibrated",
+    "Calibration",
     "Count",
     "Counter",
     "Estimator",

@@ -166,12 +166,12 @@ INLINE = 20_000
 
 
 async def off_loop(work: Callable[[], T], *, large: bool) -> T:
-    """Do large work in a thread and small work at once."""
+    """Do large work in a thread and small work at once; in a thread without a loop, all work."""
     if not large:
         return work()
     import asyncio  # a process that runs a loop has it loaded already
 
-    return await asyncio.to_thread(work)
+    return await asyncio.to_thread(work) if asyncio._get_running_loop() else work()
 
 
 def is_large(*values: Any) -> bool:

@@ -90,7 +90,7 @@ def _exactly(data: bytes, length: int) -> bytes:
 
 
 ImageRule = Callable[[ImagePart], int]
-"""Gives the tokens of one image."""
+"""A function that returns the tokens of one image."""
 
 # OpenAI: fit into a square of 2,048, bring the short side down to 768, pay for tiles of 512.
 _OPENAI_BASE, _OPENAI_TILE = 85, 170

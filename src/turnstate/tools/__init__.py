@@ -2,15 +2,17 @@
 
 from .approval import Answer, Approvals, Question, Rule
 from .command import run_command
+from .conversation import CONVERSATION_TOOLS, MEMORY_TOOLS, session_tools
 from .definition import BadArguments, Tool, ToolContext, tool
 from .files import FILE_TOOLS
 from .manager import ToolManager
 from .mcp import McpFailed, McpServer, McpServers
-from .trust import Trust
 from .workspace import OutsideWorkspace, WorkspaceFiles
 
 __all__ = [
+    "CONVERSATION_TOOLS",
     "FILE_TOOLS",
+    "MEMORY_TOOLS",
     "Answer",
     "Approvals",
     "BadArguments",
@@ -23,8 +25,8 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolManager",
-    "Trust",
     "WorkspaceFiles",
     "run_command",
+    "session_tools",
     "tool",
 ]

@@ -13,6 +13,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,14 +43,13 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     path: str = ""
     digest: str = ""
 
-    def matches(self, tool: Tool, paths: Sequence[str]) -> bool:
-        """Return True if the rule is about such a call; an allowance has to cover all its paths."""
-        if not fnmatchcase(tool.name, self.tool) or self.digest not in ("", tool.digest):
-            return False
-        if not self.path:
-            return True
-        hits = [fnmatchcase(path, self.path) for path in paths]
-        return bool(hits) and (all(hits) if self.decision == "allow" else any(hits))
+    def is_about(self, tool: Tool) -> bool:
+        """Return True if the rule is about a tool, as it is defined now."""
+        return fnmatchcase(tool.name, self.tool) and self.digest in ("", tool.digest)
+
+    def matches(self, path: str) -> bool:
+        """Return True if the rule is about a path; no path is only matched by a rule without one."""
+        return not self.path or (bool(path) and fnmatchcase(path, self.path))
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -98,8 +98,7 @@ class Approvals:
     def decision(self, tool: Tool, args: dict[str, Any]) -> Decision:
         """Return what the rules say of a call; what the user allowed does not lift a prohibition."""
         paths = tool.paths(args)
-        settings = {rule.decision for rule in self._rules if rule.matches(tool, paths)}
-        answers = {rule.decision for rule in self._answers() if rule.matches(tool, paths)}
+        settings, answers = _said(self._rules, tool, paths), _said(self._answers(), tool, paths)
         if "deny" in settings | answers:
             return "deny"
         if "allow" in answers:
@@ -130,7 +129,7 @@ class Approvals:
         answer = await self._ask(Question(tool=tool, call=call, paths=paths))
         decision: Decision = "allow" if answer.allow else "deny"
         digest = tool.digest if tool.origin.kind == "mcp" else ""  # a server may change its tools any time
-        rules = [Rule(tool.name, decision, path, digest) for path in paths or ("",)]
+        rules = [Rule(escape(tool.name), decision, escape(path), digest) for path in paths or ("",)]
         match answer.scope:
             case "session":
                 self._session += rules
@@ -163,3 +162,13 @@ class Approvals:
             return replace(kept, projects={**kept.projects, self._project: own})
 
         self._kept.change(with_rules)
+
+
+def _said(rules: Iterable[Rule], tool: Tool, paths: Sequence[str]) -> set[Decision]:
+    """Return what rules say of a call: allowances together have to cover all its paths, others one."""
+    places = paths or ("",)
+    about = [rule for rule in rules if rule.is_about(tool)]
+    allowed = [rule for rule in about if rule.decision == "allow"]
+    others = {rule.decision for rule in about if rule.decision != "allow" and any(map(rule.matches, places))}
+    covered = all(any(rule.matches(place) for rule in allowed) for place in places)
+    return others | ({"allow"} if covered else set())

@@ -1,6 +1,6 @@
-"""A built-in tool that runs a command in the workspace.
+"""A built-in tool that runs a command in the workspace, and the process behind it, which hooks use as well.
 
-The command gets its own process group, which is killed as a whole when the time is over or the agent is
+A program gets its own process group, which is killed as a whole when the time is over or the agent is
 cancelled, so nothing is left running. Output beyond a limit is dropped while it arrives, the end of it
 kept. The environment is the caller's without variables that look like secrets.
 """
@@ -10,22 +10,24 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
+from asyncio import StreamReader
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import InputError
 from ..message import ToolCallResult
 from .definition import BUILTIN, ToolContext, tool
+from .process import end_group
 
-__all__ = ["run_command"]
+__all__ = ["CommandResult", "run_command", "run_program"]
 
 SECONDS = 120.0
 MOST_SECONDS = 3_600.0
 MOST_BYTES = 8_000_000
 _PIECE = 65_536
-_KILL_AFTER = 2.0  # seconds between asking a command to end and ending it
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
@@ -64,60 +66,61 @@ async def run_command(command: str, context: ToolContext, seconds: float = SECON
     if "\0" in command:
         raise InputError("a command must not contain a NUL character")
     seconds = min(max(0.1, seconds), MOST_SECONDS)
+    root = context.workspace.root if context.workspace else None
+    done = await run_program("/bin/sh", "-c", command, folder=root, seconds=seconds)
+    if done.code is None:
+        return _failed(context, f"{done.output}\n[stopped after {seconds:g} seconds]")
+    if done.code:
+        return _failed(context, f"{done.output}\n[exit code {done.code}]")
+    return done.output or "[no output]"
+
+
+class CommandResult(NamedTuple):
+    """How a program ended: its exit code, None if its time was over, and what it printed."""
+
+    code: int | None
+    output: str
+    errors: str = ""
+
+
+async def run_program(
+    *command: str, folder: Path | None, seconds: float, given: bytes | None = None
+) -> CommandResult:
+    """Run a program for so many seconds; with ``given`` as its input, errors are kept apart from output."""
     process = await asyncio.create_subprocess_exec(
-        "/bin/sh",
-        "-c",
-        command,
-        stdin=DEVNULL,
+        *command,
+        stdin=DEVNULL if given is None else PIPE,
         stdout=PIPE,
-        stderr=STDOUT,
-        cwd=context.workspace.root if context.workspace else None,
+        stderr=STDOUT if given is None else PIPE,
+        cwd=folder,
         env={name: value for name, value in os.environ.items() if not _SECRET.search(name)},
         start_new_session=True,
     )
-    output, late = _Output(), False
+    output, errors, late = _Output(), _Output(), False
     try:
         async with asyncio.timeout(seconds):
-            await _drain(process, output)
+            await asyncio.gather(
+                _feed(process, given), _drain(process.stdout, output), _drain(process.stderr, errors)
+            )
             await process.wait()
     except TimeoutError:
         late = True
     finally:
-        await _end(process)
-    text = output.text()
-    if late:
-        return _failed(context, f"{text}\n[stopped after {seconds:g} seconds]")
-    if process.returncode:
-        return _failed(context, f"{text}\n[exit code {process.returncode}]")
-    return text or "[no output]"
+        await end_group(process)
+    return CommandResult(None if late else process.returncode, output.text(), errors.text())
 
 
-async def _drain(process: Process, output: _Output) -> None:
-    assert process.stdout is not None  # noqa: S101
-    while piece := await process.stdout.read(_PIECE):
+async def _feed(process: Process, given: bytes | None) -> None:
+    if process.stdin is not None and given is not None:
+        with suppress(ConnectionError):  # it need not read what it is given
+            process.stdin.write(given)
+            await process.stdin.drain()
+        process.stdin.close()
+
+
+async def _drain(stream: StreamReader | None, output: _Output) -> None:
+    while stream is not None and (piece := await stream.read(_PIECE)):
         output.add(piece)
-
-
-async def _end(process: Process) -> None:
-    """End the whole process group, first gently; also what a command that ended left in the background."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, how)
-        except ProcessLookupError:
-            break
-        if how == signal.SIGTERM:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(_gone(process.pid), _KILL_AFTER)
-    await process.wait()
-
-
-async def _gone(group: int) -> None:
-    while True:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return
-        await asyncio.sleep(0.02)
 
 
 def _failed(context: ToolContext, text: str) -> ToolCallResult:

@@ -13,7 +13,9 @@ before the function runs; what is wrong with them goes back to the model in word
 parameter with the type `ToolContext` is not an argument: it gets the call, its session and its workspace.
 
 A plain function runs in a thread, so it may block; a coroutine function runs in the event loop. A thread
-cannot be stopped: a plain function that exceeds its time limit goes on, and its result is thrown away.
+cannot be stopped: a plain function that is cancelled or exceeds its time limit gets a second to end, so that
+short ones, such as a write, are never still at work when the next step begins. A longer one goes on, and its
+result is thrown away.
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["BadArguments", "Tool", "ToolContext", "tool"]
 
 BUILTIN, CUSTOM = ToolOrigin("builtin"), ToolOrigin("custom")
+
+GRACE = 1.0
+"""Seconds that a function in a thread gets to end when it is cancelled."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 """Matches names that every provider accepts."""
@@ -234,7 +239,14 @@ class _Signature:
             named[self._context] = context
         if inspect.iscoroutinefunction(self._function):
             return await self._function(**named)
-        return await asyncio.to_thread(self._function, **named)
+        work = asyncio.ensure_future(asyncio.to_thread(self._function, **named))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work], timeout=GRACE)
+            if work.done() and not work.cancelled():
+                work.exception()  # retrieved, so that asyncio does not report it
+            raise
 
 
 def _schema(struct: type[Struct]) -> dict[str, Any]:

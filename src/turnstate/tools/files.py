@@ -51,11 +51,14 @@ def read_file(path: str, context: ToolContext, first_line: int = 1, lines: int =
         lines: How many lines to return.
     """
     files = _files(context)
-    every = _text(files, path).split("\n")
+    text = _text(files, path)
+    if context.tracking is not None:
+        with files.changing:
+            context.tracking.read(files.root / files.relative(path))
+        text = _text(files, path)  # not older than what the tracker saw, so no change of the user is missed
+    every = text.split("\n")
     if every[-1] == "":
         every.pop()
-    if context.tracking is not None:
-        context.tracking.read(files.root / files.relative(path))
     start = max(1, first_line)
     shown = every[start - 1 : start - 1 + max(1, lines)]
     numbered = [f"{number:>6}\t{line}" for number, line in enumerate(shown, start)]
@@ -75,11 +78,12 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
     """
     files = _files(context)
     place = files.root / files.relative(path)
-    if context.tracking is not None:
-        _check(path, context.tracking.before_write(place, creates=True))
-    is_new = files.write(path, content.encode())
-    if context.tracking is not None:
-        context.tracking.created(place, content)
+    with files.changing:
+        if context.tracking is not None:
+            _check(path, context.tracking.before_write(place, creates=True))
+        is_new = files.write(path, content.encode())
+        if context.tracking is not None:
+            context.tracking.created(place, content)
     return f"{'Created' if is_new else 'Wrote'} {path}: {len(content.splitlines()):,} lines."
 
 
@@ -97,17 +101,18 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, every: bool =
     place = files.root / files.relative(path)
     if not old:
         raise InputError("old must not be empty; use write_file for a whole file")
-    if context.tracking is not None:
-        _check(path, context.tracking.before_write(place, creates=False))
-    text = files.read(path).decode("utf-8", errors="surrogateescape")
-    count = text.count(old)
-    if count == 0:
-        raise InputError(f"{path!r:.200} does not contain that text; read the file and copy it exactly")
-    if count > 1 and not every:
-        raise InputError(f"{path!r:.200} contains that text {count} times; give more of it, or set every")
-    files.write(path, text.replace(old, new).encode("utf-8", errors="surrogateescape"))
-    if context.tracking is not None:
-        context.tracking.replaced(place, old, new)
+    with files.changing:
+        if context.tracking is not None:
+            _check(path, context.tracking.before_write(place, creates=False))
+        text = files.read(path).decode("utf-8", errors="surrogateescape")
+        count = text.count(old)
+        if count == 0:
+            raise InputError(f"{path!r:.200} does not contain that text; read the file and copy it exactly")
+        if count > 1 and not every:
+            raise InputError(f"{path!r:.200} contains that text {count} times; give more of it, or set every")
+        files.write(path, text.replace(old, new).encode("utf-8", errors="surrogateescape"))
+        if context.tracking is not None:
+            context.tracking.replaced(place, old, new)
     return f"Replaced {count} {'occurrence' if count == 1 else 'occurrences'} in {path}."
 
 
@@ -187,7 +192,9 @@ def _check(path: str, conflict: EditConflict | None) -> None:
     if conflict is None:
         return
     what = "deleted" if conflict.gone else "changed"
-    raise InputError(f"the user {what} {path} since you last saw it; read it again before you write it")
+    raise InputError(
+        f"{path} was {what} since you last saw it, by the user or a command; read it before you write it"
+    )
 
 
 FILE_TOOLS: tuple[Tool, ...] = (read_file, write_file, edit_file, list_files, search_files)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +60,8 @@ class ToolManager:
         self.workspace = WorkspaceFiles(workspace) if workspace is not None else None
         self._timeout, self._output_limit = timeout, output_limit
         self._tools = dict[str, Tool]()
+        self.sources = list[Callable[[], Awaitable[None]]]()
+        """What is awaited before each request, so that tools which servers have changed are up to date."""
         for one in tools:
             self.add(one)
 
@@ -85,6 +86,12 @@ class ToolManager:
         """Remove all tools of an origin, such as a server that is gone."""
         self._tools = {name: one for name, one in self._tools.items() if one.origin != origin}
 
+    async def refresh(self) -> tuple[ToolSpec, ...]:
+        """Read the tools again of servers that have changed theirs, and return all definitions."""
+        for source in self.sources:
+            await source()
+        return self.specs()
+
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return all definitions, as they are sent to a model."""
         return tuple(one.spec for one in self._tools.values())
@@ -104,11 +111,14 @@ class ToolManager:
         tracking: LineTracking | None = None,
     ) -> AsyncGenerator[ToolCallResult, None]:
         """Run calls side by side, and yield each result as soon as it is there."""
-        slots = asyncio.Semaphore(PARALLEL)
         contexts = [
             ToolContext(call=call, session=session, workspace=self.workspace, tracking=tracking)
             for call in calls
         ]
+        if len(contexts) == 1:  # needs no task
+            yield await self.result(contexts[0])
+            return
+        slots = asyncio.Semaphore(PARALLEL)
 
         async def slotted(context: ToolContext) -> ToolCallResult:
             async with slots:
@@ -119,10 +129,11 @@ class ToolManager:
             for task in asyncio.as_completed(tasks):
                 yield await task
         finally:
-            for one in tasks:
+            left = [one for one in tasks if not one.done()]
+            for one in left:
                 one.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(*tasks, return_exceptions=True)
+            if left:
+                await asyncio.wait(left)
 
     async def result(self, context: ToolContext) -> ToolCallResult:
         """Run one call and return its result, an error included."""

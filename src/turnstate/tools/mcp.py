@@ -2,15 +2,15 @@
 
 Servers are started side by side, each with a time limit; one that does not start is named in ``failures`` and
 costs the others nothing. A connection lives in a task of its own, so it is closed where it was opened, and
-the process of a server ends with it. A server that crashes, hangs or answers nonsense gives an error result;
-the next call starts it again. When a server changes its list of tools, the list is read again before the
-next request, and remembered approvals hold only for definitions that stayed the same.
+the processes of a server end with it, those that it started included. A server that crashes, hangs or
+answers nonsense gives an error result; the next call starts it again. When a server changes its list of
+tools, the list is read again before the next request, and remembered approvals hold only for definitions
+that stayed the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,6 +25,7 @@ from ..message import ToolCallResult
 from ..toolspec import EMPTY_SCHEMA, ToolSpec
 from .definition import BadArguments, Tool, ToolContext
 from .manager import ToolManager
+from .process import message_streams
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -90,6 +91,8 @@ class _Connection:
 
     async def stop(self) -> None:
         self._stop.set()
+        if not self._ready.done():
+            self._task.cancel()  # it is still starting, and there is nothing to say goodbye to
         _, running = await asyncio.wait([self._task], timeout=STOP_SECONDS)
         if running:
             self._task.cancel()
@@ -168,18 +171,20 @@ class McpServers:
 
     async def __aenter__(self) -> Self:
         await asyncio.gather(*(self._try(name) for name in self._servers))
+        self._manager.sources.append(self.refresh)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._manager.sources.remove(self.refresh)
         running, self._running = list(self._running.values()), {}
         await asyncio.gather(*(connection.stop() for connection in running))
         for server in self._servers:
             self._manager.remove(ToolOrigin.mcp(server))
 
     async def refresh(self) -> None:
-        """Read the lists again that servers have changed since."""
+        """Read the lists again that servers have changed since; an agent does so before each request."""
         changed = [name for name, one in self._running.items() if one.changed and one.is_alive]
         await asyncio.gather(*(self._try(name) for name in changed))
 
@@ -231,28 +236,25 @@ class McpServers:
             check=lambda args: _checked(args, schema),
             origin=ToolOrigin.mcp(server),
             idempotent=read_only and bool(hints and hints.idempotent_hint),
+            changes_files=not read_only,
             timeout=self._servers[server].seconds + self._servers[server].start_seconds,
         )
 
 
 def _client(server: McpServer, heard: Any) -> Client:
     try:
-        from mcp import Client, StdioServerParameters
+        from mcp import Client
     except ImportError:
         raise McpFailed(
             "MCP servers need the official SDK; install it with: pip install 'turnstate[mcp]'"
         ) from None
     if server.url:
         return Client(server.url, message_handler=heard)
-    env = {"PATH": os.environ.get("PATH", ""), **server.env}
-    command = StdioServerParameters(
-        command=server.command,
-        args=list(server.args),
-        env=env,
-        cwd=server.cwd,
-        encoding_error_handler="replace",
-    )
-    return Client(command, message_handler=heard)
+    from mcp.client.stdio import get_default_environment
+
+    env = {**get_default_environment(), **server.env}
+    streams = message_streams(server.command, server.args, env=env, cwd=server.cwd)
+    return Client(streams, message_handler=heard)
 
 
 def _checked(args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import errno
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +53,8 @@ class WorkspaceFiles:
         self.root = Path(os.path.realpath(root))
         if not self.root.is_dir():
             raise InputError(f"the workspace {str(self.root)!r:.200} is not a folder")
+        self.changing = threading.Lock()
+        """Held while a tool reads a file and writes it again: tools of one batch run side by side."""
 
     def relative(self, path: str) -> str:
         """Return a path from the root of the workspace; raise `OutsideWorkspace` if it leads out of it."""

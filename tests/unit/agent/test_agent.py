@@ -18,6 +18,7 @@ from turnstate.agent import (
     Ended,
     Hooks,
     Limits,
+    Prices,
     ReplySaved,
     RequestStarted,
     Stop,
@@ -118,6 +119,16 @@ async def test_an_error_of_a_tool_goes_back_to_the_model(session: Session) -> No
     assert results[0].result == "OSError: no sea"
     assert "did you mean look?" in results[1].result
     assert isinstance(found[-1], Ended)
+
+
+@on_session
+async def test_a_refusal_and_a_reply_that_was_cut_off_are_told(session: Session) -> None:
+    for reason, words in (("refusal", "refused"), ("length", "cut off")):
+        last = (await events(agent(session, [TextDelta("All"), Finished(reason)])))[-1]  # type: ignore[arg-type]
+        assert isinstance(last, Ended)
+        assert last.reason == reason
+        assert words in last.text
+        await check(session)
 
 
 @pytest.mark.req("P1")
@@ -311,3 +322,55 @@ def test_cancelled_at_any_moment_the_history_is_valid_and_nothing_runs_twice() -
 
     for seed in range(40):
         asyncio.run(cancelled(seed))
+
+
+@pytest.mark.req("P1")
+@on_session
+async def test_the_cost_of_a_run_is_limited_by_what_is_reported_or_by_prices(session: Session) -> None:
+    def reply(details: dict[str, Any]) -> Any:
+        def made(_: Any) -> list[Any]:
+            call = calls(str(details)).tool_calls[0]
+            usage = UsageReported(input=1_000_000, output=100_000, cached=500_000, details=details)
+            return [ToolCallMade(call), usage, Finished("tool_calls")]
+
+        return made
+
+    prices = Prices(input=2, output=10, cached=0.2)  # 1 for input, 0.1 for what was cached, 1 for output
+    for details, limits, rounds in (
+        ({}, Limits(cost=6, prices=prices, repeats=9), 3),
+        ({"cost": 0.5}, Limits(cost=4, prices=prices, repeats=9), 8),
+        ({"cost": 0.5}, Limits(cost=1, repeats=9), 2),
+        ({}, Limits(cost=1, repeats=9), 1),
+    ):
+        found = await events(agent(session, *[reply(details)] * 9, limits=limits))
+        last = found[-1]
+        assert isinstance(last, Ended)
+        assert last.reason == "cost"
+        assert sum(isinstance(event, ReplySaved) for event in found) == rounds, (details, limits)
+        await check(session)
+
+
+@on_session
+async def test_a_hook_may_change_a_reply_and_one_that_stops_before_a_tool_leaves_it_unstarted(
+    session: Session,
+) -> None:
+    site = Site()
+
+    async def after_reply(message: Message) -> Message | None:
+        return Message.assistant(message.text.upper()) if message.text else None
+
+    async def before_tool(_: ToolCallRequest) -> ToolCallResult | None:
+        raise Stop("not today")
+
+    hooks = Hooks(after_reply=after_reply, before_tool=before_tool)
+    found = await events(agent(session, asks("shop", name="pay"), tools=(site.tool,), hooks=hooks))
+    last = found[-1]
+    assert isinstance(last, Ended)
+    assert (last.reason, last.text) == ("stopped", "not today")
+    pending = await session.pending()
+    assert pending is not None
+    assert (len(pending.open), len(pending.started), site.runs) == (1, 0, {})
+    hooks = Hooks(after_reply=after_reply)
+    found = await events(agent(session, "Paid.", tools=(site.tool,), hooks=hooks), None)
+    assert site.runs == {"shop": 1}
+    assert (await session.messages())[-1].text == "PAID."

@@ -58,7 +58,7 @@ async def long(sessions: SessionManager, id: str = "long") -> str:
 
 
 def cut_off(lines: list[bytes], error: BaseException, after: int) -> Iterator[bytes]:
-    """Give the first lines, and then fail as a disk or a person may."""
+    """Yield the first lines, and then fail as a disk or a person may."""
     yield from lines[:after]
     raise error
 

@@ -23,7 +23,7 @@ from bench.session_messages import Book
 from postgres_server import execute, shared_url
 from redis import Redis
 
-ENTRIES = """SELECT s.id, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.words,
+ENTRIES = """SELECT s.id, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total,
     e.checksum # ((s.key * 1000003 + e.branch * 10007 + e.seq) & 4294967295) AS content
 FROM {schema}.entry e JOIN {schema}.session s ON s.key = e.session ORDER BY s.id, e.seq"""
 HEADS = "SELECT id, branch, seq, total, version FROM {schema}.session ORDER BY id"
@@ -49,7 +49,7 @@ def keys() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("makes", [False, True])
-def test_the_bare_loop_writes_the_rows_and_words_that_we_write_to_postgresql(
+def test_the_bare_loop_writes_the_rows_that_we_write_to_postgresql(
     database: str, book: Book, makes: bool
 ) -> None:
     ours, bare = ServerOurs(database), BarePostgres(database, makes=makes)

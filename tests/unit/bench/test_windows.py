@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
 
-from bench import window_agent, window_cache, window_peer, window_speed, window_validity, windows
+from bench import (
+    search,
+    window_agent,
+    window_cache,
+    window_peer,
+    window_print,
+    window_speed,
+    window_validity,
+    windows,
+)
 from bench.peer_process import PeerMissing
 
 from turnstate import Message
@@ -101,9 +111,32 @@ def test_without_the_peer_our_figures_stand_alone(
     monkeypatch.setattr(window_peer, "Peer", missing)
     monkeypatch.setattr(window_speed, "ADDED", 8)
     monkeypatch.setattr(window_speed, "ENOUGH", 0.0)
-    windows.main({3_000: (100,)}, conversations=5, played=50)
+    windows.main({3_000: (100,)}, conversations=5, played=50, listed=20)
     printed = capsys.readouterr().out
     assert "without the peer: not here" in printed
     assert "trim_messages" not in printed
+    assert "Without a session: 20 messages and one more" in printed
     assert "nothing wrong with ours: 0 faults: met" in printed
-    assert all(name in printed for name in ("moving by 5%", "two that take turns", "constant, with recall"))
+    assert all(name in printed for name in ("moving by 5%", "both, taking turns", "constant, with recall"))
+
+
+def test_what_a_bench_prints_is_kept_as_lines_tables_and_goals(capsys: pytest.CaptureFixture[str]) -> None:
+    recorder = window_print.Recorder(sys.stdout)
+    with redirect_stdout(recorder):
+        print("\nBoth (ms).")
+        window_print.table(("", "ours"), [["a", "1"]])
+        window_print.goal("quick", "1 ×", True)
+    assert recorder.found == [
+        {"line": "Both (ms)."},
+        {"head": ["", "ours"], "rows": [["a", "1"]]},
+        {"goal": "quick", "measured": "1 ×", "met": True},
+    ]
+    assert capsys.readouterr().out.endswith("a     1\ngoal: quick: 1 ×: met\n")
+
+
+def test_the_bench_of_search_runs_on_a_small_store(capsys: pytest.CaptureFixture[str]) -> None:
+    search.main(2_000)
+    printed = capsys.readouterr().out
+    assert "a word of every message                20" in printed
+    assert "a word of one message                   1" in printed
+    assert "a word of none                          0" in printed

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("O3")
 
 
 def spoken(*labels: str) -> ConversationState:
-    """Give a conversation with an exchange before each checkpoint."""
+    """Return a conversation with an exchange before each checkpoint."""
     state = ConversationState("c")
     for label in labels:
         state.set_next_user_message(f"before {label}")

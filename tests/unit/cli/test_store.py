@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from turnstate.cli.store import default_store, opened, shown_url, store_option
+from turnstate.config import NotTrusted, Trust
 from turnstate.errors import InputError
+from turnstate.home import Home
 from turnstate.stores.values import Filter
 
 pytestmark = pytest.mark.req("P3")
@@ -64,11 +66,14 @@ def test_a_folder_of_that_name_is_told() -> None:
         resolved()
 
 
-def test_a_store_elsewhere_that_a_file_names_is_told_without_its_password(tmp_path: Path) -> None:
-    Path("turnstate.toml").write_text('store = "postgresql://me:pass/word@db.example/x?sslpassword=y"')
-    url, said = resolved()
-    assert url == "postgresql://me:pass/word@db.example/x?sslpassword=y"
-    assert said == f"turnstate: turnstate.toml in {tmp_path} names the store postgresql://db.example/x\n"
+def test_a_store_elsewhere_that_a_file_names_has_to_be_approved(tmp_path: Path) -> None:
+    file = tmp_path / "turnstate.toml"
+    file.write_text('store = "postgresql://me:pass/word@db.example/x?sslpassword=y"')
+    with pytest.raises(NotTrusted, match=r"says store = 'postgresql://db\.example/x'") as caught:
+        resolved()
+    assert "pass" not in str(caught.value).replace(str(file), "")
+    Trust(Home.from_environment()).approve(file, file.read_bytes())
+    assert resolved() == ("postgresql://me:pass/word@db.example/x?sslpassword=y", "")
 
 
 def test_a_local_store_that_a_file_names_needs_no_word() -> None:

@@ -38,8 +38,9 @@ def test_a_noun_follows_its_number(number: int, shown: str) -> None:
 
 def test_an_error_stands_after_the_places_noted_on_it() -> None:
     error = ForbiddenJSON("NaN is not JSON", path="$[0]")
-    error.add_note("a.jsonl line 3")
-    assert screen.located(error) == "a.jsonl line 3: NaN is not JSON (at $[0])"
+    error.add_note("line 3")
+    error.add_note("a.jsonl")
+    assert screen.located(error) == "a.jsonl: line 3: NaN is not JSON (at $[0])"
     assert screen.located(InvalidConversation("too long")) == "too long"
 
 

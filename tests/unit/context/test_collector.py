@@ -7,6 +7,7 @@ from scripts import Letters, shown, talk
 
 from turnstate import Message
 from turnstate.context import Budget, Head, Policy, StateManager
+from turnstate.context.cut import cleared
 from turnstate.entry import Cut, Mask
 from turnstate.errors import ContextOverflow
 from turnstate.testing import conversations
@@ -204,3 +205,33 @@ def test_a_cut_made_under_another_policy_or_counter_is_used_while_its_window_fit
     again = other.window(messages, Budget(4_000), decisions=first.decisions)
     assert (again.messages, again.decisions) == (first.messages, ())
     assert again.tokens == other.count(again.messages).tokens != first.tokens
+
+
+@pytest.mark.req("C10", "B1")
+def test_output_is_hidden_only_if_the_request_then_fits_beside_a_long_summary() -> None:
+    manager = StateManager(counter=LETTERS.counter, policy=Policy(mask_gain=0.01, lock_turns=1))
+    script = "U A " + "".join(f"U A[c{i}] T[c{i}]:{'w' * 300} A " for i in range(6))
+    for more in range(0, 1_600, 10):
+        messages = [*talk(script), Message.user("w" * more)]
+        first, last, kept = (messages[place].id for place in (0, 1, 2))
+        known = Cut(
+            id="c",
+            kept_from=kept,
+            summary="w" * 600,
+            covers=(first, last),
+            limit=3_000,
+            policy="",
+            counter="",
+        )
+        for size in (2_000, 2_600):
+            assert manager.window(messages, Budget(size), decisions=[known]).tokens <= size
+
+
+@pytest.mark.req("D5", "C8")
+def test_a_question_that_was_cleared_is_not_brought_back_by_a_later_cut() -> None:
+    messages = talk("U:old " + "".join(f"A[c{i}] T[c{i}]:{'w' * 100} " for i in range(40)))
+    clearing = cleared(messages[0].id, messages[19].id, 20)
+    window = LETTERS.window(messages, Budget(1_500), decisions=[clearing])
+    assert window.pending_cut
+    assert window.pending_cut.cut.pinned == ()
+    assert not any("old" in message.text for message in window.messages if message.kind is None)

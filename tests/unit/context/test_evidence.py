@@ -8,7 +8,7 @@ import pytest
 from cases import each
 
 from turnstate.context import evidence, turns
-from turnstate.context.evidence import Mention, Mentions, Room, folded
+from turnstate.context.evidence import Capacity, Mention, Mentions, folded
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.part import ImagePart, TextPart
@@ -153,7 +153,7 @@ def test_what_cannot_be_an_id_is_left_out(value: Any) -> None:
 
 # Mentions keep the first and the newest things, and count all the others.
 
-ROOM = Room(first=2, newest=3)
+ROOM = Capacity(first=2, newest=3)
 
 
 def names(mentions: Mentions) -> list[str]:

@@ -8,7 +8,7 @@ from cases import each
 
 from turnstate import formats
 from turnstate.context import Budget, StateManager
-from turnstate.context.fit import fitted
+from turnstate.context.fit import fitted_document
 from turnstate.context.turns import Repair
 from turnstate.errors import InvalidConversation
 from turnstate.formats import rendered
@@ -23,9 +23,9 @@ ANSWER = {"role": "tool", "tool_call_id": "c1", "content": "notes.txt"}
 
 
 def sent(document: Any, format: formats.Format) -> tuple[Any, tuple[Repair, ...]]:
-    """Render the window of a document, and return it with what was repaired."""
+    """Render the window of a document in its shape, and return it with what was repaired."""
     window = StateManager().window(format.parse(document), Budget.UNLIMITED)
-    return rendered(window.messages, format), window.report.repairs
+    return rendered(window.messages, format).document, window.report.repairs
 
 
 def calling(*calls: Any, **fields: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ CHAT: dict[str, list[dict[str, Any]]] = {
 
 
 @each("middle", CHAT.values())
-def test_what_chat_rejects_is_rewritten_and_the_neighbours_keep_their_marks(
+def test_what_chat_rejects_is_rewritten_and_the_neighbors_keep_their_marks(
     middle: list[dict[str, Any]],
 ) -> None:
     chat = formats.get("openai-chat")
@@ -117,7 +117,7 @@ def test_tools_that_must_be_defined_and_are_not_get_the_least_definition() -> No
     assert bedrock.validate(payload) == []
     assert {key: payload[key] for key in BEDROCK} == BEDROCK
     assert repairs == ()
-    fit = fitted(BEDROCK, bedrock, StateManager(), Budget(10_000))
+    fit = fitted_document(BEDROCK, bedrock, StateManager(), Budget(10_000))
     assert fit.payload == payload
     assert [(repair.id, repair.text) for repair in fit.repairs] == [("ls", "the least definition is added")]
 
@@ -127,7 +127,6 @@ def test_no_definition_is_added_where_none_is_wanted(name: str) -> None:
     format = formats.get(name)
     chat = formats.get("openai-chat")
     document = formats.convert([NAMED, calling(CALL), ANSWER, NAMED], chat, format).payload
-    document = document if isinstance(document, dict) else {"model": "m", format.list_key: document}
     assert sent(document, format) == (document, ())
 
 
@@ -143,7 +142,7 @@ def test_a_system_text_that_is_rejected_is_rewritten() -> None:
 def test_what_is_accepted_stays_as_it_is(name: str) -> None:
     format = formats.get(name)
     chat = formats.get("openai-chat")
-    document = formats.convert([NAMED, calling(CALL), ANSWER, NAMED], chat, format).payload
+    document = formats.convert([NAMED, calling(CALL), ANSWER, NAMED], chat, format).document
     assert sent(document, format) == (document, ())
 
 

@@ -98,7 +98,7 @@ def test_a_request_is_the_same_every_time_and_so_are_its_messages() -> None:
     assert system.timestamp == user.timestamp == UNKNOWN_TIME
 
 
-def test_a_request_is_bounded_whatever_is_summarised() -> None:
+def test_a_request_is_bounded_whatever_is_summarized() -> None:
     messages = [message for one in conversations.many(300) for message in one]
     asked = request(messages, "x" * 10**6, cap=40, facts="y" * 10**6, focus="z" * 10**6, room=50_000)
     assert len(asked.user) < 50_000 + 2 * 12_000 + 2_000

@@ -216,7 +216,7 @@ def test_computed_facts_stand_beside_a_models_summary_that_brings_none() -> None
 def test_the_summary_goes_where_a_provider_takes_system_messages() -> None:
     window = LETTERS.window(talk("S:prompt " + "U A " * 40, text="w" * 100), Budget(4_000))
     summary = window.messages[1].text
-    chat = formats.get("openai-chat").render(window.messages)
+    chat = formats.get("openai-chat").render(window.messages)["messages"]
     assert [(wire["role"], wire["content"]) for wire in chat[:2]] == [
         ("system", "prompt"),
         ("system", summary),

@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from turnstate import Message, ToolCallRequest, ToolCallResult, ToolSpec, formats
+from turnstate.context.cut import Strategy
 from turnstate.context.window import Window
-from turnstate.conversation import ConversationState, HistoryEntry, UserMessage
+from turnstate.conversation import ConversationState, HistoryEntry, UserMessage, fields
 from turnstate.conversation.tools import specs
 from turnstate.sticky import Workspace
 from turnstate.testing import FixedClock
 
 
-class Harbour:
+class Harbor:
     """Agents, of which one is active."""
 
     def __init__(self, active: str = "keeper", prompt: str | None = None, paths: Sequence[str] = ()) -> None:
@@ -77,7 +80,7 @@ def prompts(state: ConversationState) -> list[str | None]:
 
 
 def exchanges(count: int, *, a_turn: int = 1) -> list[Message]:
-    """Give the messages of so many exchanges; a turn has some of them, with a call between each two."""
+    """Return the messages of so many exchanges; a turn has some of them, with a call between each two."""
     said, open_call = list[Message](), None
     for number in range(count):
         if open_call is None:
@@ -103,3 +106,22 @@ def validate(window: Window, state: ConversationState | None = None) -> None:
         provider = formats.get(name)
         rendered = provider.render(window.messages, tools=tools)
         assert provider.validate(rendered, request=request) == [], name
+
+
+def spoken(*, os: Any = None) -> ConversationState:
+    """Return a state with a prompt and two exchanges."""
+    state = ConversationState("c", os=os)
+    state.set_system("You keep a lighthouse.")
+    talk(state, "one", "two")
+    return state
+
+
+def seen(state: ConversationState) -> bytes:
+    """Return all fields and the next request as bytes."""
+    return msgspec.json.encode([fields(state), state.preview().messages])
+
+
+def compact(state: ConversationState, keep: int) -> None:
+    plan = state.plan_compaction(Strategy(keep=keep))
+    assert plan is not None
+    state.compact(plan)

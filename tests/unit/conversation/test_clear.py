@@ -24,7 +24,7 @@ def spoken() -> ConversationState:
 
 
 def seen(state: ConversationState) -> bytes:
-    """Give the next request and the fields as bytes."""
+    """Return the next request and the fields as bytes."""
     return msgspec.json.encode([state.preview().messages, fields(state)])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation_fixtures import Desk, Harbour, call, prompts, talk, tool, work
+from conversation_fixtures import Desk, Harbor, call, prompts, talk, tool, work
 
 from turnstate import Budget, Message, catalog
 from turnstate.context.cut import Strategy
@@ -39,10 +39,10 @@ OPTIONAL = (
 
 
 def full(folder: Path) -> ConversationState:
-    """Give a conversation that has something in every field."""
+    """Return a conversation that has something in every field."""
     (folder / "RULES.md").write_text("Light it at dusk.\n")
     state = ConversationState(
-        "c", agents=Harbour(prompt="Keep.", paths=["RULES.md"]), model_id="gpt-4o", os=Desk(folder)
+        "c", agents=Harbor(prompt="Keep.", paths=["RULES.md"]), model_id="gpt-4o", os=Desk(folder)
     )
     state.tools = {ToolOrigin("builtin"): [tool("ls")], ToolOrigin.mcp("lamps"): [tool("light")]}
     work(state, "Look.", call("ls"))
@@ -242,7 +242,7 @@ def test_a_conversation_that_begins_in_the_middle_keeps_what_still_counts() -> N
 
 
 def at(document: Any, *path: Any, value: Any) -> Any:
-    """Give a document with another value at a path."""
+    """Return a document with another value at a path."""
     copy = json.loads(json.dumps(document))
     inner = copy
     for step in path[:-1]:

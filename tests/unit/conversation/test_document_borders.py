@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("I9")
 
 
 def document(*, whole: bool = True) -> dict[str, Any]:
-    """Give a conversation of two exchanges with something that waits, with our own part or without."""
+    """Return a conversation of two exchanges with something that waits, with our own part or without."""
     state = ConversationState("c")
     talk(state, "one", "two")
     state.set_next_user_message("three")
@@ -25,7 +25,7 @@ def document(*, whole: bool = True) -> dict[str, Any]:
 
 
 def refused(plain: dict[str, Any]) -> str:
-    """Give the path that a document is refused with."""
+    """Return the path that a document is refused with."""
     with pytest.raises(InvalidPayload) as raised:
         from_json(plain)
     return raised.value.path or ""

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from conversation_fixtures import Desk, Harbour, Toolbox, call, talk, tool
+from conversation_fixtures import Desk, Harbor, Toolbox, call, talk, tool
 
 from turnstate import Message, SessionManager, catalog
 from turnstate.context.policy import Budget
@@ -66,7 +66,7 @@ def test_a_conversation_is_created_with_agents_tools_a_model_and_a_system(tmp_pa
     desk = Desk(tmp_path)
     state = ConversationState(
         "c",
-        agents=Harbour("keeper", "You keep a lighthouse.", ["RULES.md"]),
+        agents=Harbor("keeper", "You keep a lighthouse.", ["RULES.md"]),
         tool_config={"ls": tool("ls")},
         tool_manager=None,
         model_id=SONNET,
@@ -154,7 +154,7 @@ def test_the_budget_follows_the_model_that_is_chosen() -> None:
 
 @pytest.mark.req("M1", "I2")
 def test_another_model_moves_the_limit_of_the_sticky_files(tmp_path: Path) -> None:
-    state = ConversationState("c", agents=Harbour(), model_id=SONNET, os=Desk(tmp_path))
+    state = ConversationState("c", agents=Harbor(), model_id=SONNET, os=Desk(tmp_path))
     state.set_model("gpt-4.1")
     assert state.context_manager is not None
     assert state.context_manager.max_context_files_size == catalog.model("gpt-4.1").context_window * 3 // 4
@@ -163,7 +163,7 @@ def test_another_model_moves_the_limit_of_the_sticky_files(tmp_path: Path) -> No
 @pytest.mark.req("I1", "I2")
 def test_agents_and_tool_manager_are_never_written_down(tmp_path: Path) -> None:
     toolbox = Toolbox({"native___": [tool("ls")]})
-    state = ConversationState("c", agents=Harbour(), tool_manager=toolbox, os=Desk(tmp_path))
+    state = ConversationState("c", agents=Harbor(), tool_manager=toolbox, os=Desk(tmp_path))
     talk(state, "hello")
     document = to_json(state)
     assert not {"agents", "tool_manager"} & set(document)
@@ -174,10 +174,10 @@ def test_agents_and_tool_manager_are_never_written_down(tmp_path: Path) -> None:
 @pytest.mark.req("I1", "I2", "L1")
 def test_after_a_restore_they_are_attached_again(tmp_path: Path) -> None:
     (tmp_path / "NEW.md").write_text("new\n")
-    state = ConversationState("c", agents=Harbour(prompt="Old."), os=Desk(tmp_path))
+    state = ConversationState("c", agents=Harbor(prompt="Old."), os=Desk(tmp_path))
     talk(state, "hello")
     restored = from_json(to_json(state), os=Desk(tmp_path))
-    agents, toolbox = Harbour("painter", "New.", ["NEW.md"]), Toolbox({"lamp-server": [tool("light")]})
+    agents, toolbox = Harbor("painter", "New.", ["NEW.md"]), Toolbox({"lamp-server": [tool("light")]})
     restored.attach(agents=agents, tool_manager=toolbox)
     assert (restored.agents, restored.tool_manager) == (agents, toolbox)
     assert restored.tools == {ToolOrigin.mcp("lamp-server"): [tool("light")]}
@@ -192,7 +192,7 @@ def test_after_a_restore_they_are_attached_again(tmp_path: Path) -> None:
 
 @pytest.mark.req("I2")
 def test_attaching_the_same_agents_again_adds_nothing(tmp_path: Path) -> None:
-    agents = Harbour(prompt="You keep a lighthouse.")
+    agents = Harbor(prompt="You keep a lighthouse.")
     state = ConversationState("c", agents=agents, os=Desk(tmp_path))
     talk(state, "hello")
     before = to_json(state)

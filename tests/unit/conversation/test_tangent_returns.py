@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
-from conversation_fixtures import call, prompts, result, talk, tool, validate, work
+from conversation_fixtures import call, compact, prompts, result, seen, spoken, talk, tool, validate, work
 
 from turnstate import Message
-from turnstate.context.cut import Strategy
-from turnstate.conversation import ConversationState, ToolOrigin, fields, from_json, to_json
+from turnstate.conversation import ConversationState, ToolOrigin, from_json, to_json
 from turnstate.errors import NotFound
-
-
-def spoken(*, os: Any = None) -> ConversationState:
-    state = ConversationState("c", os=os)
-    state.set_system("You keep a lighthouse.")
-    talk(state, "one", "two")
-    return state
-
-
-def seen(state: ConversationState) -> bytes:
-    """Give all fields and the next request as bytes."""
-    return msgspec.json.encode([fields(state), state.preview().messages])
-
-
-def compact(state: ConversationState, keep: int) -> None:
-    plan = state.plan_compaction(Strategy(keep=keep))
-    assert plan is not None
-    state.compact(plan)
 
 
 def calling(state: ConversationState) -> None:
@@ -60,7 +40,7 @@ def test_the_tail_is_the_last_exchange_with_new_ids_and_its_origin() -> None:
 
 
 def last_exchange(state: ConversationState) -> list[str]:
-    """Give the newest turn as roles and what was called or answered."""
+    """Return the newest turn as roles and what was called or answered."""
     told = [message.role for message in state.messages]
     return told[len(told) - told[::-1].index("user") - 1 :]
 

@@ -17,7 +17,7 @@ from turnstate.errors import NothingToUndo
 
 
 def read_back(state: ConversationState) -> ConversationState:
-    """Give the conversation that a state's document says, and fail if it shows something else."""
+    """Return the conversation that a state's document says, and fail if it shows something else."""
     restored = from_json(to_json(state))
     assert fields(restored) == fields(state)
     assert restored.kept_tangents() == state.kept_tangents()
@@ -144,7 +144,7 @@ def work_of(do: Callable[[], object]) -> tuple[int, int]:
 
 
 def past_tangent(count: int, back: int) -> tuple[int, int]:
-    """Give the work of beginning a tangent so many exchanges back, in a conversation with so many."""
+    """Return the work of beginning a tangent so many exchanges back, in a conversation with so many."""
     state = ConversationState("c")
     state.head.extend(exchanges(count))
     past = state.history[-back].assistant.id

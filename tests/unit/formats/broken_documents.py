@@ -333,7 +333,7 @@ ANTHROPIC = [
         ("results-first", 2, "a"),
     ),
     (
-        "the answer comes in a neighbour after words",
+        "the answer comes in a neighbor after words",
         [ASK, assistant(tool_use()), user(words()), user(tool_result())],
         ("results-first", 3, "a"),
     ),
@@ -369,7 +369,7 @@ ANTHROPIC = [
         ("result-twice", 2, "a"),
     ),
     (
-        "a call is answered twice, in neighbours",
+        "a call is answered twice, in neighbors",
         [ASK, assistant(tool_use()), user(tool_result()), user(tool_result())],
         ("result-twice", 3, "a"),
     ),

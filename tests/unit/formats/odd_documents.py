@@ -148,7 +148,7 @@ CHAT: dict[str, Any] = {
         "dream": {"depth": 1.0},
         "messages": [
             {"role": "user", "name": "ada", "content": [{"type": "scent", "scent": {"of": "sea"}}]},
-            chat_calls(chat_call("a", colour="red"), reasoning_content="Hm."),
+            chat_calls(chat_call("a", color="red"), reasoning_content="Hm."),
             chat_answer("a", name="look"),
             {"role": "assistant", "content": "Fog.", "weight": 1},
         ],
@@ -309,14 +309,14 @@ ANTHROPIC: dict[str, Any] = {
         assistant(tool_use("a"), tool_use("b")),
         user(tool_result("b", content="2"), tool_result("a", content="1")),
     ],
-    "results are split over two neighbours": [
+    "results are split over two neighbors": [
         ASK,
         assistant(tool_use("a"), tool_use("b")),
         user(tool_result("a", content="1")),
         user(tool_result("b", content="2"), words("And?")),
         SAY,
     ],
-    "calls are split over two neighbours": [
+    "calls are split over two neighbors": [
         ASK,
         assistant(words("First."), tool_use("a")),
         assistant(words("Then."), tool_use("b")),

@@ -101,11 +101,11 @@ EQUAL: dict[str, tuple[list[Message], list[Message]]] = {
         [*LOOKED[:3], user("Hurry."), LOOKED[3]],
         [*LOOKED[:2], tool(result("b", 2)), user("Hurry."), tool(result("a", 1)), LOOKED[3]],
     ),
-    "neighbours of one role are joined": (
+    "neighbors of one role are joined": (
         [user("Look."), user("Now."), assistant("Fog."), assistant("Rain.")],
         [user([TextPart("Look."), TextPart("Now.")]), assistant([TextPart("Fog."), TextPart("Rain.")])],
     ),
-    "calls of neighbours are one batch": (
+    "calls of neighbors are one batch": (
         LOOKED,
         [
             LOOKED[0],

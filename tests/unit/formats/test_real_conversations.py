@@ -44,7 +44,7 @@ def test_a_real_conversation_is_valid_and_comes_back_as_it_was(number: int) -> N
     line = documents()[number]
     for document in (line, line["messages"]):
         assert CHAT.validate(document) == []
-        assert exact(CHAT.render(CHAT.parse(document))) == exact(document)
+        assert exact(CHAT.rendering(CHAT.parse(document)).document) == exact(document)
 
 
 @each("other", OTHERS)

@@ -114,7 +114,11 @@ def test_what_was_said_aloud_goes_back_by_its_id_and_to_others_as_text() -> None
     spoken = next(one for one in ANSWERED if not one.answers)
     chat = formats.get("openai-chat")
     messages = chat.parse([spoken.question, *spoken.items])
-    assert chat.render(messages)[1] == {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
+    assert chat.render(messages)["messages"][1] == {
+        "role": "assistant",
+        "content": None,
+        "audio": {"id": "audio_1"},
+    }
     assert formats.get("anthropic").render(messages)["messages"][1]["content"] == "There is fog."
 
 
@@ -122,7 +126,7 @@ def test_a_refusal_goes_back() -> None:
     chat = formats.get("openai-chat")
     document = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "refusal": "No."}]
     assert chat.validate(document) == []
-    assert chat.render(chat.parse(document)) == document
+    assert chat.render(chat.parse(document)) == {"messages": document}
 
 
 UNKNOWN: dict[str, Any] = {
@@ -145,4 +149,4 @@ def test_a_field_that_nobody_declares_is_sent_and_is_a_warning(name: str) -> Non
     assert warning.rule == "unknown-field"
     assert provider.validate(document, strict=True) == [warning]
     window = StateManager().window(provider.parse(document), Budget.UNLIMITED)
-    assert provider.render(window.messages) == document
+    assert provider.rendering(window.messages).document == document

@@ -16,6 +16,7 @@ from turnstate.log.records import COUNTED_WHOLE, digest, searchable
 from turnstate.log.records import records as make_records
 from turnstate.message import ToolCallRequest
 from turnstate.part import ImagePart, ReasoningPart, TextPart
+from turnstate.search_terms import entry_words
 from turnstate.stores.values import Record
 from turnstate.tokens import counter, message_cost
 from turnstate.value import Extra
@@ -65,7 +66,8 @@ def test_an_output_of_a_moderate_size_is_counted_whole_whatever_the_policy() -> 
 
 def test_what_is_no_message_costs_nothing_and_is_not_searched() -> None:
     (record,) = recorded(Prompt("You help."))
-    assert (record.kind, record.tokens, record.words) == ("prompt", 0, ())
+    assert (record.kind, record.tokens) == ("prompt", 0)
+    assert entry_words(record.kind, record.body) == []
 
 
 def test_much_at_once_is_counted_in_a_thread_and_comes_out_the_same() -> None:
@@ -86,7 +88,7 @@ def test_texts_names_arguments_and_results_are_searched_and_thoughts_are_not() -
 
 def test_a_nul_is_kept_and_parts_words_in_the_index() -> None:
     (record,) = recorded(Message.user("before\0after"))
-    assert record.words == ("before", "after")
+    assert entry_words(record.kind, record.body) == ["before", "after"]
     assert decode_entry("message", record.body).text == "before\0after"  # type: ignore[union-attr]
 
 

@@ -1,6 +1,6 @@
 """A program that kills a worker at every point where it writes, and reports what the next worker makes of it.
 
-    python killed_worker.py FOLDER [PLANT]
+    python killed_worker.py FOLDER jsonl|builtin [PLANT]
 
 One interpreter has imported everything and forks a process for each step, so that a killed one is really
 gone: its locks, its threads, its half-written lines. Prints one JSON object a point; with a planted bug it
@@ -15,18 +15,22 @@ import logging
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from offload import begin, end, evict, said
 
-from turnstate.memory import Worker, jsonl
+from turnstate.memory import MemoryEngine, Worker, jsonl
+from turnstate.memory.builtin import connect, engine, sqlite
 from turnstate.memory.jsonl import JsonlEngine
 from turnstate.memory.jsonl_file import MemoryFile
 from turnstate.stores.sqlite import SqliteStore
+from turnstate.stores.sqlite.connection import with_lock
 from turnstate.stores.values import Position
 from turnstate.testing.doubles import FixedClock
 
@@ -36,7 +40,10 @@ A_DAY = 24 * 3600 * 1000
 MOST_POINTS = 500
 WORTH_HALVING = 512
 EVERY_MESSAGE_ONCE = {f"m{number + 1}": 1 for number in range(MESSAGES)}
-EVERY_DELIVERY_ONCE = {"user": 1, "summary": 1, "session": 1}
+EVERY_DELIVERY_ONCE = {
+    "jsonl": {"user": 1, "summary": 1, "session": 1},
+    "builtin": {"owner": 1, "summary": 1, "delivery": 2},
+}
 
 
 class Fuse:
@@ -72,7 +79,17 @@ def arm(fuse: Fuse) -> None:
         await delivered(store, id)
         fuse.burn()
 
+    def watched_lock(connection: Any, work: Callable[[], None]) -> None:
+        def watched() -> None:
+            fuse.burn()
+            work()
+            fuse.burn()
+
+        with_lock(connection, watched)
+        fuse.burn()
+
     os.write, os.fsync, SqliteStore.delivered = half_a_write, watched_fsync, watched_delivered  # type: ignore[method-assign]
+    sqlite.with_lock = watched_lock
 
 
 class Hasty(Worker):
@@ -80,7 +97,7 @@ class Hasty(Worker):
 
     async def _pass_on(self, parcel: Any, row: Any, inside: Any) -> None:
         await self._store.delivered(parcel.id)
-        await super()._hand_over(parcel, row, inside)
+        await super()._pass_on(parcel, row, inside)
 
 
 def plant(bug: str) -> type[Worker]:
@@ -97,11 +114,16 @@ async def prepare(folder: Path) -> None:
     await store.close()
 
 
-async def work(folder: Path, worker: type[Worker], now: int) -> None:
-    store = SqliteStore(str(folder / "store.db"))
-    await worker(store, JsonlEngine(folder / "memory"), clock=FixedClock(now)).run_once()
+async def opened(folder: Path, kind: str) -> MemoryEngine:
+    return JsonlEngine(folder / "memory") if kind == "jsonl" else await connect(str(folder / "memory.db"))
+
+
+async def work(folder: Path, kind: str, worker: type[Worker], now: int) -> None:
+    store, memory = SqliteStore(str(folder / "store.db")), await opened(folder, kind)
+    await worker(store, memory, clock=FixedClock(now)).run_once()
     left = await store.parcels()
     await store.close()
+    await memory.close()
     if left:
         os._exit(3)
 
@@ -117,22 +139,39 @@ def forked(task: Callable[[], Coroutine[Any, Any, None]], fuse: Fuse | None = No
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def lines(folder: Path) -> list[dict[str, Any]]:
-    found = (line for path in folder.glob("memory/*/*.jsonl") for line in path.read_bytes().splitlines(True))
-    return [json.loads(line) for line in found if line.endswith(b"\n")]
+def held(folder: Path, kind: str) -> dict[str, Counter[str]]:
+    """Return how often the memory has each message, and each thing that a delivery adds once."""
+    if kind == "jsonl":
+        found = (
+            line for path in folder.glob("memory/*/*.jsonl") for line in path.read_bytes().splitlines(True)
+        )
+        lines = [json.loads(line) for line in found if line.endswith(b"\n")]
+    else:
+        with closing(sqlite3.connect(folder / "memory.db")) as db:
+            lines = [
+                {"id": id, "kind": kind}
+                for id, kind in db.execute(
+                    "SELECT message, iif(role = 'summary', role, 'message') FROM document "
+                    "UNION ALL SELECT key, 'delivery' FROM delivery UNION ALL SELECT name, 'owner' FROM owner"
+                )
+            ]
+    return {
+        "messages": Counter(line["id"] for line in lines if line["kind"] == "message"),
+        "ends": Counter(line["kind"] for line in lines if line["kind"] != "message"),
+    }
 
 
 def is_whole(report: dict[str, Any]) -> bool:
     return (
         report["outbox_empty"]
         and report["messages"] == EVERY_MESSAGE_ONCE
-        and report["ends"] == EVERY_DELIVERY_ONCE
+        and report["ends"] == EVERY_DELIVERY_ONCE[report["kind"]]
     )
 
 
-def main(folder: Path, bug: str) -> None:
+def main(folder: Path, kind: str, bug: str) -> None:
     logging.disable()
-    jsonl.BATCH = 5
+    jsonl.BATCH = engine.BATCH = 5
     worker = plant(bug)
     original = folder / "original"
     original.mkdir()
@@ -140,14 +179,13 @@ def main(folder: Path, bug: str) -> None:
     for point in range(1, MOST_POINTS):
         place = folder / str(point)
         shutil.copytree(original, place)
-        first = forked(lambda place=place: work(place, worker, NOW), Fuse(point))  # type: ignore[misc]
-        second = forked(lambda place=place: work(place, worker, NOW + A_DAY))  # type: ignore[misc]
-        held = lines(place)
+        first = forked(lambda place=place: work(place, kind, worker, NOW), Fuse(point))  # type: ignore[misc]
+        second = forked(lambda place=place: work(place, kind, worker, NOW + A_DAY))  # type: ignore[misc]
         report = {
+            "kind": kind,
             "killed": first == -signal.SIGKILL,
             "outbox_empty": second == 0,
-            "messages": Counter(line["id"] for line in held if line["kind"] == "message"),
-            "ends": Counter(line["kind"] for line in held if line["kind"] != "message"),
+            **held(place, kind),
         }
         print(json.dumps(report))
         if first == 0 or (bug and not is_whole(report)):
@@ -155,4 +193,4 @@ def main(folder: Path, bug: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "")

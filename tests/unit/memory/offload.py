@@ -27,13 +27,13 @@ HERE = Address("default", "s1")
 
 
 def said(*texts: str, prefix: str = "m") -> list[Message]:
-    """Give messages of user and assistant in turn, with the ids m1, m2, …"""
+    """Return messages of user and assistant in turn, with the ids m1, m2, …"""
     speak = (Message.user, Message.assistant)
     return [speak[n % 2](text, id=f"{prefix}{n + 1}", timestamp=TIME) for n, text in enumerate(texts)]
 
 
 def with_output(output: str) -> list[Message]:
-    """Give a turn with a tool call and its raw output."""
+    """Return a turn with a tool call and its raw output."""
     call = ToolCallRequest(id="call_1", name="ls", args={})
     return [
         Message.user("What is here?", id="t1", timestamp=TIME),
@@ -113,7 +113,7 @@ async def evict(
 
 
 def session_record(messages: Sequence[Message], **fields: Any) -> SessionRecord:
-    """Give a record as an engine gets it."""
+    """Return a record as an engine gets it."""
     given: dict[str, Any] = {
         "key": "key1",
         "tenant": "default",

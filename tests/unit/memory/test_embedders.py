@@ -133,6 +133,17 @@ def test_the_local_model_takes_any_text_and_the_order_of_a_batch_is_kept() -> No
         assert embedder.vectors([text])[0] == pytest.approx(vector, abs=1e-4)
 
 
+def test_a_product_in_blocks_is_the_product_for_any_number_of_rows() -> None:
+    np = pytest.importorskip("numpy")
+    from turnstate.memory.minilm import ROWS, _Dense
+
+    numbers = np.random.default_rng(1)
+    weight, bias = (numbers.normal(size=size).astype(np.float32) for size in ((24, 10), 24))
+    for rows in range(1, 3 * ROWS + 2):
+        state = numbers.normal(size=(rows, 10)).astype(np.float32)
+        assert np.allclose(_Dense(weight, bias, 4)(state), state @ weight.T + bias, atol=1e-4)
+
+
 def test_weights_that_were_changed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numpy")
     package = tmp_path / "gt_changed"

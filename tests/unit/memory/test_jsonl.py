@@ -48,7 +48,7 @@ def objects(path: Path) -> list[dict[str, Any]]:
 
 
 def kept(path: Path) -> list[str]:
-    """Give the ids of the messages in a file, in order."""
+    """Return the ids of the messages in a file, in order."""
     return [line["id"] for line in objects(path) if line["kind"] == "message"]
 
 

@@ -15,10 +15,10 @@ from killed_worker import is_whole
 HERE = Path(__file__).parent
 
 
-def reports(folder: Path, bug: str = "") -> list[dict[str, Any]]:
+def reports(folder: Path, kind: str, bug: str = "") -> list[dict[str, Any]]:
     path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, str(HERE / "killed_worker.py"), str(folder), bug],
+        [sys.executable, str(HERE / "killed_worker.py"), str(folder), kind, bug],
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         check=True,
@@ -28,14 +28,15 @@ def reports(folder: Path, bug: str = "") -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("F2", "F3")
-def test_wherever_a_worker_is_killed_the_next_leaves_every_message_once(tmp_path: Path) -> None:
-    *killed, undisturbed = reports(tmp_path)
+@pytest.mark.parametrize("kind", ["jsonl", "builtin"])
+def test_wherever_a_worker_is_killed_the_next_leaves_every_message_once(tmp_path: Path, kind: str) -> None:
+    *killed, undisturbed = reports(tmp_path, kind)
     assert len(killed) > 20
     assert all(report["killed"] for report in killed)
     assert not undisturbed["killed"]
     assert [report for report in [*killed, undisturbed] if not is_whole(report)] == []
 
 
-@pytest.mark.parametrize("bug", ["forgetful", "hasty"])
-def test_a_planted_bug_is_caught(tmp_path: Path, bug: str) -> None:
-    assert not all(is_whole(report) for report in reports(tmp_path, bug))
+@pytest.mark.parametrize(("kind", "bug"), [("jsonl", "forgetful"), ("jsonl", "hasty"), ("builtin", "hasty")])
+def test_a_planted_bug_is_caught(tmp_path: Path, kind: str, bug: str) -> None:
+    assert not all(is_whole(report) for report in reports(tmp_path, kind, bug))

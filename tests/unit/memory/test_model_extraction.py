@@ -85,6 +85,8 @@ def test_a_long_session_is_read_in_parts() -> None:
     asyncio.run(ModelExtractor(model).claims(long))
     assert all(len(request.messages[1].text) < ROOM + 3_000 for request in model.requests)
     assert len(model.requests) > 1
+    assistant = [one._replace(role="assistant", author="assistant") for one in long]
+    assert asyncio.run(ModelExtractor(ScriptedModel()).claims(assistant)) == []  # nobody is asked
 
 
 def test_an_answer_that_is_no_json_is_a_failure_and_prose_around_it_is_not() -> None:

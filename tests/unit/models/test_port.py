@@ -20,6 +20,7 @@ from turnstate.models import (
     PartMade,
     ReasoningDelta,
     Reply,
+    Retried,
     TextDelta,
     ToolCallMade,
     UsageReported,
@@ -113,6 +114,16 @@ def test_a_stream_that_breaks_off_is_a_failure_that_brings_what_came() -> None:
     assert caught.value.partial.text == "half an ans"
 
 
+@pytest.mark.req("M2")
+def test_nothing_is_left_of_an_answer_whose_request_was_sent_again() -> None:
+    again = Retried(attempt=1, pause=0.0, reason="the connection was lost")
+    done = completed(
+        *(ReasoningDelta("hm"), TextDelta("Hal"), ToolCallMade(CALL), UsageReported(input=1, output=1)),
+        *(again, TextDelta("Hello"), Finished()),
+    )
+    assert (done.message.content, done.message.tool_calls, done.usage) == ("Hello", (), None)
+
+
 def test_a_stream_that_breaks_off_at_once_brings_nothing() -> None:
     with pytest.raises(ModelFailed) as caught:
         completed(UsageReported(input=1, output=0))
@@ -152,6 +163,7 @@ def test_many_pieces_cost_no_more_than_their_length() -> None:
         PartMade(PICTURE),
         ToolCallMade(CALL),
         UsageReported(input=1, output=2),
+        Retried(attempt=2, pause=0.5, reason="429"),
         Finished("length"),
     ],
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import traceback
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -14,11 +17,14 @@ from turnstate.models import (
     ModelFailed,
     ModelRequest,
     ProviderModel,
+    Reply,
     RequestTooLong,
+    Retried,
     Retry,
     TextDelta,
     complete,
 )
+from turnstate.models.retry import asked_pause
 
 QUICK = Retry(attempts=3, first_pause=0.0)
 
@@ -69,9 +75,17 @@ class Endpoint:
             yield one
 
 
-def model(endpoint: Endpoint, retry: Retry = QUICK, **options: Any) -> ProviderModel:
+def model(
+    endpoint: Endpoint, retry: Retry = QUICK, secret: str | None = None, **options: Any
+) -> ProviderModel:
     return ProviderModel(
-        "m", "openai-chat", endpoint.send, limit=lambda most: {"max": most}, retry=retry, options=options
+        "m",
+        "openai-chat",
+        endpoint.send,
+        limit=lambda most: {"max": most},
+        retry=retry,
+        options=options,
+        secret=secret,
     )
 
 
@@ -118,25 +132,97 @@ def test_what_will_not_pass_is_not_sent_again() -> None:
         assert len(endpoint.requests) == 1
 
 
+class APIError(Exception):
+    """An error that a provider sends inside a stream, as the SDKs raise it."""
+
+    def __init__(self, type: str, status: int | None = None) -> None:
+        super().__init__(type)
+        self.body, self.status_code = {"error": {"type": type}}, status
+
+
 @pytest.mark.req("M2")
-def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
-    for break_off in (
-        [chunk("It "), APIConnectionError("lost")],
-        [chunk("It "), HttpError(500)],
-        [chunk("It ")],
-    ):
-        endpoint = Endpoint(break_off, WHOLE)
+def test_an_answer_that_breaks_off_is_asked_for_again_and_begins_anew() -> None:
+    for last in ([APIConnectionError("lost")], [HttpError(500)], [APIError("overloaded_error", 200)], []):
+        endpoint = Endpoint([chunk("It "), *last], [*WHOLE, USAGE])
 
+        async def hear(endpoint: Endpoint = endpoint) -> list[Any]:
+            return [event async for event in model(endpoint).stream(ASK)]
+
+        found = asyncio.run(hear())
+        assert [type(event) for event in found[:3]] == [TextDelta, Retried, TextDelta]
+        assert found[1].attempt == 1
+        reply = Reply()
+        for event in found:
+            reply.add(event)
+        whole = reply.completion()
+        assert whole is not None
+        assert whole.message.text == "It burns."
+        assert len(endpoint.requests) == 2
+    endpoint = Endpoint(*[[chunk("It ")]] * 3, WHOLE)
+    with pytest.raises(ModelFailed, match="ended before the reply was complete"):
+        asyncio.run(complete(model(endpoint), ASK))
+    assert len(endpoint.requests) == 3
+
+
+def test_a_deadline_ends_all_attempts_and_a_pause_that_would_pass_it_is_not_begun() -> None:
+    endpoint = Endpoint(HttpError(429, retry_after="20"), WHOLE)
+    with pytest.raises(ModelFailed, match="429"):
+        asyncio.run(complete(model(endpoint, Retry(deadline=5)), ASK))
+    assert len(endpoint.requests) == 1
+    endpoint = Endpoint([chunk("It "), None], WHOLE)
+    with pytest.raises(ModelFailed, match=r"within 0\.05 seconds"):
+        asyncio.run(complete(model(endpoint, Retry(deadline=0.05)), ASK))
+    assert len(endpoint.requests) == 1
+
+
+def test_a_stream_that_is_left_is_closed() -> None:
+    closed = list[str]()
+
+    class Stream:
+        async def __aiter__(self) -> AsyncIterator[Any]:
+            for one in (chunk("It "), None):
+                if one is None:
+                    await asyncio.Event().wait()
+                yield one
+
+        async def close(self) -> None:
+            closed.append("closed")
+
+    async def send(_: Any) -> Any:
+        return Stream()
+
+    async def left() -> None:
+        slow = ProviderModel("m", "openai-chat", send, limit=lambda most: {"max": most})
+        task = asyncio.ensure_future(complete(slow, ASK))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while not closed:
+            await asyncio.sleep(0)
+
+    asyncio.run(left())
+
+
+def test_a_key_is_in_no_error_no_log_and_no_event(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    key = "sk-very-secret"
+    echo = HttpError(500, f"Incorrect key: {key} (never shown)")
+
+    async def heard() -> list[Any]:
+        endpoint = Endpoint(echo, echo, echo)
         found = list[Any]()
+        secretive = model(endpoint, secret=key)
+        try:
+            async for event in secretive.stream(ASK):
+                found.append(event)
+        except ModelFailed as error:
+            found.append("".join(traceback.format_exception(error)))
+        return [*found, repr(secretive), caplog.text]
 
-        async def hear(endpoint: Endpoint = endpoint, found: list[Any] = found) -> None:
-            async for event in model(endpoint).stream(ASK):
-                found += [event]
-
-        with pytest.raises(ModelFailed):
-            asyncio.run(hear())
-        assert found == [TextDelta("It ")]
-        assert len(endpoint.requests) == 1
+    found = asyncio.run(heard())
+    assert "Incorrect key: …" in str(found)
+    assert key not in str(found)
 
 
 def test_a_model_that_falls_silent_is_given_up() -> None:
@@ -146,13 +232,23 @@ def test_a_model_that_falls_silent_is_given_up() -> None:
             asyncio.run(complete(model(Endpoint(script), quick), ASK))
 
 
-def test_the_provider_says_how_long_to_wait() -> None:
+def test_a_provider_says_how_long_to_wait_in_seconds_or_as_a_date() -> None:
+    soon = formatdate(time.time() + 100, usegmt=True)
+    assert asked_pause(HttpError(429, retry_after="7")) == 7
+    assert asked_pause(HttpError(429, retry_after_ms="250", retry_after="7")) == 0.25
+    assert 95 < (asked_pause(HttpError(503, retry_after=soon)) or 0) <= 100
+    assert asked_pause(HttpError(503, retry_after=formatdate(0))) == 0
+    assert asked_pause(HttpError(503, retry_after="tomorrow")) is None
+    assert asked_pause(ValueError()) is None
+    google = HttpError(429)
+    google.details = {"error": {"details": [{"reason": "x"}, {"retryDelay": "13.5s"}]}}  # type: ignore[attr-defined]
+    assert asked_pause(google) == 13.5
     retry = Retry(first_pause=1, longest_pause=20)
     assert retry.pause(1, 3.0) == 3.0
     assert retry.pause(1, 300.0) == 20
     assert all(0.5 <= retry.pause(1, None) <= 1 for _ in range(50))
     assert all(10 <= retry.pause(9, None) <= 20 for _ in range(50))
-    for wrong in ({"attempts": 0}, {"first_pause": -1}, {"longest_pause": float("nan")}):
+    for wrong in ({"attempts": 0}, {"first_pause": -1}, {"longest_pause": float("nan")}, {"deadline": 0}):
         with pytest.raises(InvalidSetting):
             Retry(**wrong)  # type: ignore[arg-type]
 

@@ -46,7 +46,7 @@ def validate(window: Window) -> None:
 
 
 def exchanges(count: int, a_turn: int) -> list[Message]:
-    """Give the messages of so many exchanges; a turn has some of them, with a call between each two."""
+    """Return the messages of so many exchanges; a turn has some of them, with a call between each two."""
     found, open_call = list[Message](), None
     for number in range(count):
         told = answers(answer(open_call)) if open_call else Message.user(f"question {number}")

@@ -28,13 +28,13 @@ async def refused(session: Session, *messages: Message, match: str | None = None
 
 
 def shown(window: Window) -> list[str]:
-    """Give a window as one word a message: a role, or what a note says."""
+    """Return a window as one word a message: a role, or what a note says."""
     notes = "[Tool result that no open call awaits"
     return ["note" if message.text.startswith(notes) else message.role for message in window.messages]
 
 
 def accepted(window: Window) -> bool:
-    """Tell whether every provider takes a window."""
+    """Return True if every provider takes a window."""
     each = (formats.get(name) for name in formats.names())
     return all(one.validate(one.render(window.messages)) == [] for one in each)
 

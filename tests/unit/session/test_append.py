@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import accumulate
+from random import Random
+from types import NoneType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from session_fixtures import Harness, answer, answers, asks, call, everything, grown, rows, run, texts
 
 from turnstate import Message, StateManager
+from turnstate.catalog import ModelInfo
 from turnstate.context.policy import Budget
 from turnstate.errors import (
     AlreadyExists,
@@ -19,9 +24,11 @@ from turnstate.errors import (
     InvalidMessage,
     KeyReused,
 )
+from turnstate.log.records import recount
 from turnstate.message import ToolCallRequest
 from turnstate.session import Session
 from turnstate.stores.admission import KEY_LIFE
+from turnstate.stores.values import Change, Receipt
 
 
 async def refused(session: Session, error: type[Exception], *messages: Any, **asked: Any) -> Exception:
@@ -65,6 +72,60 @@ async def test_each_append_makes_the_version_grow_by_one_and_says_where_its_mess
 
 @pytest.mark.req("G5")
 @run
+async def test_tasks_of_one_handle_do_not_refuse_each_other(harness: Harness) -> None:
+    session, asked = await (await harness.manager()).create(), 0
+    store = session._writer.store
+    commit = store.commit
+
+    async def counted(change: Change) -> Receipt:
+        nonlocal asked
+        asked += 1
+        return await commit(change)
+
+    await session.append(Message.user("the counter is loaded"))
+    with patch.object(store, "commit", counted):
+        receipts = await asyncio.gather(*(session.append(Message.user(f"{n}")) for n in range(40)))
+    assert asked == 40
+    assert [receipt.first for receipt in receipts] == list(range(2, 42))
+
+
+@pytest.mark.req("B1", "G5")
+@run
+async def test_whatever_tasks_and_rivals_do_each_append_is_counted_at_its_place(harness: Harness) -> None:
+    """Tasks of a handle, another handle, changes of model, repeated keys, cancelled tasks, at random."""
+    sessions, rng = await harness.manager(), Random(7)
+    session = await sessions.create(id="s1")
+    rival, said = await sessions.open("s1"), set[str]()
+
+    async def append(one: Session, text: str, key: str | None = None) -> None:
+        await one.append(Message.user(text), key=key)
+        said.add(text)
+
+    for number in range(25):
+        tasks = [asyncio.ensure_future(append(session, f"{number} {n}")) for n in range(rng.randrange(1, 8))]
+        tasks += [asyncio.ensure_future(append(session, f"key {number % 3}", key=f"{number % 3}"))]
+        if rng.random() < 0.3:
+            tasks.insert(1, asyncio.ensure_future(append(rival, f"rival {number}")))
+        if rng.random() < 0.3:
+            model = rng.choice(["gpt-4", "gpt-4o"])
+            tasks.insert(1, asyncio.ensure_future(rng.choice([session, rival]).set_model(model)))
+        if rng.random() < 0.3:
+            await asyncio.sleep(0)
+            rng.choice(tasks).cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(outcome, ModelInfo | asyncio.CancelledError | NoneType), outcome
+    kept = [one for one in await rows(session) if one.kind == "message"]
+    found = await texts(session)
+    assert said <= set(found)
+    assert len(found) == len(set(found)) == len(kept)
+    again = await sessions.open("s1")
+    assert (again.total, again.version) == (kept[-1].total, len(kept))
+    assert [one.total for one in kept] == list(accumulate(one.tokens for one in kept))
+    assert [one async for one in session._writer.store.verify(repair=False, recount=recount)] == []
+
+
+@pytest.mark.req("G5")
+@run
 async def test_appends_of_many_handles_at_once_are_ordered_and_none_is_lost(harness: Harness) -> None:
     handles = [await (await harness.manager()).create(id="s1")]
     handles += [await (await harness.manager()).open("s1") for _ in range(3)]
@@ -74,6 +135,18 @@ async def test_appends_of_many_handles_at_once_are_ordered_and_none_is_lost(harn
     stored = await handles[0].messages()
     assert [stored[receipt.last - 1].id for receipt in receipts] == [message.id for message in messages]
     assert [row.seq for row in await rows(handles[0])] == list(range(1, 41))
+
+
+@pytest.mark.req("G5", "B3")
+@run
+async def test_an_append_that_lost_a_race_knows_version_and_total(harness: Harness) -> None:
+    session = await (await harness.manager()).create(id="s1")
+    other = await (await harness.manager()).open("s1")
+    for number in range(3):
+        await other.append(Message.user(f"one more {number} " * number))
+        await session.append(Message.user("c"))
+        fresh = await (await harness.manager()).open("s1")
+        assert (session.version, session.total) == (fresh.version, fresh.total)
 
 
 @pytest.mark.req("G5")
@@ -143,7 +216,7 @@ async def test_what_is_no_message_is_refused(harness: Harness, messages: list[An
 
 
 def rebuilt(message: Message) -> Message:
-    """Give a message as a program would build it again after a crash: new ids, another time."""
+    """Return a message as a program would build it again after a crash: new ids, another time."""
     calls = tuple(
         ToolCallRequest(name=one.name, args=one.args, provider_id=one.provider_id)
         for one in message.tool_calls

@@ -43,7 +43,7 @@ GOOD = "Goal: find the lost key.\nNext: look under the mat."
 
 
 async def shown(session: Session, budget: Budget = BUDGET) -> bytes:
-    """Give the window as bytes; what had to be decided for it is written."""
+    """Return the window as bytes; what had to be decided for it is written."""
     return msgspec.json.encode((await session.window(budget)).messages)
 
 
@@ -316,7 +316,7 @@ async def test_a_state_undoes_as_many_rewinds_as_are_loaded_and_refers_to_the_se
     state = await session.conversation()
     assert [state.undo(), state.undo()] == ["rewind", "rewind"]
     log = await everything(session)
-    with pytest.raises(NothingToUndo, match=r"session\.undo\(\) finds what is older"):
+    with pytest.raises(NothingToUndo, match=r"session\.undo\(\), and load it again"):
         state.undo()
     assert await everything(session) == log
     await session.commit(state)
@@ -529,7 +529,7 @@ async def test_inside_a_group_the_path_ends_before_it_and_behind_its_last_answer
 
 
 @run
-async def test_neighbouring_groups_are_told_apart(harness: Harness) -> None:
+async def test_neighboring_groups_are_told_apart(harness: Harness) -> None:
     one, two = call(), call()
     rounds = [asks(one), answers(answer(one)), asks(two), answers(answer(two))]
     assert await ends_of(harness, Message.user("a"), *rounds) == [1, 1, 3, 3, 5]

@@ -15,9 +15,10 @@ from turnstate import Budget, Message, Policy, formats
 from turnstate.clock import utc
 from turnstate.context.cut import Strategy
 from turnstate.context.window import Window
-from turnstate.entry import Cut, Summary
+from turnstate.entry import Cut, Summary, Usage
 from turnstate.errors import Conflict, ContextOverflow, EpochEnded, ModelFailed, SessionError
-from turnstate.models import ModelRequest
+from turnstate.formats import ReceivedMessage
+from turnstate.models import Finished, ModelRequest, UsageReported
 from turnstate.session import Session
 from turnstate.testing import ScriptedModel
 
@@ -39,7 +40,7 @@ def summaries(window: Window) -> list[str]:
 
 
 async def shown(session: Session) -> bytes:
-    """Give the window that comes next as bytes; nothing is written."""
+    """Return the window that comes next as bytes; nothing is written."""
     return msgspec.json.encode((await session.preview(BUDGET)).messages)
 
 
@@ -126,6 +127,34 @@ async def test_a_good_summary_by_a_model_stands_in_the_place_of_the_digest(harne
     window = await session.window(BUDGET)
     assert [GOOD in text for text in summaries(window)] == [True]
     assert valid(window)
+
+
+@pytest.mark.req("D5", "M2")
+@run
+async def test_what_a_request_for_a_summary_used_is_an_entry_of_its_own_whatever_came_of_it(
+    harness: Harness,
+) -> None:
+    told = [UsageReported(input=900, output=40, cached=8), Finished()]
+    for words in (GOOD, ""):
+        session = await (await harness.manager(model=ScriptedModel([words, *told]))).create()
+        said = await grown(session, 10)
+        learned = {"scripted": {"ratio": 1.25}}
+        reported = Usage(input=5, output=6, model="scripted", calibration=learned)
+        reply = ReceivedMessage.of(Message.assistant("Here it is."), reported)
+        await session.append(Message.user("And now?"), reply)
+        done = await session.compact(BUDGET)
+        assert (done.source == "model") == bool(words)
+        usages = [one.entry for one in await session.entries(kinds=["usage"])]
+        assert [getattr(one, "is_of_reply", None) for one in usages] == [True, False]
+        details = {"purpose": "summary", "cut": done.cut.id}
+        assert usages[1] == Usage(
+            input=900, output=40, cached=8, model="scripted", details=details, calibration=learned
+        )
+        other = await (await harness.manager()).open(session.id)
+        assert (await other._calibrations())[0] == learned
+        state = await other.conversation()
+        assert state.history[-1].request_metadata == reported
+        assert len(await session.messages()) == len(said) + 2
 
 
 @pytest.mark.req("D5")

@@ -19,7 +19,8 @@ from session_fixtures import (
     run,
     texts,
 )
-from state_fixtures import BUDGET, elsewhere, exchanges, plain, prompts, recorded, reloaded, said
+from state_cap import state_cap
+from state_fixtures import BUDGET, elsewhere, exchanges, plain, prompts, reloaded, said
 
 from turnstate import Budget, Message, ToolSpec
 from turnstate.context.cut import Strategy
@@ -256,11 +257,12 @@ def test_what_stands_before_the_part_that_is_loaded_still_counts() -> None:
         state = await session.conversation()
         state.tools = {ToolOrigin("builtin"): [LS]}
         await session.commit(state)
-        records = tuple(map(recorded, exchanges(10_001, a_turn=3)))
-        await store.commit(Change(at=session._row.address, now=0, records=records))
+        for message in exchanges(31, a_turn=3):
+            state.add(message)
+        await session.commit(state)
         state = await session.conversation()
         before = plain(state)
-        assert len(state.messages) == 2 * 9_998  # older ones were not even folded in
+        assert len(state.messages) == 41  # of 21 exchanges; what is before them was not folded in
         assert (state.head.fold.prompt, state.tools) == (
             "You keep a lighthouse.",
             {ToolOrigin("builtin"): [LS]},
@@ -280,7 +282,8 @@ def test_what_stands_before_the_part_that_is_loaded_still_counts() -> None:
         assert restored.head.fold.prompt == "You keep a lighthouse."
         assert prompts(restored)[-1] == "aside"
 
-    asyncio.run(test())
+    with state_cap(10):
+        asyncio.run(test())
 
 
 @pytest.mark.req("I5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from session_fixtures import Harness, answer, answers, asks, call, everything, r
 
 from turnstate import Message
 from turnstate.context.policy import Budget
-from turnstate.errors import InputError, NotFound
+from turnstate.errors import EpochEnded, InputError, NotFound
 from turnstate.session import Session, SessionManager
 
 pytestmark = pytest.mark.req("G9")
@@ -31,7 +32,7 @@ class Secrets:
         return self.words[-1]
 
     def found(self, harness: Harness) -> list[str]:
-        """Give the words of which a piece is left in a file: an index leaves out what neighbours share."""
+        """Return the words of which a piece is left in a file: an index leaves out what neighbors share."""
         files = [path.read_bytes().lower() for path in harness.folder.glob("agent.db*")]
         assert files
         return [word for word in self.words if any(word[4:].encode() in data for data in files)]
@@ -152,6 +153,34 @@ async def test_destroying_takes_a_session_out_of_every_query(harness: Harness) -
         assert [hit async for hit in sessions.search(word)] == []
     assert gone.id not in {row.id for row in await sessions.list()}
     assert all(parcel.session != gone.id for parcel in await sessions.store.parcels(limit=1_000))
+
+
+@run
+async def test_a_handle_from_before_an_erasure_changes_nothing_of_the_session_that_has_its_id_now(
+    harness: Harness,
+) -> None:
+    sessions = await harness.manager()
+    old = await sessions.create(id="s1")
+    await old.append(Message.user("of the old one"))
+    await sessions.erase(session="s1")
+    harness.clock.advance(1)
+    new = await sessions.create(id="s1", title="new")
+    await new.append(Message.user("of the new one"))
+    late: list[Callable[[], Awaitable[object]]] = [
+        lambda: old.append(Message.user("late")),
+        lambda: old.set_system("late"),
+        lambda: old.rename("late"),
+        lambda: old.window(NARROW),
+        lambda: old.messages(),
+        old.compact,
+        old.conversation,
+        old.reset,
+    ]
+    for one in late:
+        with pytest.raises(EpochEnded, match="created again"):
+            await one()
+    assert (await texts(new), new.info.title) == (["of the new one"], "new")
+    await new.append(Message.user("goes on"))
 
 
 @run

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from functools import partial
 
+import apsw
 import pytest
 from session_fixtures import END, Harness, answer, answers, asks, call, cuts, grown, rows, run, texts
 
 from turnstate import Message, codec, formats
 from turnstate.codec import encode, kind_of
-from turnstate.context.decisions import serving
 from turnstate.context.head import Head
 from turnstate.context.live_window import LiveWindow
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
+from turnstate.context.view import serving
 from turnstate.context.window import Window
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Usage
 from turnstate.errors import NewerFormat
@@ -24,6 +24,7 @@ from turnstate.log.path import entry_of, message_of, path_to, rows_backwards
 from turnstate.log.records import known_counts
 from turnstate.session import Session
 from turnstate.session.loaded import Loaded, load
+from turnstate.stores.sqlite.rows import stored_id
 from turnstate.stores.values import Change, Position, Record, Row, Span
 from turnstate.tokens import message_cost
 
@@ -253,13 +254,16 @@ async def test_a_path_is_walked_backwards_whole_however_long_it_is(harness: Harn
 
 
 def damage(harness: Harness, *ids: str) -> None:
-    """Change bytes of entries as a failing disk would."""
-    with closing(sqlite3.connect(harness.path)) as db:
+    """Change bytes of entries as a failing disk would.
+
+    With the library of the store: another one in this process would release its locks when it closes.
+    """
+    with closing(apsw.Connection(str(harness.path))) as db:
         for id in ids:
             db.execute(
-                "UPDATE entry SET body = CAST(substr(body, 1, length(body) - 4) AS BLOB) WHERE id = ?", [id]
+                "UPDATE entry SET body = CAST(substr(body, 1, length(body) - 4) AS BLOB) WHERE id = ?",
+                [stored_id(id)],
             )
-        db.commit()
 
 
 async def damaged_session(harness: Harness, *, turns: int = 30) -> tuple[list[Message], str]:

@@ -13,8 +13,8 @@ from session_fixtures import Harness, answer, answers, asks, call, cuts, entries
 
 from turnstate import Message, codec, tokens
 from turnstate.context.cut import Strategy
-from turnstate.context.decisions import MOST_CUTS
 from turnstate.context.policy import Budget, Policy
+from turnstate.context.view import MOST_CUTS
 from turnstate.context.window import Window
 from turnstate.entry import Cut, Mask, Summary
 from turnstate.log.outbox import Eviction, contents
@@ -180,6 +180,22 @@ async def test_a_cut_for_a_larger_budget_is_found_behind_many_for_a_smaller_one(
         assert again.messages[: len(large.messages)] == large.messages
     for size in (700, 16_000):
         await check_elsewhere(harness, session, Budget(size))
+
+
+@pytest.mark.req("H1")
+@run
+async def test_a_snapshot_shows_what_the_newest_cut_kept_whatever_was_loaded_for_a_window(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create(id="s1")
+    await grown(session, 400)
+    for size in (700, 16_000):
+        assert (await session.window(Budget(size))).pending_cut
+    fresh = await (await harness.manager()).open("s1")
+    await fresh.window(Budget(700))
+    taken = [await handle.snapshot() for handle in (session, fresh)]
+    assert taken[0].messages == taken[1].messages
+    assert len(taken[0].messages) > 100
 
 
 @pytest.mark.req("B1", "C8")

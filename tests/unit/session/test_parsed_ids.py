@@ -89,7 +89,7 @@ async def test_the_whole_list_can_be_parsed_again_each_turn(harness: Harness) ->
             await session.append(*CHAT.parse(history)[done:])
             done = len(history)
     assert await pairs(session) == [(n, f"{which}{n}") for n in range(25) for which in "ab"]
-    assert CHAT.render(await session.messages()) == history
+    assert CHAT.render(await session.messages()) == {"messages": history}
     await valid(session)
 
 

@@ -69,7 +69,7 @@ async def tried(session: Session, state: ConversationState) -> None:
 
 
 async def all_texts(session: Session) -> list[str]:
-    """Give what was said on all branches."""
+    """Return what was said on all branches."""
     store, at = session._writer.store, session._row.address
     logs = [await store.read(at, Span(branch.id, 1, END)) for branch in await store.branches(at)]
     found = [decode_entry(row.kind, row.body) for log in logs for row in log]
@@ -77,7 +77,7 @@ async def all_texts(session: Session) -> list[str]:
 
 
 async def left_a_tangent(harness: Harness, leave: Leave) -> tuple[Session, ConversationState]:
-    """Give a compacted session, and a state that went aside and came back; nothing of that is written."""
+    """Return a compacted session, and a state that went aside and came back; nothing of that is written."""
     session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a", "b", "c", "d")
@@ -421,6 +421,7 @@ async def test_tangents_that_were_left_before_a_rewind_are_there_again_when_it_i
 
 
 @pytest.mark.req("J4", "J2")
+@pytest.mark.parametrize("harness", ["sqlite"], indirect=True)
 @run
 async def test_600_nested_tangents_are_written_and_loaded(harness: Harness) -> None:
     session = await (await harness.manager()).create()

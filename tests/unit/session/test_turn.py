@@ -329,3 +329,36 @@ def test_a_store_is_opened_by_entering_it_or_by_awaiting_it(tmp_path: Path) -> N
                 pass
 
     asyncio.run(scene())
+
+
+@pytest.mark.req("P1")
+@run
+async def test_a_step_that_is_cancelled_is_saved_before_the_cancellation_goes_on(harness: Harness) -> None:
+    session = await (await harness.manager()).create()
+    store, begun, allowed = session._writer.store, asyncio.Event(), asyncio.Event()
+    commit = store.commit
+
+    async def slow(change: Any) -> Any:
+        begun.set()
+        await allowed.wait()
+        return await commit(change)
+
+    async def steps() -> None:
+        async with session.turn("go", budget=Budget(8_000)) as turn:
+            await turn.window()
+            (call,) = await turn.reply(Message.assistant(tool_calls=[ToolCallRequest(name="ls", args={})]))
+            store.commit = slow  # type: ignore[method-assign]
+            await turn.result(call, "a b")
+
+    task = asyncio.ensure_future(steps())
+    await begun.wait()
+    task.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not task.done()
+    allowed.set()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    pending = await session.pending()
+    assert pending is not None
+    assert [one.result for one in pending.answered] == ["a b"]

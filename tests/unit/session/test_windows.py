@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
+from cases import each
 from session_fixtures import (
     Harness,
     answer,
@@ -35,6 +37,7 @@ from turnstate.memory.handover import evicted
 from turnstate.session import Session, SessionManager
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.values import Address
+from turnstate.testing import FixedClock
 from turnstate.toolspec import ToolSpec
 
 NARROW, WIDE = Budget(700), Budget(100_000)
@@ -380,19 +383,21 @@ class ForgetfulStore(MemoryStore):
 
 
 @pytest.mark.req("G6")
-def test_a_window_does_not_show_what_was_lost_and_written_over() -> None:
+@each("later", [(), ("x",), ("x", "y"), ("x", "y", "z")])
+def test_a_window_does_not_show_what_was_lost_whatever_was_written_since(later: Sequence[str]) -> None:
     async def write_over() -> None:
-        store = ForgetfulStore()
-        session = await SessionManager(store).create(id="s1")
+        store, clock = ForgetfulStore(), FixedClock()
+        session = await SessionManager(store, clock=clock).create(id="s1")
         await say(session, "a")
         store.keep()
         await say(session, "b", "c")
         await session.window(WIDE)
         store.go_back()
-        other = await SessionManager(store).open("s1")
-        await say(other, "x", "y", "z")
+        clock.advance(1)
+        other = await SessionManager(store, clock=clock).open("s1")
+        await say(other, *later)
         window = await session.window(WIDE)
-        assert [message.text for message in window.messages] == ["a", "x", "y", "z"]
+        assert [message.text for message in window.messages] == ["a", *later]
 
     asyncio.run(write_over())
 

@@ -25,7 +25,7 @@ SECOND = 1_000
 
 
 async def is_live(harness: Harness, id: str = "s1") -> bool:
-    """Tell whether a session goes on, without touching it."""
+    """Return True if a session goes on, without touching it."""
     row = await (await harness.manager()).store.get(Address("default", id))
     return row.ended is None
 
@@ -167,7 +167,7 @@ async def test_an_idle_end_and_an_append_at_the_same_moment_are_told_apart(harne
 
 
 def skewed(harness: Harness, seconds: int) -> FixedClock:
-    """Give the clock of a worker that is ahead of the others."""
+    """Return the clock of a worker that is ahead of the others."""
     return FixedClock(harness.clock() + seconds * SECOND)
 
 

@@ -23,12 +23,15 @@ from snapshot_scenes import SESSION, files, keeper, session_folder, snapshot
 from turnstate.errors import TurnstateError
 from turnstate.snapshots import Snapshots
 
+UNCUT = 7  # the exit code of a child that makes fewer calls
 CALLS = ["open", "mkdir", "fchmod", "write", "fsync", "stat", "listdir", "link", "rename", "unlink"]
-MORE_THAN_THERE_ARE = 80
 
 
-def cut(at: int, fault: str) -> None:
-    """Let the call of that number, counted over all of them, be the one that goes wrong."""
+def cut(at: int, fault: str) -> list[int]:
+    """Let the call of that number, counted over all of them, be the one that goes wrong.
+
+    Return the number of calls that are left until then, which changes.
+    """
     left = [at]
 
     def faulty(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,6 +53,7 @@ def cut(at: int, fault: str) -> None:
 
     for name in CALLS:
         setattr(os, name, faulty(name, getattr(os, name)))
+    return left
 
 
 def careless(kept: Snapshots) -> None:
@@ -65,12 +69,12 @@ def careful(kept: Snapshots) -> None:
     kept.write(SESSION, snapshot(4, text="tide " * 2_000))
 
 
-def in_a_child(act: Callable[[Snapshots], None], kept: Snapshots, at: int, fault: str) -> str:
-    """Give what the child said last, or nothing where it was killed before it could."""
+def in_a_child(act: Callable[[Snapshots], None], kept: Snapshots, at: int, fault: str) -> tuple[str, bool]:
+    """Return what the child said last, or nothing where it was killed before it could, and if it was cut."""
     reading, writing = os.pipe()
     child, say = os.fork(), os.write
     if child == 0:
-        cut(at, fault)
+        left = cut(at, fault)
         try:
             act(kept)
             say(writing, b"written")
@@ -78,11 +82,11 @@ def in_a_child(act: Callable[[Snapshots], None], kept: Snapshots, at: int, fault
             say(writing, type(error).__name__.encode())
         except BaseException as error:
             say(writing, repr(error).encode())
-        os._exit(0)
+        os._exit(UNCUT if left[0] > 0 else 0)
     os.close(writing)
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
     with open(reading, "rb") as pipe:
-        return pipe.read().decode()
+        return pipe.read().decode(), status != UNCUT << 8
 
 
 def after(kept: Snapshots, said: str) -> dict[str, object]:
@@ -109,11 +113,9 @@ def main(directory: str, scene: str, fault: str, writer: str = "careful") -> Non
         kept = keeper(Path(directory) / f"{at}")
         for number in (1, 2, 3) if scene == "three" else ():
             kept.write(SESSION, snapshot(number))
-        said = in_a_child(act, kept, at, fault)
+        said, is_cut = in_a_child(act, kept, at, fault)
         print(json.dumps({"at": at, **after(kept, said)}))
-        if said == "written" and fault != "fail":
-            return
-        if fault == "fail" and at > MORE_THAN_THERE_ARE:
+        if not is_cut:
             return
 
 

@@ -37,7 +37,7 @@ class ForgetfulDisk:
             patch.setattr(os, call, self._heard(getattr(os, call), getattr(self, f"_{call}")))
 
     def lefts(self) -> Iterator[dict[str, bytes]]:
-        """Give every folder that a power cut at any moment can leave behind."""
+        """Yield every folder that a power cut at any moment can leave behind."""
         for sure_names, pending, current, sure in self.moments:
             for choice in product([False, True], repeat=len(pending)):
                 names = dict(sure_names)

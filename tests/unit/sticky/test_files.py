@@ -111,9 +111,9 @@ def test_a_link_within_the_folder_that_the_user_named_is_followed(scene: Scene) 
 
 
 @pytest.mark.req("K4")
-def test_a_neighbour_whose_name_begins_alike_is_outside(scene: Scene) -> None:
-    neighbour = scene.root.parent / (scene.root.name + "-old")
-    link(scene.root / "out.md", scene.write("secret.md", folder=neighbour))
+def test_a_neighbor_whose_name_begins_alike_is_outside(scene: Scene) -> None:
+    neighbor = scene.root.parent / (scene.root.name + "-old")
+    link(scene.root / "out.md", scene.write("secret.md", folder=neighbor))
     assert reasons(scene.gather("*.md")) == {"out.md": "outside"}
 
 
@@ -172,7 +172,7 @@ def test_hostile_names_are_found_and_shown_on_one_line(scene: Scene) -> None:
 
 @pytest.fixture
 def abyss(scene: Scene) -> Iterator[Callable[[int], None]]:
-    """Give a function that nests folders of one letter, and puts a file into the last."""
+    """Return a function that nests folders of one letter, and puts a file into the last."""
 
     def dig(depth: int) -> None:
         folder = os.open(scene.root, os.O_RDONLY)

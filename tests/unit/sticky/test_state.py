@@ -44,11 +44,11 @@ def test_ours_remembers_whose_each_path_is() -> None:
 
 @pytest.mark.req("K1")
 def test_fields_that_nobody_knows_survive_where_they_stood() -> None:
-    document = {**ORIGINAL, "colour": "red", "paths": [{"path": "a", "owner": "session", "pinned": True}]}
+    document = {**ORIGINAL, "color": "red", "paths": [{"path": "a", "owner": "session", "pinned": True}]}
     state = ContextState.from_json(document)
     assert state.to_json() == document
     assert state.adding("b", "agent").to_json()["paths"][0]["pinned"] is True
-    assert state.adding("b", "agent").to_json()["colour"] == "red"
+    assert state.adding("b", "agent").to_json()["color"] == "red"
 
 
 @pytest.mark.req("K1")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from cases import each
 
 from turnstate.stores.postgres.queries import functions, queries
 
@@ -20,6 +21,7 @@ GRAMMAR_CALLS = {
     "all",
     "and",
     "any",
+    "array",
     "as",
     "coalesce",
     "least",
@@ -30,6 +32,7 @@ GRAMMAR_CALLS = {
     "greatest",
     "in",
     "join",
+    "over",
 }
 GRAMMAR_CALLS |= {"if", "in", "join", "lateral", "on", "or", "return", "values", "where"}
 GRAMMAR_TYPES = {"bigint", "boolean", "int"}
@@ -75,7 +78,7 @@ def _is_type(name: str) -> bool:
     return name in GRAMMAR_TYPES or name.startswith("pg_catalog.")
 
 
-@pytest.mark.parametrize("name", sorted(queries(SCHEMA)))
+@each("name", sorted(queries(SCHEMA)))
 def test_a_query_names_everything_in_full(name: str) -> None:
     sql = queries(SCHEMA)[name].sql
     if name in ("pin_names", "make_migration"):
@@ -94,7 +97,7 @@ def test_every_function_sets_its_path_and_names_what_it_calls() -> None:
         assert list(faults(body, pinned=True)) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("sql", "fault"),
     [
         ('SELECT max(seq) FROM "kept".entry', "call max"),

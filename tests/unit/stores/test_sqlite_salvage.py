@@ -20,7 +20,7 @@ from verification_fixtures import (
     NOW,
     SHORT,
     everything,
-    furnish_more,
+    furnish_and_index,
     run,
     said,
     tables,
@@ -39,7 +39,7 @@ SIZE = 4096
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "agent.db"
-    run(path, furnish_more)
+    run(path, furnish_and_index)
     return path
 
 

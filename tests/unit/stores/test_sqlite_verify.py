@@ -15,6 +15,7 @@ from verification_fixtures import (
     NOW,
     SHORT,
     furnished,
+    index,
     rewrite,
     rows,
     run,
@@ -205,6 +206,7 @@ def test_totals_that_are_wrong_over_many_pages_are_repaired_at_once(path: Path) 
     async def fill(store: SqliteStore) -> None:
         many = tuple(said(f"m{number}", "text") for number in range(2 * PAGE))
         await store.commit(Change(at=SHORT, now=NOW, records=many))
+        await index(store)
 
     run(path, fill)
     before = tables(path)

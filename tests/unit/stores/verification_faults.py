@@ -25,7 +25,6 @@ EXACT = {
     "a tag": ("DELETE FROM tag WHERE session = 1 AND name = 'x'", "it is listed under other tags"),
     "an expiry": ("UPDATE session SET expires = 5 WHERE key = 1", "its time of expiry is wrong"),
     "words": ("DELETE FROM word WHERE rowid = 3", "the search index does not contain"),
-    "all words": ("INSERT INTO word (word) VALUES ('delete-all')", "the search index does not contain"),
     "words of nothing": (
         "INSERT INTO word (rowid, words) VALUES (99, 'x')",
         "the search index does not contain",

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnstate.errors import InputError
-from turnstate.tokens import Calibrated, Count
+from turnstate.tokens import Calibrated, Calibration, Count
 
 pytestmark = pytest.mark.req("B2")
 
@@ -81,3 +81,43 @@ def test_observing_changes_nothing_but_makes_anew() -> None:
 
 def test_a_negative_budget_leaves_nothing() -> None:
     assert taught((100, 150)).budget(-5) == 0
+
+
+ratios = st.floats(0.5, 2.0)
+
+
+@given(st.lists(st.tuples(ratios, st.booleans(), st.integers(1, 20_000)), max_size=40))
+def test_a_calibration_moves_the_budget_only_at_a_cut_or_beyond_its_band(
+    reports: list[tuple[float, bool, int]],
+) -> None:
+    now = Calibration("estimate")
+    for ratio, is_cut, counted in reports:
+        before, now = now, now.observe(counted, int(counted * ratio), limit=20_000, is_cut=is_cut)
+        assert Calibration.of(now.to_json(), "estimate") == now
+        if counted < 2_000:
+            assert now == before  # it says little about a full request
+        elif now.applied != before.applied:
+            assert is_cut or abs(now.applied / before.applied - 1) > 0.05
+            assert now.applied == max(now.learned.factor, 0.7)
+            assert now.applied > before.applied or now.learned.samples >= 3
+        elif is_cut and now.learned.samples >= 3:
+            assert now.applied == max(now.learned.factor, 0.7)
+
+
+def test_noise_never_moves_a_budget_and_a_report_without_the_cached_part_never_doubles_it() -> None:
+    noisy = Calibration("estimate")
+    for number in range(200):
+        noisy = noisy.observe(10_000, 12_500 + (-1) ** number * 500, limit=20_000)
+    assert noisy.budget(20_000) == int(20_000 / 1.3)  # as after the first report
+    cached = Calibration("estimate")
+    for _ in range(20):
+        cached = cached.observe(10_000, 300, limit=20_000)
+    assert cached.budget(20_000) == int(20_000 / 0.7)
+
+
+def test_what_is_no_calibration_of_this_counter_is_a_new_one() -> None:
+    good = Calibration("a", Calibrated(1.2, 3), 1.1).to_json()
+    for bad in (None, 7, [], {}, good | {"applied": 90}, good | {"factor": "x"}, {"counter": "a"}):
+        assert Calibration.of(bad, "a") == Calibration("a")  # type: ignore[arg-type]
+    assert Calibration.of(good, "b") == Calibration("b")
+    assert Calibration("a").budget(2**62) == 2**62

@@ -1,7 +1,7 @@
 """The estimator against the exact counter.
 
 The texts in `texts` took no part in the fit. Source of the standard library and the conversations
-of TURNSTATE_DATA did, in part: they show that nothing broke, not how well it generalises.
+of TURNSTATE_DATA did, in part: they show that nothing broke, not how well it generalizes.
 """
 
 from __future__ import annotations

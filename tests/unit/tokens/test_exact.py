@@ -7,26 +7,21 @@ import random
 import subprocess
 import sys
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from cases import each
+from peer_tokenizer import peer
 
 from turnstate.errors import TurnstateError, UnknownName
 from turnstate.tokens import Count, ExactCounter, count_off_loop, exact
 from turnstate.tokens.exact import INLINE
 from turnstate.tokens.pieces import LIMIT, UNBROKEN
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # the peer opens its tables in an older way
-    from bpe_openai._bindings import tokenizer_for_encoding
-
 pytestmark = pytest.mark.req("B2")
 
 NAMES = sorted(exact.SIZES)
-PEERS = {name: tokenizer_for_encoding(name) for name in NAMES}
 SPECIALS = [
     "<|endoftext|>",
     "<|endofprompt|>",
@@ -36,11 +31,6 @@ SPECIALS = [
     "<|start|>",
 ]
 MILLION = 1_000_000
-
-
-def peer(name: str, text: str) -> int:
-    """Count with an implementation that shares no code with ours."""
-    return int(PEERS[name].count(text))
 
 
 @each(

@@ -24,6 +24,11 @@ def look() -> None:
     """Look."""
 
 
+@tool(path_of=("source", "target"))
+def move(source: str, target: str) -> None:
+    """Move a file."""
+
+
 class User:
     """Answers questions, and counts them."""
 
@@ -62,6 +67,13 @@ def test_the_strictest_rule_that_matches_counts() -> None:
     assert "not allowed" in refusal(approvals, path="secret/x")
 
 
+def test_an_allowance_has_to_cover_all_paths_of_a_call_and_a_prohibition_one() -> None:
+    approvals = Approvals([Rule("move", "allow", "src/*"), Rule("move", "deny", "secret/*")])
+    cases = {"src/b": "allow", "lib/b": "ask", "secret/b": "deny"}
+    for target, decision in cases.items():
+        assert approvals.decision(move, {"source": "src/a", "target": target}) == decision, target
+
+
 def test_an_answer_holds_once_for_the_session_for_the_project_or_always(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     here, there = tmp_path / "here", tmp_path / "there"
@@ -78,6 +90,18 @@ def test_an_answer_holds_once_for_the_session_for_the_project_or_always(tmp_path
         assert len(again.asked) == elsewhere[scope], scope
     assert not list(here.parent.glob("here/*"))
     assert (home.path / "approvals.json").stat().st_mode & 0o077 == 0
+
+
+def test_the_same_call_is_not_asked_about_again_whatever_its_paths_are(tmp_path: Path) -> None:
+    for scope in ("session", "project", "always"):
+        user = User(Answer(allow=True, scope=scope))
+        approvals = Approvals(ask=user, project=tmp_path / scope, home=Home(tmp_path / f"home {scope}"))
+        for source, target in [("a", "b/c"), ("[x]", "*"), ("a", "*")]:
+            call = ToolCallRequest(name="move", args={"source": source, "target": target})
+            assert asyncio.run(approvals.refusal(move, call)) == ""
+        assert len(user.asked) == 2  # each path of the last one was approved before
+        assert approvals.decision(move, {"source": "a", "target": "other"}) == "ask"
+        assert approvals.decision(move, {"source": "x", "target": "a"}) == "ask"
 
 
 def test_a_refusal_says_why_and_a_prohibition_is_not_lifted_by_an_answer() -> None:

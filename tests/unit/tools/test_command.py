@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_end import has_ended
 
 from turnstate import ToolCallRequest, ToolCallResult
 from turnstate.tools import Approvals, Rule, ToolManager, command, run_command
@@ -20,21 +21,8 @@ async def ran(root: Path, text: str, **args: Any) -> ToolCallResult:
     return result
 
 
-def has_ended(pid: int) -> bool:
-    """Wait until a process has ended; a zombie has ended."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        try:
-            if "zombie" in Path(f"/proc/{pid}/status").read_text():
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def pid_in(path: Path) -> int:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         if path.exists() and (text := path.read_text().strip()):
             return int(text)

@@ -68,8 +68,10 @@ def test_a_file_that_the_user_changed_is_not_overwritten_until_it_is_read_again(
 ) -> None:
     agent.run("write_file", path="a", content="mine\n")
     (tmp_path / "a").write_text("yours\n")
-    assert "the user changed a since" in agent.error("write_file", path="a", content="mine again\n")
-    assert "read it again" in agent.error("edit_file", path="a", old="yours", new="mine")
+    assert "a was changed since you last saw it" in agent.error(
+        "write_file", path="a", content="mine again\n"
+    )
+    assert "read it before you write it" in agent.error("edit_file", path="a", old="yours", new="mine")
     assert (tmp_path / "a").read_text() == "yours\n"
     agent.run("read_file", path="a")
     agent.run("edit_file", path="a", old="yours", new="ours")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,40 @@ def test_a_store_in_the_workspace_is_not_overwritten(files: WorkspaceFiles) -> N
                 files.write("agent.db", b"gone")
 
     asyncio.run(made())
+
+
+@pytest.mark.req("L3")
+def test_a_folder_that_is_swapped_for_a_link_all_the_time_leads_nowhere(files: WorkspaceFiles) -> None:
+    root, outside, over = files.root, files.root.parent / "folder", threading.Event()
+    (root / "into").mkdir()
+    os.symlink("../folder", root / "link")
+    before = sorted(os.listdir(outside))
+
+    def walked() -> list[str]:
+        return [one.path for one in files.walk("into")]
+
+    def swap() -> None:
+        flags, libc = 2, ctypes.CDLL(None, use_errno=True)  # RENAME_EXCHANGE: there is no moment in between
+        while not over.is_set():
+            libc.renameat2(-100, os.fsencode(root / "into"), -100, os.fsencode(root / "link"), flags)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    done, refused, rounds = list[object](), 0, 0
+    try:
+        while (refused < 20 or len(done) < 20) and rounds < 20_000:
+            rounds += 1
+            for act in (lambda: files.write("into/new", b"ours"), walked):
+                try:
+                    done.append(act())
+                except InputError:
+                    refused += 1
+            with pytest.raises(InputError):  # it is in the folder outside only
+                files.read("into/file")
+    finally:
+        over.set()
+        swapping.join()
+    assert done, "the folder was never a folder"
+    assert refused, "the folder was never a link"
+    assert not [one for one in done if one == ["into/file"]]
+    assert (sorted(os.listdir(outside)), (outside / "file").read_text()) == (before, "secret")

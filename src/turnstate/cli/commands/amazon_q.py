@@ -10,7 +10,7 @@ import asyncio
 import os
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,20 +18,16 @@ from urllib.parse import quote
 
 import click
 
-from ...archive import ImportResult, archive, bundles, encode_line, is_incomplete, restore
-from ...cli_kit import screen
+from ...archive import adopt_state, is_incomplete
+from ...cli_kit import lookup, screen
 from ...cli_kit.progress import metered
-from ...clock import wall_clock
 from ...conversation import ConversationState, amazon_q
 from ...conversation.amazon_q.fields import KEPT
 from ...conversation.amazon_q.reader import LARGEST
 from ...errors import Busy, InputError, NotFound, SessionError, TurnstateError
-from ...session import SessionManager
 from ...session.names import LONGEST, checked
-from ...stores.memory import MemoryStore
 from ...stores.port import Store
-from ...stores.values import Address
-from .. import destination, documents, lookup
+from .. import destination, documents
 from ..completion import session_argument
 from ..options import json_option, output_options, quiet_option
 from ..source import STDIN, readable
@@ -140,7 +136,7 @@ class _Import:
 
     async def _one(self, store: Store, one: SavedConversation) -> None:
         state = amazon_q.load(one.read())
-        restored = await _restored(
+        restored = await adopt_state(
             store,
             self._tenant,
             state,
@@ -173,32 +169,6 @@ class _Import:
     def _print_summary(self) -> None:
         skipped = f", {screen.counted(self._skipped, 'session')} skipped" if self._skipped else ""
         screen.say(f"{screen.counted(self._imported, 'session')} imported{skipped}")
-
-
-async def _restored(
-    store: Store,
-    tenant: str,
-    state: ConversationState,
-    *,
-    title: str,
-    user: str | None,
-    skip_existing: bool,
-) -> ImportResult:
-    """Turn a conversation into a session atomically: archive it in memory, then restore the archive."""
-    async with SessionManager(MemoryStore(), tenant=tenant) as sessions:
-        session = await sessions.create(id=state.conversation_id, title=title, user=user)
-        await session.commit(state)
-        lines = [
-            encode_line(line).encode()
-            async for line in archive(sessions.store, _only(Address(sessions.tenant, session.id)))
-        ]
-    for bundle in bundles(lines):
-        restored = await restore(store, tenant, bundle, now=wall_clock(), skip_existing=skip_existing)
-    return restored
-
-
-async def _only(address: Address) -> AsyncIterator[Address]:
-    yield address
 
 
 def _fields(state: ConversationState, title: str) -> dict[str, Any]:

@@ -12,19 +12,19 @@ from typing import Any
 import click
 from msgspec import structs
 
-from ...cli_kit import screen
+from ...cli_kit import lookup, screen
 from ...cli_kit.screen import table
+from ...cli_kit.times import ago, iso
 from ...errors import NotFound
 from ...log.path import tip
 from ...report import Tree, read_tree
 from ...session import Branch, Session
 from ...stores.port import Log
 from ...stores.values import SessionRow, Span
-from .. import documents, lookup, picker
+from .. import documents, picker
 from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
-from ..times import ago, iso
 
 __all__ = ["at_branch", "branch", "changed", "fork", "rewind", "undo"]
 

@@ -13,21 +13,21 @@ import click
 
 from ...checkpoints import CheckpointManager, Diff, shown
 from ...checkpoints.labels import CheckpointTurn
-from ...cli_kit import screen
+from ...cli_kit import lookup, screen
 from ...cli_kit.progress import waiting
 from ...cli_kit.screen import harmless, styled, table
+from ...cli_kit.times import ago, iso
 from ...clock import milliseconds
 from ...conversation import ConversationState
 from ...entry import Checkpoint
 from ...session import Session
 from ...shadow.health import WAY_OUT
 from ...stores.values import SessionRow
-from .. import documents, lookup
+from .. import documents
 from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
-from ..times import ago, iso
 
 __all__ = ["Target", "changes", "command", "target_options"]
 

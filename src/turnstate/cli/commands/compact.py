@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ...cli_kit import screen
+from ...cli_kit import lookup, screen
 from ...context.cut import Compaction, Strategy
 from ...context.policy import Budget
 from ...session import Session
-from .. import documents, lookup
+from .. import documents
 from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option

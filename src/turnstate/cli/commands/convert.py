@@ -110,7 +110,7 @@ class _Conversion:
         """Convert and write one conversation, and report what was lost or would be rejected."""
         rendering = formats.convert(conversation.payload, self.source, self.target)
         fields = documents.annotations_of(conversation.payload, self.source)
-        payload = documents.annotated(rendering.payload, fields, self.target)
+        payload = documents.annotated(rendering.document, fields, self.target)
         self.write(documents.compact(payload) if conversation.many else documents.indented(payload))
         lost = [
             f"the field `{key}` is replaced by the provider's own"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from ..._version import __version__
+from ...cli_kit.screen import show
 from ...demo import commands, screen, story
-from .. import run
-from ..options import EXIT_CODES
+from .. import documents, run
+from ..options import EXIT_CODES, json_option
 
 __all__ = ["command"]
 
 NEXT = """\
+make chat                         talk to a small model on this machine
+turnstate chat                    talk to any model, with a key or an endpoint
 turnstate validate FILE           your own conversations: one document, or JSONL
 turnstate fit --budget 8000 FILE  as much of them as fits a budget, still valid
 turnstate convert --help          from any of the five providers to any other
@@ -19,7 +24,9 @@ turnstate count --json FILE       the same numbers, for your scripts"""
 
 
 @click.command("demo", epilog=EXIT_CODES)
-def command() -> int:
+@click.option("--fast", is_flag=True, help="A conversation half as long.")
+@json_option("Print the claims of the story as one JSON object, and nothing else.")
+def command(fast: bool, as_json: bool) -> int:
     """Run a long conversation through everything that can happen to one.
 
     A huge log, a full budget, a tangent, a compaction, an overwritten file, a kill -9; then the
@@ -30,12 +37,32 @@ def command() -> int:
     \b
     Example:
       turnstate demo
+      turnstate demo --fast --json
+
+    \b
+    With --json, one object:
+      version, seconds  of the program, and of the story
+      holds             true if all claims hold
+      claims            a list of {claim, holds}
     """
+    length = story.SHORT if fast else story.WHOLE
+    if as_json:
+        return _as_json(length)
     screen.strong(f"Turnstate {__version__}: a long conversation, and nothing of it lost")
-    story_holds = story.play()
+    claims = story.play(length)
     screen.heading("Without a session: the commands, on a coding agent's conversation")
     screen.line("")
     as_expected = commands.play(run)
     screen.strong("What to try next:")
     screen.line(NEXT)
-    return 0 if story_holds and as_expected else 1
+    return 0 if as_expected and not claims.false else 1
+
+
+def _as_json(length: story.Length) -> int:
+    begun = time.monotonic()
+    with screen.silence():
+        claims = story.play(length)
+    seconds = round(time.monotonic() - begun, 1)
+    facts = {"version": __version__, "seconds": seconds, "holds": not claims.false}
+    show(documents.compact({**facts, "claims": claims.to_json()}))
+    return 1 if claims.false else 0

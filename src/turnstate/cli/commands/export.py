@@ -21,7 +21,7 @@ from ...archive import (
     encode_line,
     is_incomplete,
 )
-from ...cli_kit import screen
+from ...cli_kit import lookup, screen
 from ...cli_kit.progress import Step, metered
 from ...context.window import Window
 from ...errors import NotFound, TurnstateError
@@ -34,7 +34,7 @@ from ...report.page import read_page
 from ...session import SessionManager
 from ...session.state import owner_states
 from ...stores.values import Address, Filter, SessionRow
-from .. import destination, documents, lookup, picker
+from .. import destination, documents, picker
 from ..completion import session_names
 from ..options import named_format, output_options, quiet_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
@@ -252,12 +252,12 @@ async def _render(
 
 
 def _payload(row: SessionRow, window: Window, target: Format, *, quiet: bool) -> Any:
-    payload = rendered(window.messages, target)
+    rendering = rendered(window.messages, target)
     if not quiet:
-        left_out = map(str, target.rendering(window.messages).left_out)
+        left_out = map(str, rendering.left_out)
         for note in (*left_out, *(repair.text for repair in window.report.repairs)):
             screen.say(f"session {row.id}: note: {note}")
-    return documents.annotated(payload, {"id": row.id}, target)
+    return documents.annotated(rendering.payload, {"id": row.id}, target)
 
 
 def _titled(row: SessionRow) -> str:

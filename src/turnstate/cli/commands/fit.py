@@ -14,7 +14,7 @@ import click
 from ... import catalog, tokens
 from ...cli_kit import screen
 from ...context import Budget, Policy, StateManager
-from ...context.fit import FILL, Fitted, fitted
+from ...context.fit import FILL, Fitted, fitted_document
 from ...context.wording import LANGUAGES, Language
 from ...errors import ContextOverflow, InvalidConversation
 from ...formats.port import Format
@@ -188,7 +188,7 @@ class _Fitting:
     def fit(self, conversation: Conversation) -> None:
         """Fit and write one conversation, and report what was done."""
         try:
-            result = fitted(conversation.payload, self.source, self.manager, self.budget)
+            result = fitted_document(conversation.payload, self.source, self.manager, self.budget)
         except (ContextOverflow, InvalidConversation) as error:
             self.unfit += 1
             self._report(conversation, {"error": str(error)})

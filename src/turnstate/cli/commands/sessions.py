@@ -12,17 +12,17 @@ from typing import Any
 import click
 
 from ...archive import is_incomplete
-from ...cli_kit import screen
+from ...cli_kit import lookup, screen
 from ...cli_kit.screen import table
+from ...cli_kit.times import ago, iso, time_option
 from ...clock import wall_clock
 from ...session import Session
 from ...stores.values import Filter, SessionRow
-from .. import documents, lookup
+from .. import documents
 from ..completion import session_argument
 from ..lazy_group import LazyCommand, LazyGroup
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
-from ..times import ago, iso, time_option
 
 __all__ = ["command", "described", "entries", "fields", "state"]
 

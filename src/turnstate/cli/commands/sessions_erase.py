@@ -7,18 +7,18 @@ import asyncio
 import click
 import msgspec
 
-from ...cli_kit import screen
+from ...cli_kit import lookup, screen
 from ...cli_kit.screen import confirmed
+from ...cli_kit.times import iso
 from ...session import Erasure, SessionManager
 from ...snapshots import Snapshots
 from ...snapshots.snapshots import FOLDER
 from ...stores.values import Filter, Removed, SessionRow
-from .. import documents, lookup
+from .. import documents
 from ..completion import session_argument
 from ..engine import engine_option, existing_engine
 from ..options import json_option, yes_option
 from ..store import EXIT_CODES, existing, managed, tenant_option, user_option
-from ..times import iso
 from .sessions import described, entries
 
 __all__ = ["destroy", "erase"]

@@ -11,9 +11,10 @@ import click
 
 from ... import codec
 from ...archive.adopt import conversation, rows_of
-from ...cli_kit import screen
+from ...cli_kit import lookup, screen
 from ...cli_kit.entry_text import entry_text
 from ...cli_kit.screen import harmless, styled
+from ...cli_kit.times import iso
 from ...context import text as text_lines
 from ...context.reduction import full_range, output_texts
 from ...errors import NotFound, StoreDamaged
@@ -22,11 +23,10 @@ from ...log.path import Damage, WatchedLog, entry_of, path_to, rows_backwards
 from ...message import Message, ToolCallResult
 from ...stores.port import Log
 from ...stores.values import MESSAGE, Row, SessionRow
-from .. import documents, lookup, picker
+from .. import documents, picker
 from ..completion import session_argument
 from ..options import json_option
 from ..store import EXIT_CODES, managed, tenant_option, user_option
-from ..times import iso
 from .branching import at_branch
 from .sessions import entries, fields, state
 
@@ -44,7 +44,7 @@ class LineRange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
+class EntryView:
     """What to show of a session, message or output, and in which form."""
 
     last: int | None
@@ -235,12 +235,12 @@ def command(
     """
     if as_json and as_markdown:
         raise click.UsageError("pass --json or --markdown, not both")
-    view = View(last=last, lines=lines, as_json=as_json, as_markdown=as_markdown, raw=raw)
+    view = EntryView(last=last, lines=lines, as_json=as_json, as_markdown=as_markdown, raw=raw)
     return asyncio.run(_show(view, id, store, tenant, user, within, branch))
 
 
 async def _show(
-    view: View,
+    view: EntryView,
     id: str | None,
     store: str,
     tenant: str,

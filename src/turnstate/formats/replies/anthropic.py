@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ModelFailed
+from ...errors import ReplyInterrupted
 from .reply import Answer, failure, reported, spelled_out, whole
 
 __all__ = ["Stream", "answer"]
@@ -58,7 +58,7 @@ class Stream:
                 self._ended = True
             case {"type": "error", "error": error}:
                 text = error.get("message") if isinstance(error, dict) else error
-                raise ModelFailed(f"the provider ended the stream: {text!s:.500}")
+                raise ReplyInterrupted(f"the provider ended the stream: {text!s:.500}")
         return ""
 
     def response(self) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ModelFailed
+from ...errors import ReplyInterrupted
 from .reply import Answer, failure, reported, spelled_out, whole
 
 __all__ = ["Stream", "answer"]
@@ -57,7 +57,7 @@ class Stream:
             case _:
                 for kind, error in chunk.items():
                     if kind.endswith("Exception"):
-                        raise ModelFailed(f"the provider ended the stream: {kind}: {error!s:.500}")
+                        raise ReplyInterrupted(f"the provider ended the stream: {kind}: {error!s:.500}")
         return ""
 
     def response(self) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import ReplyInterrupted
 from .reply import Answer, failure, reported, whole
 
 __all__ = ["Stream", "answer"]
@@ -24,9 +25,10 @@ def answer(payload: Any) -> Answer:
     usage = response.get("usage") or {}
     known = {key: value for key, value in message.items() if not (key == "tool_calls" and not value)}
     details = usage.get("prompt_tokens_details")
+    beside = {key: response.get(key) for key in ("id", "finish_reason", "system_fingerprint", "service_tier")}
     report = reported(
         usage,
-        {key: response.get(key) for key in ("id", "finish_reason", "system_fingerprint", "service_tier")},
+        beside | ({"reason": "refusal"} if message.get("refusal") else {}),
         input=whole(usage.get("prompt_tokens")),
         output=whole(usage.get("completion_tokens")),
         cached=whole(details.get("cached_tokens")) if isinstance(details, dict) else 0,
@@ -48,8 +50,9 @@ class Stream:
         if chunk.get("type") == "chunk":  # the SDK's own streaming wraps chunks into events
             chunk = chunk["chunk"]
         if "choices" not in chunk:
-            if chunk.get("error"):
-                raise failure(chunk, "")
+            if error := chunk.get("error"):
+                text = error.get("message") if isinstance(error, dict) else error
+                raise ReplyInterrupted(f"the provider ended the stream: {text or error!s:.500}")
             return ""
         self._fields.update((key, value) for key, value in chunk.items() if value is not None)
         text = ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ModelFailed
+from ...errors import ReplyInterrupted
 from .reply import Answer, failure, reported, whole
 
 __all__ = ["Stream", "answer"]
 
-_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_ENDS = ("response.completed", "response.incomplete", "response.cancelled")
 
 
 def answer(payload: Any) -> Answer:
@@ -23,12 +23,13 @@ def answer(payload: Any) -> Answer:
     usage = payload.get("usage") or {}
     details = usage.get("input_tokens_details")
     incomplete = payload.get("incomplete_details")
+    reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
     report = reported(
         usage,
         {
             "id": payload.get("id"),
             "status": payload.get("status"),
-            "reason": incomplete.get("reason") if isinstance(incomplete, dict) else None,
+            "reason": "refusal" if _refuses(payload["output"]) else reason,
             "service_tier": payload.get("service_tier"),
         },
         input=whole(usage.get("input_tokens")),
@@ -37,6 +38,12 @@ def answer(payload: Any) -> Answer:
         model=payload.get("model"),
     )
     return Answer(payload["output"], report)
+
+
+def _refuses(output: list[Any]) -> bool:
+    contents = [item.get("content") for item in output if isinstance(item, dict)]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    return any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
 
 
 class Stream:
@@ -48,10 +55,13 @@ class Stream:
     def add(self, chunk: dict[str, Any]) -> str:
         """Take the next event; return the text that is new."""
         kind = chunk.get("type")
+        if kind == "response.failed":
+            error = (chunk.get("response") or {}).get("error") or {}
+            raise ReplyInterrupted(f"the provider ended the stream: {error.get('message') or error!s:.500}")
         if kind in _ENDS:
             self._response = chunk.get("response")
         elif kind == "error":
-            raise ModelFailed(f"the provider ended the stream: {chunk.get('message') or chunk!s:.500}")
+            raise ReplyInterrupted(f"the provider ended the stream: {chunk.get('message') or chunk!s:.500}")
         return str(chunk.get("delta") or "") if kind == "response.output_text.delta" else ""
 
     def response(self) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ... import strict_json
 from ...entry import Usage
-from ...errors import InputError, InvalidPayload, ModelFailed
+from ...errors import InputError, InvalidPayload, ModelFailed, ReplyInterrupted
 from ...message import UNPARSED, Message
 
 __all__ = [
@@ -39,6 +39,11 @@ class ReceivedMessage(Message, frozen=True, kw_only=True):
     """
 
     usage: Usage | None = None
+
+    @classmethod
+    def of(cls, message: Message, usage: Usage | None) -> ReceivedMessage:
+        """Return a message with what was reported with it."""
+        return cls(**{name: getattr(message, name) for name in Message.__struct_fields__}, usage=usage)
 
     @property
     def without_usage(self) -> Message:
@@ -76,10 +81,10 @@ class Collector:
         return self._stream.add(plain(chunk))
 
     def reply(self) -> ReceivedMessage:
-        """Return the whole reply; raise `ModelFailed` if the stream ended before it was complete."""
+        """Return the whole reply; raise `ReplyInterrupted` if the stream ended before it was complete."""
         response = self._stream.response()
         if response is None:
-            raise ModelFailed("the stream ended before the reply was complete; send the request again")
+            raise ReplyInterrupted("the stream ended before the reply was complete; send the request again")
         return self._reply(response)
 
 

@@ -16,6 +16,7 @@ __all__ = ["DOCUMENT", "ID", "LONGEST_NAME", "THINKING", "violations"]
 LONGEST_NAME = 128
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 THINKING = ("thinking", "redacted_thinking")
+_SERVED = ("server_tool_use", "mcp_tool_use")
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 
 _CITATION = Fields("", response="file_id", open=True)
@@ -77,7 +78,7 @@ def violations(payload: Any, *, request: bool = False) -> list[Violation]:
         turn.check(before, after, seen, report)
     if turns and turns[0].role != "user":
         report.add("first-user", "the first message is the user's", index=turns[0].index)
-    if request and turns and turns[-1].role != "user":
+    if request and turns and turns[-1].role != "user" and not turns[-1].may_be_paused:
         report.add("last-user", "the last message of a request is the user's", index=turns[-1].last)
     if isinstance(payload, dict):
         _check_system(payload.get("system"), report)
@@ -103,12 +104,17 @@ class _Turn:
         """The ids of the calls that the user answers here."""
         return self._ids("tool_result", "tool_use_id") if self.role == "user" else set()
 
+    @property
+    def may_be_paused(self) -> bool:
+        """Whether it holds calls that the service runs itself: it can pause there and continue."""
+        return any(block.get("type") in _SERVED for _, block in self.blocks)
+
     def _ids(self, kind: str, key: str) -> set[str]:
         found = (block.get(key) for _, block in self.blocks if block.get("type") == kind)
         return {id for id in found if isinstance(id, str)}
 
     def check(self, before: _Turn | None, after: _Turn | None, seen: set[str], report: Report) -> None:
-        """Check the turn by itself and against its neighbours; `seen` are the call ids so far."""
+        """Check the turn by itself and against its neighbors; `seen` are the call ids so far."""
         asked = before.calls if before else set()
         answers = after.answers if after else set()
         answered: set[str] = set()

@@ -49,6 +49,10 @@ class Database(Protocol):
         """Run one statement that only reads."""
         ...
 
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation that only reads in one transaction, which waits for no writer."""
+        ...
+
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation in one transaction, which is durable when this returns."""
         ...

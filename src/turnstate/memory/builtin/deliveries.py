@@ -27,7 +27,7 @@ from .documents import (
     set_owner,
 )
 from .drafts import Draft
-from .fact_rows import merge_claims, put_facts
+from .fact_rows import drop_sources, merge_claims, put_facts
 
 __all__ = ["Batch", "Refused", "add_mark", "drop_session", "drop_user", "store"]
 
@@ -135,7 +135,7 @@ def drop_user(user: User) -> Operation[int]:
 def drop_session(user: User, session: str) -> Operation[int]:
     """Delete everything of a session from the memory of a user; return the number of messages.
 
-    A fact that has other sources stays, and loses this one.
+    A fact that other sessions state as well stays, in their words.
     """
     owner = yield from known_owner(user)
     rows = (yield from asked("session", owner=owner.id, name=session)) if owner else []
@@ -144,9 +144,8 @@ def drop_session(user: User, session: str) -> Operation[int]:
     ((id,),) = rows
     turns = yield from asked("numbers_of_session", owner=owner.id, session=id)
     owner = yield from remove_documents(owner, [number for number, _ in turns])
+    yield from drop_sources(owner.id, session)
     yield from asked("drop_sources_of_session", owner=owner.id, session=id)
-    for (fact,) in (yield from asked("facts_without_source", owner=owner.id)):
-        yield from asked("drop_fact", owner=owner.id, id=fact)
     yield from asked("drop_deliveries_of_session", owner=owner.id, session=id)
     yield from asked("drop_session", session=id)
     yield from set_owner(owner)

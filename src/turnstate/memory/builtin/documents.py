@@ -131,15 +131,14 @@ def _vector_rows(owner: Owner, embedder: str, vectors: Mapping[int, bytes]) -> l
 def add_postings(owner: int, added: Mapping[tuple[int, str], Sequence[int]]) -> Operation[None]:
     """Add the numbers of documents to the postings of terms, by chunk and term."""
     known = yield from _postings(owner, added)
-    rows = [
-        {
-            "owner": owner,
-            "term": term,
-            "chunk": chunk,
-            "numbers": known.get((chunk, term), b"") + array("I", numbers).tobytes(),
-        }
-        for (chunk, term), numbers in added.items()
-    ]
+    rows = list[dict[str, object]]()
+    for (chunk, term), more in added.items():
+        numbers, added_ones = array("I", known.get((chunk, term), b"")), sorted(more)
+        is_ordered = not numbers or numbers[-1] <= added_ones[0]
+        numbers.extend(added_ones)
+        if not is_ordered:  # a fact was found in an older document
+            numbers = array("I", sorted(numbers))
+        rows.append({"owner": owner, "term": term, "chunk": chunk, "numbers": numbers.tobytes()})
     yield Ask("put_posting", rows)
 
 

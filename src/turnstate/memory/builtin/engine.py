@@ -22,6 +22,7 @@ from ..facts import Claim, Extractor, Fact, Said
 from ..port import Evicted, Recollection, SessionRecord, User
 from ..profile import profile
 from ..rules import RuleExtractor
+from ..rules.secrets import is_secret
 from . import deliveries, search, transfer
 from .database import Database, Operation
 from .deliveries import Batch, Refused
@@ -89,13 +90,18 @@ class BuiltinEngine:
     async def facts(self, user: User) -> list[Fact]:
         """Return all facts of a user, ended ones included."""
         owner = await self._owner(user)
-        return await self._database.write(lambda: facts_of(owner.id)) if owner is not None else []
+        return await self._database.read(lambda: facts_of(owner.id)) if owner is not None else []
 
     async def remember(self, user: User, text: str, *, session: str = NOTES) -> Fact:
         """Store a note about a user, and return it; its source is a message of its own in the session."""
         text = " ".join(text.split())
         if not text or len(text) > MAX_NOTE:
             raise InputError(f"a note has 1 to {MAX_NOTE:,} characters, not {len(text):,}")
+        if is_secret(text):
+            raise InputError(
+                "this note looks like a password, key, token or card number, which memory does not keep; "
+                "store it where secrets belong"
+            )
         note = redrafted(str(ids.message_id()), "note", "user", ids.now(), text)
         claim = Claim(kind="note", value=text[:200], text=text, message=note.message, said=note.said)
         claims = await self._rules.claims([_said(note)._replace(role="user")])
@@ -150,18 +156,14 @@ class BuiltinEngine:
 
     async def restore(self, user: User, lines: Iterable[bytes]) -> int:
         """Add the lines of an export to the memory of a user; return the number of turns read."""
-        turns, facts, since = 0, list[Fact](), self._clock() + 1
-        for item in transfer.parsed(lines):
-            if isinstance(item, Fact):
-                facts.append(item)
-                continue
-            session, found = item
-            turns += len(found)
+        turns, facts = await asyncio.to_thread(transfer.parsed, lines)
+        since = self._clock() + 1
+        for session, found in turns:
             for start in range(0, len(found), BATCH):
                 await self._store(user, session, since, found[start : start + BATCH], ())
         if facts:
             await self._store(user, facts[0].sources[0].session, since, (), (), facts=facts)
-        return turns
+        return sum(len(found) for _, found in turns)
 
     async def close(self) -> None:
         """Close files and connections."""

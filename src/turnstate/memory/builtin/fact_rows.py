@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ..facts import Claim, Fact, Source, merged
+from msgspec import structs
+
+from ..facts import MAX_TEXT, Claim, Fact, Said, Source, fact_id, merged, settled
 from ..port import User
+from ..rules import claims_in
 from .concepts import concept_terms
 from .database import Ask, Operation, asked
 from .documents import CHUNK, add_postings, known_owner, remove_documents, set_owner
 from .signs import Sign
 
-__all__ = ["drop_fact", "facts_of", "merge_claims", "put_facts"]
+__all__ = ["drop_fact", "drop_sources", "facts_of", "merge_claims", "put_facts"]
 
 
 def facts_of(owner: int) -> Operation[list[Fact]]:
@@ -49,12 +52,21 @@ def merge_claims(owner: int, name: str, claims: Sequence[Claim]) -> Operation[No
 
 
 def put_facts(owner: int, facts: Sequence[Fact]) -> Operation[None]:
-    """Write facts of an export as they are, unless they are known."""
+    """Write facts of an export as they are; one that is known only gets their sources."""
     if not facts:
         return
+    names = sorted({source.session for fact in facts for source in fact.sources})
+    yield Ask("add_session", [{"owner": owner, "name": name} for name in names])
     known = yield from facts_of(owner)
-    there = {fact.id for fact in known}
-    yield from _put(owner, known, [fact for fact in facts if fact.id not in there and fact.sources])
+    there = {fact.id: fact for fact in known}
+    changed = [
+        structs.replace(there.get(fact.id, fact), sources=_joined(there.get(fact.id), fact)) for fact in facts
+    ]
+    yield from _put(owner, known, changed)
+
+
+def _joined(known: Fact | None, fact: Fact) -> tuple[Source, ...]:
+    return tuple(dict.fromkeys([*(known.sources if known else ()), *fact.sources]))
 
 
 def _put(owner: int, known: Sequence[Fact], changed: Sequence[Fact]) -> Operation[None]:
@@ -98,6 +110,50 @@ def _add_concepts(owner: int, new: Sequence[tuple[Fact, Source]]) -> Operation[N
             for term in concept_terms(fact.kind):
                 added[number // CHUNK, term].append(number)
     yield from add_postings(owner, added)
+
+
+def drop_sources(owner: int, session: str) -> Operation[None]:
+    """Take the messages of a session from the facts, and the words that only it said.
+
+    A fact without other sources is deleted; what it ended holds again.
+    """
+    known, left = (yield from facts_of(owner)), list[Fact]()
+    for fact in known:
+        others = tuple(source for source in fact.sources if source.session != session)
+        if others == fact.sources:
+            left.append(fact)
+        elif others:
+            left.append((yield from _restated(owner, fact, others)))
+        else:
+            yield from asked("drop_fact", owner=owner, id=fact.id)
+    before = {fact.id: fact for fact in known}
+    left = settled(known, left)
+    yield from _put(owner, left, [fact for fact in left if fact != before[fact.id]])
+
+
+def _restated(owner: int, fact: Fact, sources: tuple[Source, ...]) -> Operation[Fact]:
+    """Return a fact as its other sources say it: in the newest words that the rules find, or by its value."""
+    turns = list[Said]()
+    for source in sources:
+        rows = yield from asked("number", owner=owner, name=source.session, message=source.message)
+        texts = yield from asked("texts", owner=owner, numbers=[number for (number,) in rows])
+        turns += [
+            Said(message, role, author, said, text) for _, _, message, said, role, author, text in texts
+        ]
+    claims = [
+        claim
+        for turn in turns
+        for claim in claims_in(turn)
+        if fact_id(claim.kind, claim.slot, claim.value) == fact.id
+    ]
+    newest = max(claims, key=lambda claim: claim.said, default=None)
+    return structs.replace(
+        fact,
+        value=newest.value if newest else fact.value,
+        text=newest.text[:MAX_TEXT] if newest else fact.value,
+        said=max((turn.said for turn in turns), default=fact.said),
+        sources=sources,
+    )
 
 
 def drop_fact(user: User, id: str) -> Operation[bool]:

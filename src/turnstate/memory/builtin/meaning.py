@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ..embedder import Embedder
 from ..port import User
-from .database import Database
+from .database import Database, Operation, asked
 from .documents import Owner, put_vectors
-from .ranking import CANDIDATES
 
 if TYPE_CHECKING:
-    from .vectors import Vectors
+    from .vectors import Similarities, Vectors
 
-__all__ = ["Meaning"]
+__all__ = ["Meaning", "passages"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +36,26 @@ FILLED = 500
 
 PATIENCE = 2.0
 """Seconds for the vector of a question; then the words have to do."""
+
+SHORT = 16
+"""Characters; a sentence that is shorter belongs to the passage before it."""
+
+MOST = 12
+"""Passages of a turn; of a longer one each has several sentences."""
+
+_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+|\s(?=\[)")
+
+
+def passages(text: str) -> list[str]:
+    """Return the passages of a text that says more than one thing; none of another."""
+    found = list[str]()
+    for part in filter(None, (part.strip() for part in _ENDS.split(text))):
+        if found and min(len(part), len(found[-1])) < SHORT:
+            found[-1] += " " + part
+        else:
+            found.append(part)
+    step = ceil(len(found) / MOST)
+    return [" ".join(found[n : n + step]) for n in range(0, len(found), step)] if len(found) > 1 else []
 
 
 class Meaning:
@@ -48,6 +70,8 @@ class Meaning:
                 raise
             raise InputError("an embedder needs numpy: pip install 'turnstate[embed]'") from None
         self._cache = self._vectors.VectorCache()
+        self._filled = dict[int, int]()
+        """Of each user the number below which all turns have vectors: a delivery need not look there."""
 
     @property
     def name(self) -> str:
@@ -63,42 +87,55 @@ class Meaning:
         self._cache.clear()
 
     async def vectors(self, texts: Sequence[str]) -> list[bytes | None]:
-        """Return the vectors of texts as bytes; None for all of them if the embedder fails."""
+        """Return the vectors of texts and their passages as bytes; None for all if the embedder fails."""
         if not texts:
             return []
+        parts = [[text, *passages(text)] for text in texts]
         try:
-            found = await self._embedder.embed(texts)
+            found = iter(await self._embedder.embed([part for some in parts for part in some]))
+            return [self._vectors.packed(*islice(found, len(some))) for some in parts]
         except Exception as error:  # foreign code may raise anything
             _log.warning("%d turns are stored without vectors: %s", len(texts), error)
             return [None] * len(texts)
-        return [self._vectors.packed(vector) for vector in found]
 
     async def fill(self, user: User) -> None:
         """Make vectors for turns of a user that have none of this model."""
         rows = await self._database.rows("owner", tenant=user.tenant, name=user.id)
-        missing = rows and await self._database.rows(
-            "without_vector", owner=rows[0][0], embedder=self.name, limit=FILLED
-        )
-        if not missing:
+        if not rows:
             return
+        owner = Owner(*rows[0])
+        missing = await self._database.rows(
+            "without_vector",
+            owner=owner.id,
+            embedder=self.name,
+            first=self._filled.get(owner.id, 0),
+            limit=FILLED,
+        )
         made = await self.vectors([text for _, text in missing])
         new = {number: data for (number, _), data in zip(missing, made, strict=True) if data is not None}
-        await self._database.write(lambda: put_vectors(user, self.name, new))
+        if new:
+            await self._database.write(lambda: put_vectors(user, self.name, new))
+        if len(new) == len(missing) < FILLED:
+            self._filled[owner.id] = owner.next
 
-    async def found(
-        self, owner: Owner, question: str, numbers: list[int]
-    ) -> tuple[list[int], dict[int, float] | None]:
-        """Return the turns found by words and by meaning, and how similar each is to the question."""
+    async def similarities(self, owner: Owner, question: str) -> Similarities | None:
+        """Return how similar each turn of a user is to a question; None if the embedder fails."""
         try:
             async with asyncio.timeout(PATIENCE):
-                (asked,) = await self._embedder.embed([question])
+                (vector,) = await self._embedder.embed([question])
         except Exception as error:  # foreign code may raise anything
             _log.warning("a question is answered by its words alone: %s", error or type(error).__name__)
-            return numbers, None
-        vectors = await self._loaded(owner)
-        return await asyncio.to_thread(_compared, vectors, asked, numbers)
+            return None
+        vectors = await self._loaded(owner, 2 * len(vector))
+        return await asyncio.to_thread(vectors.similarities, vector)
 
-    async def _loaded(self, owner: Owner) -> Vectors:
+    def of(self, owner: Owner, similar: Similarities, numbers: list[int]) -> Operation[dict[int, float]]:
+        """Return how similar some turns are to a question, by their nearest passages."""
+        return similar.of(
+            (yield from asked("vectors_of", owner=owner.id, embedder=self.name, numbers=numbers))
+        )
+
+    async def _loaded(self, owner: Owner, width: int) -> Vectors:
         """Return the vectors of a user as they are now, and read only those that are new."""
         kept: Vectors | None = self._cache.get(owner.id)
         if kept is not None and kept.version == owner.version:
@@ -109,7 +146,7 @@ class Meaning:
         first = vectors.next
         while True:
             rows = await self._database.rows(
-                "vectors", owner=owner.id, embedder=self.name, first=first, limit=PAGE
+                "vectors", owner=owner.id, embedder=self.name, width=width, first=first, limit=PAGE
             )
             await asyncio.to_thread(vectors.extend, rows)
             if len(rows) < PAGE:
@@ -118,11 +155,3 @@ class Meaning:
         vectors.version, vectors.next = owner.version, owner.next
         self._cache.put(owner.id, vectors)
         return vectors
-
-
-def _compared(
-    vectors: Vectors, asked: Sequence[float], numbers: list[int]
-) -> tuple[list[int], dict[int, float]]:
-    scores = vectors.similarities(asked)
-    both = list(dict.fromkeys([*numbers, *vectors.best(scores, CANDIDATES)]))
-    return both, vectors.of(both, scores)

@@ -11,14 +11,14 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import asyncpg
 
 from ...errors import InputError, NewerFormat, StoreError
 from ...stores.postgres.faults import FAULTS, ROLLED_BACK, fault, unreachable
 from ...stores.postgres.server import PostgresTarget, target
-from .database import Operation, schema_steps, statements
+from .database import Ask, Operation, schema_steps, statements
 
 __all__ = ["PostgresDatabase"]
 
@@ -79,6 +79,14 @@ class PostgresDatabase:
         async with self._connection() as connection:
             return [tuple(row) for row in await connection.fetch(sql, *(given[name] for name in names))]
 
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation that only reads in one transaction, which waits for no writer."""
+        async with (
+            self._connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            return await self._driven(operation(), connection, thread=True)
+
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation in one transaction, which is durable when this returns."""
         for attempt in range(TRIES):
@@ -114,21 +122,20 @@ class PostgresDatabase:
         except FAULTS as error:
             raise fault(error, self._target.shown) from error
 
-    async def _driven(self, operation: Operation[T], connection: Any) -> T:
+    async def _driven(self, operation: Operation[T], connection: Any, *, thread: bool = False) -> T:
+        """Run an operation; with ``thread``, its own work does not hold up the event loop."""
         rows: list[Any] | None = None
-        try:
-            while True:
-                name, given = operation.send(rows)
-                sql, names = self._sql[name]
-                if isinstance(given, list):
-                    await connection.executemany(sql, [[one[name] for name in names] for one in given])
-                    rows = []
-                else:
-                    found = await connection.fetch(sql, *(given[name] for name in names))
-                    rows = [tuple(row) for row in found]
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        while True:
+            step = await asyncio.to_thread(_next, operation, rows) if thread else _next(operation, rows)
+            if isinstance(step, _Done):
+                return step.result
+            sql, names = self._sql[step.name]
+            if isinstance(step.given, list):
+                await connection.executemany(sql, [[one[name] for name in names] for one in step.given])
+                rows = []
+            else:
+                found = await connection.fetch(sql, *(step.given[name] for name in names))
+                rows = [tuple(row) for row in found]
 
     async def _create(self) -> None:
         schema = self._target.schema
@@ -152,6 +159,21 @@ class PostgresDatabase:
             raise NewerFormat(
                 f"the memory in {self._target.shown} has schema {version}; update Turnstate to open it"
             )
+
+
+class _Done(Generic[T]):
+    """The end of an operation."""
+
+    def __init__(self, result: T) -> None:
+        self.result = result
+
+
+def _next(operation: Operation[T], rows: list[Any] | None) -> Ask | _Done[T]:
+    """Return what an operation asks next; its end is a value, since a thread cannot raise a StopIteration."""
+    try:
+        return operation.send(rows)
+    except StopIteration as end:
+        return _Done(end.value)
 
 
 def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:

@@ -2,25 +2,32 @@
 
     Question.of("When did Joanna adopt the turtles in May?", {"Joanna": "Joanna", "Nate": "Nate"})
         terms    adopt, turtl         each with the terms related to it, which count less
-        author   Joanna               a name is a filter on who spoke, not a word
+        author   Joanna               a name is a filter on who spoke, not a word; of two, the first
         periods  May                  a date is compared, not matched
         kinds    TIME                 a turn that says when is a better answer
 
 In a log of users and assistants, "I" and "my" name the user, and "you" the assistant.
+
+Related terms are those near in meaning: "Which pets does she have?" is answered by a turn about a dog, and no
+rule of spelling leads there. They are a table of English stems that was made once with an embedding model, by
+``tools/related_words.py``. Other languages are found by their own words, or by an embedder.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
 from typing import NamedTuple
 
 from .dates import Period, periods
-from .related import related
 from .signs import Sign
-from .terms import terms
+from .terms import is_dense, terms
 
-__all__ = ["ASSISTANT", "USER", "Group", "Question"]
+__all__ = ["ASSISTANT", "USER", "Group", "Question", "related"]
 
 USER, ASSISTANT = "user", "assistant"
 
@@ -38,6 +45,10 @@ _HOW_MANY = re.compile(
     r"\bhow (?:many|much|long|old|often)\b|いくつ|何(?:人|回|個|歳|匹)|多少|几[个次人岁只]", re.IGNORECASE
 )
 _I = re.compile(r"\b(i|i'm|i've|i'd|my|mine|me|we|our)\b|私|僕|俺|わたし|我(?!们)", re.IGNORECASE)
+_BOTH = re.compile(r"\b(both|each other)\b|二人|两人|两个人", re.IGNORECASE)
+_AND = re.compile(r"(?:['’]s?)?\s*(?:and|or|&|,|と|和|跟|与|や)\s*", re.IGNORECASE)
+_LETTER = r"[^\W\u3041-\u30ff\u3400-\u9fff]"
+_OWNS = re.compile(r"['’]s?(?!\w)")
 _YOU = re.compile(r"\b(you|your|yours)\b|あなた|君|你|您", re.IGNORECASE)
 
 
@@ -82,23 +93,65 @@ class Question(NamedTuple):
         )
 
 
+def related(term: str) -> list[tuple[str, float]]:
+    """Return the terms near a term, each with its similarity, from 0 to 1."""
+    line = _table().get(term, "")
+    return [(pair[:-2], int(pair[-2:]) / 100) for pair in line.split()]
+
+
+@cache
+def _table() -> dict[str, str]:
+    packed = files(__package__).joinpath("related_words.txt.gz").read_bytes()
+    lines = gzip.decompress(packed).decode().splitlines()
+    return dict(line.split(" ", 1) for line in lines if " " in line)
+
+
 def _group(term: str, own: Collection[str]) -> Group:
     others = ((other, RELATED_WEIGHT * near * near) for other, near in related(term) if other not in own)
     return Group(term, ((term, 1.0), *others))
 
 
 def _without_names(text: str, names: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return the authors that a text names, and the text with "I" and "my" for them."""
-    named = list[str]()
+    """Return the authors whom a text is about, and the text as they would say it.
+
+    Of two names the first is the subject: "What did Jon tell Gina?" is about words of Jon, who says "you"
+    to Gina. "Jon and Gina" are both.
+    """
+    places = _places(text, names)
+    named = list(dict.fromkeys(author for _, _, author in places))
+    is_about_one = len(named) == 2 and not _are_joined(text, places)
+    spoken, end = "", 0
+    for first, last, author in places:
+        my, me = ("your", "you") if is_about_one and author != named[0] else ("my", "I")
+        owns = _OWNS.match(text, last)
+        spoken += text[end:first] + (my if owns else me)
+        end = owns.end() if owns else last
+    return named[:1] if is_about_one else named, spoken + text[end:]
+
+
+def _places(text: str, names: Mapping[str, str]) -> list[tuple[int, int, str]]:
+    """Return where a text has names, longer ones before their parts, and the author that each means."""
+    taken = dict[int, tuple[int, int, str]]()
     for name in sorted(names, key=len, reverse=True):
         for form in _forms(name):
-            pattern = rf"(?<!\w){re.escape(form)}(?!\w)"
-            changed = re.sub(rf"{pattern}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
-            changed = re.sub(pattern, "I", changed, flags=re.IGNORECASE)
-            if changed != text:
-                text = changed
-                named += [names[name]] if names[name] not in named else []
-    return named, text
+            for found in re.finditer(_as_a_word(form), text, re.IGNORECASE):
+                if not any(place in taken for place in range(*found.span())):
+                    taken |= dict.fromkeys(range(*found.span()), (*found.span(), names[name]))
+    return sorted(set(taken.values()))
+
+
+def _as_a_word(name: str) -> str:
+    """Return the pattern of a name that is no part of a word; without spaces, one of two characters."""
+    if is_dense(name):
+        return re.escape(name) if len(name) > 1 else r"(?!)"
+    return rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})"
+
+
+def _are_joined(text: str, places: Sequence[tuple[int, int, str]]) -> bool:
+    """Return True if a question with two names is about both."""
+    return bool(_BOTH.search(text)) or any(
+        one[2] != other[2] and _AND.fullmatch(text, one[1], other[0]) for one, other in pairwise(places)
+    )
 
 
 def _forms(name: str) -> list[str]:

@@ -1,24 +1,34 @@
-"""Search: from a question to the turns that answer it, in four reads of the database.
+"""Search: from a question to the turns that answer it.
 
-    names ─► question ─► postings of its terms ─► candidates ─► candidates and neighbors ─► best k ─► texts
+    names ─► question ─► postings of its terms ─► candidates ─► candidates and neighbors ─► ranked
+    best turns ─► their telling terms ─► postings ─► candidates ranked once more ─► best k ─► texts
 
-What takes time in Python runs in a thread. The reads are not one transaction: numbers are never used
-again, so what was forgotten in between is only missing.
+The second look is for answers in other words: what the best turns speak of also tells which of the others
+belong to the matter.
+
+A search is two operations: one takes the question apart, one ranks. In between, an embedder may compare the
+question with all turns.
 """
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from ..port import Recollection
-from .database import Database
+from .database import Database, Operation, asked
 from .documents import Owner
 from .meaning import Meaning
 from .question import Question
-from .ranking import REACH, Scan, Turn, ranked
+from .ranking import CANDIDATES, REACH, Ranking, Scan, Turn, idf
+from .terms import terms
+
+if TYPE_CHECKING:
+    from .vectors import Similarities
 
 __all__ = ["found"]
 
@@ -29,54 +39,122 @@ MAX_QUESTION = 2_000
 """Characters of a question; a longer one is a document, whose beginning says what it is about."""
 
 
+LOOKED_AT, LOOKED_INTO = 10, 2_000
+"""The best turns whose terms widen a question, and the characters of each."""
+
+ADDED, SHARE = 20, 0.15
+"""Terms that are added, and what the most telling of them counts beside a term of the question."""
+
+MAX_TOLD = 40
+"""Terms whose postings are read to choose from."""
+
+SHORT = 6
+"""Terms of a turn that count as if they were so many, if they are fewer."""
+
+
 async def found(
     database: Database, owner: Owner, query: str, k: int, meaning: Meaning | None
 ) -> list[Recollection]:
     """Return at most ``k`` turns that answer a question, the best first."""
-    names = await _names(database, owner.id)
-    question = await asyncio.to_thread(Question.of, query[:MAX_QUESTION], names)
-    lists = await _lists(database, owner.id, question.terms)
-    scan, numbers = await asyncio.to_thread(_scanned, question, lists, owner.size)
-    similar: dict[int, float] | None = None
-    if meaning is not None:
-        numbers, similar = await meaning.found(owner, question.spoken, numbers)
-    near = sorted({number + offset for number in numbers for offset in range(-REACH, REACH + 1)})
-    rows = await database.rows("turns", owner=owner.id, numbers=[number for number in near if number >= 0])
-    turns = {row[0]: Turn._make(row[1:]) for row in rows}
-    mean = owner.words / max(1, owner.size) or 1.0
-    best = await asyncio.to_thread(ranked, scan, question, lists, turns, numbers, mean, similar)
-    return await _recollections(database, owner.id, best[:k])
+    names, question = await database.read(lambda: _asked(owner.id, query[:MAX_QUESTION]))
+    similar = await meaning.similarities(owner, question.spoken) if meaning is not None else None
+    known = {*question.terms, *(term for name in names for term in terms(name))}
+    return await database.read(lambda: _answers(owner, question, known, k, meaning, similar))
 
 
-async def _names(database: Database, owner: int) -> dict[str, str]:
-    """Return the names that a question may use, and the author that each means."""
+def _asked(owner: int, query: str) -> Operation[tuple[list[str], Question]]:
+    """Return the names that a question may use, and the question."""
     known = defaultdict[str, Counter[str]](Counter)
-    for name, author, times in await database.rows("authors", owner=owner):
+    for name, author, times in (yield from asked("authors", owner=owner)):
         if name == author or times >= MIN_ADDRESSED:
             known[name][author] += times
-    return {name: authors.most_common(1)[0][0] for name, authors in known.items()}
+    names = {name: authors.most_common(1)[0][0] for name, authors in known.items()}
+    return list(names), Question.of(query, names)
 
 
-async def _lists(database: Database, owner: int, terms: list[str]) -> dict[str, array[int]]:
+def _answers(
+    owner: Owner,
+    question: Question,
+    known: Collection[str],
+    k: int,
+    meaning: Meaning | None,
+    similar: Similarities | None,
+) -> Operation[list[Recollection]]:
+    """Return the best turns; the terms of ``known`` say nothing new about a question."""
+    ranking = yield from _ranking(owner, question, meaning, similar)
+    yield from _look_again(owner, ranking, known)
+    best = ranking.best()[:k]
+    texts = yield from _texts(owner.id, best)
+    return [
+        Recollection(text=text, session=session, message=message, timestamp=said, role=role, score=score)
+        for number, score in best
+        if number in texts
+        for session, message, said, role, _, text in [texts[number]]
+    ]
+
+
+def _ranking(
+    owner: Owner, question: Question, meaning: Meaning | None, similar: Similarities | None
+) -> Operation[Ranking]:
+    """Return the candidates, ranked by the terms of a question and by similarity."""
+    lists = yield from _lists(owner.id, question.terms)
+    scan = Scan(question, lists, owner.size)
+    numbers = scan.found()
+    near_in_meaning: dict[int, float] | None = None
+    if meaning is not None and similar is not None:
+        numbers = list(dict.fromkeys([*numbers, *similar.best(CANDIDATES)]))
+        near_in_meaning = yield from meaning.of(owner, similar, numbers)
+    near = {number + offset for number in numbers for offset in range(-REACH, REACH + 1)}
+    rows = yield from asked("turns", owner=owner.id, numbers=sorted(number for number in near if number >= 0))
+    ranking = Ranking(
+        question,
+        {row[0]: Turn._make(row) for row in rows},
+        numbers,
+        owner.words / max(1, owner.size) or 1.0,
+        near_in_meaning,
+    )
+    for group in question.groups:
+        ranking.add(group.weights, scan.idf[group.term], lists)
+    return ranking
+
+
+def _look_again(owner: Owner, ranking: Ranking, known: Collection[str]) -> Operation[None]:
+    """Add what turns score for the telling terms of the best."""
+    best = ranking.best()[:LOOKED_AT]
+    texts = yield from _texts(owner.id, best)
+    told = _told({number: row[-1] for number, row in texts.items()}, known, best)
+    lists = yield from _lists(owner.id, list(told))
+    rare = {
+        term: idf(len(numbers), owner.size)
+        for term, numbers in lists.items()
+        if len(numbers) > 1  # one that only this turn has leads nowhere
+    }
+    telling = nlargest(ADDED, ((told[term] * value, term) for term, value in rare.items()))
+    for weight, term in telling:
+        ranking.add([(term, 1.0)], SHARE * rare[term] * weight / telling[0][0], lists)
+
+
+def _told(
+    texts: Mapping[int, str], known: Collection[str], best: Sequence[tuple[int, float]]
+) -> dict[str, float]:
+    """Return the new terms that turns use most, by their share of the turn and its score."""
+    weights = defaultdict[str, float](float)
+    for number, score in best:
+        found = terms(texts.get(number, "")[:LOOKED_INTO])
+        for term in found:
+            if term not in known:
+                weights[term] += score / max(SHORT, len(found))
+    return dict(nlargest(MAX_TOLD, weights.items(), key=itemgetter(1)))
+
+
+def _lists(owner: int, terms: list[str]) -> Operation[dict[str, array[int]]]:
+    """Return the numbers of the turns in which each term occurs."""
     lists: dict[str, array[int]] = {}
-    for term, _, numbers in await database.rows("postings", owner=owner, terms=terms):
+    for term, _, numbers in (yield from asked("postings", owner=owner, terms=terms)):
         lists.setdefault(term, array("I")).frombytes(bytes(numbers))
     return lists
 
 
-def _scanned(question: Question, lists: dict[str, array[int]], size: int) -> tuple[Scan, list[int]]:
-    scan = Scan(question, lists, size)
-    return scan, scan.found()
-
-
-async def _recollections(
-    database: Database, owner: int, best: Sequence[tuple[int, float]]
-) -> list[Recollection]:
-    numbers = [number for number, _ in best]
-    rows = {row[0]: row[1:] for row in await database.rows("texts", owner=owner, numbers=numbers)}
-    return [
-        Recollection(text=text, session=session, message=message, timestamp=said, role=role, score=score)
-        for number, score in best
-        if number in rows
-        for session, message, said, role, _, text in [rows[number]]
-    ]
+def _texts(owner: int, best: Sequence[tuple[int, float]]) -> Operation[dict[int, tuple[Any, ...]]]:
+    rows = yield from asked("texts", owner=owner, numbers=[number for number, _ in best])
+    return {row[0]: row[1:] for row in rows}

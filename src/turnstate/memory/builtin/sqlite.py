@@ -30,7 +30,7 @@ VERSION = 1
 SCRUB_TRIES, SCRUB_PAUSE = 100, 0.02  # while another process reads, the WAL cannot be emptied
 
 _SQL = statements("sqlite", "")
-_SCHEMA = schema_steps("", key="INTEGER PRIMARY KEY", integer="INTEGER", blob="BLOB")
+_SCHEMA = schema_steps("", key="INTEGER PRIMARY KEY AUTOINCREMENT", integer="INTEGER", blob="BLOB")
 
 T = TypeVar("T")
 
@@ -54,6 +54,16 @@ class SqliteDatabase:
 
         def read() -> list[tuple[Any, ...]]:
             return list(self._reader.execute(_SQL[name], _plain(given)))
+
+        return await self._run(self._reading, read)
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation that only reads in one transaction, which waits for no writer."""
+
+        def read() -> T:
+            with self._reader:
+                result = _driven(operation(), self._reader)
+            return result  # noqa: RET504 - to mypy, a transaction may end without one
 
         return await self._run(self._reading, read)
 
@@ -92,25 +102,8 @@ class SqliteDatabase:
 
     def _write(self, operation: Callable[[], Operation[T]]) -> T:
         made: list[T] = []
-        with_lock(self._writer, lambda: made.append(self._driven(operation())))
+        with_lock(self._writer, lambda: made.append(_driven(operation(), self._writer)))
         return made[0]
-
-    def _driven(self, operation: Operation[T]) -> T:
-        rows: list[Any] | None = None
-        try:
-            while True:
-                name, given = operation.send(rows)
-                rows = self._executed(name, given)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    def _executed(self, name: str, given: dict[str, Any] | list[dict[str, Any]]) -> list[Any]:
-        if isinstance(given, list):
-            if given:
-                self._writer.executemany(_SQL[name], given)
-            return []
-        return list(self._writer.execute(_SQL[name], _plain(given)))
 
     def _scrub(self) -> None:
         for _ in range(SCRUB_TRIES):
@@ -118,6 +111,21 @@ class SqliteDatabase:
             if not busy:
                 return
             time.sleep(SCRUB_PAUSE)
+
+
+def _driven(operation: Operation[T], connection: apsw.Connection) -> T:
+    rows: list[Any] | None = None
+    try:
+        while True:
+            name, given = operation.send(rows)
+            if isinstance(given, list):
+                connection.executemany(_SQL[name], given)
+                rows = []
+            else:
+                rows = list(connection.execute(_SQL[name], _plain(given)))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def _plain(given: dict[str, Any]) -> dict[str, Any]:

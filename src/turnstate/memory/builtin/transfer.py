@@ -1,7 +1,7 @@
 """A user's memory as lines of JSON, out and in: everything but vectors, which are made again.
 
 The first line says what it is; then come the turns, in order, and the facts with their sources. Reading is
-strict: a line that is not understood is an error that names it, and what was read before it stays.
+strict: a line that is not understood is an error that names it, and nothing is imported.
 """
 
 from __future__ import annotations
@@ -69,17 +69,19 @@ async def exported(database: Database, user: User, owner: int) -> AsyncIterator[
             line = TurnLine(session=session, message=message, role=role, author=author, said=said, text=text)
             yield msgspec.json.encode(line) + b"\n"
         first = rows[-1][0] + 1
-    for fact in await database.write(lambda: facts_of(owner)):
+    for fact in await database.read(lambda: facts_of(owner)):
         yield msgspec.json.encode(FactLine(fact=fact)) + b"\n"
 
 
-def parsed(lines: Iterable[bytes]) -> Iterator[tuple[str, list[Draft]] | Fact]:
-    """Yield the turns of an export, those of a session together, and then its facts."""
-    for session, group in groupby(_lines(lines), key=lambda line: getattr(line, "session", None)):
-        if session is not None:
-            yield session, [line.draft for line in group if isinstance(line, TurnLine)]
-        else:
-            yield from (line.fact for line in group if isinstance(line, FactLine))
+def parsed(lines: Iterable[bytes]) -> tuple[list[tuple[str, list[Draft]]], list[Fact]]:
+    """Return the turns of an export, those of a session together, and its facts."""
+    known = list(_lines(lines))
+    turns = (line for line in known if isinstance(line, TurnLine))
+    sessions = [
+        (session, [turn.draft for turn in group])
+        for session, group in groupby(turns, key=lambda turn: turn.session)
+    ]
+    return sessions, [line.fact for line in known if isinstance(line, FactLine)]
 
 
 def _lines(lines: Iterable[bytes]) -> Iterator[Line]:
@@ -92,6 +94,10 @@ def _lines(lines: Iterable[bytes]) -> Iterator[Line]:
             raise InvalidPayload(f"line {number} is not a line of an exported memory: {error}") from None
         if number == 1 and not isinstance(line, HeadLine):
             raise InvalidPayload("this is not an exported memory: its first line says something else")
+        if isinstance(line, FactLine) and not line.fact.sources:
+            raise InvalidPayload(
+                f"line {number} has a fact without a source; a fact names the messages that say so"
+            )
         if isinstance(line, HeadLine) and line.version > VERSION:
             raise NewerFormat(
                 f"the memory was exported by a newer Turnstate (version {line.version}); update"

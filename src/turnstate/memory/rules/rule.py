@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from ..facts import FactKind
@@ -20,7 +21,7 @@ class Rule(NamedTuple):
     """A pattern whose group ``value`` is what is claimed, and ``slot`` what it is a value of."""
 
     kind: FactKind
-    pattern: re.Pattern[str]
+    pattern: str
     slot: str = ""
     denies: bool = False
     prefix: str = ""
@@ -28,7 +29,7 @@ class Rule(NamedTuple):
 
     def matches(self, sentence: str) -> Iterator[tuple[str, str]]:
         """Yield the value and the slot of each match."""
-        for found in self.pattern.finditer(sentence):
+        for found in _compiled(self.pattern).finditer(sentence):
             groups = found.groupdict()
             value = _trimmed(groups["value"])
             what = _trimmed(groups.get("slot") or "").lower()
@@ -37,8 +38,14 @@ class Rule(NamedTuple):
 
 
 def rule(kind: FactKind, pattern: str, slot: str = "", *, denies: bool = False, prefix: str = "") -> Rule:
-    """Return a rule; the pattern is compiled without regard to case."""
-    return Rule(kind, re.compile(pattern, re.IGNORECASE), slot, denies, prefix)
+    """Return a rule; the pattern is matched without regard to case."""
+    return Rule(kind, pattern, slot, denies, prefix)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when it is first used: all of them take a fifth of a second."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def sentences(text: str) -> list[str]:

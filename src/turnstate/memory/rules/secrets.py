@@ -13,7 +13,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _SHAPED = re.compile(
-    r"\b(?:sk|pk|rk|ghp|gho|ghs|xox[abprs]|AKIA|ASIA|AIza|glpat|npm|pypi|hf|eyJ)[-_A-Za-z0-9]{8,}"
+    r"\b(?:(?:sk|pk|rk|ghp|gho|ghs|xox[abprs]|glpat|npm|pypi|hf)[-_]|AKIA|ASIA|AIza|eyJ)[-_A-Za-z0-9]{8,}"
     r"|-----BEGIN|\b[0-9a-fA-F]{32,}\b|\b(?=[A-Za-z0-9+/_-]*[A-Z])(?=[A-Za-z0-9+/_-]*[a-z])"
     r"(?=[A-Za-z0-9+/_-]*[0-9])[A-Za-z0-9+/_-]{24,}\b|://[^/\s:@]+:[^/\s@]+@"
 )

@@ -10,25 +10,35 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from typing import NamedTuple
+from functools import cached_property
 
 from msgspec import structs
 
 from ...codec import decode_entry
 from ...entry import ModelChange
 from ...errors import AlreadyExists, NotFound
+from ...search_terms import entry_words
 from ..admission import KEY_LIFE, KnownKey
 from ..values import Address, BranchRow, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
 
 __all__ = ["Indexed", "State", "StoredSession", "private", "written"]
 
 
-class Indexed(NamedTuple):
+class Indexed:
     """An entry and its words; the index has all entries in the order in which they were written."""
 
-    at: Address
-    row: Row
-    words: frozenset[str]
+    def __init__(self, at: Address, row: Row) -> None:
+        self.at, self.row = at, row
+
+    @property
+    def is_cut(self) -> bool:
+        """True if its words are known."""
+        return "words" in self.__dict__
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Its words, cut when it is searched for the first time."""
+        return frozenset(entry_words(self.row.kind, self.row.body))
 
 
 class StoredSession:
@@ -144,12 +154,12 @@ class State:
         except KeyError:
             raise NotFound(f"there is no session {at.session}") from None
 
-    def append(self, kept: StoredSession, rows: Iterable[tuple[Row, frozenset[str]]]) -> None:
-        """Append rows to their branch and, with their words, to the index."""
-        for row, words in rows:
+    def append(self, kept: StoredSession, rows: Iterable[Row]) -> None:
+        """Append rows to their branch and to the index."""
+        for row in rows:
             kept.rows[row.branch].append(row)
             kept.by_id[row.id] = row
-            self.index.append(Indexed(kept.row.address, row, words))
+            self.index.append(Indexed(kept.row.address, row))
 
 
 def _counter_after(row: Row) -> str | None:
@@ -158,11 +168,9 @@ def _counter_after(row: Row) -> str | None:
     return entry.counter if isinstance(entry, ModelChange) else None
 
 
-def written(
-    records: Iterable[Record], *, branch: int, seq: int, total: int
-) -> list[tuple[Row, frozenset[str]]]:
-    """Return records as rows after a position, each with its words."""
-    rows = list[tuple[Row, frozenset[str]]]()
+def written(records: Iterable[Record], *, branch: int, seq: int, total: int) -> list[Row]:
+    """Return records as rows after a position."""
+    rows = list[Row]()
     for record in records:
         seq, total = seq + 1, total + record.tokens
         row = Row(
@@ -174,7 +182,7 @@ def written(
             tokens=record.tokens,
             total=total,
         )
-        rows.append((row, frozenset(record.words)))
+        rows.append(row)
     return rows
 
 

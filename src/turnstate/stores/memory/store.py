@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from ...errors import AlreadyExists, Busy, Fenced, InputError, NotFound
+from ...tokens.exact import INLINE, off_loop
 from ..admission import admitted, advanced, check_meta
 from ..values import (
     MESSAGE,
@@ -123,6 +124,7 @@ class MemoryStore:
         wanted, hits = frozenset(words), list[Hit]()
         if not wanted or limit < 1:
             return hits
+        await self._cut_words(tenant)
         with self._state.lock:
             index, sessions = self._state.index, self._state.sessions
             end = len(index) if before is None else min(before, len(index))
@@ -138,6 +140,13 @@ class MemoryStore:
                 if len(hits) == limit:
                     break
         return hits
+
+    async def _cut_words(self, tenant: str) -> None:
+        """Cut the words of entries that are searched for the first time, in a thread if they are long."""
+        with self._state.lock:
+            new = [one for one in self._state.index if one and one.at.tenant == tenant and not one.is_cut]
+        large = sum(len(one.row.body) for one in new) > INLINE
+        await off_loop(lambda: [one.words for one in new], large=large)
 
     # Feed
 
@@ -197,7 +206,7 @@ class MemoryStore:
             if row.address in self._state.sessions:
                 raise AlreadyExists(f"session {row.id} already exists")
             rows = written(records, branch=1, seq=0, total=0)
-            total = rows[-1][0].total if rows else 0
+            total = rows[-1].total if rows else 0
             tags = tuple(sorted(set(row.tags)))
             kept = StoredSession(
                 structs.replace(private(row), tags=tags, branch=1, seq=len(rows), total=total)

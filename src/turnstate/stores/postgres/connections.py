@@ -41,6 +41,10 @@ CANCEL_PATIENCE = 1.0
 LONG = 3_600.0
 """Seconds for statements that read or delete a lot."""
 
+KEPT = 2
+"""Connections that are kept at hand: taking one from the driver's pool and returning it costs several turns
+of the event loop, which is a good part of an append."""
+
 MAX_CONNECTIONS = 10
 """More do not help: appends share an fsync, and a server has to share its connections."""
 
@@ -69,6 +73,8 @@ class Connections:
         self._queries = queries(target.schema)
         self._closed = False
         self._pool: Any = None
+        self._kept = list[Any]()
+        self._wanting = 0  # tasks that wait for the pool
 
     @classmethod
     async def open(cls, target: PostgresTarget) -> Connections:
@@ -132,6 +138,8 @@ class Connections:
         self._closed = True
         try:
             async with asyncio.timeout(PATIENCE):
+                while self._kept:
+                    await self._pool.release(self._kept.pop())
                 await self._pool.close()
         except FAULTS:
             self._pool.terminate()
@@ -147,9 +155,10 @@ class Connections:
         arguments = query.arguments(given)
         deadline, again = time.monotonic() + patience, not writes
         while True:
-            connection = await self._acquired()
+            connection, is_sound = await self._acquired(), False
             try:
                 rows: Sequence[Any] = await connection.fetch(query.sql, *arguments, timeout=patience)
+                is_sound = True
                 return rows
             except ROLLED_BACK as error:
                 if time.monotonic() > deadline:
@@ -161,17 +170,33 @@ class Connections:
             except FAULTS as error:
                 raise fault(error, self.target.shown) from error
             finally:
-                await self._released(connection)
+                if not (is_sound and self._keep(connection)):
+                    await self._released(connection)
             await asyncio.sleep(random.uniform(0.0, 0.01))  # noqa: S311
 
     async def _acquired(self) -> Any:
         if self._closed:
             raise StoreError(f"{self.target.shown} is closed; open it again")
+        while self._kept:
+            connection = self._kept.pop()
+            if _is_open(connection):
+                return connection
+            await self._released(connection)
+        self._wanting += 1
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._lent()
         except FAULTS as error:
             raise self._unreachable(error) from error
+        finally:
+            self._wanting -= 1
+
+    def _keep(self, connection: Any) -> bool:
+        """Keep a connection at hand, unless there are enough or others wait for one; return True if kept."""
+        if self._closed or self._wanting or len(self._kept) >= KEPT:
+            return False
+        self._kept.append(connection)
+        return True
 
     async def _lent(self) -> Any:
         """Take a free connection or open one; if the server allows no more, wait for one of ours."""
@@ -207,6 +232,13 @@ class Connections:
             error, asyncpg.PostgresConnectionError
         )
         return fault(error, self.target.shown) if answered else unreachable(error, self.target.shown)
+
+
+def _is_open(connection: Any) -> bool:
+    try:
+        return not connection.is_closed()
+    except asyncpg.InterfaceError:  # the pool has noticed already that it broke
+        return False
 
 
 async def _nothing(_connection: Any) -> None:

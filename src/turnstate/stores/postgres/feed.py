@@ -19,7 +19,7 @@ from .connections import Connections
 from .log import missing
 from .rows import entry_row
 
-__all__ = ["feed", "feed_end", "since"]
+__all__ = ["feed", "feed_end", "last_key", "since", "writers"]
 
 PATIENCE = 1.0
 """Seconds for which a page waits for transactions; after that it is empty, and the caller asks again."""
@@ -54,28 +54,30 @@ async def feed(connections: Connections, tenant: str, cursor: str, limit: int) -
 
 async def feed_end(connections: Connections) -> str:
     """Return the cursor after all entries that exist now."""
-    return str(await _last(connections))
+    return str(await last_key(connections))
 
 
-async def _last(connections: Connections) -> int:
+async def last_key(connections: Connections) -> int:
+    """Return the highest key that is visible."""
     ((last,),) = await connections.read("last_entry")
     return last or 0
 
 
 async def _settled(connections: Connections, after: int) -> int:
     """Return the highest key below which all entries are visible; if others are writing, wait for them."""
-    last = await _last(connections)
+    last = await last_key(connections)
     if last <= after:
         return after
     deadline = time.monotonic() + PATIENCE
-    waiting = await _writers(connections)
+    waiting = await writers(connections)
     while waiting:
         if time.monotonic() > deadline:
             return after
         await asyncio.sleep(_PAUSE)
-        waiting &= await _writers(connections)
+        waiting &= await writers(connections)
     return last
 
 
-async def _writers(connections: Connections) -> set[str]:
+async def writers(connections: Connections) -> set[str]:
+    """Return the transactions that may have taken a key and not committed yet."""
     return {writer for (writer,) in await connections.read("writers")}

@@ -51,18 +51,17 @@ $$;
 
 -- Append entries after a position, which is mixed into the checksum that the client computed of each.
 CREATE OR REPLACE FUNCTION turnstate.add_entries(
-    of_session bigint, on_branch bigint, after_seq bigint, total_before bigint, own_marks text,
-    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[], words text[]
+    of_session bigint, on_branch bigint, after_seq bigint, total_before bigint,
+    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[]
 ) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO turnstate.entry (session, branch, seq, id, kind, body, tokens, total, checksum, words)
+    INSERT INTO turnstate.entry (session, branch, seq, id, kind, body, tokens, total, checksum)
     SELECT of_session, on_branch, after_seq + r.n, r.id, r.kind, r.body, r.tokens, total_before + r.total,
-           r.sum # ((of_session * 1000003 + on_branch * 10007 + after_seq + r.n) & 4294967295),
-           (r.words || ' ' || own_marks)::tsvector
+           r.sum # ((of_session * 1000003 + on_branch * 10007 + after_seq + r.n) & 4294967295)
     FROM ROWS FROM (
              pg_catalog.unnest(ids), pg_catalog.unnest(kinds), pg_catalog.unnest(bodies), pg_catalog.unnest(tokens),
-             pg_catalog.unnest(totals), pg_catalog.unnest(sums), pg_catalog.unnest(words)) WITH ORDINALITY
-         AS r (id, kind, body, tokens, total, sum, words, n)
+             pg_catalog.unnest(totals), pg_catalog.unnest(sums)) WITH ORDINALITY
+         AS r (id, kind, body, tokens, total, sum, n)
     ORDER BY r.n;
 END;
 $$;
@@ -71,7 +70,7 @@ CREATE OR REPLACE FUNCTION turnstate.create_session(
     new_tenant text, new_id text, new_user text, new_title text, new_tags text[], new_counter text, new_meta bytea,
     new_marks text, new_created bigint, new_active bigint, new_idle bigint, new_epoch bigint, new_version bigint,
     new_fence bigint, new_lease_until bigint, new_holder text, new_ended bigint, new_reason text,
-    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[], words text[]
+    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[]
 ) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     made bigint;
@@ -90,7 +89,7 @@ BEGIN
     END IF;
     INSERT INTO turnstate.branch (session, id, parent, fork_seq, created, name, operation, former)
     VALUES (made, 1, NULL, 0, new_created, '', 'create', NULL);
-    PERFORM turnstate.add_entries(made, 1, 0, 0, new_marks, ids, kinds, bodies, tokens, totals, sums, words);
+    PERFORM turnstate.add_entries(made, 1, 0, 0, ids, kinds, bodies, tokens, totals, sums);
     RETURN true;
 END;
 $$;
@@ -99,17 +98,19 @@ $$;
 --   taken, repeated                what the change came to, now or when its key was used first
 --   refused                        the session as it is, from which the client says why
 --   no session, no branch, no entry
+--   locked                         by another transaction, for which one that does not wait would have to wait
 CREATE OR REPLACE FUNCTION turnstate.append(
-    of_tenant text, of_id text, now bigint, asked_epoch bigint, key_name text, key_digest bytea, key_life bigint,
+    of_tenant text, of_id text, now bigint, asked_created bigint, asked_epoch bigint, key_name text, key_digest bytea,
+    key_life bigint,
     asked_fence bigint, asked_version bigint, asked_branch bigint, asked_seq bigint,
     forks boolean, fork_parent bigint, fork_at bigint, fork_name text, fork_operation text, selected bigint,
-    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[], words text[],
+    ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[],
     parcel_ids text[], parcel_tenants text[], parcel_sessions text[], parcel_kinds text[], parcel_bodies bytea[],
     parcel_dues bigint[],
-    moves_path boolean, is_activity boolean, next_epoch boolean, end_reason text,
+    moves_path boolean, is_activity boolean, next_epoch boolean, end_reason text, waits boolean,
     OUT outcome text, OUT epoch bigint, OUT version bigint, OUT branch bigint, OUT first bigint, OUT last bigint,
     OUT fence bigint, OUT lease_until bigint, OUT holder text, OUT ended bigint, OUT reason text,
-    OUT known_digest bytea, OUT known_created bigint
+    OUT known_digest bytea, OUT known_created bigint, OUT created bigint, OUT total bigint
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     own record;
@@ -117,16 +118,27 @@ DECLARE
     tip bigint;
     new_total bigint;
 BEGIN
-    SELECT s.key, s.epoch, s.branch, s.seq, s.total, s.version, s.fence, s.lease_until, s.holder, s.ended, s.reason,
-           s.marks
+    IF NOT waits THEN
+        PERFORM FROM turnstate.session s
+        WHERE s.tenant = of_tenant AND s.id = of_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            outcome := 'locked';
+            RETURN;
+        END IF;
+    END IF;
+    SELECT s.key, s.created, s.epoch, s.branch, s.seq, s.total, s.version, s.fence, s.lease_until, s.holder, s.ended,
+           s.reason
     INTO own
     FROM turnstate.session s
     WHERE s.tenant = of_tenant AND s.id = of_id
-    FOR UPDATE;
+    FOR NO KEY UPDATE;  -- who writes words keeps the session from being deleted, and does not wait for appends
     IF NOT FOUND THEN
         outcome := 'no session';
         RETURN;
     END IF;
+    created := own.created;
+    total := own.total;
     epoch := own.epoch;
     version := own.version;
     branch := own.branch;
@@ -138,7 +150,7 @@ BEGIN
     reason := own.reason;
     outcome := 'refused';
 
-    IF asked_epoch <> own.epoch OR (own.ended IS NOT NULL AND NOT next_epoch) THEN
+    IF asked_created <> own.created OR asked_epoch <> own.epoch OR (own.ended IS NOT NULL AND NOT next_epoch) THEN
         RETURN;
     END IF;
     IF key_name IS NOT NULL THEN
@@ -200,7 +212,7 @@ BEGIN
     first := last + 1;
     IF pg_catalog.cardinality(ids) > 0 THEN
         PERFORM turnstate.add_entries(
-            own.key, branch, last, new_total, own.marks, ids, kinds, bodies, tokens, totals, sums, words);
+            own.key, branch, last, new_total, ids, kinds, bodies, tokens, totals, sums);
         last := last + pg_catalog.cardinality(ids);
         new_total := new_total + totals[pg_catalog.cardinality(totals)];
     END IF;
@@ -258,6 +270,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
+    DELETE FROM turnstate.word w
+    WHERE w.entry = ANY (ARRAY(SELECT e.key FROM turnstate.entry e WHERE e.session = own));
     DELETE FROM turnstate.entry e WHERE e.session = own;
     GET DIAGNOSTICS entries = ROW_COUNT;
     DELETE FROM turnstate.branch b WHERE b.session = own;
@@ -268,5 +282,42 @@ BEGIN
     GET DIAGNOSTICS parcels = ROW_COUNT;
     DELETE FROM turnstate.damaged d WHERE d.session = own;
     DELETE FROM turnstate.session s WHERE s.key = own;
+END;
+$$;
+
+-- Write the words of messages that are still there and not indexed yet. Their sessions cannot be deleted meanwhile.
+CREATE OR REPLACE FUNCTION turnstate.add_words(of_entries bigint[], texts text[])
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- A crash may undo this: what was not indexed is known, and is indexed again.
+    PERFORM pg_catalog.set_config('synchronous_commit', 'off', true);
+    PERFORM FROM turnstate.session s
+    WHERE s.key = ANY (ARRAY(SELECT e.session FROM turnstate.entry e WHERE e.key = ANY (of_entries)))
+    ORDER BY s.key
+    FOR KEY SHARE;
+    INSERT INTO turnstate.word (entry, words)
+    SELECT e.key, (r.words || ' ' || s.marks)::tsvector
+    FROM ROWS FROM (pg_catalog.unnest(of_entries), pg_catalog.unnest(texts)) AS r (entry, words)
+    JOIN turnstate.entry e ON e.key = r.entry
+    JOIN turnstate.session s ON s.key = e.session
+    WHERE e.kind = 'message'
+    ORDER BY e.key
+    ON CONFLICT DO NOTHING;
+END;
+$$;
+
+-- Record up to where everything is indexed, unless something is missing. All transactions that may have taken a
+-- key below it must have ended.
+CREATE OR REPLACE FUNCTION turnstate.all_indexed(new_through bigint)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_catalog.set_config('synchronous_commit', 'off', true);
+    UPDATE turnstate.indexed i
+    SET through = new_through
+    WHERE i.through < new_through
+      AND NOT EXISTS (
+          SELECT 1 FROM turnstate.entry e
+          WHERE e.key > i.through AND e.key <= new_through AND e.kind = 'message'
+            AND (SELECT w.entry FROM turnstate.word w WHERE w.entry = e.key) IS NULL);
 END;
 $$;

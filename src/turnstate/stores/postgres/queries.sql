@@ -4,7 +4,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- The types that the driver does not know by itself.
 -- name: array_types
-SELECT :numbers::bigint[], :bytes::pg_catalog.bytea[];
+SELECT :numbers::bigint[], :bytes::pg_catalog.bytea[], :small::int[], :flags::boolean[];
 
 -- name: settings
 SELECT pg_catalog.current_setting('server_version') AS version,
@@ -72,16 +72,39 @@ LIMIT :limit::bigint;
 -- name: create
 SELECT turnstate.create_session(
     :tenant, :id, :user, :title, :tags, :counter, :meta, :marks, :created, :active, :idle, :epoch, :version, :fence,
-    :lease_until, :holder, :ended, :reason, :ids, :kinds, :bodies, :tokens, :totals, :sums, :words);
+    :lease_until, :holder, :ended, :reason, :ids, :kinds, :bodies, :tokens, :totals, :sums);
 
 -- name: append
 SELECT outcome, epoch, version, branch, first, last, fence, lease_until, holder, ended, reason, known_digest,
-       known_created
+       known_created, created, total
 FROM turnstate.append(
-    :tenant, :session, :now, :epoch, :key_name, :key_digest, :key_life, :fence, :expected_version, :expected_branch,
+    :tenant, :session, :now, :created, :epoch, :key_name, :key_digest, :key_life, :fence, :expected_version, :expected_branch,
     :expected_seq, :forks, :fork_parent, :fork_at, :fork_name, :fork_operation, :select, :ids, :kinds, :bodies,
-    :tokens, :totals, :sums, :words, :parcel_ids, :parcel_tenants, :parcel_sessions, :parcel_kinds, :parcel_bodies,
-    :parcel_dues, :moves_path, :is_activity, :next_epoch, :end);
+    :tokens, :totals, :sums, :parcel_ids, :parcel_tenants, :parcel_sessions, :parcel_kinds, :parcel_bodies,
+    :parcel_dues, :moves_path, :is_activity, :next_epoch, :end, true);
+
+-- Many appends in one transaction, which waits for no other: who waits may hold what others wait for.
+-- name: append_all
+SELECT a.outcome, a.epoch, a.version, a.branch, a.first, a.last, a.fence, a.lease_until, a.holder, a.ended, a.reason,
+       a.known_digest, a.known_created, a.created, a.total
+FROM ROWS FROM (
+         pg_catalog.unnest(:tenants::pg_catalog.text[]), pg_catalog.unnest(:sessions::pg_catalog.text[]),
+         pg_catalog.unnest(:nows::bigint[]), pg_catalog.unnest(:creations::bigint[]),
+         pg_catalog.unnest(:epochs::bigint[]), pg_catalog.unnest(:key_names::pg_catalog.text[]),
+         pg_catalog.unnest(:key_digests::pg_catalog.bytea[]), pg_catalog.unnest(:fences::bigint[]),
+         pg_catalog.unnest(:versions::bigint[]), pg_catalog.unnest(:branches::bigint[]),
+         pg_catalog.unnest(:seqs::bigint[]), pg_catalog.unnest(:moves::boolean[]),
+         pg_catalog.unnest(:activities::boolean[]), pg_catalog.unnest(:starts::int[]),
+         pg_catalog.unnest(:ends::int[])) WITH ORDINALITY
+     AS c (tenant, session, now, created, epoch, key_name, key_digest, fence, version, branch, seq, moves_path,
+           is_activity, start, finish, n)
+CROSS JOIN LATERAL turnstate.append(
+    c.tenant, c.session, c.now, c.created, c.epoch, c.key_name, c.key_digest, :key_life::bigint, c.fence, c.version,
+    c.branch, c.seq, false, NULL, NULL, NULL, NULL, NULL, (:ids::pg_catalog.text[])[c.start:c.finish],
+    (:kinds::pg_catalog.text[])[c.start:c.finish], (:bodies::pg_catalog.bytea[])[c.start:c.finish],
+    (:tokens::bigint[])[c.start:c.finish], (:totals::bigint[])[c.start:c.finish], (:sums::bigint[])[c.start:c.finish],
+    '{}', '{}', '{}', '{}', '{}', '{}', c.moves_path, c.is_activity, false, NULL, false) a
+ORDER BY c.n;
 
 -- name: remove
 SELECT entries, branches, keys, parcels FROM turnstate.remove(:tenant, :session);
@@ -322,15 +345,73 @@ WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :s
 -- The marks of tenant and user are among the words, so that the index alone finds what is theirs.
 -- name: search
 SELECT e.key, s.id, e.session, e.branch, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum
-FROM turnstate.entry e
+FROM turnstate.word w
+JOIN turnstate.entry e ON e.key OPERATOR(pg_catalog.=) w.entry
 JOIN turnstate.session s ON s.key OPERATOR(pg_catalog.=) e.session
-WHERE e.words OPERATOR(pg_catalog.@@) :words::pg_catalog.text::pg_catalog.tsquery
-  AND e.key OPERATOR(pg_catalog.<) :before::bigint
+WHERE w.words OPERATOR(pg_catalog.@@) :words::pg_catalog.text::pg_catalog.tsquery
+  AND w.entry OPERATOR(pg_catalog.<) :before::bigint
   AND s.tenant OPERATOR(pg_catalog.=) :tenant
   AND (:user::pg_catalog.text IS NULL OR s."user" OPERATOR(pg_catalog.=) :user)
   AND (:session::pg_catalog.text IS NULL OR s.id OPERATOR(pg_catalog.=) :session)
-ORDER BY e.key DESC
+ORDER BY w.entry DESC
 LIMIT :limit::bigint;
+
+-- Messages that are not indexed, at most as many bytes at once, but one in any case.
+-- The lookup in `word` is a subquery, not a join: the planner might read all of `word` for a join.
+-- name: unindexed
+SELECT key, session, branch, seq, id, kind, body, tokens, total, checksum
+FROM (
+    SELECT pg_catalog.sum(pg_catalog.octet_length(body)) OVER (ORDER BY key)
+               OPERATOR(pg_catalog.-) pg_catalog.octet_length(body) AS size_before,
+           missing.*
+    FROM (
+        SELECT e.*
+        FROM turnstate.entry e
+        WHERE e.key OPERATOR(pg_catalog.>) (SELECT coalesce(pg_catalog.max(through), 0) FROM turnstate.indexed)
+          AND e.key OPERATOR(pg_catalog.>) :after::bigint AND e.kind OPERATOR(pg_catalog.=) 'message'
+          AND (SELECT w.entry FROM turnstate.word w WHERE w.entry OPERATOR(pg_catalog.=) e.key) IS NULL
+        ORDER BY e.key
+        LIMIT :limit::bigint) missing) sized
+WHERE size_before OPERATOR(pg_catalog.<) :size::bigint
+ORDER BY key;
+
+-- name: count_unindexed
+SELECT pg_catalog.count(*), pg_catalog.max(key)
+FROM (
+    SELECT e.key
+    FROM turnstate.entry e
+    WHERE e.key OPERATOR(pg_catalog.>) (SELECT coalesce(pg_catalog.max(through), 0) FROM turnstate.indexed)
+      AND e.kind OPERATOR(pg_catalog.=) 'message'
+      AND (SELECT w.entry FROM turnstate.word w WHERE w.entry OPERATOR(pg_catalog.=) e.key) IS NULL
+    ORDER BY e.key
+    LIMIT :limit::bigint) missing;
+
+-- name: search_unindexed
+SELECT key, session_id, session, branch, seq, id, kind, body, tokens, total, checksum
+FROM (
+    SELECT pg_catalog.sum(pg_catalog.octet_length(body)) OVER (ORDER BY key DESC)
+               OPERATOR(pg_catalog.-) pg_catalog.octet_length(body) AS size_before,
+           missing.*
+    FROM (
+        SELECT s.id AS session_id, e.*
+        FROM turnstate.entry e
+        JOIN turnstate.session s ON s.key OPERATOR(pg_catalog.=) e.session
+        WHERE e.key OPERATOR(pg_catalog.>) (SELECT coalesce(pg_catalog.max(through), 0) FROM turnstate.indexed)
+          AND e.key OPERATOR(pg_catalog.<) :before::bigint AND e.kind OPERATOR(pg_catalog.=) 'message'
+          AND s.tenant OPERATOR(pg_catalog.=) :tenant
+          AND (:user::pg_catalog.text IS NULL OR s."user" OPERATOR(pg_catalog.=) :user)
+          AND (:session::pg_catalog.text IS NULL OR s.id OPERATOR(pg_catalog.=) :session)
+          AND (SELECT w.entry FROM turnstate.word w WHERE w.entry OPERATOR(pg_catalog.=) e.key) IS NULL
+        ORDER BY e.key DESC
+        LIMIT :limit::bigint) missing) sized
+WHERE size_before OPERATOR(pg_catalog.<) :size::bigint
+ORDER BY key DESC;
+
+-- name: add_words
+SELECT turnstate.add_words(:entries, :words);
+
+-- name: all_indexed
+SELECT turnstate.all_indexed(:through);
 
 -- name: take
 WITH taken AS (

@@ -15,6 +15,7 @@ from ...errors import InputError, StoreDamaged
 from ..values import BranchRow, Parcel, Record, Row, SessionRow
 
 __all__ = [
+    "DAMAGED",
     "branch_row",
     "checksum",
     "content_sum",
@@ -40,6 +41,9 @@ LONGEST = 500
 MOST_BYTES = 1_000_000
 """Of all words of an entry, quoted: PostgreSQL accepts 1,048,575. Words beyond that are not indexed."""
 
+DAMAGED = "_d"
+"""The word of a message that was damaged when it was indexed: every search of its tenant or user finds it."""
+
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]").search
 
 
@@ -53,7 +57,8 @@ def query_of(words: Sequence[str], *, tenant: str, user: str | None) -> str | No
     """Return the text of a ``tsquery`` for entries with all these words; None if no entry can have them."""
     if not words or not all(_usable(word) for word in words):
         return None
-    return " & ".join(_quoted(word) for word in dict.fromkeys([*marks(tenant, user), *words]))
+    theirs, all_words = (" & ".join(map(_quoted, some)) for some in (marks(tenant, user), words))
+    return f"{theirs} & ({all_words} | {_quoted(DAMAGED)})"
 
 
 def marks(tenant: str, user: str | None) -> list[str]:
@@ -122,7 +127,6 @@ def entry_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
         "tokens": [record.tokens for record in records],
         "totals": list(accumulate(record.tokens for record in records)),
         "sums": [content_sum(record.tokens, record.kind, record.id, record.body) for record in records],
-        "words": [vector(record.words) for record in records],
     }
 
 

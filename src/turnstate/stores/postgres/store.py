@@ -14,6 +14,7 @@ import msgspec
 from msgspec import structs
 
 from ...errors import AlreadyExists, Busy, Fenced, NotFound
+from ...tokens.exact import INLINE, off_loop
 from ..admission import check_meta
 from ..values import (
     Address,
@@ -37,6 +38,7 @@ from ..values import (
     Span,
 )
 from . import feed
+from .appends import Appends
 from .connections import LONG, Connections, migrate
 from .log import change_columns, entries, missing, refusal, repeated_id
 from .queries import functions, migrations
@@ -44,21 +46,17 @@ from .rows import (
     branch_row,
     encoded,
     entry_columns,
-    entry_row,
     parcel_row,
-    query_of,
     session_columns,
     session_row,
 )
+from .search import Indexer, search
 from .server import target
 from .verify import findings
 
 __all__ = ["PostgresStore", "connect"]
 
-END = 2**63 - 1
-"""After every mark of a search."""
-
-_TABLES = ("session", "branch", "entry", "damaged", "key", "outbox")
+_TABLES = ("session", "branch", "entry", "word", "indexed", "damaged", "key", "outbox")
 _CREATED = re.compile(r'FUNCTION "\w+"\.(\w+)').findall
 _MAX_FOREIGN = 10  # objects that `facts` names
 
@@ -68,22 +66,28 @@ class PostgresStore:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._appends, self._indexer = Appends(connections), Indexer(connections)
 
     async def close(self) -> None:
         """Finish what was begun and close the connections."""
+        await self._appends.batches.close()
+        await self._indexer.close()
         await self._connections.close()
 
     # Log
 
     async def commit(self, change: Change) -> Receipt:
         """Apply a change as a whole, or raise the first check that fails and change nothing."""
+        large = sum(len(record.body) for record in change.records) > INLINE
+        columns = await off_loop(lambda: change_columns(change), large=large)
         try:
-            (answer,) = await self._connections.write("append", **change_columns(change))
+            answer = await self._appends.answer(change, columns)
         except AlreadyExists:
             taken = repeated_id(change.records) or await self._first_taken(change)
             raise AlreadyExists(f"session {change.at.session} already has an entry {taken}") from None
         if answer["outcome"] not in ("taken", "repeated"):
             raise refusal(change, answer)
+        self._indexer.written()
         return Receipt(
             epoch=answer["epoch"],
             version=answer["version"],
@@ -141,16 +145,8 @@ class PostgresStore:
         limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
-        wanted = query_of(words, tenant=tenant, user=user)
-        if wanted is None:
-            return []
-        end = END if before is None else before
-        which: dict[str, Any] = {"words": wanted, "tenant": tenant, "user": user, "session": session}
-        which |= {"before": end, "limit": limit}
-        return [
-            Hit(session=id, row=entry_row(columns), mark=mark)
-            for mark, id, *columns in await self._connections.read("search", **which)
-        ]
+        which: dict[str, Any] = {"user": user, "session": session, "before": before, "limit": limit}
+        return await search(self._connections, self._indexer, tenant, words, **which)
 
     async def _first_taken(self, change: Change) -> str:
         ids = [record.id for record in change.records]
@@ -176,12 +172,15 @@ class PostgresStore:
         """Create a session with its root branch and first entries, or raise `AlreadyExists`."""
         columns = session_columns(structs.replace(row, tags=tuple(sorted(set(row.tags)))))
         try:
-            ((made,),) = await self._connections.write("create", **columns, **entry_columns(records))
+            large = sum(len(record.body) for record in records) > INLINE
+            columns |= await off_loop(lambda: entry_columns(records), large=large)
+            ((made,),) = await self._connections.write("create", **columns)
         except AlreadyExists:
             taken = repeated_id(records)
             raise AlreadyExists(f"session {row.id} would have two entries {taken}") from None
         if not made:
             raise AlreadyExists(f"session {row.id} already exists")
+        self._indexer.written()
         total = sum(record.tokens for record in records)
         kept = {"meta": msgspec.json.decode(columns["meta"]), "tags": columns["tags"]}
         return structs.replace(row, **kept, branch=1, seq=len(records), total=total)
@@ -258,6 +257,7 @@ class PostgresStore:
     async def take(self, now: int, *, until: int, limit: int, tenant: str | None = None) -> list[Parcel]:
         """Claim parcels that are due; no one else gets them before ``until``. Each claim counts as a try."""
         given = {"now": now, "until": until, "limit": limit, "tenant": tenant}
+        self._indexer.written()  # a worker that waits for parcels has time for the index, too
         return [parcel_row(columns) for columns in await self._connections.write("take", **given)]
 
     async def delivered(self, id: str) -> None:

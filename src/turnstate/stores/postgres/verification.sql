@@ -57,12 +57,19 @@ WHERE session OPERATOR(pg_catalog.=) :key AND id OPERATOR(pg_catalog.=) :id;
 -- name: set_former
 UPDATE turnstate.branch SET former = :former WHERE session OPERATOR(pg_catalog.=) :key AND id OPERATOR(pg_catalog.=) :id;
 
+-- The words are NULL if the entry is not indexed, and need not be.
 -- name: walked
-SELECT key, seq, id, kind, body, tokens, total, checksum, pg_catalog.tsvector_to_array(words) AS words
-FROM turnstate.entry
-WHERE session OPERATOR(pg_catalog.=) :key AND branch OPERATOR(pg_catalog.=) :branch
-  AND seq OPERATOR(pg_catalog.>) :after AND seq OPERATOR(pg_catalog.<=) :tip
-ORDER BY seq
+SELECT e.key, e.seq, e.id, e.kind, e.body, e.tokens, e.total, e.checksum,
+       CASE WHEN w.entry IS NULL
+                 AND (e.kind OPERATOR(pg_catalog.<>) 'message'
+                      OR e.key OPERATOR(pg_catalog.>) (SELECT coalesce(pg_catalog.max(through), 0) FROM turnstate.indexed))
+            THEN NULL
+            ELSE coalesce(pg_catalog.tsvector_to_array(w.words), '{}') END AS words
+FROM turnstate.entry e
+LEFT JOIN turnstate.word w ON w.entry OPERATOR(pg_catalog.=) e.key
+WHERE e.session OPERATOR(pg_catalog.=) :key AND e.branch OPERATOR(pg_catalog.=) :branch
+  AND e.seq OPERATOR(pg_catalog.>) :after AND e.seq OPERATOR(pg_catalog.<=) :tip
+ORDER BY e.seq
 LIMIT :limit::bigint;
 
 -- name: count_entry
@@ -75,7 +82,11 @@ UPDATE turnstate.entry SET tokens = :tokens, checksum = :checksum WHERE key OPER
 UPDATE turnstate.entry SET total = :total WHERE key OPERATOR(pg_catalog.=) :entry;
 
 -- name: word_entry
-UPDATE turnstate.entry SET words = :words::pg_catalog.text::pg_catalog.tsvector WHERE key OPERATOR(pg_catalog.=) :entry;
+INSERT INTO turnstate.word (entry, words) VALUES (:entry, :words::pg_catalog.text::pg_catalog.tsvector)
+ON CONFLICT (entry) DO UPDATE SET words = excluded.words;
+
+-- name: unword_entry
+DELETE FROM turnstate.word WHERE entry OPERATOR(pg_catalog.=) :entry;
 
 -- name: add_note
 INSERT INTO turnstate.entry (session, branch, seq, id, kind, body, tokens, total, checksum)
@@ -85,13 +96,14 @@ VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum);
 WITH kept AS (
     INSERT INTO turnstate.damaged (session, branch, seq, id, kind, body, fault)
     SELECT session, branch, seq, id, kind, body, :fault FROM turnstate.entry WHERE key OPERATOR(pg_catalog.=) :entry
-)
+), unindexed AS (DELETE FROM turnstate.word WHERE entry OPERATOR(pg_catalog.=) :entry)
 UPDATE turnstate.entry
-SET id = :id, kind = :kind, body = :body, tokens = :tokens, total = :total, checksum = :checksum, words = NULL
+SET id = :id, kind = :kind, body = :body, tokens = :tokens, total = :total, checksum = :checksum
 WHERE key OPERATOR(pg_catalog.=) :entry;
 
 -- name: set_entry_aside
-WITH gone AS (DELETE FROM turnstate.entry WHERE key OPERATOR(pg_catalog.=) :entry RETURNING *)
+WITH gone AS (DELETE FROM turnstate.entry WHERE key OPERATOR(pg_catalog.=) :entry RETURNING *),
+     unindexed AS (DELETE FROM turnstate.word WHERE entry OPERATOR(pg_catalog.=) :entry)
 INSERT INTO turnstate.damaged (session, branch, seq, id, kind, body, fault)
 SELECT session, branch, seq, id, kind, body, :fault FROM gone;
 
@@ -155,6 +167,24 @@ FROM gone;
 WITH gone AS (DELETE FROM turnstate.key WHERE session OPERATOR(pg_catalog.=) :key RETURNING *)
 INSERT INTO turnstate.damaged (session, branch, seq, id, kind, body, fault)
 SELECT 0, branch, last, name, 'key', digest, :fault FROM gone;
+
+-- name: stray_words
+SELECT pg_catalog.count(*)
+FROM turnstate.word w
+WHERE NOT EXISTS (SELECT 1 FROM turnstate.entry e WHERE e.key OPERATOR(pg_catalog.=) w.entry);
+
+-- name: drop_stray_words
+DELETE FROM turnstate.word w
+WHERE NOT EXISTS (SELECT 1 FROM turnstate.entry e WHERE e.key OPERATOR(pg_catalog.=) w.entry);
+
+-- The sequence has the newest key that an entry ever had.
+-- name: index_end
+SELECT pg_catalog.count(*), pg_catalog.max(through), (SELECT last_value FROM turnstate.entry_key_seq)
+FROM turnstate.indexed;
+
+-- name: reset_index_end
+WITH gone AS (DELETE FROM turnstate.indexed)
+INSERT INTO turnstate.indexed (through) VALUES (0);
 
 -- name: stray_parcels
 SELECT id, tenant, session

@@ -32,8 +32,6 @@ __all__ = ["findings"]
 
 SESSIONS_AT_ONCE = 12
 
-_OF_NO_SESSION = (partial(inspect_orphans, tables=("entry", "branch", "key")), inspect_parcels)
-
 
 async def findings(
     connections: Connections, *, repair: bool, recount: Recount | None = None
@@ -48,7 +46,8 @@ async def findings(
             for finding in await _inspected(connections, check, repair=repair, session=key, recount=recount):
                 yield finding
         after = keys[-1]
-    for rest in _OF_NO_SESSION:
+    orphans = partial(inspect_orphans, tables=("entry", "branch", "key"))
+    for rest in (orphans, inspect_parcels, _inspect_index):
         for finding in await _inspected(connections, rest, repair=repair):
             yield finding
 
@@ -106,13 +105,31 @@ def _inspect_session(case: Inspection, session: int) -> Check[None]:
 
 
 def _compare_words(case: Inspection, branch: int, own: list[str], seen: Seen, entry: Entry) -> None:
+    if seen.words is None:
+        return
     words = list(kept(words_of(entry))) if isinstance(entry, Message) else []
     wanted = {*words, *own} if words else set()
-    if wanted == set(seen.words or ()):
+    if wanted == set(seen.words):
         return
     fault, done = "search would not find it by its words", "indexed again"
     if case.found(fault, done=done, branch=branch, seq=seen.seq, id=str(seen.id)):
-        case.mend("word_entry", entry=seen.key, words=quoted(sorted(wanted)) if wanted else None)
+        if isinstance(entry, Message):
+            case.mend("word_entry", entry=seen.key, words=quoted(sorted(wanted)) if wanted else None)
+        else:
+            case.mend("unword_entry", entry=seen.key)
+
+
+def _inspect_index(case: Inspection) -> Check[None]:
+    """Check that the search index has no words of missing entries, and claims no more than there was."""
+    ((count,),) = yield from asked("stray_words")
+    if count and case.found(f"the search index has words of {count:,} missing entries", done="deleted"):
+        case.mend("drop_stray_words")
+    ((rows, through, newest),) = yield from asked("index_end")
+    if rows != 1 or through > newest:
+        fault = "the record of what is indexed is wrong"
+        if case.found(fault, done="reset; the next search indexes what is missing"):
+            case.mend("reset_index_end")
+    yield from case.mended()
 
 
 def _checksum(session: int, branch: int, seq: int, id: str, kind: str, tokens: int, body: bytes) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
+from ...tokens.exact import INLINE, off_loop
 from ..admission import KEY_LIFE, admitted
+from ..batches import Batches, is_plain
 from ..values import MESSAGE, Address, BranchRow, Change, Receipt, Row, Span
 from .faults import AnswerLost
 from .layout import MOST, bucket_of, index_key, named, natural, packed, session_key, session_keys, text
@@ -14,7 +16,18 @@ from .losses import LossDetector, Sighting
 from .rows import branch_rows, entry, known_key, packed_parcel, receipt, record_arguments, session
 from .server import Server, script
 
-__all__ = ["branches", "commit", "find", "newest", "read", "refusal", "rows_at", "sweep"]
+__all__ = [
+    "MAX_BYTES",
+    "Appends",
+    "branches",
+    "commit",
+    "find",
+    "newest",
+    "read",
+    "refusal",
+    "rows_at",
+    "sweep",
+]
 
 MAX_ENTRIES = 1_000
 MAX_BYTES = 4_000_000
@@ -24,10 +37,42 @@ SWEEP_STEP = 1_000
 """Entries of a removed session that are swept at a time: a few milliseconds, in which others wait."""
 
 
-async def commit(server: Server, losses: LossDetector, change: Change) -> Receipt:
+class Appends:
+    """Sends changes; those of one moment share a pipeline, but on a Cluster each is sent alone."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.batches = Batches[_Job](self._alone, self._together)
+
+    async def answer(self, change: Change, arguments: Sequence[bytes], until: float) -> list[Any]:
+        """Send a change with its arguments, and return what the server answers."""
+        job = _Job(session_keys(change.at), arguments, until)
+        if self._server.is_cluster or not is_plain(change):
+            return await self._alone(job)
+        answer: list[Any] = await self.batches.answer(change.at, job)
+        return answer
+
+    async def _alone(self, job: _Job) -> list[Any]:
+        answer: list[Any] = await self._server.run(script("commit"), job.keys, job.arguments, until=job.until)
+        return answer
+
+    async def _together(self, jobs: Sequence[_Job]) -> list[Any]:
+        calls = [(job.keys, job.arguments) for job in jobs]
+        return await self._server.run_each(script("commit"), calls, until=min(job.until for job in jobs))
+
+
+class _Job(NamedTuple):
+    """The keys and arguments of a change, and when it times out."""
+
+    keys: Sequence[bytes]
+    arguments: Sequence[bytes]
+    until: float
+
+
+async def commit(server: Server, appends: Appends, losses: LossDetector, change: Change) -> Receipt:
     """Apply a change as a whole, or raise the first check that fails and change nothing."""
     known = losses.known(change.at)
-    answer = await _committed(server, change, known)
+    answer = await _committed(server, appends, change, known)
     if answer[0] in (b"done", b"repeated"):
         got = receipt(answer[1:6], repeated=answer[0] == b"repeated")
         losses.wrote(change, got, born=int(answer[6]), known=known, gone=answer[7] == b"1")
@@ -41,20 +86,23 @@ async def commit(server: Server, losses: LossDetector, change: Change) -> Receip
     raise refusal(change.at, answer)
 
 
-async def _committed(server: Server, change: Change, known: Sighting | None) -> list[Any]:
+async def _committed(server: Server, appends: Appends, change: Change, known: Sighting | None) -> list[Any]:
     """Run the script; if the answer is lost, run it again, provided that the change has a key.
 
     A known key returns the receipt of the first request. Any other answer leaves open whether the first
     request was applied, since the epoch may have ended in between.
     """
-    keys, arguments, until = session_keys(change.at), _arguments(change, known), server.deadline
+    until = server.deadline
+    large = sum(len(record.body) for record in change.records) > INLINE
+    arguments = await off_loop(lambda: _arguments(change, known), large=large)
     answer: list[Any]
     try:
-        answer = await server.run(script("commit"), keys, arguments, until=until)
+        answer = await appends.answer(change, arguments, until)
     except AnswerLost as lost:
         if change.key is None:
             raise
         try:
+            keys = session_keys(change.at)
             answer = await server.run(script("commit"), keys, arguments, twice=True, until=until)
         except StoreUnavailable:
             raise lost from None
@@ -205,6 +253,7 @@ def _arguments(change: Change, known: Sighting | None) -> list[bytes]:
 def _conditions(change: Change) -> dict[str, Any]:
     """Return the optional conditions and actions that a change has."""
     given: dict[str, Any] = {
+        "created": change.created,
         "epoch": change.epoch,
         "fence": change.fence,
         "version": change.expected_version,

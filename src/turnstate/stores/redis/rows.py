@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import StoreDamaged
+from ...search_terms import entry_words
 from ..admission import KnownKey
 from ..values import MESSAGE, Address, BranchRow, Parcel, Receipt, Record, Row, SessionRow
 from .layout import integer, named, natural, text
@@ -28,6 +29,7 @@ __all__ = [
     "entry",
     "known_key",
     "packed_parcel",
+    "packed_words",
     "parcel",
     "receipt",
     "record_arguments",
@@ -90,14 +92,19 @@ def checksum(at: Address, id: bytes, kind: bytes, tokens: bytes, body: bytes) ->
     return zlib.crc32(body, zlib.crc32(whose))
 
 
+def packed_words(kind: str, body: bytes) -> bytes:
+    """Return the words of an entry as they are stored, each between two newlines."""
+    found = entry_words(kind, body)
+    return b"\n%s\n" % text("\n".join(found)) if found else b""
+
+
 def record_arguments(at: Address, records: Sequence[Record]) -> list[bytes]:
     """Return records as arguments of scripts."""
     arguments = list[bytes]()
     for record in records:
         id, kind, tokens = text(record.id), text(record.kind), b"%d" % integer(record.tokens)
-        words = b"\n%s\n" % text("\n".join(record.words)) if record.words else b""
         sum = b"%d" % checksum(at, id, kind, tokens, record.body)
-        arguments += (id, kind, tokens, sum, record.body, words)
+        arguments += (id, kind, tokens, sum, record.body)
     return arguments
 
 

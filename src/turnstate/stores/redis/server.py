@@ -139,6 +139,24 @@ class Server:
 
         return await self._patiently(attempt, twice=twice)
 
+    async def run_each(self, script: Script, calls: Sequence[Call], *, until: float) -> list[Any]:
+        """Run a script with different keys in one pipeline; return an answer or an error for each call.
+
+        None stands for a call that the server did not take. Not for a Cluster, whose client repeats commands.
+        """
+
+        async def attempt() -> list[Any]:
+            given = [(len(keys), *keys, *arguments) for keys, arguments in calls]
+            return await self._piped([("EVALSHA", script.digest, *one) for one in given])
+
+        answers = await self._patiently(attempt, twice=False, until=until)
+        return [self._result(answer) for answer in answers]
+
+    def _result(self, answer: Any) -> Any:
+        if isinstance(answer, (exceptions.NoScriptError, *NOT_TAKEN)):
+            return None
+        return fault(answer, self.name, asked=True) if isinstance(answer, Exception) else answer
+
     async def ask(self, *command: bytes | str | int, node: Any = None) -> Any:
         """Run an idempotent command, on one node if given."""
         to = self._client if node is None else node

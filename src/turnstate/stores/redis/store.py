@@ -14,6 +14,7 @@ import msgspec
 from msgspec import structs
 
 from ...errors import Busy, Fenced
+from ...tokens.exact import INLINE, off_loop
 from ..admission import check_meta
 from ..values import (
     Address,
@@ -74,19 +75,20 @@ class RedisStore:
 
     def __init__(self, server: Server, target: RedisTarget, found: Sequence[RedisSettings]) -> None:
         self._server, self._target, self._settings = server, target, found
-        self._outbox = RedisOutbox(server)
+        self._outbox, self._appends = RedisOutbox(server), log.Appends(server)
         # A server that cannot lose what it acknowledged needs no detection.
         self._losses = LossDetector(0 if self.durability == "fsync" else MAX_SESSIONS)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Finish what was begun and close the connections."""
+        await self._appends.batches.close()
         await self._server.close()
 
     # Log
 
     async def commit(self, change: Change) -> Receipt:
         """Apply a change as a whole, or raise the first check that fails and change nothing."""
-        return await log.commit(self._server, self._losses, change)
+        return await log.commit(self._server, self._appends, self._losses, change)
 
     async def read(
         self,
@@ -126,9 +128,8 @@ class RedisStore:
 
         Only the newest 10,000 entries after the mark are looked at.
         """
-        return await search(
-            self._server, tenant, words, user=user, session=session, before=before, limit=limit
-        )
+        which: dict[str, Any] = {"user": user, "session": session, "before": before, "limit": limit}
+        return await search(self._server, tenant, words, **which)
 
     # Feed
 
@@ -160,12 +161,11 @@ class RedisStore:
             "fields": [field.decode() for field in fields],
             "records": len(records),
         }
-        if row.user is not None:
-            asked["user"] = row.user
-        if made.expires is not None:
-            asked["expires"] = natural(made.expires)
-        arguments = [packed(asked), *record_arguments(row.address, records)]
-        answer = await self._server.run(script("create"), session_keys(row.address), arguments)
+        asked |= {"user": row.user} if row.user is not None else {}
+        asked |= {"expires": natural(made.expires)} if made.expires is not None else {}
+        large = sum(len(record.body) for record in records) > INLINE
+        given = await off_loop(lambda: record_arguments(row.address, records), large=large)
+        answer = await self._server.run(script("create"), session_keys(row.address), [packed(asked), *given])
         if answer[0] != b"made":
             raise refusal(row.address, answer)
         created = session(row.address, fields)

@@ -19,9 +19,9 @@ from ..verify.descriptions import DEFAULT_COUNTER, inspect_counter, inspect_keys
 from ..verify.entries import Seen, Stretch, inspect_entries
 from ..verify.inspection import Ask, Check, Inspection, asked, is_text
 from ..verify.lineage import Lineage, inspect_head, inspect_lineage, inspect_missing_branches
-from .layout import BUCKETS, index_key, parcel_key, text
+from .layout import BUCKETS, index_key, moment, parcel_key, text
 from .log import sweep
-from .rows import Description
+from .rows import Description, packed_words
 from .server import Server, script
 from .verify_lists import BucketInspection, inspect_bucket
 from .verify_session import Edit, SessionView, kind_member, word_members
@@ -58,11 +58,19 @@ async def verified(server: Server, *, repair: bool, recount: Recount | None = No
             cursor = int(cursor)
             if cursor == 0:
                 break
-    for bucket in range(BUCKETS):
+    for bucket in await _filled(server):
         keys = [index_key(bucket), parcel_key(bucket), b"{ts:%d}:lost" % bucket]
         case = BucketInspection(server, keys, repair=repair)
         async for finding in inspect_bucket(case, bucket):
             yield finding
+
+
+async def _filled(server: Server) -> list[int]:
+    """Return the buckets that have a list or an outbox; most of a small store's have neither."""
+    counts = await server.ask_all(
+        [("EXISTS", key(bucket)) for bucket in range(BUCKETS) for key in (index_key, parcel_key)]
+    )
+    return [bucket for bucket in range(BUCKETS) if counts[2 * bucket] or counts[2 * bucket + 1]]
 
 
 async def _inspect_key(
@@ -169,9 +177,12 @@ def _inspect_page(case: Inspection, stretch: Stretch, view: SessionView) -> Chec
     """Check a page of entries, and that each of them is found by its id, its kind and its words."""
     readable = list[Description]()
 
+    own_words = list[bytes]()
+
     def look(seen: Seen, _: Entry) -> None:
         if known := view.described(b"%d:%d" % (stretch.branch, seen.seq)):
             readable.append(known)
+            own_words.append(moment(known.stamp) + packed_words(known.kind.decode(), seen.body))
 
     left = yield from inspect_entries(case, stretch, look)
     user = view.row.user if view.row else None
@@ -180,6 +191,10 @@ def _inspect_page(case: Inspection, stretch: Stretch, view: SessionView) -> Chec
     for line, place in zip(readable, places, strict=True):
         if place != line.place:
             _relist(case, line, "it is not found by its id", (b"HSET", b"id", line.id, line.place))
+    stored = yield from asked("words_of", places=[line.place for line in readable])
+    for line, right, found in zip(readable, own_words, stored, strict=True):
+        if found not in (None, right):
+            _relist(case, line, "its words are wrong", (b"HDEL", b"word", line.place))
     kinds = [(line, kind_member(line)) for line in readable if line.kind != text(MESSAGE)]
     words = [(line, member) for line in readable for member in word_members(case.at, user, line)]
     for kind, members, fault in (

@@ -242,6 +242,9 @@ class SessionView:
     async def _places_of(self, ids: Sequence[bytes]) -> list[bytes | None]:
         return list(await self.server.ask("HMGET", self._key(b"id"), *ids)) if ids else []
 
+    async def _words_of(self, places: Sequence[bytes]) -> list[bytes | None]:
+        return list(await self.server.ask("HMGET", self._key(b"word"), *places)) if places else []
+
     async def _missing(self, kind: bytes, members: Sequence[bytes]) -> list[int]:
         absent: list[int] = await self.server.run(script("missing"), [self._key(kind)], members, twice=True)
         return absent

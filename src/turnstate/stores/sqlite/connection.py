@@ -1,4 +1,4 @@
-"""Connections: opening a file, its pragmas, the migration of its schema, and a pool of readers.
+"""Connections: opening a file, its pragmas, and the migration of its schema.
 
 Many processes may open a new file or an old schema at once: the one that gets the lock migrates, the others
 find it done. A migration is one transaction, so a process that is killed in it leaves the schema unchanged.
@@ -7,25 +7,21 @@ Before anything is written the file is checked: one of another program, or of a 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import re
 import stat
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from typing import TypeVar
 
 import apsw
 
 from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
-from .faults import translated
 from .queries import MIGRATIONS
+from .rows import add_functions
 from .wal import lost_commits, note_lost_commits, read_log
 
 __all__ = [
@@ -33,12 +29,13 @@ __all__ = [
     "LEAST_SQLITE",
     "MEMORY_APPLICATION",
     "PATIENCE",
-    "Readers",
     "check_readable",
     "check_sqlite_version",
     "connect",
     "foreign_objects",
     "migrate",
+    "migrated",
+    "patience",
 ]
 
 APPLICATION = 0x5475726E
@@ -82,7 +79,8 @@ def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None
     db = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if uri else 0), vfs=vfs)
     try:
         _distrust_schema(db)
-        db.set_busy_handler(_patient())
+        add_functions(db)
+        db.set_busy_handler(patience())
         if write:
             _prepare_writer(db)
     except BaseException:
@@ -93,12 +91,16 @@ def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None
 
 def migrate(path: str, mode: int = FILE_MODE) -> None:
     """Create the file and its schema, or bring it up to date, or refuse it untouched."""
+    migrated(path, mode).close()
+
+
+def migrated(path: str, mode: int = FILE_MODE) -> apsw.Connection:
+    """Do the same, and return a connection that writes."""
     _create(path, mode)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            _migrate(path)
-            return
+            return _migrated(path)
         except (apsw.BusyError, apsw.LockedError, apsw.SchemaChangeError):
             # The switch to WAL does not call the busy handler.
             if time.monotonic() > deadline:
@@ -121,25 +123,32 @@ def _create(path: str, mode: int) -> None:
         os.chmod(path, mode)  # whatever the umask is
 
 
-def _migrate(path: str) -> None:
-    flags = apsw.SQLITE_OPEN_READWRITE
+def _migrated(path: str) -> apsw.Connection:
     log = read_log(path)
-    db = apsw.Connection(path, flags=flags)
+    db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         _distrust_schema(db)
+        add_functions(db)
         if log:  # the file may not be ours: closing must not checkpoint its WAL
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        db.set_busy_handler(_patient())
-        version = _version(db, path)
+        db.set_busy_handler(patience())
+        is_old = _version(db, path) < len(MIGRATIONS) or db.pragma("journal_mode") != "wal"
         lost = lost_commits(db, path, log)
-        if version < len(MIGRATIONS) or db.pragma("journal_mode") != "wal":
+        if is_old:
             _prepare_writer(db)
             with_lock(db, lambda: _step_up(db, path))
         _refuse_foreign(db, path)
         if log and lost:
             note_lost_commits(db, log, lost)
-    finally:
+        if not is_old:
+            _prepare_writer(db)
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            return db
+    except BaseException:
         db.close()
+        raise
+    db.close()  # the new schema goes from the WAL to the file
+    return connect(path, write=True)
 
 
 def check_readable(db: apsw.Connection, path: str) -> None:
@@ -232,8 +241,8 @@ def _prepare_writer(db: apsw.Connection) -> None:
     db.pragma("cache_size", -16_000)
 
 
-def _patient() -> Callable[[int], bool]:
-    """Wait in short random steps: a lock is held for a few milliseconds."""
+def patience() -> Callable[[int], bool]:
+    """Return a busy handler that waits in short random steps: a lock is held for a few milliseconds."""
     waiting_since = 0.0
 
     def wait(calls: int) -> bool:
@@ -246,55 +255,3 @@ def _patient() -> Callable[[int], bool]:
         return True
 
     return wait
-
-
-T = TypeVar("T")
-
-THREADS = 4
-
-
-class Readers:
-    """Runs queries in a few threads, each on a snapshot, so that reading never waits for writing."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._local = threading.local()
-        self._open = list[apsw.Connection]()
-        self._closed = False
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="turnstate-reader")
-
-    async def run(self, job: Callable[[apsw.Connection], T]) -> T:
-        """Run a query in one snapshot."""
-        if self._closed:
-            raise StoreError(f"{self._path} is closed; open it again")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, job)
-
-    def close(self) -> None:
-        """Finish what was begun, and close the connections."""
-        self._closed = True
-        self._pool.shutdown(wait=True)
-        for db in self._open:
-            db.close(True)
-
-    def abandon(self) -> None:
-        """Interrupt what was begun, and close the connections."""
-        for db in self._open:
-            db.interrupt()
-        self.close()
-
-    def _read(self, job: Callable[[apsw.Connection], T]) -> T:
-        with translated(self._path):
-            db = self._connection()
-            db.execute("BEGIN")
-            try:
-                return job(db)
-            finally:  # a commit may fail in a damaged file, though nothing was written
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-
-    def _connection(self) -> apsw.Connection:
-        db: apsw.Connection | None = getattr(self._local, "db", None)
-        if db is None:
-            db = self._local.db = connect(self._path, write=False)
-            self._open.append(db)
-        return db

@@ -14,7 +14,7 @@ from ...errors import NotFound, StoreDamaged
 from ..values import Address, FeedItem, FeedPage, Row, feed_number
 from .faults import UNREADABLE
 from .queries import SQL
-from .rows import entry_row, session_place
+from .rows import entry_row, session_place, stored_id
 
 __all__ = ["feed", "feed_end", "since"]
 
@@ -23,8 +23,8 @@ def since(db: apsw.Connection, at: Address, id: str | None, limit: int) -> list[
     """Return the entries of a session, on all branches, that were written after one of them."""
     key, after = session_place(db, at).key, 0
     if id is not None:
-        found = list(db.execute(SQL["key_of_entry"], {"key": key, "id": id}))
-        found = found or list(db.execute(SQL["scan_for_key"], {"key": key, "id": id}))
+        named = {"key": key, "id": stored_id(id)}
+        found = list(db.execute(SQL["key_of_entry"], named)) or list(db.execute(SQL["scan_for_key"], named))
         if not found:
             raise NotFound(f"session {at.session} has no entry {id}")
         ((after,),) = found

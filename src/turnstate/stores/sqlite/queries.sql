@@ -36,10 +36,9 @@ RETURNING key;
 
 -- name: advance_session
 UPDATE session
-SET epoch = :epoch, branch = :branch, seq = :seq, total = :total, version = :version, active = :active,
-    ended = :ended, reason = :reason, expires = :expires, fence = :fence, lease_until = :lease_until,
-    holder = :holder, marks = marks + :marks
-WHERE key = :key;
+SET epoch = ?, branch = ?, seq = ?, total = ?, version = ?, active = ?, ended = ?, reason = ?, expires = ?, fence = ?,
+    lease_until = ?, holder = ?, marks = marks + ?
+WHERE key = ?;
 
 -- name: describe_session
 UPDATE session
@@ -136,14 +135,13 @@ SELECT total FROM entry WHERE session = :key AND branch = :branch AND seq = :seq
 -- name: marks
 SELECT marks = (SELECT coalesce(sum(seq), 0)
                 FROM entry INDEXED BY entry_by_kind
-                WHERE session = :key AND kind <> 'message')
+                WHERE session = :key AND kind <> 0)
 FROM session
 WHERE key = :key;
 
 -- name: add_entry
--- RETURNING would make it a savepoint, and at each of those the index writes out the words it has gathered.
 INSERT INTO entry (session, branch, seq, id, kind, body, tokens, total, checksum)
-VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: read
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum
@@ -162,7 +160,7 @@ LIMIT :limit;
 -- name: read_kinds
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum
 FROM entry INDEXED BY entry_by_kind
-WHERE session = :key AND branch = :branch AND kind IN (SELECT value FROM json_each(:kinds)) AND kind <> 'message'
+WHERE session = :key AND branch = :branch AND kind IN (SELECT value FROM json_each(:kinds)) AND kind <> 0
   AND seq BETWEEN :first AND :last
 ORDER BY seq
 LIMIT :limit;
@@ -170,7 +168,7 @@ LIMIT :limit;
 -- name: read_kinds_newest
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum
 FROM entry INDEXED BY entry_by_kind
-WHERE session = :key AND branch = :branch AND kind IN (SELECT value FROM json_each(:kinds)) AND kind <> 'message'
+WHERE session = :key AND branch = :branch AND kind IN (SELECT value FROM json_each(:kinds)) AND kind <> 0
   AND seq BETWEEN :first AND :last
 ORDER BY seq DESC
 LIMIT :limit;
@@ -213,14 +211,14 @@ SELECT session, branch, seq, id, kind, body, tokens, total, checksum FROM entry 
 -- name: newest
 SELECT session, branch, seq, id, kind, body, tokens, total, checksum
 FROM entry
-WHERE session = :key AND branch = :branch AND kind = :kind AND kind <> 'message' AND seq BETWEEN :first AND :last
+WHERE session = :key AND branch = :branch AND kind = :kind AND kind <> 0 AND seq BETWEEN :first AND :last
 ORDER BY seq DESC
 LIMIT 1;
 
 -- name: newest_place
 SELECT seq
 FROM entry INDEXED BY entry_by_kind
-WHERE session = :key AND branch = :branch AND kind = :kind AND kind <> 'message' AND seq BETWEEN :first AND :last
+WHERE session = :key AND branch = :branch AND kind = :kind AND kind <> 0 AND seq BETWEEN :first AND :last
 ORDER BY seq DESC
 LIMIT 1;
 
@@ -266,12 +264,40 @@ UPDATE outbox SET error = :error, due = coalesce(:due, due), parked = :due IS NU
 UPDATE outbox SET due = :due, tries = 0, parked = 0 WHERE id = :id AND parked = 1 RETURNING id;
 
 -- name: counts
-SELECT (SELECT count(*) FROM entry WHERE session = :key), (SELECT count(*) FROM branch WHERE session = :key),
+SELECT (SELECT count(*) FROM entry INDEXED BY sqlite_autoindex_entry_1 WHERE session = :key),
+       (SELECT count(*) FROM branch WHERE session = :key),
        (SELECT count(*) FROM key WHERE session = :key),
        (SELECT count(*) FROM outbox WHERE tenant = :tenant AND session = :session);
 
 -- name: add_words
-INSERT INTO word (rowid, words) VALUES (:key, :words);
+INSERT INTO word (rowid, words) VALUES (?, ?);
+
+-- name: newest_indexed
+SELECT newest, EXISTS (SELECT 1 FROM entry NOT INDEXED WHERE key = newest AND kind = 0)
+FROM (SELECT max(id) AS newest FROM word_docsize);
+
+-- name: count_after_index
+SELECT count(*) FROM (SELECT 1 FROM entry NOT INDEXED WHERE key > :after LIMIT :limit);
+
+-- name: after_index
+SELECT key, session, branch, seq, id, kind, body, tokens, total, checksum
+FROM entry NOT INDEXED
+WHERE key > :after
+ORDER BY key;
+
+-- name: messages_after_index
+SELECT key FROM entry NOT INDEXED WHERE key > :after AND key <= :last AND kind = 0;
+
+-- name: search_after_index
+SELECT entry.key, session.id, entry.session, entry.branch, entry.seq, entry.id, entry.kind, entry.body,
+       entry.tokens, entry.total, entry.checksum
+FROM entry NOT INDEXED
+LEFT JOIN session NOT INDEXED ON session.key = entry.session
+WHERE entry.key > :after
+  AND (:before IS NULL OR entry.key < :before)
+  AND (session.key IS NULL OR (session.tenant = :tenant AND (:user IS NULL OR session.user = :user)
+                               AND (:session IS NULL OR session.id = :session)))
+ORDER BY entry.key DESC;
 
 -- A message whose row is lost is found all the same: the index for search knows that it was there.
 -- name: search
@@ -281,11 +307,35 @@ FROM word
 LEFT JOIN entry ON entry.key = word.rowid
 LEFT JOIN session ON session.key = entry.session
 WHERE word MATCH :words
-  AND (:before IS NULL OR word.rowid < :before)
+  AND word.rowid BETWEEN :least AND :most
   AND (session.key IS NULL OR (session.tenant = :tenant AND (:user IS NULL OR session.user = :user)
                                AND (:session IS NULL OR session.id = :session)))
 ORDER BY word.rowid DESC
 LIMIT :limit;
+
+-- name: session_to_search
+SELECT key FROM session WHERE tenant = :tenant AND id = :session AND (:user IS NULL OR user = :user);
+
+-- name: sessions_to_search
+SELECT key FROM session WHERE tenant = :tenant AND user = :user LIMIT :most;
+
+-- Keys grow with the number of an entry on its branch, so those of a session are between the first and the last entries
+-- of its branches. They count if the row itself says that it is the one that the index led to.
+-- name: span_of_sessions
+WITH edge (session, branch, seq) AS (
+    SELECT session.key, branch.id, edge.value
+    FROM json_each(:keys) AS chosen
+    JOIN session ON session.key = chosen.value
+    JOIN branch ON branch.session = session.key
+    JOIN json_each(json_array(branch.fork_seq + 1, iif(branch.id = session.branch, session.seq, branch.tip))) AS edge
+    WHERE iif(branch.id = session.branch, session.seq, branch.tip) > branch.fork_seq
+)
+SELECT min(entry.key), max(entry.key), count(*) = count(entry.key)
+FROM edge
+LEFT JOIN entry NOT INDEXED
+ON entry.key = (SELECT indexed.key FROM entry AS indexed
+                WHERE (indexed.session, indexed.branch, indexed.seq) = (edge.session, edge.branch, edge.seq))
+   AND (entry.session, entry.branch, entry.seq) = (edge.session, edge.branch, edge.seq);
 
 -- name: size
 SELECT coalesce(sum(length(body) + length(id) + 150), 0) FROM entry WHERE session = :key;

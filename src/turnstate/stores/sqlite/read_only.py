@@ -14,15 +14,17 @@ each read. If they changed, the connection is opened again and the read repeated
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from urllib.parse import quote
 
 import apsw
 
 from ...errors import StoreError, StoreUnavailable
-from .connection import Readers, check_readable, connect
+from ..values import Change, Receipt
+from .connection import check_readable, connect
 from .faults import translated
+from .readers import Readers
 from .writer import Writer
 
 __all__ = ["FrozenReaders", "NoWriter", "is_read_only", "readers_of"]
@@ -55,13 +57,21 @@ class NoWriter(Writer):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    async def run(self, job: Callable[[apsw.Connection], T]) -> T:
+    def commit(self, change: Change) -> Awaitable[Receipt]:
         """Raise `StoreUnavailable`."""
-        raise StoreUnavailable(
-            f"{self._path} cannot be written: its disk is read-only, or it belongs to another user"
-        )
+        raise self._refusal
+
+    def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
+        """Raise `StoreUnavailable`."""
+        raise self._refusal
 
     run_alone = run
+
+    @property
+    def _refusal(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self._path} cannot be written: its disk is read-only, or it belongs to another user"
+        )
 
     def close(self) -> None:
         """Do nothing."""

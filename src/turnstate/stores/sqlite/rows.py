@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -16,17 +17,20 @@ from .soundness import ids_are_indexed
 
 __all__ = [
     "SessionPlace",
+    "add_functions",
     "advance_columns",
     "branch_row",
     "checksum",
-    "entry_columns",
     "entry_row",
+    "entry_values",
     "marks",
     "parcel",
     "session_columns",
     "session_place",
     "session_row",
     "sessions",
+    "stored_content",
+    "stored_id",
     "unreadable_row",
 ]
 
@@ -37,6 +41,10 @@ _SESSION_FIELDS = (
     *("branch", "seq", "total", "version", "fence", "lease_until", "holder", "ended", "reason"),
 )
 """The columns of a session after its key, in the order of the queries that read it."""
+
+
+_is_uuid = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
+_ID_FIRST = b'{"id":"%b",'
 
 
 class SessionPlace(NamedTuple):
@@ -98,32 +106,69 @@ def marks(records: Sequence[Record], *, after: int) -> int:
     return sum(seq for seq, record in enumerate(records, after + 1) if record.kind != MESSAGE)
 
 
-def advance_columns(key: int, row: SessionRow, marks: int) -> dict[str, Any]:
-    """Return the columns of a session that an append changes."""
-    return {
-        "key": key,
-        "marks": marks,
-        "epoch": row.epoch,
-        "branch": row.branch,
-        "seq": row.seq,
-        "total": row.total,
-        "version": row.version,
-        "active": row.active,
-        "ended": row.ended,
-        "reason": row.reason,
-        "expires": row.expires,
-        "fence": row.fence,
-        "lease_until": row.lease_until,
-        "holder": row.holder,
-    }
+def advance_columns(key: int, row: SessionRow, marks: int) -> tuple[Any, ...]:
+    """Return the values of a session that an append changes, in the order of the statement."""
+    head = (row.epoch, row.branch, row.seq, row.total, row.version, row.active, row.ended, row.reason)
+    return (*head, row.expires, row.fence, row.lease_until, row.holder, marks, key)
+
+
+def stored_id(id: str) -> str | bytes:
+    """Return an id as it is stored: a UUID as 16 bytes."""
+    return bytes.fromhex(id.replace("-", "")) if _is_uuid(id) else id
+
+
+def _plain_id(stored: str | bytes) -> str:
+    """Return an id from what is stored."""
+    return stored if isinstance(stored, str) else _uuid(stored)
+
+
+def _uuid(raw: bytes) -> str:
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def stored_content(id: str, kind: str, body: bytes) -> tuple[str | bytes, str | int, bytes]:
+    """Return id, kind and body as they are stored: a body that begins with the id without it."""
+    first = _ID_FIRST % id.encode()
+    if body.startswith(first) and body[len(first) : len(first) + 1] == b'"':
+        body = body[len(first) :]
+    elif not body.startswith(b"{"):
+        body = b"\0" + body
+    return stored_id(id), 0 if kind == MESSAGE else kind, body
+
+
+def _whole_body(id: str, stored: bytes) -> bytes:
+    """Return a body from what is stored."""
+    if stored.startswith(b"{"):
+        return stored
+    return stored[1:] if stored.startswith(b"\0") else _ID_FIRST % id.encode() + stored
+
+
+def add_functions(db: apsw.Connection) -> None:
+    """Add the functions that verification uses: they take ids of any type as bytes, also invalid ones."""
+
+    def id_of(kind: str, id: bytes) -> bytes:
+        return _uuid(id).encode() if kind == "blob" else id
+
+    def body_of(kind: str, id: bytes, body: bytes) -> bytes:
+        return _whole_body(id_of(kind, id).decode(errors="replace"), body)
+
+    for name, function, count in (
+        ("entry_id", id_of, 2),
+        ("entry_body", body_of, 3),
+        ("stored_id", stored_id, 1),
+    ):
+        db.create_scalar_function(name, function, count, deterministic=True)  # type: ignore[arg-type]
 
 
 def entry_row(columns: Sequence[Any]) -> Row:
     """Convert columns to an entry, which is damaged if its bytes do not match its checksum."""
     session, branch, seq, id, kind, body, tokens, total, known = columns
     try:
+        id, kind = _plain_id(id), MESSAGE if kind == 0 else kind
+        body = _whole_body(id, body)
         sound = checksum(session, branch, seq, id, kind, tokens, body) == known and type(total) is int
-    except TypeError:  # in a damaged row a column may have another type
+    except (TypeError, AttributeError):  # in a damaged row a column may have another type
         sound = False
     if not sound:
         return _remains(branch, seq, id, kind, body, tokens, total)
@@ -178,19 +223,11 @@ def branch_row(columns: Sequence[Any]) -> BranchRow:
     return branch
 
 
-def entry_columns(key: int, branch: int, seq: int, total: int, record: Record) -> dict[str, Any]:
-    """Return the columns of an entry."""
-    return {
-        "key": key,
-        "branch": branch,
-        "seq": seq,
-        "id": record.id,
-        "kind": record.kind,
-        "body": record.body,
-        "tokens": record.tokens,
-        "total": total,
-        "checksum": checksum(key, branch, seq, record.id, record.kind, record.tokens, record.body),
-    }
+def entry_values(key: int, branch: int, seq: int, total: int, record: Record) -> tuple[Any, ...]:
+    """Return the values of a new entry, in the order of the statement."""
+    id, kind, body, tokens = record.id, record.kind, record.body, record.tokens
+    known = checksum(key, branch, seq, id, kind, tokens, body)
+    return key, branch, seq, *stored_content(id, kind, body), tokens, total, known
 
 
 def parcel(columns: tuple[Any, ...]) -> Parcel:

@@ -26,7 +26,7 @@ from ..verify.descriptions import DEFAULT_COUNTER
 from .connection import connect, migrate, with_lock
 from .faults import UNREADABLE
 from .queries import SQL
-from .rows import SessionPlace, checksum, entry_row, unreadable_row
+from .rows import SessionPlace, checksum, entry_row, stored_content, unreadable_row
 
 __all__ = ["Salvaged", "promised", "publish", "rows_around", "salvage", "salvage_path"]
 
@@ -102,10 +102,14 @@ def _copy(source: apsw.Connection, target: apsw.Connection) -> None:
     for table in _TABLES:
         with suppress(_NO_TABLE):
             for columns in _readable(source, table):
-                if table == "entry" and not _is_sound(*columns):
-                    _add(target, "unsound_entry", columns[1:7])
-                else:
+                if table != "entry":
                     _add(target, table, columns)
+                elif _is_sound(*columns):
+                    id, kind, body = columns[4:7]
+                    content = stored_content(id.decode(), kind.decode(), body)
+                    _add(target, table, (*columns[:4], *content, *columns[7:]))
+                else:
+                    _add(target, "unsound_entry", columns[1:7])
     with suppress(_NO_TABLE):
         for columns in _parcels(source):
             _add(target, "parcel", columns)

@@ -19,6 +19,7 @@ from ...errors import StoreDamaged
 from .queries import SQL
 
 __all__ = [
+    "entries_are_there",
     "expiry_is_indexed",
     "ids_are_indexed",
     "list_is_indexed",
@@ -97,6 +98,13 @@ def parcels_are_indexed(db: apsw.Connection) -> bool:
     if table < max(by_due, by_session):
         raise StoreDamaged("parcels are missing from the outbox; run `turnstate verify`")
     return bool(table == by_due == by_session)
+
+
+@_once
+def entries_are_there(db: apsw.Connection) -> bool:
+    """Return True if the table of entries has as many as all sessions promise."""
+    ((promised, there),) = db.execute(SQL["all_entries"])
+    return bool(promised == there)
 
 
 @_once

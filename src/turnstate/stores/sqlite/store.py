@@ -2,7 +2,7 @@
 
 `SqliteStore` implements all six ports. Each method runs one function of a connection: those that write in
 the writer's thread, where many share a transaction, and those that read on a reader's snapshot. What a
-change does to the log is in `log`.
+change does is in `changes`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 from msgspec import structs
@@ -23,11 +23,11 @@ from ...errors import (
     Busy,
     Fenced,
     NotFound,
-    StoreDamaged,
     StoreUnavailable,
 )
 from ...files import FILE_MODE
 from ..admission import check_meta
+from ..port import Reads
 from ..values import (
     Address,
     BranchRow,
@@ -50,26 +50,32 @@ from ..values import (
     SessionRow,
     Span,
 )
-from . import feed, log
-from .connection import check_sqlite_version, migrate
+from . import changes, feed, log, search
+from .connection import check_sqlite_version, migrated
 from .faults import translated
 from .queries import SCANS, SQL
 from .read_only import NoWriter, is_read_only, readers_of
-from .rows import advance_columns, marks, parcel, session_columns, session_place, session_row, sessions
+from .rows import (
+    advance_columns,
+    marks,
+    parcel,
+    session_columns,
+    session_place,
+    session_row,
+    sessions,
+)
 from .soundness import expiry_is_indexed, list_is_indexed, parcels_are_indexed
-from .target import mode_of, path_of
+from .target import commits_in_loop, mode_of, path_of
 from .verify import findings
 from .writer import Writer
 
 __all__ = ["SqliteStore", "connect"]
 
-DELETION_OVERHEAD = 256_000
-"""Bytes in the WAL for the index pages that deleting even a short session changes."""
+T = TypeVar("T")
 
 SCRUB_TRIES = 100
 SCRUB_PAUSE = 0.02  # seconds
 
-_DROPS = ("words", "entries", "damaged", "branches", "keys", "tags", "parcels", "session")
 _SYNC = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
 
@@ -78,15 +84,14 @@ class SqliteStore:
 
     durability: Durability = "fsync"
 
-    def __init__(self, path: str, *, mode: int = FILE_MODE) -> None:
+    def __init__(self, path: str, *, mode: int = FILE_MODE, commits_in_loop: bool = True) -> None:
         check_sqlite_version()
         self.path, self.files = path, (Path(path).absolute(),)
         self.read_only = is_read_only(path)
         with translated(path):
-            if not self.read_only:
-                migrate(path, mode)
+            db = None if self.read_only else migrated(path, mode)
             self._readers = readers_of(path)
-            self._writer = NoWriter(path) if self.read_only else Writer(path)
+            self._writer = NoWriter(path) if db is None else Writer(path, db, in_loop=commits_in_loop)
 
     async def close(self) -> None:
         """Finish what was begun and close the file."""
@@ -101,7 +106,7 @@ class SqliteStore:
 
     async def commit(self, change: Change) -> Receipt:
         """Apply a change as a whole, or raise the first check that fails and change nothing."""
-        return await self._writer.run(lambda db: log.commit(db, change))
+        return await self._writer.commit(change)
 
     async def read(
         self,
@@ -113,19 +118,21 @@ class SqliteStore:
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit the first ones, or the newest."""
-        return await self._readers.run(lambda db: log.read(db, at, span, limit, newest=newest, kinds=kinds))
+        return await self._readers.run(
+            lambda db: log.read(db, session_place(db, at), span, limit, newest=newest, kinds=kinds)
+        )
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
         """Return the entries that have one of these ids, in the order of the log."""
-        return await self._readers.run(lambda db: log.find(db, at, ids))
+        return await self._readers.run(lambda db: log.find(db, session_place(db, at), ids))
 
     async def newest(self, at: Address, spans: Sequence[Span], kinds: Sequence[str]) -> dict[str, Row]:
         """Return the newest entry of each kind on a path, whose newest span comes first."""
-        return await self._readers.run(lambda db: log.newest(db, at, spans, kinds))
+        return await self._readers.run(lambda db: log.newest(db, session_place(db, at), spans, kinds))
 
     async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
-        return await self._readers.run(lambda db: log.branches(db, at))
+        return await self._readers.run(lambda db: log.branches(db, at, session_place(db, at)))
 
     async def search(
         self,
@@ -138,7 +145,22 @@ class SqliteStore:
         limit: int,
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
-        return await self._readers.run(lambda db: log.search(db, tenant, words, user, session, before, limit))
+        await self._catch_up()
+        return await self._readers.run(
+            lambda db: search.search(db, tenant, words, user, session, before, limit)
+        )
+
+    async def _catch_up(self) -> None:
+        """Index what is missing, unless that is too much; what stays missing is read by the search."""
+        if self.read_only or not 0 < await self._readers.run(search.behind) <= search.MOST_BEHIND:
+            return
+        with suppress(StoreUnavailable):  # a full disk, or one that others keep busy
+            while await self._writer.run_alone(search.index_some):
+                pass
+
+    async def at_once(self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]]) -> T:
+        """Return what a job makes of a session and its log, in one snapshot of a reader."""
+        return await self._readers.run(lambda db: log.at_once(db, at, job))
 
     # Feed
 
@@ -170,7 +192,7 @@ class SqliteStore:
             root = {"key": key, "id": 1, "parent": None, "fork_seq": 0, "created": row.created}
             db.execute(SQL["add_branch"], root | {"name": "", "operation": "create", "former": None})
             _set_tags(db, key, tags)
-            log.add_entries(db, key, Position(1, 0), 0, records)
+            changes.add_entries(db, key, Position(1, 0), 0, records)
             return made
 
         return await self._writer.run(create)
@@ -243,11 +265,11 @@ class SqliteStore:
     async def remove(self, at: Address) -> Removed:
         """Delete a session with everything that belongs to it."""
         try:
-            return await self._writer.run(lambda db: _remove(db, at))
+            return await self._writer.run(lambda db: changes.remove(db, at))
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, apsw.FullError):
                 raise
-            needed = await self._readers.run(lambda db: _deletion_bytes(db, at))
+            needed = await self._readers.run(lambda db: changes.deletion_bytes(db, at))
             raise StoreUnavailable(
                 f"the disk of {self.path} is full, and nothing was deleted: deleting session {at.session} "
                 f"needs about {needed / 1e6:,.1f} MB in the WAL; free that much and try again"
@@ -398,27 +420,6 @@ def _parcels(db: apsw.Connection, name: str, which: dict[str, Any]) -> list[Parc
     return [parcel(row) for row in db.execute(sql, which)]
 
 
-def _remove(db: apsw.Connection, at: Address) -> Removed:
-    which = {"key": session_place(db, at).key, **at._asdict()}
-    ((entries, branches, keys, parcels),) = db.execute(SQL["counts"], which)
-    ((promised, indexed),) = db.execute(SQL["entry_counts"], which)
-    # Rows are deleted through indexes: an entry that an index misses would stay in the file.
-    if indexed != entries or promised > entries:
-        raise StoreDamaged(
-            f"an index leads to {min(indexed, entries)} of {max(promised, indexed, entries)} entries of "
-            f"session {at.session}; the others would stay; run `turnstate verify --repair`, then delete it"
-        )
-    for name in _DROPS:
-        db.execute(SQL[f"drop_{name}"], which)
-    return Removed(entries=entries, branches=branches, keys=keys, parcels=parcels)
-
-
-def _deletion_bytes(db: apsw.Connection, at: Address) -> int:
-    """Return how many bytes a deletion writes to the WAL, which holds every page that it changes."""
-    ((size,),) = db.execute(SQL["size"], session_place(db, at)._asdict())
-    return int(size) * 2 + DELETION_OVERHEAD
-
-
 def _scrub(db: apsw.Connection) -> bool:
     """Rewrite index, file and WAL; return False if other processes kept the file busy all the time."""
     for _ in range(SCRUB_TRIES):
@@ -437,6 +438,8 @@ def _scrub(db: apsw.Connection) -> bool:
 async def connect(url: str) -> SqliteStore:
     """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is created if it is missing.
 
-    ``?mode=0660`` creates it for a group; a file that exists keeps its mode.
+    ``?mode=0660`` creates it for a group; an existing file keeps its mode. With ``?commit=thread`` no commit
+    is made in the thread of the event loop.
     """
-    return await asyncio.to_thread(SqliteStore, path_of(url), mode=mode_of(url))
+    mode, in_loop = mode_of(url), commits_in_loop(url)
+    return await asyncio.to_thread(SqliteStore, path_of(url), mode=mode, commits_in_loop=in_loop)

@@ -1,6 +1,6 @@
-"""The URL of an SQLite store: the path of its file, and the mode of a new one.
+"""The URL of an SQLite store: the path of its file, the mode of a new one, and where commits are made.
 
-sqlite:///relative.db    sqlite:////absolute.db    sqlite:///agent.db?mode=0660
+sqlite:///relative.db    sqlite:////absolute.db    sqlite:///agent.db?mode=0660    sqlite:///agent.db?commit=thread
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 from ...errors import InputError
 from ...files import FILE_MODE
 
-__all__ = ["mode_of", "path_of"]
+__all__ = ["commits_in_loop", "mode_of", "path_of"]
 
 _MODES = {"0600": 0o600, "0640": 0o640, "0660": 0o660}
+_OPTIONS = {"mode": tuple(_MODES), "commit": ("thread",)}
 
 # The URL is not repeated: one that was meant for a server may contain a password.
 _NO_FILE = (
@@ -27,17 +28,24 @@ MEMORY = ":memory:"
 
 def mode_of(url: str) -> int:
     """Return the mode of a new file."""
+    return _MODES[_options(url)["mode"]] if "mode" in _options(url) else FILE_MODE
+
+
+def commits_in_loop(url: str) -> bool:
+    """Return True unless every commit is to be made in the writer's thread."""
+    return "commit" not in _options(url)
+
+
+def _options(url: str) -> dict[str, str]:
     query = urlsplit(url).query
-    if not query:
-        return FILE_MODE
-    name, _, value = query.partition("=")
-    if name != "mode" or value not in _MODES:
+    options = dict(one.partition("=")[::2] for one in query.split("&")) if query else {}
+    if any(value not in _OPTIONS.get(name, ()) for name, value in options.items()):
         raise InputError(
             f"?{query:.40} in the URL of an SQLite store is not understood; write "
             f"?mode={' or ?mode='.join(_MODES)}, "
-            "the mode of a new file, which never lets everybody read it"
+            "the mode of a new file, which never lets everybody read it, or ?commit=thread"
         )
-    return _MODES[value]
+    return options
 
 
 def path_of(url: str) -> str:

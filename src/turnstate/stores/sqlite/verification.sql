@@ -71,8 +71,14 @@ SELECT (SELECT coalesce(sum(1), 0) FROM outbox INDEXED BY sqlite_autoindex_outbo
        (SELECT coalesce(sum(1), 0) FROM outbox INDEXED BY outbox_by_due),
        (SELECT coalesce(sum(1), 0) FROM outbox INDEXED BY outbox_by_session);
 
+-- name: all_entries
+SELECT (SELECT coalesce(sum(iif(branch.id = session.branch, session.seq, branch.tip) - fork_seq), 0)
+        FROM session NOT INDEXED
+        CROSS JOIN branch ON branch.session = session.key),
+       (SELECT coalesce(sum(1), 0) FROM entry NOT INDEXED);
+
 -- name: promises
-SELECT 0, marks, coalesce((SELECT sum(seq) FROM entry WHERE entry.session = :key AND kind <> 'message'), 0)
+SELECT 0, marks, coalesce((SELECT sum(seq) FROM entry WHERE entry.session = :key AND kind <> 0), 0)
 FROM session
 WHERE key = :key
 UNION ALL
@@ -83,7 +89,7 @@ WHERE session = :key AND id <> (SELECT branch FROM session WHERE key = :key);
 
 -- name: set_promises
 UPDATE session
-SET marks = coalesce((SELECT sum(seq) FROM entry WHERE entry.session = session.key AND kind <> 'message'), 0)
+SET marks = coalesce((SELECT sum(seq) FROM entry WHERE entry.session = session.key AND kind <> 0), 0)
 WHERE :key IS NULL OR key = :key;
 UPDATE branch
 SET tip = coalesce((SELECT max(seq) FROM entry WHERE entry.session = branch.session AND entry.branch = branch.id),
@@ -174,7 +180,8 @@ UPDATE branch SET parent = :parent, fork_seq = :fork_seq WHERE session = :key AN
 UPDATE branch SET former = :former WHERE session = :key AND id = :id;
 
 -- name: walked
-SELECT key, seq, CAST(id AS BLOB), CAST(kind AS BLOB), body, tokens, total, checksum
+SELECT key, seq, entry_id(typeof(id), CAST(id AS BLOB)), CAST(iif(kind = 0, 'message', kind) AS BLOB),
+       entry_body(typeof(id), CAST(id AS BLOB), CAST(body AS BLOB)), tokens, total, checksum
 FROM entry
 WHERE session = :key AND branch = :branch AND seq > :after AND seq <= :tip
 ORDER BY seq
@@ -191,21 +198,23 @@ UPDATE entry SET total = :total WHERE key = :entry;
 
 -- name: put_note
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
-SELECT session, branch, seq, CAST(id AS TEXT), CAST(kind AS TEXT), CAST(body AS BLOB), :fault
+SELECT session, branch, seq, CAST(entry_id(typeof(id), CAST(id AS BLOB)) AS TEXT),
+       CAST(iif(kind = 0, 'message', kind) AS TEXT), entry_body(typeof(id), CAST(id AS BLOB), CAST(body AS BLOB)), :fault
 FROM entry
 WHERE key = :entry;
 DELETE FROM word WHERE rowid = :entry;
 UPDATE entry
-SET id = :id, kind = :kind, body = :body, tokens = :tokens, total = :total, checksum = :checksum
+SET id = stored_id(:id), kind = :kind, body = :body, tokens = :tokens, total = :total, checksum = :checksum
 WHERE key = :entry;
 
 -- name: add_note
 INSERT INTO entry (session, branch, seq, id, kind, body, tokens, total, checksum)
-VALUES (:key, :branch, :seq, :id, :kind, :body, :tokens, :total, :checksum);
+VALUES (:key, :branch, :seq, stored_id(:id), :kind, :body, :tokens, :total, :checksum);
 
 -- name: set_entry_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
-SELECT session, branch, seq, CAST(id AS TEXT), CAST(kind AS TEXT), CAST(body AS BLOB), :fault
+SELECT session, branch, seq, CAST(entry_id(typeof(id), CAST(id AS BLOB)) AS TEXT),
+       CAST(iif(kind = 0, 'message', kind) AS TEXT), entry_body(typeof(id), CAST(id AS BLOB), CAST(body AS BLOB)), :fault
 FROM entry
 WHERE key = :entry;
 DELETE FROM word WHERE rowid = :entry;
@@ -244,7 +253,10 @@ SELECT session, count(*) FROM tag WHERE session NOT IN (SELECT key FROM session)
 
 -- name: set_entry_orphans_aside
 INSERT INTO damaged (session, branch, seq, id, kind, body, fault)
-SELECT 0, branch, seq, id, kind, body, :fault FROM entry WHERE session = :key;
+SELECT 0, branch, seq, CAST(entry_id(typeof(id), CAST(id AS BLOB)) AS TEXT), CAST(iif(kind = 0, 'message', kind) AS TEXT),
+       entry_body(typeof(id), CAST(id AS BLOB), CAST(body AS BLOB)), :fault
+FROM entry
+WHERE session = :key;
 DELETE FROM word WHERE rowid IN (SELECT key FROM entry WHERE session = :key);
 DELETE FROM entry WHERE session = :key;
 
@@ -290,9 +302,6 @@ SELECT key, fault FROM damaged WHERE session = 0 AND kind = 'log';
 -- name: told_of_lost_commits
 UPDATE damaged SET kind = 'told' WHERE key = :key;
 
--- name: last_key
-SELECT max(key) FROM entry;
-
 -- name: make_vocabulary
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab (main, word, instance);
 
@@ -300,14 +309,9 @@ CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab (main, word, 
 SELECT term, doc FROM temp.vocabulary;
 
 -- name: bodies
-SELECT key, kind, body FROM entry WHERE key > :after AND key <= :last ORDER BY key LIMIT :limit;
-
--- name: not_indexed
-SELECT key
+SELECT key, iif(kind = 0, 'message', kind), entry_body(typeof(id), CAST(id AS BLOB), CAST(body AS BLOB))
 FROM entry
-WHERE key > :after AND kind = 'message' AND NOT EXISTS (SELECT 1 FROM word_docsize WHERE id = entry.key)
-ORDER BY key
-LIMIT :limit;
+WHERE key > :after AND key <= :last ORDER BY key LIMIT :limit;
 
 -- name: empty_words
 INSERT INTO word (word) VALUES ('delete-all');
@@ -340,14 +344,15 @@ SELECT min(key) FROM entry NOT INDEXED;
 SELECT max(key) FROM entry NOT INDEXED;
 
 -- name: salvage_entry
-SELECT key, session, branch, seq, CAST(id AS BLOB), CAST(kind AS BLOB), body, tokens, total, checksum
+SELECT key, session, branch, seq, entry_id(typeof(id), CAST(id AS BLOB)), CAST(iif(kind = 0, 'message', kind) AS BLOB),
+       entry_body(typeof(id), CAST(id AS BLOB), CAST(body AS BLOB)), tokens, total, checksum
 FROM entry NOT INDEXED
 WHERE key BETWEEN ? AND ?
 ORDER BY key;
 
 -- name: restore_entry
 INSERT OR IGNORE INTO entry
-VALUES (?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: first_of_damaged
 SELECT min(key) FROM damaged NOT INDEXED;

@@ -23,12 +23,14 @@ from ..verify.entries import PAGE, inspect_entries
 from ..verify.inspection import Check, Inspection, asked, text
 from ..verify.lineage import inspect_head, inspect_lineage
 from . import verify_index
-from .connection import Readers, foreign_objects
+from .connection import foreign_objects
 from .faults import UNREADABLE, translated
 from .queries import MIGRATIONS, SQL
 from .read_only import readers_of
+from .readers import Readers
 from .rows import SessionPlace, checksum
 from .salvage import Salvaged, publish, rows_around, salvage, salvage_path
+from .search import rebuild_some
 from .verify_index import (
     address_of,
     inspect_description,
@@ -139,11 +141,11 @@ class FileCheck:
             yield await self._index_is_wrong()
 
     async def rebuild_index(self) -> None:
-        """Rebuild the search index from the messages, one page per transaction."""
+        """Rebuild the search index from the messages, some per transaction."""
         await self._writer.run(verify_index.empty_index)
         after: int | None = 0
         while after is not None:
-            after = await self._writer.run(partial(verify_index.add_missing_words, after=after))
+            after = await self._writer.run(partial(rebuild_some, after=after))
 
     async def _session(self, session: int) -> AsyncIterator[Finding]:
         at = await self._readers.run(partial(address_of, session=session))

@@ -10,19 +10,16 @@ import zlib
 import apsw
 import msgspec
 
-from ...codec import decode_entry
-from ...errors import TurnstateError
-from ...message import Message
-from ...search_terms import words_of
-from ..values import MESSAGE, Address
+from ...search_terms import entry_words
+from ..values import Address
 from ..verify.descriptions import inspect_counter, inspect_meta, parsed
 from ..verify.inspection import Check, Inspection, asked, is_text, text
 from ..verify.lineage import inspect_missing_branches
 from .queries import SQL
+from .search import newest_indexed
 
 __all__ = [
     "PAGE",
-    "add_missing_words",
     "address_of",
     "empty_index",
     "expected_words",
@@ -91,7 +88,8 @@ def _inspect_tags(case: Inspection, session: int, tags: bytes) -> Check[None]:
             case.mend("add_tag", key=session, name=name)
 
 
-# The search index contains the words of every message, and nothing else: sums over both sides are compared.
+# The search index contains the words of every message up to its newest, and nothing else: the sums over both
+# are compared.
 
 
 PAGE = 500
@@ -99,17 +97,17 @@ _START: int | None = 0
 
 
 def indexed_words(db: apsw.Connection) -> tuple[int, int]:
-    """Return a sum over the words in the index, and the newest entry at this moment."""
-    ((last,),) = db.execute(SQL["last_key"])
+    """Return a sum over the words in the index, and its newest message at this moment."""
+    last = newest_indexed(db)
     db.execute(SQL["make_vocabulary"])
-    return sum(_sum(entry, word) for word, entry in db.execute(SQL["vocabulary"])), last or 0
+    return sum(_sum(entry, word) for word, entry in db.execute(SQL["vocabulary"])), last
 
 
 def expected_words(db: apsw.Connection, after: int, last: int) -> tuple[int, int | None]:
     """Return a sum over the words of a page of entries, and where the next page begins."""
     total, entry, count = 0, after, 0
     for entry, kind, body in db.execute(SQL["bodies"], {"after": after, "last": last, "limit": PAGE}):
-        total += sum(_sum(entry, word) for word in _words(kind, body))
+        total += sum(_sum(entry, word) for word in entry_words(kind, body))
         count += 1
     return total, entry if count == PAGE else None
 
@@ -126,24 +124,6 @@ def is_index_complete(db: apsw.Connection) -> bool:
 def empty_index(db: apsw.Connection) -> None:
     """Delete all words."""
     db.execute(SQL["empty_words"])
-
-
-def add_missing_words(db: apsw.Connection, after: int) -> int | None:
-    """Index a page of messages that are not in the index, and return where the next page begins."""
-    page = list(db.execute(SQL["not_indexed"], {"after": after, "limit": PAGE}))
-    for (entry,) in page:
-        ((_, kind, body),) = db.execute(SQL["bodies"], {"after": entry - 1, "last": entry, "limit": 1})
-        if found := _words(kind, body):
-            db.execute(SQL["add_words"], {"key": entry, "words": " ".join(found)})
-    return page[-1][0] if len(page) == PAGE else None
-
-
-def _words(kind: str, body: bytes) -> list[str]:
-    try:
-        message = decode_entry(kind, body) if kind == MESSAGE else None
-    except TurnstateError:
-        return []
-    return words_of(message) if isinstance(message, Message) else []
 
 
 def _sum(entry: int, word: str) -> int:

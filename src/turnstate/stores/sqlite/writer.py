@@ -4,12 +4,19 @@
     append ─┼─► queue ─► BEGIN IMMEDIATE · job · job · job · COMMIT ─► all are answered
     append ─┘                            (one fsync)
 
-A job is a function of the connection. Jobs that the tasks of an event loop submit in one iteration are
-handed over together at its end, since two threads that alternate job by job are slower than one. A job that
-is refused affects no other: nearly all are refused before they have written anything; if one has written,
-the batch is rolled back and run again with a savepoint for each job. No job is answered before the commit
-has returned: acknowledged means durable. After an I/O error the connection is opened again, since its cache
-may be wrong.
+A job is a change of a session, or a function of the connection. Jobs that the tasks of an event loop submit
+in one iteration are handed over together at its end, since two threads that alternate job by job are slower
+than one. If all of a batch only append, they share their statements, too (`changes.commit_together`).
+
+A job that is refused affects no other: nearly all are refused before they have written anything; if one has
+written, the batch is rolled back and run again with a savepoint for each job. No job is answered before the
+commit has returned: acknowledged means durable. After an I/O error the connection is opened again, since its
+cache may be wrong.
+
+A small append that is alone is committed in the thread of its loop, since waking another thread twice takes
+as long as the disk does. That is done only while the disk is quick, so one that stalls blocks the loop for
+a single commit, and never while another process has the lock. What follows a commit is the thread's: it
+carries the WAL over to the file, and continues the search index once no job came for a moment.
 """
 
 from __future__ import annotations
@@ -17,14 +24,21 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import apsw
 
 from ...errors import StoreError, TurnstateError
-from .connection import connect
+from ..values import Change, Receipt
+from . import changes
+from .connection import connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault, unusable
+from .search import index_some
+from .wal import grow_log
 
 __all__ = ["BATCH", "Writer"]
 
@@ -35,13 +49,32 @@ BATCH = 64
 """Jobs in one transaction: enough to make the fsync cheap, few enough that none waits long."""
 
 
+GROWN_AFTER = 8
+"""Commits after which the WAL gets its final size: a process that writes so often writes more."""
+
+WAL_PAGES = 1_000
+"""Pages in the WAL after which they are carried over to the file, as SQLite does by default."""
+
+IDLE = 0.05
+"""Seconds without a job after which the search index is continued; a busy client pauses for less."""
+
+QUICK, QUICK_COMMITS = 0.002, 8
+"""Seconds of a quick commit, and how many in a row allow the next one to be made in the loop's thread."""
+
+SMALL = 20_000
+"""Bytes of an append that may be: more would take too long on any disk."""
+
+
 class _Waiting:
     """A job, the future of its caller, and its outcome."""
 
-    __slots__ = ("alone", "error", "future", "job", "loop", "result")
+    __slots__ = ("alone", "change", "error", "future", "job", "loop", "result")
 
-    def __init__(self, job: Job, future: asyncio.Future[Any], *, alone: bool) -> None:
+    def __init__(
+        self, job: Job, future: asyncio.Future[Any], *, alone: bool = False, change: Change | None = None
+    ) -> None:
         self.job, self.future, self.loop, self.alone = job, future, future.get_loop(), alone
+        self.change = change if change is not None and changes.is_plain(change) else None
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -57,22 +90,40 @@ class _Waiting:
 class Writer:
     """Runs jobs in order, many to a transaction."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+    def __init__(self, path: str, db: apsw.Connection | None = None, *, in_loop: bool = True) -> None:
+        self._path, self._in_loop = path, in_loop
+        self._queue: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
+        self._taken = deque[_Waiting]()  # from the queue, and not yet part of a batch
+        self._heads = changes.Heads()
         self._gathered = dict[asyncio.AbstractEventLoop, list[_Waiting]]()
         self._closing, self._gate = False, threading.Lock()
-        self._db: apsw.Connection | None = connect(path, write=True)
+        self._using = threading.Lock()  # held by whoever uses the connection
+        self._queued = 0  # jobs that were handed over and are not done
+        self._quick, self._latest = 0, 0.0  # quick commits in a row; when one was made in a loop's thread
+        self._is_behind = True  # the search index, perhaps
+        self._batches, self._pages, self._is_grown = 0, 0, False
+        self._may_wait = True
+        self._db: apsw.Connection | None = self._adopted(db or connect(path, write=True))
         self._thread = threading.Thread(target=self._run, name="turnstate-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, job: Callable[[apsw.Connection], T]) -> T:
-        """Run a job, and return once it is durable."""
-        return await self._submit(job, alone=False)
+    def commit(self, change: Change) -> Awaitable[Receipt]:
+        """Apply a change; the result can be awaited once it is durable."""
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._submit(_Waiting(lambda db: changes.commit(db, change), future, change=change))
+        return future
 
-    async def run_alone(self, job: Callable[[apsw.Connection], T]) -> T:
+    def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
+        """Run a job; the result can be awaited once it is durable."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._submit(_Waiting(job, future))
+        return future
+
+    def run_alone(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
         """Run a job that cannot be part of a transaction."""
-        return await self._submit(job, alone=True)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._submit(_Waiting(job, future, alone=True))
+        return future
 
     def close(self) -> None:
         """Finish the queued jobs, and end the thread."""
@@ -82,55 +133,154 @@ class Writer:
                 self._queue.put(None)
         self._thread.join()
 
-    async def _submit(self, job: Callable[[apsw.Connection], T], *, alone: bool) -> T:
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(job, loop.create_future(), alone=alone)
-        if loop not in self._gathered:
-            self._gathered[loop] = []
+    def _submit(self, waiting: _Waiting) -> None:
+        loop = waiting.loop
+        if (gathered := self._gathered.get(loop)) is None:
+            gathered = self._gathered[loop] = []
             loop.call_soon(self._hand_over, loop)
-        self._gathered[loop].append(waiting)
-        result: T = await waiting.future
-        return result
+        gathered.append(waiting)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Queue the jobs that the tasks of a loop submitted in its last iteration."""
+        """Do or queue the jobs that the tasks of a loop submitted in its last iteration."""
         gathered = self._gathered.pop(loop)
+        if len(gathered) == 1 and self._committed_here(gathered[0]):
+            return
         with self._gate:  # nothing is queued after the end marker
             if not self._closing:
-                for waiting in gathered:
-                    self._queue.put(waiting)
+                self._queued += len(gathered)
+                self._queue.put(gathered)
                 return
         for waiting in gathered:
             waiting.error = StoreError(f"{self._path} is closed; open it again")
             waiting.settle()
+
+    def _committed_here(self, waiting: _Waiting) -> bool:
+        """Commit a small append in the thread of its loop; return False if that could take long."""
+        change = waiting.change
+        if change is None or self._quick < QUICK_COMMITS or not self._in_loop:
+            return False
+        if sum(len(record.body) for record in change.records) > SMALL:
+            return False
+        if not self._using.acquire(blocking=False):
+            return False
+        try:
+            if self._queued or self._closing or (db := self._db) is None or not self._begun_at_once(db):
+                return False
+            start = time.perf_counter()
+            self._guarded(self._finish, [waiting])
+            self._note_speed(time.perf_counter() - start)
+            self._batches, self._latest = self._batches + 1, time.monotonic()
+        except BaseException:  # a signal, which may interrupt the thread of a loop anywhere
+            self._disconnect()
+            raise
+        finally:
+            self._using.release()
+        if not self._is_behind or self._has_upkeep:
+            self._is_behind = True
+            self._queue.put([])  # wake the thread
+        waiting.settle()
+        return True
+
+    def _begun_at_once(self, db: apsw.Connection) -> bool:
+        """Begin a transaction without waiting; the thread does so if there is anything to wait for."""
+        self._may_wait = False
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except apsw.Error:
+            return False
+        finally:
+            self._may_wait = True
+        return True
+
+    def _note_speed(self, seconds: float) -> None:
+        self._quick = min(self._quick + 1, QUICK_COMMITS) if seconds < QUICK else 0
 
     def _run(self) -> None:
         more = True
         while more:
             batch, more = self._next_batch()
             if batch:
-                self._write(batch)
+                self._commit(batch)
                 _answer(batch)
-        self._disconnect()
+            if self._has_upkeep:
+                with self._using:
+                    self._keep_up()
+        with self._using:
+            self._disconnect()
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        with self._using:
+            start = time.perf_counter()
+            self._write(batch)
+            if len(batch) == 1:
+                self._note_speed(time.perf_counter() - start)
+            self._batches += 1
+        with self._gate:
+            self._queued -= len(batch)
+
+    @property
+    def _has_upkeep(self) -> bool:
+        return self._pages >= WAL_PAGES or (not self._is_grown and self._batches >= GROWN_AFTER)
+
+    def _keep_up(self) -> None:
+        """Carry a long WAL over to the file; give it its final size if there is more to come."""
+        with suppress(apsw.Error, OSError):  # the next commit meets the same, and reports it
+            if self._pages >= WAL_PAGES:
+                self._pages = 0
+                self._connected().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            elif not self._is_grown:
+                self._is_grown = True
+                grow_log(self._connected(), self._path)
 
     def _next_batch(self) -> tuple[list[_Waiting], bool]:
         """Wait for a job, and take all that are queued after it; the end marker ends the thread."""
-        batch = list[_Waiting]()
-        item = self._queue.get()
-        while item is not None:
-            batch.append(item)
-            if len(batch) == BATCH or item.alone:
-                break
+        taken, more = self._taken, True
+        while more and len(taken) < BATCH:
             try:
-                item = self._queue.get_nowait()
+                some = self._queue.get_nowait() if taken else self._next_jobs()
             except queue.Empty:
                 break
-        return batch, item is not None
+            if some is None:
+                self._queue.put(None)  # for the next time, when nothing is left
+                more = bool(taken)
+                break
+            if not some:  # there is upkeep
+                break
+            taken += some
+        batch = list[_Waiting]()
+        while taken and len(batch) < BATCH:
+            batch.append(taken.popleft())
+            if batch[-1].alone:
+                break
+        return batch, more
+
+    def _next_jobs(self) -> list[_Waiting] | None:
+        """Wait for jobs; while there are none, continue the search index."""
+        while self._is_behind:
+            try:
+                jobs = self._queue.get(timeout=IDLE)
+                break
+            except queue.Empty:
+                if time.monotonic() - self._latest >= IDLE:
+                    self._index()
+        else:
+            jobs = self._queue.get()
+        self._is_behind = True
+        return jobs
+
+    def _index(self) -> None:
+        """Index some messages; what prevents it is reported to those who search or write."""
+        with self._using:
+            try:
+                self._is_behind = index_some(self._connected())
+            except (apsw.Error, StoreError, UnicodeDecodeError):
+                self._is_behind = False
+                self._disconnect()
 
     def _write(self, batch: list[_Waiting]) -> None:
         together = [waiting for waiting in batch if not waiting.alone]
         if together:
-            self._guarded(_transact, together)
+            self._guarded(self._transact, together)
         if alone := batch[len(together) :]:
             self._guarded(_run_alone, alone)
 
@@ -149,6 +299,40 @@ class Writer:
             for waiting in batch:
                 waiting.error = waiting.error or translated
 
+    def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
+        """Run a batch in one transaction."""
+        db.execute("BEGIN IMMEDIATE")
+        self._finish(db, batch)
+
+    def _finish(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
+        """Run a batch in the transaction that was begun."""
+        if not self._append_together(db, batch):
+            self._heads.forget()
+            _attempt_each(db, batch)
+        db.execute("COMMIT")
+        self._heads.committed(db)
+
+    def _append_together(self, db: apsw.Connection, batch: list[_Waiting]) -> bool:
+        """Run a batch that only appends; return False, with nothing written, if it must be run one by one."""
+        appended = [waiting.change for waiting in batch if waiting.change is not None]
+        if len(appended) < len(batch):
+            return False
+        self._heads.begin(db)
+        try:
+            outcomes = changes.commit_together(db, self._heads, appended)
+        except (apsw.ConstraintError, *UNUSABLE):
+            db.execute("ROLLBACK")
+            db.execute("BEGIN IMMEDIATE")
+            return False
+        if outcomes is None:
+            return False
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Receipt):
+                waiting.result = outcome
+            else:
+                waiting.error = outcome
+        return True
+
     def _one_by_one(
         self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
     ) -> None:
@@ -159,24 +343,34 @@ class Writer:
 
     def _connected(self) -> apsw.Connection:
         if self._db is None:
-            self._db = connect(self._path, write=True)
+            self._db = self._adopted(connect(self._path, write=True))
         return self._db
+
+    def _adopted(self, db: apsw.Connection) -> apsw.Connection:
+        """Prepare a connection: it waits for locks if it may, and the WAL is not carried over in a commit."""
+        patient = patience()
+        db.set_busy_handler(lambda calls: self._may_wait and patient(calls))
+        db.set_wal_hook(self._note_pages)
+        return db
+
+    def _note_pages(self, db: apsw.Connection, name: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None
+        self._heads = changes.Heads()
         if db is not None:
             db.close(True)
 
 
-def _transact(db: apsw.Connection, batch: list[_Waiting]) -> None:
-    """Run a batch; savepoints are the second choice, since FTS5 flushes its pending words at each."""
-    db.execute("BEGIN IMMEDIATE")
+def _attempt_each(db: apsw.Connection, batch: list[_Waiting]) -> None:
+    """Run a batch one by one; savepoints are the second choice, since most batches need none."""
     if not all(_attempt(db, waiting) for waiting in batch):
         db.execute("ROLLBACK")
         db.execute("BEGIN IMMEDIATE")
         for waiting in batch:
             _attempt_in_savepoint(db, waiting)
-    db.execute("COMMIT")
 
 
 def _attempt(db: apsw.Connection, waiting: _Waiting) -> bool:

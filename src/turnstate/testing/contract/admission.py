@@ -39,6 +39,7 @@ USED, OTHER = b"\x00digest\xff", b"another digest"
 
 FAULTS: list[tuple[str, type[Exception], dict[str, Any]]] = [
     ("session", NotFound, {"at": Address(HERE.tenant, "nobody")}),
+    ("creation", EpochEnded, {"created": 1}),
     ("epoch", EpochEnded, {"epoch": 1}),
     ("key", KeyReused, {"key": Key("used", OTHER)}),
     ("fence", Fenced, {"fence": 1}),
@@ -59,7 +60,13 @@ async def staged(store: Store) -> dict[str, Any]:
     lease = await store.acquire(HERE, holder="one", until=NOW - 5, now=NOW - 10)
     lease = await store.acquire(HERE, holder="two", until=NOW + 1_000, now=NOW)
     row = await store.get(HERE)
-    right = {"at": HERE, "epoch": 2, "fence": lease.fence, "expected_version": row.version}
+    right = {
+        "at": HERE,
+        "created": row.created,
+        "epoch": 2,
+        "fence": lease.fence,
+        "expected_version": row.version,
+    }
     return {**right, "expected_head": row.head, "records": (message("new"),), "parcels": (parcel("p"),)}
 
 
@@ -96,12 +103,25 @@ class AdmissionContract(Scene):
 
     @scenario
     async def test_a_conflict_tells_where_the_session_is(self, store: Store) -> None:
-        right = await staged(store)
+        right, total = await staged(store), (await store.get(HERE)).total
         for wrong in ({"expected_version": 0}, {"expected_head": Position(2, 2)}):
             with refused(Conflict) as errors:
                 await store.commit(asked(**{**right, **wrong}))
-            found = [(error.version, tuple(error.head)) for error in errors if isinstance(error, Conflict)]
-            equal(found, [(2, (1, 2))], f"version and head in the conflict over {wrong}")
+            conflicts = [error for error in errors if isinstance(error, Conflict)]
+            found = [(error.version, tuple(error.head), error.total) for error in conflicts]
+            equal(found, [(2, (1, 2), total)], f"version, head and total in the conflict over {wrong}")
+
+    @scenario
+    async def test_a_session_that_was_deleted_and_created_again_is_another_one(self, store: Store) -> None:
+        await store.create(session(created=NOW), [message("a")])
+        late = change(message("late"), created=NOW, epoch=1, expected_head=Position(1, 1))
+        await store.remove(HERE)
+        await store.create(session(created=NOW + 1), [message("b")])
+        async with unchanged(store):
+            with refused(EpochEnded):
+                await store.commit(late)
+        receipt = await store.commit(structs.replace(late, created=NOW + 1))
+        equal(receipt.head, Position(1, 2), "a change that means the new one")
 
     @scenario
     async def test_a_repeated_key_gives_the_first_receipt_whatever_happened_since(self, store: Store) -> None:

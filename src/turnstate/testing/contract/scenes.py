@@ -95,8 +95,10 @@ def session(id: str = HERE.session, **fields: Any) -> SessionRow:
 
 
 def message(id: str, *, tokens: int = 1, words: Sequence[str] = (), body: bytes = BODY) -> Record:
-    """Return an entry that is a message."""
-    return Record(id=id, kind=MESSAGE, body=body, tokens=tokens, words=tuple(words))
+    """Return an entry that is a message, with a text of these words if there are any."""
+    if words:
+        body = encode(Message.user(" ".join(words), id="x", timestamp=UNKNOWN_TIME))
+    return Record(id=id, kind=MESSAGE, body=body, tokens=tokens)
 
 
 def note(id: str, *, kind: str = "note", tokens: int = 0) -> Record:

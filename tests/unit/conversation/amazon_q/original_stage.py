@@ -27,7 +27,7 @@ class Still:
 
 
 def example(**changes: Any) -> Document:
-    """Give the example, with some fields changed."""
+    """Return the example, with some fields changed."""
     return {**json.loads(EXAMPLE.read_text()), **changes}
 
 
@@ -76,7 +76,7 @@ def exchange(said: Document, answer: Document, record: Document | None = None) -
 
 
 def of(*history: Document, **changes: Any) -> Document:
-    """Give a document with this history and little else."""
+    """Return a document with this history and little else."""
     return {
         "conversation_id": "c-1",
         "next_message": None,
@@ -95,7 +95,7 @@ def of(*history: Document, **changes: Any) -> Document:
 
 
 def talk(*words: str) -> list[Document]:
-    """Give exchanges in which each of these was asked and answered."""
+    """Return exchanges in which each of these was asked and answered."""
     return [exchange(user(prompt(text)), response(f"answer to {text}")) for text in words]
 
 

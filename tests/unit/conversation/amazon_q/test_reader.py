@@ -71,7 +71,7 @@ REQUIRED = [
 
 
 def holder(document: Any, path: str) -> tuple[Any, str]:
-    """Give the object that holds the last step of a path, and that step."""
+    """Return the object that holds the last step of a path, and that step."""
     *steps, last = path.replace("[", ".[").split(".")
     for step in steps:
         document = document[int(step[1:-1])] if step.startswith("[") else document[step]
@@ -368,7 +368,7 @@ def test_the_same_document_gives_the_same_ids_and_another_conversation_others() 
 
 
 def aside(start: Any, **changes: Any) -> dict[str, Any]:
-    """Give a document in which a tangent left after the second of three exchanges."""
+    """Return a document in which a tangent left after the second of three exchanges."""
     main = talk("one", "two", "three")
     return of(
         *copy.deepcopy(main[:2]),

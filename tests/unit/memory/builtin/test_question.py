@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from turnstate.memory.builtin.dates import Period
-from turnstate.memory.builtin.question import MAX_GROUPS, Question
-from turnstate.memory.builtin.related import related
+from turnstate.memory.builtin.question import MAX_GROUPS, Question, related
 from turnstate.memory.builtin.signs import Sign
 
 NAMES = {"Joanna": "Joanna", "Nate": "Nate", "Jo": "Joanna", "Mel": "user"}
@@ -22,6 +21,21 @@ def test_two_authors_are_none_and_two_names_of_one_are_one() -> None:
     assert Question.of("Is Jo short for Joanna?", NAMES).author == "Joanna"
     assert Question.of("What did Mel paint?", NAMES).author == "user"
     assert Question.of("Melanie's melon", NAMES).author is None
+
+
+def test_of_two_names_the_first_is_the_subject_unless_they_are_joined() -> None:
+    for text, author, spoken in [
+        ("What did Nate tell Joanna's sister?", "Nate", "What did I tell your sister?"),
+        ("What did Joanna say to Nate about Nate's dog?", "Joanna", "What did I say to you about your dog?"),
+        ("Where did Joanna and Nate meet?", None, "Where did I and I meet?"),
+        ("What do Nate's and Joanna's pets eat?", None, "What do my and my pets eat?"),
+        ("Did Nate see what Joanna saw, or both?", None, "Did I see what I saw, or both?"),
+        ("NateとJoannaの趣味は？", None, "IとIの趣味は？"),
+        ("花子は太郎に何を贈りましたか", "花子", "Iはyouに何を贈りましたか"),
+        ("林先生在森林里看到了什么", None, "林先生在森林里看到了什么"),
+    ]:
+        question = Question.of(text, NAMES | {name: name for name in ("花子", "太郎", "林")})
+        assert (question.author, question.spoken) == (author, spoken), text
 
 
 def test_in_a_log_the_pronoun_names_the_role() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstate.memory.builtin.question import Question
-from turnstate.memory.builtin.ranking import Scan, Turn, ranked
+from turnstate.memory.builtin.ranking import Ranking, Scan, Turn
 from turnstate.memory.builtin.signs import Sign, signs
 from turnstate.memory.builtin.terms import terms
 
@@ -23,7 +23,7 @@ class Memory:
             found = terms(text)
             for term in found:
                 self.lists.setdefault(term, array("I")).append(number)
-            self.turns[number] = Turn(session, author, author, day, len(found), int(signs(text)))
+            self.turns[number] = Turn(number, session, author, author, day, len(found), int(signs(text)))
         self.authors = {turn.author: turn.author for turn in self.turns.values()}
 
     def found(self, text: str, similar: dict[int, float] | None = None) -> list[int]:
@@ -32,7 +32,10 @@ class Memory:
         scan = Scan(question, lists, len(self.turns))
         numbers = scan.found() if similar is None else list(self.turns)
         mean = sum(turn.length for turn in self.turns.values()) / len(self.turns)
-        return [number for number, _ in ranked(scan, question, lists, self.turns, numbers, mean, similar)]
+        ranking = Ranking(question, self.turns, numbers, mean, similar)
+        for group in question.groups:
+            ranking.add(group.weights, scan.idf[group.term], lists)
+        return [number for number, _ in ranking.best()]
 
 
 DAY = "2025-06-15"

@@ -28,8 +28,9 @@ def test_the_average_with_neighbors_is_what_its_definition_says() -> None:
             if other[1] == session and abs(other[0] - number) <= REACH
         ]
         around.append(sum(near) @ asked / np.linalg.norm(sum(near)))
-    wanted = (np.maximum(alone, 0) / alone.max() + np.maximum(around, 0) / max(around)) / 2
-    assert np.allclose(vectors.similarities(asked.tolist()), wanted, atol=1e-5)
+    similar = vectors.similarities(asked.tolist())
+    assert np.allclose(similar.alone, np.maximum(alone, 0) / alone.max(), atol=1e-5)
+    assert np.allclose(similar.around, np.maximum(around, 0) / max(around), atol=1e-5)
 
 
 def test_vectors_that_come_in_parts_are_the_same() -> None:
@@ -38,27 +39,47 @@ def test_vectors_that_come_in_parts_are_the_same() -> None:
     whole.extend(given)
     for start in range(0, len(given), 7):
         parts.extend(given[start : start + 7])
-    assert np.allclose(whole.similarities(asked), parts.similarities(asked), atol=1e-6)
+    assert np.allclose(whole.similarities(asked).alone, parts.similarities(asked).alone, atol=1e-6)
+    assert np.allclose(whole.similarities(asked).around, parts.similarities(asked).around, atol=1e-6)
 
 
 def test_the_best_are_found_by_number() -> None:
     given = rows()
     vectors = Vectors(0, 0, 0)
     vectors.extend(given)
-    scores = vectors.similarities(RNG.normal(size=8).tolist())
-    order = [given[place][0] for place in np.argsort(-scores)]
-    assert set(vectors.best(scores, 5)) == set(order[:5])
-    assert set(vectors.best(scores, 99)) == set(order)
-    known = vectors.of([given[3][0], 999, 22], scores)
+    similar = vectors.similarities(RNG.normal(size=8).tolist())
+    order = [given[place][0] for place in np.argsort(-(similar.alone + similar.around))]
+    assert set(similar.best(5)) == set(order[:5])
+    assert set(similar.best(99)) == set(order)
+    known = similar.of([(number, given[3][2]) for number in (given[3][0], 999, 22)])
     assert list(known) == [given[3][0]]
+
+
+def test_the_nearest_passage_counts_for_a_turn_and_the_whole_does_not() -> None:
+    def vector(degrees: float) -> list[float]:
+        return [float(np.cos(np.radians(degrees))), float(np.sin(np.radians(degrees)))]
+
+    given = {0: [60], 1: [0, 75, 80], 2: [90, 85, 30], 3: [91, 120]}  # of a turn, then of its passages
+    data = {number: packed(*map(vector, degrees)) for number, degrees in given.items()}
+    vectors = Vectors(0, 0, 0)
+    vectors.extend([(number, number, data[number][:4]) for number in given])
+    similar = vectors.similarities(vector(0))
+    nearest = {0: 60, 1: 75, 2: 30, 3: 90}
+    for number, found in similar.of([*data.items(), (1, b"odd"), (2, b"")]).items():
+        alone = np.cos(np.radians(nearest[number])) / np.cos(np.radians(30))
+        assert found == pytest.approx((alone + similar.around[number]) / 2, abs=1e-3), number
 
 
 def test_nothing_is_no_error() -> None:
     empty = Vectors(0, 0, 0)
     empty.extend([])
-    scores = empty.similarities([1.0, 0.0])
-    assert (len(scores), empty.best(scores, 3), empty.of([1], scores)) == (0, [], {})
+    similar = empty.similarities([1.0, 0.0])
+    assert (len(similar.alone), similar.best(3), similar.of([(1, bytes(4))])) == (0, [], {})
     assert packed([0.0, 0.0]) == bytes(4)
+    other = Vectors(0, 0, 0)
+    other.extend(rows())
+    similar = other.similarities([1.0, 0.0])  # of another model
+    assert (similar.best(3), similar.of([(1, bytes(4))])) == ([], {})
 
 
 def test_the_cache_drops_what_was_not_used_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:

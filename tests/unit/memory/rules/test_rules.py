@@ -15,6 +15,7 @@ Found = tuple[str, str, str]
 
 SAID: dict[str, list[Found]] = {
     # English
+    "I love skateboarding.": [("preference", "", "skateboarding")],
     "My name is Anna Berg and I work at Siemens.": [
         ("name", "name", "Anna Berg"),
         ("work", "employer", "Siemens"),

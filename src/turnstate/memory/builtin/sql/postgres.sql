@@ -19,6 +19,10 @@ WHERE d.owner = :owner AND d.number = ANY(:numbers::bigint[]);
 -- name: drop_numbers
 DELETE FROM turnstate.document WHERE owner = :owner AND number = ANY(:numbers::bigint[]);
 
+-- name: vectors_of
+SELECT number, data FROM turnstate.vector
+WHERE owner = :owner AND embedder = :embedder AND number = ANY(:numbers::bigint[]);
+
 -- name: drop_vectors_of
 DELETE FROM turnstate.vector WHERE owner = :owner AND number = ANY(:numbers::bigint[]);
 

@@ -44,8 +44,8 @@ CREATE TABLE turnstate.document (
     UNIQUE (owner, session, message)
 );
 
--- Where a term occurs: numbers of documents, of four bytes each, one for each occurrence. A row has the
--- documents of one chunk of numbers, so that a delivery rewrites little.
+-- Where a term occurs: numbers of documents in order, of four bytes each, one for each occurrence. A row has
+-- the documents of one chunk of numbers, so that a delivery rewrites little.
 CREATE TABLE turnstate.posting (
     owner INT NOT NULL,
     term TEXT NOT NULL,

@@ -19,6 +19,10 @@ WHERE d.owner = :owner AND d.number IN (SELECT value FROM json_each(:numbers));
 -- name: drop_numbers
 DELETE FROM document WHERE owner = :owner AND number IN (SELECT value FROM json_each(:numbers));
 
+-- name: vectors_of
+SELECT number, data FROM vector
+WHERE owner = :owner AND embedder = :embedder AND number IN (SELECT value FROM json_each(:numbers));
+
 -- name: drop_vectors_of
 DELETE FROM vector WHERE owner = :owner AND number IN (SELECT value FROM json_each(:numbers));
 

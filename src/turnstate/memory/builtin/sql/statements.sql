@@ -67,14 +67,14 @@ INSERT INTO turnstate.vector (owner, number, embedder, data) VALUES (:owner, :nu
 ON CONFLICT (owner, number) DO UPDATE SET embedder = excluded.embedder, data = excluded.data;
 
 -- name: vectors
-SELECT v.number, d.session, v.data FROM turnstate.vector v
+SELECT v.number, d.session, substr(v.data, 1, CAST(:width AS INTEGER)) FROM turnstate.vector v
 JOIN turnstate.document d ON d.owner = v.owner AND d.number = v.number
 WHERE v.owner = :owner AND v.embedder = :embedder AND v.number >= :first ORDER BY v.number LIMIT :limit;
 
 -- name: without_vector
 SELECT d.number, d.text FROM turnstate.document d
 LEFT JOIN turnstate.vector v ON v.owner = d.owner AND v.number = d.number AND v.embedder = :embedder
-WHERE d.owner = :owner AND v.number IS NULL AND d.text <> '' ORDER BY d.number DESC LIMIT :limit;
+WHERE d.owner = :owner AND d.number >= :first AND v.number IS NULL AND d.text <> '' ORDER BY d.number DESC LIMIT :limit;
 
 -- name: authors
 SELECT name, role, times FROM turnstate.author WHERE owner = :owner ORDER BY times DESC, name LIMIT 200;
@@ -124,10 +124,6 @@ DELETE FROM turnstate.source WHERE owner = :owner AND fact = :id;
 
 -- name: drop_sources_of_session
 DELETE FROM turnstate.source WHERE owner = :owner AND session = :session;
-
--- name: facts_without_source
-SELECT id FROM turnstate.fact f WHERE f.owner = :owner
-AND NOT EXISTS (SELECT 1 FROM turnstate.source s WHERE s.owner = f.owner AND s.fact = f.id);
 
 -- name: newest_documents
 SELECT d.number, s.name, d.message, d.role, d.author, d.said, d.text

@@ -1,5 +1,5 @@
 -- include session
-local RECORD = 6  -- id, kind, tokens, checksum, body, words
+local RECORD = 5  -- id, kind, tokens, checksum, body
 
 -- Numbers that only grow within a bucket, and go with the time of the server: they order what is written.
 local function ticks(count)
@@ -32,11 +32,9 @@ local function summed(at, count, total)
   return total
 end
 
-local function index_entry(tenant, user, id, spot, stamp, words)
+-- List an entry; its words are written by the first search that looks at it.
+local function list_entry(tenant, user, id, spot, stamp)
   local found = moment(stamp) .. ':' .. spot .. ':' .. id
-  if words ~= '' then
-    call('HSET', WORDS, spot, moment(stamp) .. words)
-  end
   call('ZADD', INDEX, 0, 'w' .. tenant .. found)
   if user then
     call('ZADD', INDEX, 0, 'v' .. tenant .. named(user) .. found)
@@ -47,11 +45,11 @@ end
 local function append(at, count, tenant, user, session, branch, seq, total)
   local stamp = count > 0 and ticks(count) - 1
   for i = at, at + (count - 1) * RECORD, RECORD do
-    local id, kind, tokens, sum, body, words = unpack(ARGV, i, i + RECORD - 1)
+    local id, kind, tokens, sum, body = unpack(ARGV, i, i + RECORD - 1)
     seq, total = seq + 1, total + tonumber(tokens)
     local spot = place(branch, seq)
     stamp = stamp + 1
-    index_entry(tenant, user, session, spot, stamp, words)
+    list_entry(tenant, user, session, spot, stamp)
     local meta = {branch, int(seq), tokens, int(total), sum, #body, int(stamp), #kind, kind .. id}
     call('HSET', ENTRIES, spot, table.concat(meta, ' '))
     call('HSET', BODIES, spot, body)

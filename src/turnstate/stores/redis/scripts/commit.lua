@@ -8,7 +8,7 @@ local PARCEL = 3  -- id, due, what stays the same
 
 local function read_head()
   local kept = call('HMGET', ROW, 'born', 'epoch', 'branch', 'seq', 'total', 'version', 'fence',
-    'lease_until', 'active', 'idle', 'branches', 'ended', 'user')
+    'lease_until', 'active', 'idle', 'branches', 'ended', 'user', 'created')
   for i = 1, 11 do
     if not tonumber(kept[i]) then
       return nil
@@ -18,7 +18,7 @@ local function read_head()
     born = kept[1], epoch = tonumber(kept[2]), branch = kept[3], seq = tonumber(kept[4]), total = tonumber(kept[5]),
     version = tonumber(kept[6]), fence = tonumber(kept[7]), lease_until = tonumber(kept[8]),
     active = tonumber(kept[9]), idle = tonumber(kept[10]), branches = tonumber(kept[11]),
-    ended = kept[12], user = kept[13],
+    ended = kept[12], user = kept[13], created = tonumber(kept[14]),
   }
 end
 
@@ -37,7 +37,10 @@ local function refused(known)
   return {'refused', call('HGETALL', ROW), known or ''}
 end
 
--- Epoch.
+-- Creation and epoch.
+if ask.created and ask.created ~= head.created then
+  return refused()
+end
 if ask.epoch and ask.epoch ~= head.epoch or head.ended and not ask.next_epoch then
   return refused()
 end

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Which of these entries hold all the words. What a list says of a session that was removed, and whose name
+-- Which of these entries hold all the words, and which are not indexed yet. What a list says of a session that was removed, and whose name
 -- another one has now, has another stamp.
 local count = tonumber(ARGV[1])
 local function holds_all(text)
@@ -10,11 +10,14 @@ local function holds_all(text)
   end
   return true
 end
-local found = {}
+local found, missing = {}, {}
 for i = count + 2, #ARGV, 3 do
   local text = redis.call('HGET', KEYS[tonumber(ARGV[i])], ARGV[i + 1])
-  if text and string.sub(text, 1, 16) == ARGV[i + 2] and holds_all(text) then
-    found[#found + 1] = (i - count - 2) / 3
+  local position = (i - count - 2) / 3
+  if not text then
+    missing[#missing + 1] = position
+  elseif string.sub(text, 1, 16) == ARGV[i + 2] and holds_all(text) then
+    found[#found + 1] = position
   end
 end
-return found
+return {found, missing}

@@ -1,5 +1,7 @@
 -- Sessions, their branches and entries, idempotency keys, the outbox, and the words for search.
 
+-- `marks` is the sum of the numbers of all entries that are no messages, and `tip` the last entry of a branch that
+-- is not the head: what the head promises beside itself, so that a damaged index is noticed.
 CREATE TABLE session (
     key         INTEGER PRIMARY KEY,
     tenant      TEXT NOT NULL,
@@ -23,6 +25,7 @@ CREATE TABLE session (
     ended       INTEGER,
     reason      TEXT NOT NULL,
     expires     INTEGER,
+    marks       INTEGER NOT NULL DEFAULT 0,
     UNIQUE (tenant, id)
 ) STRICT;
 
@@ -45,17 +48,20 @@ CREATE TABLE branch (
     name      TEXT NOT NULL,
     operation TEXT NOT NULL,
     former    INTEGER,
+    tip       INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (session, id)
 ) STRICT, WITHOUT ROWID;
 
--- Keys are never used again, also not those of deleted sessions: they are the cursors of the feed.
+-- Keys are never used again, also not those of deleted sessions: they are the cursors of the feed. An id is 16 bytes
+-- if it is a UUID, and else text; a kind is 0 for a message, and else its name; a body does not repeat the id that
+-- it begins with.
 CREATE TABLE entry (
     key      INTEGER PRIMARY KEY AUTOINCREMENT,
     session  INTEGER NOT NULL,
     branch   INTEGER NOT NULL,
     seq      INTEGER NOT NULL,
-    id       TEXT NOT NULL,
-    kind     TEXT NOT NULL,
+    id       ANY NOT NULL,
+    kind     ANY NOT NULL,
     body     BLOB NOT NULL,
     tokens   INTEGER NOT NULL,
     total    INTEGER NOT NULL,
@@ -64,7 +70,7 @@ CREATE TABLE entry (
     UNIQUE (session, id)
 ) STRICT;
 
-CREATE INDEX entry_by_kind ON entry (session, branch, kind, seq) WHERE kind <> 'message';
+CREATE INDEX entry_by_kind ON entry (session, branch, kind, seq) WHERE kind <> 0;
 
 -- What was set aside, each with its reason. What belonged to no session has 0 for it.
 CREATE TABLE damaged (

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
 
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, codec
 from turnstate.context import Budget, Policy
-from turnstate.context.decisions import MOST_CUTS, beside, in_force, named_scale, scale, serving
-from turnstate.entry import Cut, Decision, Mask, Revert, Summary
+from turnstate.context.view import MOST_CUTS, beside, in_force, named_scale, scale, serving
+from turnstate.entry import Cut, Decision, Mask, Revert, Summary, effective
 from turnstate.ids import MessageId
 
 POLICY = Policy()
@@ -150,3 +151,22 @@ def test_a_mask_holds_for_smaller_limits_and_until_the_limit_is_much_larger() ->
     for limit, hidden in ((3_000, True), (6_000, True), (9_900, True), (10_000, False)):
         window = MANAGER.window(messages, Budget(limit), decisions=[mask])
         assert bool(window.report.hidden) == hidden
+
+
+@pytest.mark.req("C8")
+def test_what_is_in_force_is_the_same_from_the_end_as_from_the_beginning() -> None:
+    """What holds is defined from the beginning, since reverts change what came before."""
+    rng = Random(9)
+    for _ in range(2_000):
+        decisions = list[Decision]()
+        for number in range(rng.randrange(8)):
+            cuts = [one.id for one in decisions if isinstance(one, Cut)]
+            reverted = Revert(cut=rng.choice([*cuts, "older"]), at=1, former=0)
+            summary = Summary(cut=rng.choice([*cuts, "older"]), text="s")
+            made = cut(8_000, id=f"c{number}", beside=(cut(4_000, id=f"b{number}"),))
+            decisions.append(rng.choice([made, made, summary, reverted]))
+        holding = effective(decisions)
+        places = [place for place, one in enumerate(holding) if isinstance(one, Cut)]
+        newest = holding[places[-1]] if places else None
+        carried = newest.beside if isinstance(newest, Cut) else ()
+        assert in_force(decisions) == (*carried, *holding[places[-1] if places else 0 :])

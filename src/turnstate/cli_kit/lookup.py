@@ -35,7 +35,10 @@ PAGE = 500
 MAX_SHOWN = 5
 LAST = "last"
 ADVICE = "`turnstate sessions` lists them"
-FIRST_STEPS = "`turnstate import` adds sessions, `turnstate demo` shows what they are"
+FIRST_STEPS = (
+    "--store names another store, `turnstate chat` begins a session, `turnstate import` adds some, "
+    "`turnstate demo` shows what they are"
+)
 
 EntryPlace = tuple[SessionRow, Row]
 """An entry and the session that contains it."""
@@ -157,7 +160,7 @@ class _Candidates:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NotFound(otherwise + (ADVICE if self._ids else f"there is none yet: {FIRST_STEPS}"))
+            raise NotFound(otherwise + (ADVICE if self._ids else f"this store has none yet: {FIRST_STEPS}"))
         how = "the title" if self._titled else "the beginning"
         shown = ", ".join(f"{row.id} “{row.title}”" if row.title else row.id for row in found[:MAX_SHOWN])
         more = f" and {len(found) - MAX_SHOWN:,} more" if len(found) > MAX_SHOWN else ""

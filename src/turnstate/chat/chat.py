@@ -1,0 +1,415 @@
+"""A chat: one session at a time, the agent that answers in it, and the commands that act on it.
+
+It knows no terminal: `View` shows what happens and asks, and the loop around it reads lines and calls
+`handle`. A chat holds the lease of its session, so a second terminal is told, and may look on or take over.
+Everything that is said is in the store before it is answered; a chat that was killed goes on with
+``turnstate chat --continue``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..agent import Agent, AgentEvent, ReplySaved, RequestStarted, ToolManager
+from ..catalog import named
+from ..checkpoints import CheckpointManager
+from ..cli_kit import screen
+from ..config import AgentProfile, Settings
+from ..config.assembly import Equipment, connect, equipped
+from ..context.policy import Budget
+from ..conversation import ConversationState
+from ..entry import Usage
+from ..errors import Busy, CheckpointError, Fenced, InputError, TurnstateError, UnknownCheckpoint
+from ..home import Home
+from ..message import Message
+from ..models import Model, ModelEvent, ModelRequest
+from ..plain_text import first_words
+from ..session import Session, SessionManager
+from ..session.leases import holder_name
+from ..snapshots import Snapshots
+from ..sticky import Gathered
+from ..tokens import counter
+from ..tools import CONVERSATION_TOOLS, MEMORY_TOOLS, Rule
+from .commands import run as run_command_line
+from .view import Choice, View
+
+__all__ = ["Chat", "ChosenModel", "Status"]
+
+LOCAL = "local"
+LEASE_SECONDS = 30.0
+RECENT = 30
+"""Sessions that completion offers."""
+MAX_ATTACHED_BYTES = 200_000
+"""Bytes of one file that is attached with @; the model can read the rest with a tool."""
+
+SYSTEM = (
+    "You are a careful assistant in a terminal. You work in the folder of the user with the tools that you "
+    "have; read before you change, and say what you did."
+)
+
+_MENTION = re.compile(r"(?<!\S)@([^\s@]+)")
+
+
+class ChosenModel:
+    """The model that answers; it is connected when it is first asked, and can be exchanged."""
+
+    def __init__(self, address: str, settings: Settings | None = None) -> None:
+        self._settings = settings or Settings.load()
+        self.choose(address)
+
+    def choose(self, address: str) -> None:
+        """Use another model from now on."""
+        if not address.strip():
+            raise InputError("name a model: gpt-5, claude-sonnet-4-5, NAME@URL, or local")
+        self.address, self._model = address, None
+
+    @property
+    def name(self) -> str:
+        """The model's name, as requests and the log have it."""
+        if self.address == LOCAL:
+            from ..models.local import NAME  # deferred: only the local model needs it
+
+            return NAME
+        return self.address.partition("@")[0]
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Answer a request, event by event."""
+        if self._model is None:
+            self._model = await asyncio.to_thread(connect, self.address, self._settings)
+        async for event in self._model.stream(request):
+            yield event
+
+    _model: Model | None = None
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """What the status line shows."""
+
+    model: str
+    tokens: int = 0
+    limit: int = 0
+    usage: dict[str, int] = {}
+    cached: float | None = None
+    cost: float | None = None
+    place: str = "main"
+
+
+class Chat:
+    """The conversation that is open, and how it is answered."""
+
+    def __init__(
+        self,
+        sessions: SessionManager,
+        view: View,
+        model: ChosenModel,
+        *,
+        user: str,
+        workspace: Path,
+        allow: Iterable[str] = (),
+        settings: Settings | None = None,
+        snapshots: Snapshots | None = None,
+        home: Home | None = None,
+    ) -> None:
+        self.sessions, self.view, self.model = sessions, view, model
+        self.user, self.workspace = user, workspace
+        self.snapshots, self.home = snapshots, home or Home.from_environment()
+        self.settings = settings or Settings.load(workspace, home=self.home)
+        self._rules = [Rule(pattern, "allow") for pattern in allow]
+        self._equipment: Equipment | None = None
+        self._equipped = AsyncExitStack()
+        self._sticky: Gathered | None = None
+        self.status = Status(model=model.name)
+        self.looking = False
+        """True while another process holds the session; nothing is written then."""
+        self.recent: Sequence[tuple[str, str]] = ()
+        """Ids and titles of the user's sessions, those used last first."""
+        self.leaving = False
+        self.failed = False
+        """True if a line ended with an error."""
+        self._session: Session | None = None
+        self._held = AsyncExitStack()
+        self._checkpoints: CheckpointManager | None = None
+        self._reported = Usage(input=0, output=0, cached=0)
+        self._cost = 0.0
+
+    @property
+    def session(self) -> Session:
+        """The session that is open."""
+        if self._session is None:
+            raise InputError("no session is open")
+        return self._session
+
+    @property
+    def equipment(self) -> Equipment:
+        """The agent that answers, with its tools and servers."""
+        if self._equipment is None:
+            raise InputError("no agent is at work yet")
+        return self._equipment
+
+    @property
+    def profile(self) -> AgentProfile:
+        """What the file of the agent says."""
+        return self.equipment.profile
+
+    @property
+    def tools(self) -> ToolManager:
+        """The tools of the agent."""
+        return self.equipment.tools
+
+    @property
+    def budget(self) -> Budget:
+        """The window of the model that answers."""
+        return self.equipment.budget(self.model)
+
+    async def close(self) -> None:
+        """Release the session, and end the servers of the agent."""
+        await self._held.aclose()
+        await self._equipped.aclose()
+
+    async def use_agent(self, agent: str | AgentProfile | None) -> None:
+        """Let another agent answer from now on; without a name, that of the settings."""
+        memory = MEMORY_TOOLS if self.sessions.memory is not None else ()
+        held = AsyncExitStack()
+        equipment = await held.enter_async_context(
+            equipped(
+                agent,
+                folder=self.workspace,
+                settings=self.settings,
+                home=self.home,
+                tools=[*CONVERSATION_TOOLS, *memory],
+                rules=self._rules,
+                ask=self.view.approve,
+            )
+        )
+        await self._equipped.aclose()
+        self._equipment, self._equipped = equipment, held
+        for reason in equipment.servers.failures.values():
+            await self.view.notice(reason)
+        if self._session is not None and not self.looking:
+            await self._set_prompt()
+
+    async def begin(self) -> None:
+        """Begin a new session and make it the open one."""
+        system = self.profile.prompt if self.profile.prompt is not None else SYSTEM
+        session = await self.sessions.create(user=self.user, system=system, model=self.model.name)
+        await self.enter(session)
+
+    async def enter(self, session: Session, *, take_over: bool = False) -> bool:
+        """Make a session the open one, alone; return False if the user decided against it."""
+        held = AsyncExitStack()
+        looking = False
+        try:
+            take_over = take_over or _is_dead(session.info.holder)
+            await held.enter_async_context(session.lease(seconds=LEASE_SECONDS, take_over=take_over))
+        except Busy:
+            match await self._asked_what_to_do(session.info.holder):
+                case "t":
+                    await held.enter_async_context(session.lease(seconds=LEASE_SECONDS, take_over=True))
+                case "l":
+                    looking = True
+                case _:
+                    return False
+        await self._held.aclose()
+        self._held, self._session, self.looking = held, session, looking
+        self._checkpoints = None
+        self._reported, self._cost = Usage(input=0, output=0, cached=0), 0.0
+        if not looking:
+            await self._set_prompt()
+        await self.refresh()
+        return True
+
+    async def handle(self, line: str) -> None:
+        """Do what a line asks for: a command, or words for the model."""
+        words = line.strip()
+        if not words:
+            return
+        try:
+            if words.startswith("/") and not words.startswith("//"):
+                self._checkpoints = None  # a command may go to another branch
+                await run_command_line(self, words)
+            else:
+                await self.say(words.removeprefix("/") if words.startswith("//") else words)
+        except Fenced:
+            self.looking = self.failed = True
+            await self.view.error("another process took this session over; /takeover takes it back")
+        except TurnstateError as error:
+            self.failed = True
+            await self.view.error(screen.located(error))
+        await self.refresh()
+
+    async def say(self, words: str) -> None:
+        """Send words to the model and show its turn."""
+        self.check_writable()
+        if not self.session.info.title:
+            await self.session.rename(first_words(words))
+        agent = await self._agent()
+        await self._show(agent.run(Message.user(self._with_files(words))))
+
+    async def resume_turn(self) -> bool:
+        """Continue a turn that an earlier process left; return False if there is none."""
+        if self.looking or await self.session.pending() is None:
+            return False
+        await self.view.notice("the last turn was interrupted; it goes on")
+        try:
+            await self._show((await self._agent()).resume())
+        except TurnstateError as error:
+            await self.view.error(screen.located(error))
+        await self.refresh()
+        return True
+
+    async def go_back(self, message: Message) -> None:
+        """Continue from before a message of the user, so that it can be said differently."""
+        before = None
+        for one in await self.session.messages():
+            if one.id == message.id:
+                break
+            before = one
+        if before is None:
+            state = await self.state()
+            state.clear()
+            await self.session.commit(state)
+        else:
+            await self.session.rewind(str(before.id))
+
+    def check_writable(self) -> None:
+        """Raise `Busy` if another process has the session."""
+        if self.looking:
+            raise Busy("another process has this session; /takeover takes it from there")
+
+    async def state(self) -> ConversationState:
+        """Load the conversation with its tangents, settings and files."""
+        state = await self.session.conversation()
+        state.attach(agents=self.profile, tool_manager=self.tools)
+        return state
+
+    async def checkpoints(self, *, make: bool = False) -> CheckpointManager:
+        """Open the checkpoints of this conversation and folder; `make` creates them if there are none."""
+        state = await self.state()
+        how = CheckpointManager.open if make else CheckpointManager.reopen
+        return await how(state, self.workspace, session=self.session, home=self.home)
+
+    async def refresh(self) -> None:
+        """Bring the status line up to date."""
+        if self._session is None:
+            return
+        window = await self.session.preview(self.budget, tools=self.tools.specs(), context=self._sticky)
+        newest = await self.sessions.list(user=self.user, order="active", limit=RECENT)
+        self.recent = [(one.id, one.title) for one in newest]
+        branches = {one.id: one for one in await self.session.branches()}
+        branch = branches.get(self.session.info.branch)
+        places = {"tangent": "tangent", "fork": branch.name or "fork"} if branch else {}
+        sent = self._reported.input
+        self.status = Status(
+            model=self.model.name,
+            tokens=window.tokens,
+            limit=window.limit,
+            usage=window.report.usage,
+            cached=self._reported.cached / sent if sent else None,
+            cost=self._cost or None,
+            place=places.get(branch.operation, "main") if branch else "main",
+        )
+
+    async def _agent(self) -> Agent:
+        """Return the agent, with the sticky files of its file and of the user."""
+        kept = await self._kept_files()
+        context = (kept.state if kept else await self.state()).context_manager
+        self._sticky = None
+        if context is not None and context.paths:
+            context.for_window(named(self.model.name).context_window)
+            tokens = counter(named(self.model.name).counter)
+            self._sticky = await asyncio.to_thread(context.gather, tokens)
+        return self.equipment.agent(self.session, self.model, checkpoints=kept, context=context)
+
+    async def _kept_files(self) -> CheckpointManager | None:
+        """Return the checkpoints of the folder: in a Git repository, or if the user has taken one."""
+        if self._checkpoints is None:
+            try:
+                self._checkpoints = await CheckpointManager.open_in_git(
+                    await self.state(), self.workspace, session=self.session, home=self.home
+                )
+                if self._checkpoints is None:
+                    self._checkpoints = await self.checkpoints()
+            except UnknownCheckpoint:
+                return None
+            except CheckpointError as error:
+                await self.view.notice(f"no checkpoints are taken: {error}")
+                return None
+        return self._checkpoints
+
+    async def _set_prompt(self) -> None:
+        """Set the prompt of the agent; one without a prompt leaves that of the session."""
+        prompt = self.profile.prompt
+        if prompt is not None and await self.session.system() != prompt:
+            await self.session.set_system(prompt)
+
+    async def _show(self, events: AsyncIterator[AgentEvent]) -> None:
+        async with aclosing(events) as shown:  # type: ignore[type-var]
+            async for event in shown:
+                self._note(event)
+                await self.view.event(event)
+
+    def _note(self, event: AgentEvent) -> None:
+        match event:
+            case RequestStarted(tokens=tokens, limit=limit):
+                self.status = Status(
+                    model=self.model.name,
+                    tokens=tokens,
+                    limit=limit,
+                    usage=self.status.usage,
+                    cached=self.status.cached,
+                    cost=self.status.cost,
+                    place=self.status.place,
+                )
+            case ReplySaved(usage=Usage() as usage):
+                self._reported = Usage(
+                    input=self._reported.input + usage.input,
+                    output=self._reported.output + usage.output,
+                    cached=self._reported.cached + usage.cached,
+                )
+                cost = usage.details.get("cost")
+                self._cost += cost if isinstance(cost, int | float) else 0
+
+    async def _asked_what_to_do(self, holder: str) -> str:
+        if not self.view.interactive:
+            raise Busy(f"this session is open in another process ({holder}); pass --take-over to take it")
+        return await self.view.choose(
+            f"This session is open in another process ({holder}).",
+            [Choice("l", "look on"), Choice("t", "take over"), Choice("n", "neither")],
+        )
+
+    def _with_files(self, words: str) -> str:
+        """Return words with the files that they mention with @ behind them."""
+        if self.tools.workspace is None:
+            return words
+        attached = list[str]()
+        for path in dict.fromkeys(_MENTION.findall(words)):
+            name = path.rstrip(".,;:!?)")
+            try:
+                data = self.tools.workspace.read(name)
+            except TurnstateError:
+                continue  # not every @ is a file
+            text = data[:MAX_ATTACHED_BYTES].decode("utf-8", "replace")
+            more = f"\n… ({len(data):,} bytes in all)" if len(data) > MAX_ATTACHED_BYTES else ""
+            attached.append(f'<file path="{name}">\n{text}{more}\n</file>')
+        return "\n\n".join([words, *attached])
+
+
+def _is_dead(holder: str) -> bool:
+    """Return True if a lease is held by a process of this machine that has ended."""
+    host, _, pid = holder.rpartition(":")
+    if not host or host != holder_name().rpartition(":")[0] or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False

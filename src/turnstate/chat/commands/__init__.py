@@ -1,0 +1,135 @@
+"""The slash commands: one line here for each, one module for each family.
+
+A command is an async function of the chat and the rest of the line. Its docstring is its help: the first
+sentence in the list of ``/help``, all of it in ``/help NAME``. For wrong usage it raises `WrongUsage`, and
+the right one is shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...errors import InputError
+from . import conversation, files, sessions, settings
+from .usage import WrongUsage, nothing
+
+if TYPE_CHECKING:
+    from ..chat import Chat
+
+__all__ = ["COMMANDS", "Command", "WrongUsage", "run"]
+
+
+class Command(Struct, frozen=True):
+    """A command: its name, what may follow it, and the function that runs it."""
+
+    name: str
+    arguments: str
+    function: Callable[[Chat, str], Awaitable[None]]
+    words: tuple[str, ...] = ()
+    """First words that completion offers."""
+
+    @property
+    def help(self) -> str:
+        """The whole text about it."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    @property
+    def usage(self) -> str:
+        """How it is written."""
+        return f"/{self.name} {self.arguments}".rstrip()
+
+
+async def show_help(chat: Chat, rest: str) -> None:
+    """List the commands, or explain one."""
+    if rest:
+        found = _named(rest.removeprefix("/"))
+        await chat.view.output(f"{found.usage}\n\n{found.help}")
+        return
+    width = max(len(one.usage) for one in COMMANDS.values())
+    lines = [f"{one.usage:{width}}  {one.help.split('. ')[0].splitlines()[0]}" for one in COMMANDS.values()]
+    keys = (
+        "Enter sends, Alt-Enter begins a new line, Ctrl-C stops the turn (twice leaves), Esc Esc goes back."
+    )
+    await chat.view.output("\n".join([*lines, "", keys, "@PATH in a message attaches a file."]))
+
+
+async def leave(chat: Chat, rest: str) -> None:
+    """Leave the chat; everything is saved, and `turnstate chat --continue` goes on."""
+    nothing(rest)
+    chat.leaving = True
+
+
+_ALL = (
+    Command("help", "[COMMAND]", show_help),
+    Command("compact", "[FOCUS | preview | undo]", conversation.compact, ("preview", "undo")),
+    Command("reset", "", conversation.reset),
+    Command("clear", "", conversation.clear),
+    Command(
+        "tangent",
+        "[enter | leave | tail | summary | list | reopen N]",
+        conversation.tangent,
+        ("enter", "leave", "tail", "summary", "list", "reopen"),
+    ),
+    Command(
+        "checkpoint",
+        "[list | save [TEXT] | diff LABEL [LABEL] | restore LABEL [--hard] | undo]",
+        files.checkpoint,
+        ("list", "save", "diff", "restore", "undo"),
+    ),
+    Command("context", "[add PATH | remove PATH | files]", settings.context, ("add", "remove", "files")),
+    Command("tools", "", settings.tools),
+    Command("mcp", "", settings.mcp),
+    Command("model", "[NAME]", settings.model),
+    Command("agent", "[NAME]", settings.agent),
+    Command("usage", "", settings.usage),
+    Command("save", "FILE [--amazon-q] [--force]", sessions.save),
+    Command("load", "FILE", sessions.load),
+    Command("sessions", "[WORDS]", sessions.list_sessions),
+    Command("resume", "[ID]", sessions.resume),
+    Command("new", "", sessions.new),
+    Command("history", "[N]", conversation.history),
+    Command("search", "WORDS", conversation.search),
+    Command(
+        "memory",
+        "[list | search WORDS | add TEXT | forget NUMBER]",
+        settings.memory,
+        ("list", "search", "add", "forget"),
+    ),
+    Command("snapshot", "", sessions.snapshot),
+    Command("undo", "", conversation.undo),
+    Command("back", "[N]", conversation.back),
+    Command("fork", "[NAME]", conversation.fork),
+    Command("tree", "", conversation.tree),
+    Command("export", "FILE", sessions.export),
+    Command("takeover", "", sessions.take_over),
+    Command("quit", "", leave),
+)
+COMMANDS = {one.name: one for one in _ALL}
+"""Every command, in the order of the help."""
+
+
+async def run(chat: Chat, line: str) -> None:
+    """Run a line that begins with a slash; raise `InputError` for one that is no command, or wrongly used."""
+    name, _, rest = line.removeprefix("/").partition(" ")
+    command = _named(name)
+    try:
+        await command.function(chat, rest.strip())
+    except WrongUsage as wrong:
+        reason = f"{wrong}; " if str(wrong) else ""
+        raise InputError(f"{reason}usage: {command.usage}") from None
+
+
+def _named(name: str) -> Command:
+    if name in COMMANDS:
+        return COMMANDS[name]
+    begun = [one for one in COMMANDS if one.startswith(name)] if name else []
+    if len(begun) == 1:
+        return COMMANDS[begun[0]]
+    near = begun or difflib.get_close_matches(name, COMMANDS, n=3)
+    hint = f"did you mean {' or '.join('/' + one for one in near)}?" if near else "/help lists them"
+    raise InputError(f"there is no command /{name:.40}; {hint}")

@@ -1,0 +1,191 @@
+"""Where a chat is shown: the port, and its two forms for pipes, plain text and JSON.
+
+In a pipe the answers go to stdout, and everything about them (tools, notices, errors) to stderr, so that
+``turnstate chat < question > answer`` gives the answer alone. With ``--json`` each event is one line of JSON
+on stdout. The terminal's form is in `terminal`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from ..agent import AgentEvent, CheckpointFailed, Compacted, Ended, ReplySaved, ToolFinished, ToolStarted
+from ..cli_kit import screen
+from ..message import ToolCallRequest, ToolCallResult
+from ..models import Retried, TextDelta
+from ..plain_text import first_words, harmless
+from ..tools import Answer, Question
+
+__all__ = ["Choice", "JsonView", "PlainView", "View", "call_line", "compaction_line", "result_line"]
+
+MAX_ARGUMENT_CHARS = 60
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One answer to a question: the key that gives it, and what it means."""
+
+    key: str
+    text: str
+
+
+class View(Protocol):
+    """Shows what happens, and asks the user."""
+
+    interactive: bool
+    """True if there is a user who can answer."""
+
+    async def event(self, event: AgentEvent) -> None:
+        """Show an event of a running turn."""
+
+    async def output(self, text: str) -> None:
+        """Show the output of a command; the text is safe to print."""
+
+    async def notice(self, text: str) -> None:
+        """Show one line about the chat itself."""
+
+    async def error(self, text: str) -> None:
+        """Show one line about something that failed."""
+
+    async def approve(self, question: Question) -> Answer:
+        """Ask whether a tool may run."""
+
+    async def choose(self, question: str, choices: list[Choice]) -> str:
+        """Ask the user to choose; return the key. Without a user, return the last one."""
+
+    def suggest(self, text: str) -> None:
+        """Offer a text as the user's next words."""
+
+
+def call_line(call: ToolCallRequest) -> str:
+    """Return a call as one line: its name, and the beginnings of its arguments."""
+    shown = (f"{name}={_shown(value)}" for name, value in call.args.items())
+    return screen.escaped(f"{call.name}({', '.join(shown)})", 240)
+
+
+def result_line(result: ToolCallResult) -> str:
+    """Return a result as one line: its first words, and how long it is."""
+    text = result.result if isinstance(result.result, str) else msgspec.json.encode(result.result).decode()
+    lines = text.count("\n") + 1
+    size = f"  ({lines:,} lines)" if lines > 1 else ""
+    return screen.escaped(f"{first_words(text, 100)}{size}")
+
+
+def compaction_line(event: Compacted) -> str:
+    """Return what a compaction came to as one line."""
+    done = event.outcome
+    replaced = screen.counted(done.messages, "message")
+    return f"{replaced} replaced by a summary: {done.tokens_before:,} → {done.tokens_after:,} tokens"
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return first_words(text, MAX_ARGUMENT_CHARS)
+
+
+class PlainView:
+    """Answers on stdout, everything else on stderr."""
+
+    interactive = False
+
+    def __init__(self) -> None:
+        self._line_is_open = False
+
+    async def event(self, event: AgentEvent) -> None:
+        """Print text as it comes, and one line for each step."""
+        match event:
+            case TextDelta(text):
+                self._print(text)
+            case Retried(reason=reason):
+                self._end_line()
+                screen.say(f"{reason}; the answer begins again")
+            case ReplySaved():
+                self._end_line()
+            case ToolStarted(call):
+                screen.say(f"→ {call_line(call)}")
+            case ToolFinished(result=result):
+                screen.say(f"{'✗' if result.is_error else '✓'} {result_line(result)}")
+            case CheckpointFailed(text=text):
+                screen.say(f"no checkpoint: {text}")
+            case Compacted():
+                screen.say(compaction_line(event))
+            case Ended(reason=reason, text=text) if reason != "done":
+                screen.say(f"the turn ended: {text}")
+
+    async def output(self, text: str) -> None:
+        """Print the output of a command."""
+        self._end_line()
+        screen.display(text)
+        screen.flush()
+
+    async def notice(self, text: str) -> None:
+        """Print one line on stderr."""
+        screen.say(text)
+
+    async def error(self, text: str) -> None:
+        """Print one line on stderr."""
+        self._end_line()
+        screen.say(text)
+
+    async def approve(self, question: Question) -> Answer:
+        """Refuse: there is nobody to ask."""
+        return Answer(allow=False, reason="nobody can be asked here; pass --allow to permit it")
+
+    async def choose(self, question: str, choices: list[Choice]) -> str:
+        """Return the last choice, which changes nothing."""
+        return choices[-1].key
+
+    def suggest(self, text: str) -> None:
+        """Do nothing: there is no prompt."""
+
+    def _print(self, text: str) -> None:
+        import sys
+
+        sys.stdout.buffer.write(harmless(text).encode())
+        sys.stdout.flush()
+        self._line_is_open = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._line_is_open:
+            self._print("\n")
+
+
+class JsonView:
+    """Each event as one line of JSON on stdout."""
+
+    interactive = False
+
+    async def event(self, event: AgentEvent) -> None:
+        """Print an event as it is."""
+        self._print(msgspec.json.encode(event).decode())
+
+    async def output(self, text: str) -> None:
+        """Print the output of a command as an event."""
+        self._line("output", text)
+
+    async def notice(self, text: str) -> None:
+        """Print a notice as an event."""
+        self._line("notice", text)
+
+    async def error(self, text: str) -> None:
+        """Print an error as an event."""
+        self._line("error", text)
+
+    async def approve(self, question: Question) -> Answer:
+        """Refuse: there is nobody to ask."""
+        return Answer(allow=False, reason="nobody can be asked here; pass --allow to permit it")
+
+    async def choose(self, question: str, choices: list[Choice]) -> str:
+        """Return the last choice, which changes nothing."""
+        return choices[-1].key
+
+    def suggest(self, text: str) -> None:
+        """Do nothing: there is no prompt."""
+
+    def _line(self, kind: str, text: str) -> None:
+        self._print(msgspec.json.encode({"event": kind, "text": text}).decode())
+
+    def _print(self, line: str) -> None:
+        screen.show(line)
+        screen.flush()

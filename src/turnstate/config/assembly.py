@@ -1,0 +1,224 @@
+"""An agent from its configuration: the model by its name, tools, MCP servers, approvals, hooks, sticky files.
+
+    async with load_agent("keeper", session) as agent:
+        async for event in agent.run("Is the lamp lit?"):
+            …
+
+What the agent's file says wins over `Settings`. Lists add up: servers, rules and hooks of both hold. Servers
+are started when the block begins and are gone when it ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from .. import models
+from ..agent import Agent
+from ..catalog import named
+from ..checkpoints import CheckpointManager
+from ..context.policy import Budget
+from ..errors import InputError
+from ..home import Home
+from ..models import Model
+from ..session import Session
+from ..sticky import ContextManager, Workspace
+from ..tools import (
+    FILE_TOOLS,
+    Approvals,
+    McpServer,
+    McpServers,
+    Rule,
+    Tool,
+    ToolManager,
+    run_command,
+    session_tools,
+    tool,
+)
+from ..tools.approval import Ask
+from .hooks import command_hooks
+from .profile import AgentProfile, load_profile
+from .settings import Settings
+from .source import suggestion
+from .table import KEY_VARIABLES
+
+__all__ = ["BUILT_IN_AGENT", "Equipment", "chosen_agent", "connect", "equipped", "load_agent"]
+
+BUILT_IN_AGENT = AgentProfile(name="default", description="All tools, and no instructions of its own.")
+"""The agent that works if no file describes one and none is named."""
+
+
+class Equipment:
+    """What an agent works with in a folder: its tools, running servers, rules and hooks, for any session."""
+
+    def __init__(
+        self,
+        profile: AgentProfile,
+        settings: Settings,
+        tools: Iterable[Tool],
+        approvals: Approvals,
+        folder: Path,
+    ) -> None:
+        self.profile, self.settings, self._folder = profile, settings, folder
+        servers = {
+            name: replace(
+                one, cwd=str(folder / (one.cwd or ""))
+            )  # relative to the workspace, wherever we are
+            for name, one in (settings.servers | {one.name: one for one in profile.mcp}).items()
+        }
+        self.tools = _chosen(profile, tools, servers, approvals=approvals, workspace=folder)
+        self.servers = McpServers(servers.values(), self.tools)
+        self._hooks = settings.hooks + profile.hooks
+        self._limits = profile.limits or settings.limits
+        self._sizes = profile.budget, settings.sizes
+
+    def budget(self, model: Model) -> Budget:
+        """Return the budget of a model; what the agent's file says counts, then what the settings say."""
+        sizes, known = self._sizes, Budget.of(named(model.name))
+        window = next((one.window for one in sizes if one.window is not None), known.window)
+        output = next((one.output for one in sizes if one.output is not None), min(known.output, window // 2))
+        return Budget(window, output=output)
+
+    def agent(
+        self,
+        session: Session,
+        model: Model,
+        *,
+        checkpoints: CheckpointManager | None = None,
+        context: ContextManager | None = None,
+    ) -> Agent:
+        """Return the agent for a session; ``context`` are sticky files, those of its file by default."""
+        return Agent(
+            model=model,
+            session=session,
+            tools=self.tools,
+            budget=self.budget(model),
+            limits=self._limits,
+            hooks=command_hooks(self._hooks, session=session.id, folder=self._folder),
+            checkpoints=checkpoints,
+            context=context or self._sticky(model),
+        )
+
+    def _sticky(self, model: Model) -> ContextManager | None:
+        if not self.profile.sticky:
+            return None
+        context = ContextManager(Workspace(root=self._folder.absolute(), home=Path.home()))
+        context.for_agent(self.profile.name, self.profile.sticky)
+        context.for_window(named(model.name).context_window)
+        return context
+
+
+@asynccontextmanager
+async def equipped(
+    agent: str | AgentProfile | None,
+    *,
+    folder: Path | None = None,
+    settings: Settings | None = None,
+    home: Home | None = None,
+    tools: Iterable[Tool | Callable[..., Any]] = (),
+    rules: Iterable[Rule] = (),
+    ask: Ask | None = None,
+) -> AsyncIterator[Equipment]:
+    """Start the servers of the agent of a name; without a name, of that of the settings."""
+    folder, home = folder or Path.cwd(), home or Home.from_environment()
+    settings = settings or Settings.load(folder, home=home)
+    profile = agent if isinstance(agent, AgentProfile) else chosen_agent(agent, settings, folder, home)
+    every = (*settings.rules, *profile.approve, *rules)
+    approvals = Approvals(every, ask=ask, project=folder, home=home)
+    own = [one if isinstance(one, Tool) else tool(one) for one in tools]
+    equipment = Equipment(profile, settings, [*FILE_TOOLS, run_command, *own], approvals, folder)
+    async with equipment.servers:  # by now everything that was asked for is approved
+        yield equipment
+
+
+@asynccontextmanager
+async def load_agent(
+    agent: str | AgentProfile | None,
+    session: Session,
+    *,
+    folder: Path | None = None,
+    settings: Settings | None = None,
+    home: Home | None = None,
+    model: Model | None = None,
+    tools: Iterable[Tool | Callable[..., Any]] = (),
+    ask: Ask | None = None,
+    checkpoints: CheckpointManager | None = None,
+) -> AsyncIterator[Agent]:
+    """Make the agent of a name ready for a session; without a name, that of the settings.
+
+    ``tools`` are functions of the caller, ``model`` is used in place of the configured one, and ``ask`` is
+    called when a call needs the user's approval.
+    """
+    own: list[Tool | Callable[..., Any]] = [*session_tools(session), *tools]
+    async with AsyncExitStack() as stack:
+        equipment = await stack.enter_async_context(
+            equipped(agent, folder=folder, settings=settings, home=home, tools=own, ask=ask)
+        )
+        profile = equipment.profile
+        if model is None:
+            address = equipment.settings.chosen("model", profile.model)
+            model = await stack.enter_async_context(connect(address, equipment.settings))
+        if profile.prompt is not None and await session.system() != profile.prompt:
+            await session.set_system(profile.prompt)  # only then: each change costs a prompt cache
+        yield equipment.agent(session, model, checkpoints=checkpoints)
+
+
+def connect(address: str | None, settings: Settings) -> models.ProviderModel:
+    """Return the model of an address, with the key of the settings if the environment has none."""
+    if not address:
+        raise InputError(
+            "no model is configured; name one with --model, TURNSTATE_MODEL or model in turnstate.toml"
+        )
+    if address == "local":
+        from ..models.local import local  # deferred: it loads the weights of the model
+
+        return local()
+    provider = models.provider_of(address)
+    variable = KEY_VARIABLES.get(provider, "")
+    key = None if os.environ.get(variable) else settings.key(provider)
+    return models.connect(address, api_key=key)
+
+
+def chosen_agent(name: str | None, settings: Settings, folder: Path, home: Home) -> AgentProfile:
+    """Return the agent of a name, else that of the settings, else the built-in one."""
+    name = name or settings.text("agent")
+    return load_profile(name, folder, home=home) if name else BUILT_IN_AGENT
+
+
+class _ChosenTools(ToolManager):
+    """The tools of an agent that its file chooses; servers may offer more, and change what they offer."""
+
+    def __init__(self, patterns: tuple[str, ...], **settings: Any) -> None:
+        self._patterns = patterns
+        super().__init__(**settings)
+
+    def add(self, added: Tool | Callable[..., Any]) -> Tool:
+        """Add a tool if it is chosen."""
+        made = added if isinstance(added, Tool) else tool(added)
+        return super().add(made) if self._chooses(made) else made
+
+    def _chooses(self, made: Tool) -> bool:
+        origin = made.origin
+        kind = f"@{origin.server if origin.kind == 'mcp' else origin.kind}"
+        return any(fnmatchcase(made.name, one) or fnmatchcase(kind, one) for one in self._patterns)
+
+
+def _chosen(
+    profile: AgentProfile, tools: Iterable[Tool], servers: dict[str, McpServer], **settings: Any
+) -> ToolManager:
+    """Return the tools that the agent chooses; raise `InputError` for a name that nothing can have."""
+    every = tuple(tools)
+    names = [*(one.name for one in every), "@builtin", "@custom", *(f"@{name}" for name in servers)]
+    prefixes = tuple(f"{name}__" for name in servers)
+    for pattern in profile.tools:
+        if any(fnmatchcase(name, pattern) for name in names) or pattern.startswith(prefixes):
+            continue
+        advice = suggestion(pattern, names) or f"; there are {', '.join(names)}"
+        raise InputError(f"the agent {profile.name} wants the tool {pattern!r:.80}, which is unknown{advice}")
+    return _ChosenTools(profile.tools, tools=every, **settings)

@@ -1,0 +1,244 @@
+"""Settings: their values, and where each comes from.
+
+    flag  >  environment variable  >  turnstate.toml of the workspace  >  that of the user  >  default
+
+The workspace is a folder, the current one unless another is given; the user's file is in ``TURNSTATE_HOME``.
+A file of a workspace may come from anyone. Until the user has approved its content, it can choose a store in
+a local file, a model by its name and a local memory, since none of these runs anything or sends anything to
+an address of its choice. Everything else that it says is withheld: using it raises `NotTrusted`, and commands
+that do not use it work. Keys of providers are never read from a workspace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from msgspec import Struct
+
+from ..home import Home
+from .effects import shown_url
+from .source import ConfigFile, checked, read
+from .table import FILE, KEY_VARIABLES, SETTINGS, TABLES, asks, default_store, settings_document
+from .trust import NotTrusted, Trust
+
+if TYPE_CHECKING:
+    from ..agent import Limits
+    from ..context.policy import Policy
+    from ..session import Recall
+    from ..tools import McpServer, Rule
+    from .profile import HookCommands, Sizes
+
+__all__ = ["Given", "Origin", "Settings"]
+
+T = TypeVar("T")
+
+
+class Origin(Struct, frozen=True):
+    """Where a value comes from: its kind, and the flag, the variable or the file."""
+
+    kind: Literal["flag", "environment", "workspace", "user", "default"]
+    place: str = ""
+
+    def __str__(self) -> str:
+        return self.place or self.kind
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """A value that is set: of a whole setting, or of one field of a table."""
+
+    key: str
+    value: Any
+    origin: Origin
+    withheld: bool = False
+
+
+class _Layer(Struct, frozen=True):
+    file: ConfigFile
+    document: dict[str, Any]
+    trusted: bool
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.file.place, str(self.file.path))
+
+    def withholds(self, key: str) -> bool:
+        """Return True if the file sets a key to what the user has not approved."""
+        return not self.trusted and key in self.document and asks(self.file, key, self.document[key])
+
+
+class Settings:
+    """All settings of a workspace, as flags, environment and files give them."""
+
+    def __init__(self, texts: Mapping[str, Given], layers: tuple[_Layer, ...]) -> None:
+        self._texts, self._layers = texts, layers
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        flags: Mapping[str, str | None] | None = None,
+        home: Home | None = None,
+    ) -> Settings:
+        """Read the files; raise `InputError` if one is wrong. `environment` is that of the process."""
+        environment = os.environ if environment is None else environment
+        home = home or Home.from_environment()
+        layers = tuple(_layers(folder or Path.cwd(), home))
+        texts = dict[str, Given]()
+        for key, setting in SETTINGS.items():
+            for layer in layers:
+                if value := layer.document.get(key):
+                    hidden = layer.withholds(key)
+                    texts[key] = Given(key=key, value=value, origin=layer.origin, withheld=hidden)
+            if value := environment.get(setting.variable):
+                texts[key] = Given(key=key, value=value, origin=Origin("environment", setting.variable))
+            if value := (flags or {}).get(key):
+                texts[key] = Given(key=key, value=value, origin=Origin("flag", setting.flag))
+        return cls(texts, layers)
+
+    def text(self, key: str) -> str | None:
+        """Return a setting, or None; raise `NotTrusted` if its file has not been approved."""
+        given = self._texts.get(key)
+        if given is None:
+            return None
+        if given.withheld:
+            raise _not_trusted(Path(given.origin.place), f"{key} = {shown_url(given.value)!r}")
+        value: str = given.value
+        return value
+
+    def chosen(self, key: str, instead: str | None) -> str | None:
+        """Return what a flag or a variable says, else ``instead``, else what a file says."""
+        given = self._texts.get(key)
+        is_explicit = given is not None and given.origin.kind in ("flag", "environment")
+        return self.text(key) if is_explicit or not instead else instead
+
+    @property
+    def store(self) -> str:
+        """The URL of the store."""
+        return self.text("store") or default_store()
+
+    @property
+    def policy(self) -> Policy:
+        """How windows are made."""
+        from ..context.policy import Policy
+
+        return self._table("policy", Policy)
+
+    @property
+    def recall(self) -> Recall:
+        """How much memory a session gets."""
+        from ..session import Recall
+
+        return self._table("recall", Recall)
+
+    @property
+    def limits(self) -> Limits:
+        """When a run of an agent ends."""
+        from ..agent import Limits
+
+        return self._table("limits", Limits)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The tokens of a request, where they are set."""
+        from .profile import Sizes
+
+        return self._table("budget", Sizes)
+
+    @property
+    def hooks(self) -> HookCommands:
+        """Commands that run at the steps of every agent."""
+        from .profile import HookCommands
+
+        return self._table("hooks", HookCommands)
+
+    @property
+    def servers(self) -> dict[str, McpServer]:
+        """The MCP servers of every agent, by name."""
+        from .profile import servers
+
+        return {one.name: one for layer in self._trusted("mcp") for one in servers(layer.document["mcp"])}
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules for tools, the user's and the workspace's; the strictest that matches counts."""
+        from .profile import rules
+
+        return tuple(one for layer in self._trusted("approve") for one in rules(layer.document["approve"]))
+
+    def key(self, provider: str) -> str | None:
+        """Return the key of a provider from the user's file; its SDK reads the environment by itself."""
+        for layer in self._layers:
+            if found := layer.document.get("keys", {}).get(provider):
+                return str(found)
+        return None
+
+    def has_key(self, provider: str) -> bool:
+        """Return True if there is a key of a provider, in the environment or in the user's file."""
+        return bool(os.environ.get(KEY_VARIABLES[provider]) or self.key(provider))
+
+    def check_trusted(self) -> None:
+        """Raise `NotTrusted` if a file says anything that is not approved and that nothing else replaces."""
+        for layer in self._layers:
+            for key in layer.document:
+                replaced = key in SETTINGS and not self._texts[key].withheld
+                if layer.withholds(key) and not replaced:
+                    raise _not_trusted(layer.file.path, key)
+
+    def given(self) -> Iterator[Given]:
+        """Yield what is set anywhere, and the defaults of the settings that are texts."""
+        for key in SETTINGS:
+            default = Given(key=key, value=_default(key), origin=Origin("default"))
+            yield self._texts.get(key, default)
+        fields = dict[str, Given]()
+        for layer in self._layers:
+            for table in TABLES:
+                for name, value in _fields(layer.document.get(table)):
+                    key, hidden = f"{table}.{name}", layer.withholds(table)
+                    fields[key] = Given(key=key, value=value, origin=layer.origin, withheld=hidden)
+        yield from fields.values()
+
+    def _table(self, key: str, kind: type[T]) -> T:
+        merged = dict[str, Any]()
+        for layer in self._trusted(key):
+            merged |= layer.document[key]
+        return checked(merged, kind, where=key)
+
+    def _trusted(self, key: str) -> Iterator[_Layer]:
+        """Yield the files that have a table, the user's first; raise `NotTrusted` if one is not approved."""
+        for layer in self._layers:
+            if layer.withholds(key):
+                raise _not_trusted(layer.file.path, f"[{key}]")
+            if key in layer.document:
+                yield layer
+
+
+def _default(key: str) -> str:
+    return {"store": default_store(), "memory": "builtin"}.get(key, "")
+
+
+def _layers(folder: Path, home: Home) -> Iterator[_Layer]:
+    """Yield the user's file and that of the workspace, as far as there are any."""
+    if (file := read(home.path, FILE, place="user")) is not None:
+        yield _Layer(file, settings_document(file), True)
+    if (file := read(folder, FILE, place="workspace")) is not None:
+        document = settings_document(file)
+        yield _Layer(file, document, Trust(home).approves(file.path, file.content))
+
+
+def _fields(table: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a table; rules have numbers for names."""
+    if isinstance(table, list):
+        yield from ((str(number), one) for number, one in enumerate(table, start=1))
+    elif table is not None:
+        yield from table.items()
+
+
+def _not_trusted(path: Path, what: str) -> NotTrusted:
+    return NotTrusted(
+        f"{path} says {what}, which you have not approved; look at it and run: turnstate config trust"
+    )

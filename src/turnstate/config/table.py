@@ -1,0 +1,159 @@
+"""Which settings there are: one table for the library and the command line, and what a file may say.
+
+A setting is a text, which a flag, a variable or a file can give, or a table of a file. A file of a workspace
+that is not approved may choose a text that is harmless, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from ..errors import InputError
+from ..home import Home
+from .source import ConfigFile, suggestion
+
+__all__ = [
+    "FILE",
+    "KEY_VARIABLES",
+    "SETTINGS",
+    "TABLES",
+    "Setting",
+    "asks",
+    "default_store",
+    "needs_approval",
+    "settings_document",
+]
+
+FILE = "turnstate.toml"
+
+KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
+"""The providers whose keys can be set, and the variables that their SDKs read."""
+
+
+def _is_local_store(url: str) -> bool:
+    return url.startswith(("sqlite:", "memory:"))
+
+
+def _is_plain_name(model: str) -> bool:
+    return "@" not in model
+
+
+def _is_local_memory(engine: str) -> bool:
+    kind, _, address = engine.partition(":")
+    return kind in ("none", "builtin", "jsonl") and ("://" not in address or _is_local_store(address))
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """A setting that is a text: its key, how else it can be set, and what a workspace may choose freely."""
+
+    key: str
+    kind: str
+    variable: str
+    flag: str
+    meaning: str
+    is_harmless: Callable[[str], bool] = lambda _: False
+
+
+SETTINGS = {
+    one.key: one
+    for one in (
+        Setting(
+            key="store",
+            kind="URL",
+            variable="TURNSTATE_STORE",
+            flag="--store",
+            meaning="the store of sessions; the default is an SQLite file in `TURNSTATE_HOME`",
+            is_harmless=_is_local_store,
+        ),
+        Setting(
+            key="model",
+            kind="NAME",
+            variable="TURNSTATE_MODEL",
+            flag="--model",
+            meaning="a model by its name, `NAME@URL` for another endpoint, or `local`",
+            is_harmless=_is_plain_name,
+        ),
+        Setting(
+            key="memory",
+            kind="NAME",
+            variable="TURNSTATE_MEMORY",
+            flag="--engine",
+            meaning="the memory engine; the default is `builtin`, beside the store",
+            is_harmless=_is_local_memory,
+        ),
+        Setting(
+            key="agent",
+            kind="NAME",
+            variable="TURNSTATE_AGENT",
+            flag="--agent",
+            meaning="the agent that works unless another is named",
+        ),
+    )
+}
+
+TABLES = {
+    "budget": "the tokens of a request: `window`, and `output` of them for the answer",
+    "policy": "how windows are made: the options of `Policy`",
+    "recall": "how much memory a session gets: the options of `Recall`",
+    "limits": "when a run of an agent ends: `rounds`, `repeats` and `tokens`",
+    "mcp": "`[mcp.NAME]`: servers that every agent gets",
+    "hooks": "commands that run at the steps of every agent",
+    "approve": "`[[approve]]`: rules for tools: `tool`, `decision` and perhaps `path`",
+    "keys": "keys of providers; only in the user's file",
+}
+
+
+def default_store() -> str:
+    """Return the URL of the SQLite file in the installation's own folder."""
+    return f"sqlite:///{quote(str(Home.from_environment().path / 'turnstate.db'))}"
+
+
+def needs_approval(file: ConfigFile, document: dict[str, Any]) -> bool:
+    """Return True if a file of a workspace says something that has no effect until it is approved."""
+    return any(asks(file, key, value) for key, value in document.items())
+
+
+def asks(file: ConfigFile, key: str, value: Any) -> bool:
+    """Return True if a file of a workspace must be approved before this value of a setting counts."""
+    setting = SETTINGS.get(key)
+    if not value:
+        return False
+    return file.foreign or setting is None or not setting.is_harmless(value)
+
+
+def settings_document(file: ConfigFile) -> dict[str, Any]:
+    """Return what a settings file says, checked."""
+    document = file.document()
+    known = (*SETTINGS, *TABLES)
+    for name, value in document.items():
+        if name in SETTINGS:
+            if not isinstance(value, str):
+                raise InputError(f'{file.name}: {name} must be a string: {name} = "{SETTINGS[name].kind}"')
+        elif name not in TABLES:
+            advice = suggestion(name, known) or f"; the keys are {', '.join(known)}"
+            raise InputError(f"{file.name}: there is no setting {name!r:.60}{advice}")
+        elif name == "keys":
+            _check_providers(file, value)
+        else:
+            from .profile import check_table  # deferred: most files have no tables
+
+            check_table(name, value, where=file.name)
+    return document
+
+
+def _check_providers(file: ConfigFile, value: Any) -> None:
+    if file.place == "workspace":
+        raise InputError(
+            f"{file.name}: keys do not belong into a workspace; set {', '.join(KEY_VARIABLES.values())}, "
+            f"or [keys] in {FILE} in TURNSTATE_HOME"
+        )
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise InputError(f'{file.name}: [keys] has texts: openai = "…"')
+    for name in value:
+        if name not in KEY_VARIABLES:
+            advice = suggestion(name, KEY_VARIABLES) or f"; there are {', '.join(KEY_VARIABLES)}"
+            raise InputError(f"{file.name}: there is no provider {name!r:.60}{advice}")

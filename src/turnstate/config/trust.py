@@ -1,0 +1,60 @@
+"""Trust: what a workspace asks to run is not run until the user has approved exactly that content.
+
+A project may bring MCP servers, hooks and agents of its own, and anyone may have written them. An approval is
+a hash of where the content is and what it says, kept in the installation's own folder; a changed byte, or the
+same file in another folder, has to be approved again. What is used is parsed from the bytes that were
+hashed, so a file that changes after the check changes nothing.
+
+An approval covers what the file says, not the programs that it names: those are read when they run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from ..errors import InputError
+from ..home import Home, HomeDocument
+
+__all__ = ["NotTrusted", "Trust"]
+
+
+class NotTrusted(InputError):
+    """A file of the workspace asks for something that the user has not approved."""
+
+
+class Trust:
+    """The contents that the user has approved, by the path of their file."""
+
+    def __init__(self, home: Home) -> None:
+        self._kept = HomeDocument(home, "trusted.json", dict[str, list[str]])
+
+    def approves(self, path: Path, content: bytes) -> bool:
+        """Return True if the user approved this content at this path."""
+        place = _place(path)
+        return _digest(place, content) in self._kept.read().get(place, ())
+
+    def approve(self, path: Path, content: bytes) -> None:
+        """Record that the user approved this content at this path."""
+        place = _place(path)
+        digest = _digest(place, content)
+        self._kept.change(lambda kept: {**kept, place: sorted({*kept.get(place, ()), digest})})
+
+    def revoke(self, path: Path) -> bool:
+        """Forget all approvals of a path; return False if there was none."""
+        place = _place(path)
+        known = place in self._kept.read()
+        if known:
+            self._kept.change(lambda kept: {name: one for name, one in kept.items() if name != place})
+        return known
+
+
+def _place(path: Path) -> str:
+    """Return the real path as text that JSON can hold, whatever bytes it has."""
+    return os.fsencode(os.path.realpath(path)).decode("utf-8", "backslashreplace")
+
+
+def _digest(place: str, content: bytes) -> str:
+    name = place.encode()
+    return hashlib.sha256(len(name).to_bytes(8, "big") + name + content).hexdigest()

@@ -1,0 +1,225 @@
+"""Reading a document that grows: what was read before is not read again.
+
+A program without a session sends the whole conversation with every call, so the same messages are parsed
+over and over. A parser remembers the document that it read last. Of the next one it reads what comes after
+the first item that differs, so a document with one message more costs one message. Items are compared by
+content, never by identity: a document that was edited in place, cut or reordered gives what a fresh parser
+gives, ids and errors included. A format's own `parse` is a parser that is used once.
+
+An earlier message can depend on a later one in one way: the ids and names that our rendering of it would
+have, which is what the original is compared with. Where a new item changes these, all is read anew.
+"""
+
+from __future__ import annotations
+
+import marshal
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec.structs import force_setattr
+
+from .. import strict_json
+from ..errors import InvalidPayload
+from ..ids import CallId
+from ..message import Message
+from ..part import Native
+from .draft import Document, Draft, Settling
+from .edits import difference
+from .scope import Scope
+
+if TYPE_CHECKING:
+    from .adapter import Adapter
+
+__all__ = ["Parser", "leading"]
+
+_Named = tuple[tuple[str | None, str | None], ...]
+
+
+class _Seen(Struct):
+    """What is known of the document that was read last.
+
+    ``prints`` are its items as bytes, ``beside`` what is not in the list and read into messages. For each
+    message there is where its items end and how the document names the calls that it answers.
+    """
+
+    prints: list[bytes | None] = []
+    beside: bytes | None = b""
+    messages: list[Message] = []
+    ends: list[int] = []
+    named: list[_Named] = []
+    ids: dict[CallId, str] = {}
+    names: dict[CallId, str] = {}
+    silent: set[CallId] = set()
+    envelope: bytes | None = b""
+    settling: list[Settling] = []  # at most one, to be taken by whoever goes on from here
+
+    def until(self, kept: int) -> _Seen:
+        """Return what is known of the first messages."""
+        if kept == len(self.messages):
+            return self
+        messages = self.messages[:kept]
+        asked = {call.id for message in messages for call in message.tool_calls}
+        spoken_of = asked | {one.tool_call_id for message in messages for one in message.tool_results}
+        return _Seen(
+            messages=messages,
+            ends=self.ends[:kept],
+            named=self.named[:kept],
+            ids={id: wire for id, wire in self.ids.items() if id in spoken_of},
+            names={id: name for id, name in self.names.items() if id in asked},
+            silent=self.silent & asked,
+            envelope=self.envelope,
+        )
+
+    def settled(self, native: Native) -> Settling:
+        """Return what goes on after the last message; two threads never get the same."""
+        try:
+            return self.settling.pop()
+        except IndexError:
+            settling = Settling(native)
+            for index, (message, named) in enumerate(zip(self.messages, self.named, strict=True)):
+                settling.pass_over(index, message, named)
+            return settling
+
+
+class Parser:
+    """Reads the documents of one conversation as it grows; make one with a format's `parser`."""
+
+    def __init__(self, format: Adapter) -> None:
+        self._format = format
+        self._plain = Native(format=format.name)
+        self._seen = _Seen()
+
+    def parse(self, payload: Any) -> list[Message]:
+        """Read a document as the format's `parse` does, and reuse the messages that have not changed.
+
+        Equal items at the start of a document become the same messages, which are not to be changed.
+        """
+        document = self._opened(payload)
+        items = document.items if isinstance(document.items, list) else []
+        prints = list(map(_print, items))
+        beside = _print([isinstance(payload, list), document.system])
+        seen = self._seen if beside is not None and beside == self._seen.beside else _Seen()
+        same = _shared(seen.prints, prints)
+        self._check(payload, items[same:])
+        messages = self._read(document, seen.until(self._kept(seen, same)), prints, beside)
+        if messages is None:
+            messages = self._read(document, _Seen(), prints, beside)
+        return messages or []
+
+    def _opened(self, payload: Any) -> Document:
+        try:
+            return self._format._open(payload)
+        except InvalidPayload:
+            strict_json.check(payload)  # what is not JSON at all is refused as that
+            raise
+
+    def _check(self, payload: Any, new: Sequence[Any]) -> None:
+        """Refuse what is not JSON, looking only at what is new or not in the list."""
+        levels, key = strict_json.MAX_DEPTH - 1, self._format.list_key
+        if isinstance(payload, dict):
+            rest = {name: value for name, value in payload.items() if name != key or isinstance(value, str)}
+            sure = strict_json.is_plain(rest, levels + 1)
+            levels -= 1
+        else:
+            sure = True
+        if not (sure and all(strict_json.is_plain(item, levels) for item in new)):
+            strict_json.check(payload)
+
+    def _kept(self, seen: _Seen, same: int) -> int:
+        """Return how many messages stay whatever the next item is."""
+        kept = bisect_right(seen.ends, same)
+        if self._format.in_runs and kept and same and seen.messages[kept - 1].role == "assistant":
+            kept -= seen.ends[kept - 1] == same
+        return kept
+
+    def _read(
+        self, document: Document, seen: _Seen, prints: list[bytes | None], beside: bytes | None
+    ) -> list[Message] | None:
+        """Read what is new; None if it changes how messages that were read before are written."""
+        format, kept = self._format, len(seen.messages)
+        drafts = list(self._drafts(document, seen))
+        settling, messages = seen.settled(self._plain), seen.messages.copy()
+        messages += [settling.message(index, draft) for index, draft in enumerate(drafts, start=kept)]
+        scope = format._scope(messages)
+        if not _goes_on(seen, scope):
+            return None
+        scope.silent |= seen.silent
+        self._add_native(messages, kept, drafts, scope)
+        envelope = format._kept(document, messages)
+        if messages and (not kept or seen.envelope is None or seen.envelope != _envelope_print(envelope)):
+            native = messages[0].native or self._plain
+            messages[0] = structs.replace(messages[0], native=structs.replace(native, envelope=envelope))
+        self._seen = _Seen(
+            prints=prints,
+            beside=beside,
+            messages=messages.copy(),
+            ends=[*seen.ends, *(draft.end for draft in drafts)],
+            named=[*seen.named, *map(_names, drafts)],
+            ids=scope.ids,
+            names=scope.names,
+            silent=scope.silent,
+            envelope=_envelope_print(envelope),
+            settling=[settling],
+        )
+        return messages
+
+    def _drafts(self, document: Document, seen: _Seen) -> Iterable[Draft]:
+        format, start = self._format, seen.ends[-1] if seen.ends else 0
+        before = seen.messages[-1].role if seen.messages else None
+        system = (
+            iter(()) if seen.messages or document.system is None else format._read_system(document.system)
+        )
+        return chain(system, format._read(document.items, start, before))
+
+    def _add_native(self, messages: list[Message], kept: int, drafts: list[Draft], scope: Scope) -> None:
+        """Keep beside each new message what its document said and our rendering of it does not."""
+        first = leading(messages)
+        for index, draft in enumerate(drafts, start=kept):
+            message = messages[index]
+            scope.enter(message, index, leading=index < first)
+            edits = difference(self._format._write(message, scope), draft.piece)
+            if edits or draft.starts is not None:
+                native = Native(format=self._format.name, edits=edits, starts=draft.starts)
+                force_setattr(message, "native", native)  # no one else has the message yet
+
+
+def leading(messages: Sequence[Message]) -> int:
+    """Count the leading run of system messages."""
+    return next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+
+
+def _print(value: Any) -> bytes | None:
+    """Return a value as bytes that only the same value of the same types has; None if it is of other types.
+
+    Version 2 of the format writes neither references nor whether a string is interned.
+    """
+    try:
+        return marshal.dumps(value, 2)
+    except ValueError:
+        return None
+
+
+def _envelope_print(envelope: dict[str, Any] | UnsetType | None) -> bytes | None:
+    return b"" if envelope is UNSET else _print(envelope)
+
+
+def _shared(before: list[bytes | None], now: list[bytes | None]) -> int:
+    """Count the items that both begin with."""
+    if before == now[: len(before)] and None not in before:
+        return len(before)
+    pairs = zip(before, now, strict=False)
+    differing = (place for place, (one, other) in enumerate(pairs) if one != other or one is None)
+    return next(differing, min(len(before), len(now)))
+
+
+def _goes_on(seen: _Seen, scope: Scope) -> bool:
+    """Return True if the calls that were seen keep their ids, and results without one are still without."""
+    without = seen.ids.keys() - seen.names.keys()
+    return seen.ids.items() <= scope.ids.items() and without.isdisjoint(scope.names)
+
+
+def _names(draft: Draft) -> _Named:
+    return tuple((result.id, result.name) for result in draft.results)

@@ -1,0 +1,268 @@
+"""The SDKs of providers: one function for each, which makes a client and returns a model that uses it.
+
+    openai(...)  anthropic(...)  gemini(...)  bedrock(...)  connect("name") ──► ProviderModel
+
+An SDK is imported when its function is called, and its own retries are switched off: `Retry` has them all.
+Keys are read by the SDKs from their usual environment variables unless they are given. They are never logged
+and never stored, and are removed from the texts of errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
+
+import msgspec
+
+from .. import wire_text
+from ..errors import ModelFailed
+from ..message import UNPARSED
+from .cache_marks import marked_for_anthropic, marked_for_bedrock, takes_marks
+from .provider import ProviderModel
+from .retry import Retry
+
+__all__ = ["anthropic", "bedrock", "connect", "gemini", "openai", "provider_of"]
+
+ANTHROPIC_OUTPUT = 8_192
+"""Tokens of an answer if nothing else is said: Anthropic demands a limit."""
+
+
+def openai(
+    model: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    responses: bool = False,
+    retry: Retry | None = None,
+    **options: Any,
+) -> ProviderModel:
+    """Return a model of OpenAI, or of any endpoint that speaks its protocol.
+
+    The Chat Completions API is used, or the Responses API with `responses`. Options go to each request.
+    """
+    try:
+        from openai import AsyncOpenAI
+    except ImportError:
+        raise _missing("openai") from None
+    client = AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
+
+    async def send_chat(request: dict[str, Any]) -> AsyncIterable[Any]:
+        usage = {"stream_options": {"include_usage": True}}
+        given = usage | (_parsable(request) if base_url else request)
+        stream: AsyncIterable[Any] = await client.chat.completions.create(**given, stream=True)
+        return stream
+
+    async def send_response(request: dict[str, Any]) -> AsyncIterable[Any]:
+        given = _parsable(request) if base_url else request
+        stream: AsyncIterable[Any] = await client.responses.create(**given, stream=True)
+        return stream
+
+    settings: dict[str, Any] = {
+        "close": client.close,
+        "retry": retry,
+        "options": options,
+        "secret": client.api_key,
+    }
+    if responses:
+        return ProviderModel(
+            model,
+            "openai-responses",
+            send_response,
+            limit=lambda most: {"max_output_tokens": most},
+            shape=lambda schema: {"text": {"format": {"type": "json_schema", **_named(schema)}}},
+            **settings,
+        )
+    name = "max_tokens" if base_url else "max_completion_tokens"  # other servers know the older name
+    return ProviderModel(
+        model,
+        "openai-chat",
+        send_chat,
+        limit=lambda most: {name: most},
+        shape=lambda schema: {"response_format": {"type": "json_schema", "json_schema": _named(schema)}},
+        **settings,
+    )
+
+
+def _parsable(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request whose calls all have JSON as arguments.
+
+    OpenAI takes back what its model wrote, JSON or not; other servers parse it, and would reject the
+    conversation from then on.
+    """
+    if "input" in request:  # of the Responses API
+        return request | {"input": [_mended(item) for item in request["input"]]}
+    return request | {"messages": [_with_json_calls(message) for message in request["messages"]]}
+
+
+def _with_json_calls(message: dict[str, Any]) -> dict[str, Any]:
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    mended = [one | {"function": _mended(one["function"])} if "function" in one else one for one in calls]
+    return message | {"tool_calls": mended}
+
+
+def _mended(call: dict[str, Any]) -> dict[str, Any]:
+    text = call.get("arguments")
+    if not isinstance(text, str) or _is_json(text):
+        return call
+    return call | {"arguments": wire_text.json_text({UNPARSED: text})}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def anthropic(
+    model: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    cache: bool = True,
+    retry: Retry | None = None,
+    **options: Any,
+) -> ProviderModel:
+    """Return a model of Anthropic; with `cache`, requests mark what the next ones will begin with."""
+    try:
+        from anthropic import AsyncAnthropic
+    except ImportError:
+        raise _missing("anthropic") from None
+    client = AsyncAnthropic(base_url=base_url, api_key=api_key, max_retries=0)
+
+    async def send(request: dict[str, Any]) -> AsyncIterable[Any]:
+        marked = marked_for_anthropic(request) if cache else request
+        stream: AsyncIterable[Any] = await client.messages.create(**marked, stream=True)
+        return stream
+
+    options.setdefault("max_tokens", ANTHROPIC_OUTPUT)
+    return ProviderModel(
+        model,
+        "anthropic",
+        send,
+        limit=lambda most: {"max_tokens": most},
+        shape=lambda schema: {"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+        close=client.close,
+        retry=retry,
+        options=options,
+        secret=client.api_key,
+    )
+
+
+def gemini(
+    model: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    retry: Retry | None = None,
+    **options: Any,
+) -> ProviderModel:
+    """Return a model of Google Gemini."""
+    try:
+        from google import genai
+    except ImportError:
+        raise _missing("gemini") from None
+    client = genai.Client(api_key=api_key, http_options={"base_url": base_url} if base_url else None)
+
+    async def send(request: dict[str, Any]) -> AsyncIterable[Any]:
+        stream: AsyncIterable[Any] = await client.aio.models.generate_content_stream(**request)
+        return stream
+
+    return ProviderModel(
+        model,
+        "gemini",
+        send,
+        limit=lambda most: {"generationConfig": {"maxOutputTokens": most}},
+        close=client.aio.aclose,
+        retry=retry,
+        options=options,
+        secret=api_key or os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY"),
+    )
+
+
+def bedrock(
+    model: str, *, client: Any = None, cache: bool | None = None, retry: Retry | None = None, **options: Any
+) -> ProviderModel:
+    """Return a model on Amazon Bedrock; `client` is one of ``bedrock-runtime``, if not the default.
+
+    With `cache`, requests mark what the next ones will begin with; by default, if the id is that of a Claude
+    that takes marks.
+    """
+    if client is None:
+        try:
+            import boto3
+        except ImportError:
+            raise _missing("bedrock") from None
+        from botocore.config import Config
+
+        once = Config(retries={"total_max_attempts": 1})  # `Retry` has the others
+        client = boto3.client("bedrock-runtime", config=once)
+    is_cached = takes_marks(model) if cache is None else cache
+
+    async def send(request: dict[str, Any]) -> AsyncIterable[Any]:
+        marked = marked_for_bedrock(request, tools="nova" not in model) if is_cached else request
+        answer = await asyncio.to_thread(lambda: client.converse_stream(**marked))
+        return _threaded(answer["stream"])
+
+    return ProviderModel(
+        model,
+        "bedrock",
+        send,
+        limit=lambda most: {"inferenceConfig": {"maxTokens": most}},
+        retry=retry,
+        options=options,
+    )
+
+
+async def _threaded(stream: Any) -> AsyncIterator[Any]:
+    """Read a blocking stream in a thread, and close it at the end."""
+    chunks, end = iter(stream), object()
+    try:
+        while (chunk := await asyncio.to_thread(next, chunks, end)) is not end:
+            yield chunk
+    finally:
+        if close := getattr(stream, "close", None):
+            close()
+
+
+def connect(address: str, *, api_key: str | None = None) -> ProviderModel:
+    """Return the model of an address: ``gpt-5``, ``claude-sonnet-4-5``, ``qwen3@http://localhost:11434/v1``.
+
+    After an ``@`` is the URL of an endpoint that speaks OpenAI's protocol. Without one, the name says which
+    provider has the model: Claude is Anthropic's, Gemini Google's, and any other OpenAI's.
+    """
+    name, _, url = address.partition("@")
+    if url:
+        return openai(name, base_url=url, api_key=api_key or os.environ.get("OPENAI_API_KEY", "none"))
+    match provider_of(address):
+        case "anthropic":
+            return anthropic(name, api_key=api_key)
+        case "gemini":
+            return gemini(name, api_key=api_key)
+        case _:
+            return openai(name, api_key=api_key)
+
+
+def provider_of(address: str) -> str:
+    """Return whose key the model of an address needs: ``openai``, ``anthropic`` or ``gemini``."""
+    name, _, url = address.partition("@")
+    if url:
+        return "openai"
+    if name.startswith("claude"):
+        return "anthropic"
+    return "gemini" if name.startswith("gemini") else "openai"
+
+
+def _named(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "answer", "schema": schema, "strict": True}
+
+
+def _missing(extra: str) -> ModelFailed:
+    return ModelFailed(
+        f"this model needs a package of its provider; install: pip install 'turnstate[{extra}]'"
+    )

@@ -1,0 +1,1 @@
+-- Since this step `append` compares when the session was created (functions.sql); the tables stay as they are.

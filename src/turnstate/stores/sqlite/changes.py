@@ -1,0 +1,245 @@
+"""Changes of sessions in SQLite: each function runs inside a transaction of the connection that it is given.
+
+Most changes only append to the head. Those of a batch share their statements: all are checked in Python
+first, against sessions that need not be read again while no one else writes (`Heads`), then all entries are
+one statement and all sessions another. A change that forks, selects or ends is applied alone, and so is every
+one of a batch in which an id exists already or a key comes twice: only then is it known which is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+from msgspec import structs
+
+from ...errors import AlreadyExists, NotFound, StoreDamaged, TurnstateError
+from ..admission import KEY_LIFE, KnownKey, admitted, advanced, appended
+from ..values import MESSAGE, Address, Change, Fork, Position, Receipt, Record, Removed, SessionRow, Span
+from .log import last_branch, longer_than_promised, single_value
+from .queries import SQL
+from .rows import SessionPlace, advance_columns, entry_values, marks, session_place, session_row
+from .salvage import rows_around
+
+__all__ = ["Heads", "add_entries", "commit", "commit_together", "deletion_bytes", "is_plain", "remove"]
+
+DELETION_OVERHEAD = 256_000
+"""Bytes in the WAL for the index pages that deleting even a short session changes."""
+
+_DROPS = ("words", "entries", "damaged", "branches", "keys", "tags", "parcels", "session")
+
+
+def add_entries(db: apsw.Connection, key: int, head: Position, total: int, records: Sequence[Record]) -> None:
+    """Write entries after a position."""
+    seq = head.seq
+    for record in records:
+        seq, total = seq + 1, total + record.tokens
+        try:
+            db.execute(SQL["add_entry"], entry_values(key, head.branch, seq, total, record))
+        except apsw.ConstraintError:
+            raise AlreadyExists(f"the session already has an entry {record.id}") from None
+
+
+class Heads:
+    """Sessions as this connection left them: they need not be read again while no other one writes."""
+
+    MOST = 10_000
+
+    def __init__(self) -> None:
+        self._data_version = -1
+        self._known = dict[Address, tuple[int, SessionRow]]()
+
+    def begin(self, db: apsw.Connection) -> None:
+        """Forget everything if something was written since `committed`; call it in a transaction."""
+        if db.data_version() != self._data_version or len(self._known) > self.MOST:
+            self._known = {}
+
+    def committed(self, db: apsw.Connection) -> None:
+        """Note the version of the file, which each commit of any connection changes."""
+        self._data_version = db.data_version()
+
+    def session(self, db: apsw.Connection, at: Address) -> tuple[int, SessionRow]:
+        """Return a session with its integer key, or raise `NotFound`."""
+        return self._known.get(at) or session_row(db, at)
+
+    def moved(self, at: Address, key: int, row: SessionRow) -> None:
+        """Remember a session as it is after a change."""
+        self._known[at] = key, row
+
+    def forget(self) -> None:
+        """Forget everything, since something else was written or a transaction was rolled back."""
+        self._known = {}
+
+
+def is_plain(change: Change) -> bool:
+    """Return True if a change only appends to the head, as nearly all do."""
+    return not (
+        change.fork is not None
+        or change.select is not None
+        or change.parcels
+        or change.next_epoch
+        or change.end is not None
+    )
+
+
+def commit_together(
+    db: apsw.Connection, heads: Heads, changes: Iterable[Change]
+) -> list[Receipt | TurnstateError] | None:
+    """Apply plain changes, each as a whole or not at all, with one statement for all entries.
+
+    Nothing is written before all are checked. Return None if a key comes twice: then apply each alone. Do so
+    in a new transaction after an error of SQLite, such as that of an id that exists.
+    """
+    outcomes, entries = list[Receipt | TurnstateError](), list[tuple[Any, ...]]()
+    moved, keys = dict[int, tuple[SessionRow, int]](), dict[tuple[int, str], tuple[Change, Receipt]]()
+    for change in changes:
+        try:
+            key, row = heads.session(db, change.at)
+            if change.key and (key, change.key.name) in keys:
+                return None
+            known_key = _known_key(db, key, change) if change.key else None
+            if repeated := admitted(row, change, known_key):
+                outcomes.append(repeated)
+                continue
+        except TurnstateError as error:
+            outcomes.append(error)
+            continue
+        branch, seq, total, summed = row.branch, row.seq, row.total, 0
+        for record in change.records:
+            seq, total = seq + 1, total + record.tokens
+            summed += 0 if record.kind == MESSAGE else seq
+            entries.append(entry_values(key, branch, seq, total, record))
+        after = appended(row, change, seq=seq, total=total)
+        heads.moved(change.at, key, after)
+        if known := moved.get(key):
+            summed += known[1]
+        moved[key] = after, summed
+        receipt = Receipt(epoch=row.epoch, version=after.version, branch=branch, first=row.seq + 1, last=seq)
+        if change.key:
+            keys[key, change.key.name] = change, receipt
+        outcomes.append(receipt)
+    db.executemany(SQL["add_entry"], entries)
+    db.executemany(
+        SQL["advance_session"], [advance_columns(key, row, marks) for key, (row, marks) in moved.items()]
+    )
+    for (key, _), (change, receipt) in keys.items():
+        _keep_key(db, key, change, receipt)
+    return outcomes
+
+
+def commit(db: apsw.Connection, change: Change) -> Receipt:
+    """Apply a change as a whole, or raise the first check that fails."""
+    key, row = session_row(db, change.at)
+    if repeated := admitted(row, change, _known_key(db, key, change)):
+        return repeated
+    head, total = _target(db, key, row, change)
+    add_entries(db, key, head, total, change.records)
+    after = advanced(row, change, branch=head.branch, seq=head.seq, total=total)
+    if head.branch != row.branch:
+        db.execute(SQL["leave_branch"], {"key": key, "branch": row.branch, "seq": row.seq})
+    db.execute(SQL["advance_session"], advance_columns(key, after, marks(change.records, after=head.seq)))
+    for parcel in change.parcels:
+        db.execute(SQL["add_parcel"], structs.asdict(parcel))
+    receipt = Receipt(
+        epoch=after.epoch, version=after.version, branch=after.branch, first=head.seq + 1, last=after.seq
+    )
+    if change.key:
+        _keep_key(db, key, change, receipt)
+    return receipt
+
+
+def _known_key(db: apsw.Connection, key: int, change: Change) -> KnownKey | None:
+    if change.key is None:
+        return None
+    for found in db.execute(SQL["known_key"], {"key": key, "name": change.key.name}):
+        digest, epoch, version, branch, first, last, created = found
+        receipt = Receipt(epoch=epoch, version=version, branch=branch, first=first, last=last)
+        return KnownKey(digest, receipt, created)
+    return None
+
+
+def _keep_key(db: apsw.Connection, key: int, change: Change, receipt: Receipt) -> None:
+    """Store a key and delete a few expired ones, so that every append does its share of the cleanup."""
+    if change.key is None:
+        return
+    columns = structs.asdict(receipt) | change.key._asdict() | {"key": key, "created": change.now}
+    db.execute(SQL["keep_key"], columns)
+    db.execute(SQL["forget_keys"], {"before": change.now - KEY_LIFE})
+
+
+def _target(db: apsw.Connection, key: int, row: SessionRow, change: Change) -> tuple[Position, int]:
+    """Return the position after which records are written, and the sum of tokens up to there."""
+    if change.fork is not None:
+        return _forked(db, key, row, change.fork, change.now)
+    if change.select is None or change.select == row.branch:
+        return row.head, row.total
+    head = Position(change.select, _tip(db, key, row, change.select))
+    return head, _total(db, key, row, head)
+
+
+def _forked(db: apsw.Connection, key: int, row: SessionRow, fork: Fork, now: int) -> tuple[Position, int]:
+    if fork.parent is not None and not 0 <= fork.seq <= _tip(db, key, row, fork.parent):
+        raise NotFound(f"branch {fork.parent} of session {row.id} has no entry {fork.seq}")
+    last = last_branch(db, key, row.branch)
+    seq = fork.seq if fork.parent is not None else 0
+    total = _total(db, key, row, Position(fork.parent, seq)) if fork.parent is not None else 0
+    columns = {"key": key, "id": last + 1, "parent": fork.parent, "fork_seq": seq, "created": now}
+    made = {"name": fork.name, "operation": fork.operation, "former": row.branch}
+    db.execute(SQL["add_branch"], columns | made)
+    return Position(last + 1, seq), total
+
+
+def _tip(db: apsw.Connection, key: int, row: SessionRow, branch: int) -> int:
+    """Return the last sequence number of a branch; without entries that is the number of its fork."""
+    for _, _, tip in db.execute(SQL["branch"], {"key": key, "branch": branch}):
+        seq = row.seq if branch == row.branch else int(tip)
+        if single_value(db, "goes_beyond", key=key, branch=branch, seq=seq):
+            raise longer_than_promised(branch, seq)
+        return seq
+    raise NotFound(f"session {row.id} has no branch {branch}")
+
+
+def _total(db: apsw.Connection, key: int, row: SessionRow, at: Position) -> int:
+    """Return the sum of tokens at a position of a path, which may be on an earlier branch."""
+    branch: int | None = at.branch
+    while branch is not None and at.seq > 0:
+        parent, fork = _origin(db, key, branch)
+        if at.seq > fork:
+            for (total,) in db.execute(SQL["total"], {"key": key, "branch": branch, "seq": at.seq}):
+                return int(total)
+            for found in rows_around(db, SessionPlace(key, *row.head), Span(branch, at.seq, at.seq)):
+                if not found.damaged:
+                    return found.total
+            raise StoreDamaged(f"entry {at.seq} of branch {branch} cannot be read; run `turnstate verify`")
+        branch = parent
+    return 0
+
+
+def _origin(db: apsw.Connection, key: int, branch: int) -> tuple[int | None, int]:
+    for parent, fork, _ in db.execute(SQL["branch"], {"key": key, "branch": branch}):
+        if parent is None or 0 < parent < branch:
+            return parent, int(fork)
+    raise StoreDamaged(f"branch {branch} of a session has an invalid parent; run `turnstate verify`")
+
+
+def remove(db: apsw.Connection, at: Address) -> Removed:
+    """Delete a session with everything that belongs to it."""
+    which = {"key": session_place(db, at).key, **at._asdict()}
+    ((entries, branches, keys, parcels),) = db.execute(SQL["counts"], which)
+    ((promised, indexed),) = db.execute(SQL["entry_counts"], which)
+    # Rows are deleted through indexes: an entry that an index misses would stay in the file.
+    if indexed != entries or promised > entries:
+        raise StoreDamaged(
+            f"an index leads to {min(indexed, entries)} of {max(promised, indexed, entries)} entries of "
+            f"session {at.session}; the others would stay; run `turnstate verify --repair`, then delete it"
+        )
+    for name in _DROPS:
+        db.execute(SQL[f"drop_{name}"], which)
+    return Removed(entries=entries, branches=branches, keys=keys, parcels=parcels)
+
+
+def deletion_bytes(db: apsw.Connection, at: Address) -> int:
+    """Return how many bytes a deletion writes to the WAL, which holds every page that it changes."""
+    ((size,),) = db.execute(SQL["size"], session_place(db, at)._asdict())
+    return int(size) * 2 + DELETION_OVERHEAD

@@ -1,0 +1,200 @@
+"""Search in SQLite: an index of words that follows the log, and what it does not have yet.
+
+    entry   1 2 3 4 5 6 7 8 9        an append writes here, and is acknowledged
+    word    1 2 3 4 5 6              the index, which the writer continues when it is idle
+
+The index itself knows what it contains: a message is indexed if `word_docsize` has a row for it. All that is
+missing comes after its newest row. For a key is given while the one write lock of the file is held, so no
+transaction that took a lower one commits later; keys of deleted entries are not given again (AUTOINCREMENT),
+those of a transaction that was rolled back were seen by nobody; and only salvage writes keys of its own, into
+a new file whose index it builds. An entry is indexed in a transaction that looks again whether it is there
+and missing: no word stays of a session that was erased meanwhile, and none is written twice.
+
+A search first lets the writer catch up. What is missing even then, since the file cannot be written or too
+much is missing, is read and cut into words by the search, so the hits are the same. Only the rows of sessions
+promise entries that were not indexed, so if keys are missing, all entries are counted; one that is damaged
+stops the index, and is a damaged hit of every search until it is repaired.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from ...errors import StoreDamaged
+from ...search_terms import entry_text, entry_words
+from ..values import MESSAGE, Hit
+from .connection import with_lock
+from .queries import SQL
+from .rows import entry_row, unreadable_row
+from .soundness import entries_are_there, list_is_indexed, words_are_indexed
+
+__all__ = ["MOST_BEHIND", "behind", "index_some", "newest_indexed", "rebuild_some", "search"]
+
+STEP = 128
+"""Entries that are indexed in one transaction, during which other processes cannot write."""
+
+STEP_BYTES = 1_000_000
+"""Bytes of such entries, which are read at once."""
+
+MOST_BEHIND = 10_000
+"""Entries that a search waits for; if more are missing in the index, it reads them instead."""
+
+_LAST_KEY = 2**63 - 1
+_MOST_SESSIONS = 200  # of a user whose entries are looked up before they are searched: about a millisecond
+
+_WORD = re.compile("[a-z0-9_\x80-\U0010ffff]+").fullmatch
+"""Matches what is one token to the index; anything else would be a query of several tokens, or invalid."""
+
+_INDEX_IS_DAMAGED = "the search index is damaged; run `turnstate verify --repair`"
+
+
+def behind(db: apsw.Connection) -> int:
+    """Return how many entries the index does not have, counted up to one more than a search waits for."""
+    which = {"after": newest_indexed(db), "limit": MOST_BEHIND + 1}
+    ((count,),) = db.execute(SQL["count_after_index"], which)
+    return int(count)
+
+
+def newest_indexed(db: apsw.Connection) -> int:
+    """Return the key of the newest message in the index; raise `StoreDamaged` if it was no message."""
+    ((key, is_message),) = db.execute(SQL["newest_indexed"])
+    if key is not None and not is_message and entries_are_there(db):
+        raise StoreDamaged(_INDEX_IS_DAMAGED)
+    return int(key or 0)
+
+
+class _Some(NamedTuple):
+    """Entries to be indexed: how many, the last key, the words of the messages, and whether more follow."""
+
+    size: int
+    last: int
+    words: list[tuple[int, str]]
+    more: bool
+
+
+def index_some(db: apsw.Connection) -> bool:
+    """Index the next messages in a transaction of their own; return True if there may be more."""
+    after = newest_indexed(db)
+    some = _some(db, after, stop_at_damage=True)
+    if some.more or some.size:
+        _check_complete(db, after, some.last if some.more else _newest_key(db, after), some.size)
+    if some.words:
+        with_lock(db, lambda: _add(db, some.words))
+    return some.more
+
+
+def rebuild_some(db: apsw.Connection, after: int) -> int | None:
+    """Index messages after a key, whatever else is missing or damaged; return where the next ones begin."""
+    some = _some(db, after, stop_at_damage=False)
+    if some.words:
+        _add(db, some.words)
+    return some.last if some.more else None
+
+
+def _some(db: apsw.Connection, after: int, *, stop_at_damage: bool) -> _Some:
+    count, size, last, words = 0, 0, after, list[tuple[int, str]]()
+    for key, *columns in db.execute(SQL["after_index"], {"after": after}):
+        row = entry_row(columns)
+        if row.damaged and stop_at_damage:
+            break
+        count, size, last = count + 1, size + len(row.body), key
+        if row.kind == MESSAGE:
+            words.append((key, entry_text(row.kind, row.body)))
+        is_full = count >= STEP or size > STEP_BYTES
+        if is_full and words:  # a step without a message would begin at the same place again
+            return _Some(count, last, words, more=True)
+    return _Some(count, last, words, more=False)
+
+
+def _add(db: apsw.Connection, words: Sequence[tuple[int, str]]) -> None:
+    """Add the words of messages that are still there and still missing.
+
+    One statement per message: INSERT ... SELECT would be a savepoint, at which FTS5 writes out its words.
+    """
+    which = {"after": newest_indexed(db), "last": words[-1][0]}
+    there = {key for (key,) in db.execute(SQL["messages_after_index"], which)}
+    db.executemany(SQL["add_words"], [one for one in words if one[0] in there])
+
+
+def search(
+    db: apsw.Connection,
+    tenant: str,
+    words: Sequence[str],
+    user: str | None,
+    session: str | None,
+    before: int | None,
+    limit: int,
+) -> list[Hit]:
+    """Return the entries that contain all the words, newest first, starting after a mark."""
+    if limit < 1 or not words or not all(_WORD(word) for word in words):
+        return []
+    list_is_indexed(db)  # hits are filtered by tenant: the rows of sessions must be sound
+    if not words_are_indexed(db):
+        raise StoreDamaged(_INDEX_IS_DAMAGED)
+    which: dict[str, Any] = {"tenant": tenant, "user": user, "session": session, "before": before}
+    hits = list[Hit]()
+    for hit in _scanned(db, frozenset(words), which):
+        hits.append(hit)
+        if len(hits) == limit:
+            return hits
+    least, most = _span(db, which)
+    which |= {"words": " ".join(f'"{word}"' for word in words), "limit": limit - len(hits)}
+    which |= {"least": least, "most": most if before is None else min(most, before - 1)}
+    return hits + [_hit(*columns) for columns in db.execute(SQL["search"], which)]
+
+
+def _span(db: apsw.Connection, which: dict[str, Any]) -> tuple[int, int]:
+    """Return the first and the last key that a hit can have; all keys if that is not certain or takes long.
+
+    The index begins to read there: an old session is searched without reading what came after it.
+    """
+    if which["session"] is not None:
+        keys = [key for (key,) in db.execute(SQL["session_to_search"], which)]
+    elif which["user"] is not None:
+        keys = [key for (key,) in db.execute(SQL["sessions_to_search"], which | {"most": _MOST_SESSIONS + 1})]
+    else:
+        keys = []
+    if 0 < len(keys) <= _MOST_SESSIONS:
+        ((first, last, are_there),) = db.execute(SQL["span_of_sessions"], {"keys": json.dumps(keys)})
+        if first is not None and are_there:
+            return first, last
+    return 0, _LAST_KEY
+
+
+def _scanned(db: apsw.Connection, words: frozenset[str], which: dict[str, Any]) -> Iterator[Hit]:
+    """Yield hits that the index does not have, and all damaged entries, the newest first."""
+    after = newest_indexed(db)
+    ((count,),) = db.execute(SQL["count_after_index"], {"after": after, "limit": -1})
+    _check_complete(db, after, _newest_key(db, after), count)
+    if not count:
+        return
+    for columns in db.execute(SQL["search_after_index"], which | {"after": after}):
+        row = entry_row(columns[2:])
+        if row.damaged or words.issubset(entry_words(row.kind, row.body)):
+            yield _hit(*columns)
+
+
+def _hit(mark: int, session: str | None, *columns: Any) -> Hit:
+    row = entry_row(columns) if session is not None else unreadable_row(0, 0)
+    return Hit(session=session or "", row=row, mark=mark)
+
+
+def _newest_key(db: apsw.Connection, otherwise: int) -> int:
+    """Return the newest key that an entry ever had."""
+    for (key,) in db.execute(SQL["last_key"]):
+        return int(key)
+    return otherwise
+
+
+def _check_complete(db: apsw.Connection, after: int, last: int, count: int) -> None:
+    """Raise `StoreDamaged` if entries between two keys are missing.
+
+    A gap is usually left by a session that was removed: then all entries are there that sessions promise.
+    """
+    if last - after != count and not entries_are_there(db):
+        raise StoreDamaged("entries that were not indexed are missing; run `turnstate verify`")

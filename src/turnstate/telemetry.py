@@ -1,0 +1,129 @@
+"""Telemetry: spans for OpenTelemetry, by the semantic conventions for GenAI, and a logger that is silent.
+
+A program that wants spans has imported OpenTelemetry before anything happens here, so it is looked up and
+never imported: whoever does not use it pays nothing. A span is made current only while something is awaited,
+never across a ``yield``, so that it cannot leak into the program that reads the events.
+
+No text of a conversation is recorded, unless ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is
+``true``, the variable that other instrumentations obey as well. Modules log to ``turnstate.…``, of the
+standard library, and nothing is printed unless the program configures it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal
+
+from . import wire_text
+from ._version import __version__
+from .message import Message
+
+__all__ = ["Span", "captures_content", "message_texts", "started", "traced"]
+
+Attributes = Mapping[str, str | int | float | bool | list[str] | None]
+
+logging.getLogger("turnstate").addHandler(logging.NullHandler())
+
+_CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+class Span:
+    """A span under way; without OpenTelemetry, nothing."""
+
+    __slots__ = ("_span", "_trace")
+
+    def __init__(self, trace: Any = None, span: Any = None) -> None:
+        self._trace, self._span = trace, span
+
+    def set(self, attributes: Attributes) -> None:
+        """Set attributes; those that are None are left out."""
+        if self._span is not None:
+            self._span.set_attributes(_known(attributes))
+
+    def event(self, name: str, attributes: Attributes) -> None:
+        """Record that something happened."""
+        if self._span is not None:
+            self._span.add_event(name, _known(attributes))
+
+    def fail(self, kind: str, text: str = "") -> None:
+        """Record that it failed, by the kind of the error."""
+        if self._span is not None:
+            self._span.set_attribute("error.type", kind)
+            self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, text or None))
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return a block in which spans that begin are children of this one."""
+        if self._span is None:
+            return nullcontext()
+        block: AbstractContextManager[Any] = self._trace.use_span(
+            self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False
+        )
+        return block
+
+    def end(self) -> None:
+        """End it."""
+        if self._span is not None:
+            self._span.end()
+
+
+_NOTHING = Span()
+
+
+def started(
+    operation: str, subject: str, attributes: Attributes, *, kind: Literal["CLIENT", "INTERNAL"] = "INTERNAL"
+) -> Span:
+    """Begin a span of an operation on something, such as a model or a tool."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return _NOTHING
+    named = {"gen_ai.operation.name": operation} if "." not in operation else {}
+    span = trace.get_tracer("turnstate", __version__).start_span(
+        f"{operation} {subject}".strip(),
+        kind=trace.SpanKind[kind],
+        attributes=_known({**named, **attributes}),
+    )
+    return Span(trace, span)
+
+
+@contextmanager
+def traced(operation: str, attributes: Attributes) -> Iterator[Span]:
+    """Run a block in a span, which records an error of the block."""
+    span = started(operation, "", attributes)
+    try:
+        with span.current():
+            yield span
+    except Exception as error:
+        span.fail(type(error).__name__)
+        raise
+    finally:
+        span.end()
+
+
+def captures_content() -> bool:
+    """Return True if the user wants the text of conversations in spans."""
+    return "opentelemetry.trace" in sys.modules and os.environ.get(_CAPTURE, "").lower() == "true"
+
+
+def message_texts(messages: Iterable[Message]) -> str:
+    """Return messages as the conventions write them: JSON of roles and parts."""
+    return wire_text.json_text([{"role": one.role, "parts": _parts(one)} for one in messages])
+
+
+def _parts(message: Message) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [{"type": "text", "content": message.text}] if message.text else []
+    parts += [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.as_object}
+        for call in message.tool_calls
+    ]
+    for result in message.tool_results:
+        response = wire_text.result_text(result.result)
+        parts.append({"type": "tool_call_response", "id": result.tool_call_id, "response": response})
+    return parts
+
+
+def _known(attributes: Attributes) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}

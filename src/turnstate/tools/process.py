@@ -1,0 +1,134 @@
+"""Processes of tools: each has a group of its own, and the whole group ends with it.
+
+So nothing is left running that a command or an MCP server started, and no wait depends on pipes that a
+process which left its group may hold open forever. The MCP servers of a project speak over the standard input
+and output, one message a line; a line of any length is read in time that grows with its length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+__all__ = ["end_group", "message_streams"]
+
+KILL_AFTER = 2.0
+"""Seconds between asking a process to end and ending it."""
+
+POLL = 0.02
+CHUNK = 1 << 20
+LONGEST_MESSAGE = 128_000_000
+"""Bytes of one message of a server; a longer one ends the connection."""
+
+
+async def end_group(process: Process) -> None:
+    """End the whole group of a process, first gently; also what a process that ended left behind."""
+    try:
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            os.killpg(process.pid, how)
+            if how == signal.SIGTERM:
+                await _gone(process.pid, KILL_AFTER)
+    except ProcessLookupError:
+        pass
+    while process.returncode is None:  # wait() also waits for pipes that another process may hold
+        await asyncio.sleep(POLL)
+    if (transport := getattr(process, "_transport", None)) is not None:
+        transport.close()
+
+
+async def _gone(group: int, seconds: float) -> None:
+    """Wait until a group is gone, but not longer; raise ProcessLookupError when it is."""
+    until = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < until:
+        os.killpg(group, 0)
+        await asyncio.sleep(POLL)
+
+
+@asynccontextmanager
+async def message_streams(
+    command: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str | None
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Start an MCP server and yield the streams of its messages, as the SDK wants them."""
+    import anyio
+
+    process = await asyncio.create_subprocess_exec(
+        command,
+        *args,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
+        env=dict(env),
+        cwd=cwd,
+        start_new_session=True,
+        limit=CHUNK,
+    )
+    try:
+        deliver, received = anyio.create_memory_object_stream[Any](0)
+        send, waiting = anyio.create_memory_object_stream[Any](0)
+        tasks = [asyncio.create_task(_read(process, deliver)), asyncio.create_task(_write(process, waiting))]
+        try:
+            yield received, send
+        finally:
+            received.close()
+            send.close()
+            if process.stdin is not None:
+                process.stdin.close()  # a good server ends by itself
+            with suppress(ProcessLookupError):
+                await _gone(process.pid, KILL_AFTER)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+    finally:
+        with suppress(ProcessLookupError):
+            await asyncio.shield(asyncio.ensure_future(end_group(process)))
+
+
+async def _read(process: Process, deliver: Any) -> None:
+    """Deliver the messages that a server prints; what is none is delivered as the error that it is."""
+    import anyio
+
+    closed = False
+    async with deliver:
+        async for line in _lines(process):
+            if not closed and line.strip():
+                try:
+                    await deliver.send(_message(line))
+                except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    closed = True  # read on: a server that cannot write cannot end
+
+
+async def _lines(process: Process) -> AsyncIterator[bytes]:
+    """Yield lines of any length; stop at one that is too long."""
+    assert process.stdout is not None  # noqa: S101
+    line = bytearray()
+    while len(line) <= LONGEST_MESSAGE and (chunk := await process.stdout.read(CHUNK)):
+        first, *others = chunk.split(b"\n")
+        line += first
+        for piece in others:
+            yield bytes(line)
+            line = bytearray(piece)
+
+
+def _message(line: bytes) -> Any:
+    from mcp import types
+    from mcp.shared.message import SessionMessage
+
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _write(process: Process, waiting: Any) -> None:
+    assert process.stdin is not None  # noqa: S101
+    async with waiting:
+        async for message in waiting:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            with suppress(ConnectionError):  # it has ended, which the reader notices
+                process.stdin.write(text.encode() + b"\n")
+                await process.stdin.drain()
