@@ -488,8 +488,8 @@ MUTANTS = (
     Mutant(
         "checks-token-count",
         "an entry whose token count alone was changed is set aside as damaged",
-        "for tokens in (seen.tokens, seen.total - before):",
-        "for tokens in (seen.tokens,):",
+        "counts = (seen.tokens, seen.total - before)",
+        "counts = (seen.tokens,)",
         CHECKS,
     ),
     # Session: append and records.

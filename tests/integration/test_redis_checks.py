@@ -144,6 +144,12 @@ DAMAGE: list[tuple[str, Damage, str, int]] = [
         "branch 2 has entries and no row",
         0,
     ),
+    (
+        "a branch whose number is far too high",
+        lambda: asked("HSET", key(b"branch"), "7777777", "1|2|0|1|0:repair"),
+        "there are no branches between 2 and 7777777, which has no entries",
+        0,
+    ),
     ("an end that is gone", lambda: asked("HDEL", key(b"branch"), "t1"), "ends nowhere", 6),
     ("a wrong count", lambda: asked("HSET", key(b"row"), "branches", "1"), "counts 1 branches", 0),
     ("a receipt of nothing", lambda: edited(key(b"asked"), "k2", b" 3 3 ", b" 9 9 "), "the key 'k2'", 0),

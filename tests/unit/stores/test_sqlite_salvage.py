@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from cases import case
 from msgspec import structs
 from thoroughness import LONG as THOROUGH
 from thoroughness import rng
@@ -313,3 +314,37 @@ def test_nothing_of_the_tables_is_lost_where_only_an_index_is(path: Path) -> Non
     blank(path, *(page for page, _ in pages_of(path, "entry_by_kind")))
     verified(path, repair=True)
     assert tables(salvaged(path)) == before
+
+
+COLUMNS = ("session", "branch", "seq", "id", "kind", "body", "tokens", "total", "checksum")
+
+
+def set_in_damaged_row(path: Path, column: str, value: str) -> None:
+    """Set a column of an entry to what its table does not allow, as a damaged header of the row does."""
+    db = apsw.Connection(str(path))
+    ((schema,),) = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'entry'")
+    loose = schema.replace(" NOT NULL", "").replace(") STRICT", ")")
+    for definition, change in ((loose, f"UPDATE entry SET {column} = {value} WHERE key = 3"), (schema, "")):
+        db.pragma("writable_schema", "ON")
+        db.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'entry'", (definition,))
+        db.pragma("writable_schema", "RESET")
+        db.execute(change)
+    db.close()
+
+
+@pytest.mark.parametrize("value", ["NULL", "1.5"])
+def test_an_entry_whose_column_has_another_type_is_set_aside_and_the_rest_is_salvaged(
+    value: str, template: Path, tmp_path: Path
+) -> None:
+    whole = run(template, everything)
+    for column in COLUMNS:
+        with case(column):
+            path = tmp_path / f"{column}.db"
+            path.write_bytes(template.read_bytes())
+            set_in_damaged_row(path, column, value)
+            assert verified(path)
+            verified(path, repair=True)
+            sound = salvaged(path) if salvaged(path).exists() else path
+            assert verified(sound) == []
+            rows = run(sound, everything)
+            assert [at for at, row in whole.items() if rows.get(at) != row] == [(LONG, 1, 3)]

@@ -41,6 +41,14 @@ MENDED = {
         "its bytes do not match their checksum",
     ),
     "a place": ("UPDATE entry SET seq = 1 << 50 WHERE id = 'a6'", "its bytes do not match their checksum"),
+    "the branch of an entry": (
+        "UPDATE entry SET branch = 1 << 50 WHERE id = 'a6'",
+        "its bytes do not match their checksum",
+    ),
+    "the number of a branch": (
+        "UPDATE branch SET id = 1 << 50 WHERE id = 3",
+        "there are no branches between 3 and 1125899906842624, which has no entries",
+    ),
     "an entry": ("DELETE FROM entry WHERE id = 'a3'", "entry 3 is missing"),
     "the first entry": ("DELETE FROM entry WHERE id = 'a1'", "entry 1 is missing"),
     "the entry at a fork": ("DELETE FROM entry WHERE id = 'a4'", "entry 4 is missing"),

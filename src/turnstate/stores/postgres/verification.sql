@@ -50,6 +50,9 @@ WHERE session OPERATOR(pg_catalog.=) :key AND branch OPERATOR(pg_catalog.=) :bra
 INSERT INTO turnstate.branch (session, id, parent, fork_seq, created, name, operation, former)
 VALUES (:key, :id, :parent, :fork_seq, 0, '', 'repair', :former);
 
+-- name: remove_branch
+DELETE FROM turnstate.branch WHERE session OPERATOR(pg_catalog.=) :key AND id OPERATOR(pg_catalog.=) :id;
+
 -- name: set_origin
 UPDATE turnstate.branch SET parent = :parent, fork_seq = :fork_seq
 WHERE session OPERATOR(pg_catalog.=) :key AND id OPERATOR(pg_catalog.=) :id;

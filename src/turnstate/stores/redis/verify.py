@@ -125,7 +125,7 @@ async def _session_findings(view: SessionView, *, repair: bool, recount: Recount
     try:
         await inspect(partial(_inspect_fields, at=view.at))
         lineage = await inspect(partial(inspect_lineage, session=_ONLY))
-        await inspect(partial(inspect_missing_branches, session=_ONLY))
+        await inspect(partial(inspect_missing_branches, lineage=lineage))
         for branch in lineage.lines:
             stretch = await inspect(partial(lineage.stretch, branch=branch))
             while not stretch.walked:

@@ -319,6 +319,10 @@ class SessionView:
         made = b"%s|%d|0|%s|0:repair" % (_optional(parent), fork_seq, _optional(former))
         return [*aside, (b"HSET", b"branch", name, made)]
 
+    def _remove_branch_edits(self, key: int, id: int) -> list[Edit]:
+        name = b"%d" % id
+        return [(b"HSET", b"aside", b"branch " + name, self._branches[name]), (b"HDEL", b"branch", name)]
+
     def _set_origin_edits(self, key: int, id: int, parent: int | None, fork_seq: int) -> list[Edit]:
         _, _, *rest = self._branches[b"%d" % id].split(b"|", 2)
         return [(b"HSET", b"branch", b"%d" % id, b"%s|%d|%s" % (_optional(parent), fork_seq, rest[0]))]

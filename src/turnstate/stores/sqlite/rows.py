@@ -145,13 +145,13 @@ def _whole_body(id: str, stored: bytes) -> bytes:
 
 
 def add_functions(db: apsw.Connection) -> None:
-    """Add the functions that verification uses: they take ids of any type as bytes, also invalid ones."""
+    """Add the functions that verification uses; they take any value that a damaged row may have, as bytes."""
 
-    def id_of(kind: str, id: bytes) -> bytes:
-        return _uuid(id).encode() if kind == "blob" else id
+    def id_of(kind: str, id: bytes | None) -> bytes:
+        return _uuid(id).encode() if id and kind == "blob" else id or b""
 
-    def body_of(kind: str, id: bytes, body: bytes) -> bytes:
-        return _whole_body(id_of(kind, id).decode(errors="replace"), body)
+    def body_of(kind: str, id: bytes | None, body: bytes | None) -> bytes:
+        return _whole_body(id_of(kind, id).decode(errors="replace"), body or b"")
 
     for name, function, count in (
         ("entry_id", id_of, 2),

@@ -173,6 +173,9 @@ FROM (SELECT branch, min(seq) AS first, max(seq) AS last FROM entry WHERE sessio
 INSERT INTO branch (session, id, parent, fork_seq, created, name, operation, former)
 VALUES (:key, :id, :parent, :fork_seq, 0, '', 'repair', :former);
 
+-- name: remove_branch
+DELETE FROM branch WHERE session = :key AND id = :id;
+
 -- name: set_origin
 UPDATE branch SET parent = :parent, fork_seq = :fork_seq WHERE session = :key AND id = :id;
 

@@ -21,7 +21,7 @@ from ..values import Address, Finding, Recount, Span
 from ..verify.descriptions import inspect_keys, inspect_orphans, inspect_parcels
 from ..verify.entries import PAGE, inspect_entries
 from ..verify.inspection import Check, Inspection, asked, text
-from ..verify.lineage import inspect_head, inspect_lineage
+from ..verify.lineage import inspect_head, inspect_lineage, inspect_missing_branches
 from . import verify_index
 from .connection import foreign_objects
 from .faults import UNREADABLE, translated
@@ -167,6 +167,7 @@ class FileCheck:
 
         await inspect(partial(inspect_description, session=session))
         lineage = await inspect(partial(inspect_lineage, session=session))
+        await inspect(partial(inspect_missing_branches, lineage=lineage))
         yield
         for branch in lineage.lines:
             stretch = await inspect(partial(lineage.stretch, branch=branch))
@@ -250,6 +251,7 @@ def _is_short_and_sound(session: int, recount: Recount | None) -> Check[bool]:
     case = Inspection(checksum, mends=False, recount=recount)
     yield from inspect_description(case, session)
     lineage = yield from inspect_lineage(case, session)
+    yield from inspect_missing_branches(case, lineage)
     for branch in lineage.lines:
         stretch = yield from lineage.stretch(case, branch)
         if stretch.tip - stretch.seq >= PAGE:

@@ -14,7 +14,6 @@ from ...search_terms import entry_words
 from ..values import Address
 from ..verify.descriptions import inspect_counter, inspect_meta, parsed
 from ..verify.inspection import Check, Inspection, asked, is_text, text
-from ..verify.lineage import inspect_missing_branches
 from .queries import SQL
 from .search import newest_indexed
 
@@ -152,7 +151,6 @@ def inspect_lost_commits(case: Inspection) -> Check[None]:
 
 def inspect_promises(case: Inspection, session: int) -> Check[None]:
     """Check that the rows of a session and of its branches promise the entries that exist."""
-    yield from inspect_missing_branches(case, session)
     for branch, promised, found in (yield from asked("promises", key=session)):
         if promised == found:
             continue

@@ -20,12 +20,12 @@ from ...entry import Entry, ModelChange, Note
 from ...errors import NewerFormat, TurnstateError
 from .inspection import Ask, Check, Inspection, strictly, text
 
-__all__ = ["PAGE", "Look", "Seen", "Stretch", "inspect_entries"]
+__all__ = ["MISMATCH", "PAGE", "Look", "Seen", "Stretch", "inspect_entries", "is_sound"]
 
 PAGE = 500
 """Entries that are read in one transaction: a few milliseconds."""
 
-_MISMATCH = "its bytes do not match their checksum"
+MISMATCH = "its bytes do not match their checksum"
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
@@ -62,6 +62,15 @@ Look = Callable[[Seen, Entry], object]
 """What else a store checks of an entry that can be decoded."""
 
 
+def is_sound(case: Inspection, session: int, branch: int, seen: Seen) -> bool:
+    """Return True if the bytes of an entry match their checksum."""
+    try:
+        id, kind = strictly(seen.id), strictly(seen.kind)
+    except UnicodeDecodeError:
+        return False
+    return case.checksum(session, branch, seen.seq, id, kind, seen.tokens, seen.body) == seen.checksum
+
+
 def inspect_entries(case: Inspection, stretch: Stretch, look: Look | None = None) -> Check[Stretch]:
     """Check the next page of a branch, and return what is left to walk."""
     walk, after, count = _PageCheck(case, stretch, look), max(stretch.after, stretch.seq), 0
@@ -95,7 +104,7 @@ class _PageCheck:
             return
         if skipped:
             before = self._gap(seen.seq - 1, before, lost=seen.total - seen.tokens - before)
-        fault = _MISMATCH if tokens is None else self._unreadable(seen)
+        fault = MISMATCH if tokens is None else self._unreadable(seen)
         if fault or tokens is None:
             tokens = seen.tokens if before + seen.tokens == seen.total else 0
             self._damaged(seen, tokens, before + tokens, fault)
@@ -118,14 +127,9 @@ class _PageCheck:
 
     def _counted(self, seen: Seen, before: int) -> int | None:
         """Return the token count that matches the checksum: the stored one, or what the totals show."""
-        try:
-            id, kind = strictly(seen.id), strictly(seen.kind)
-        except UnicodeDecodeError:
-            return None
-        for tokens in (seen.tokens, seen.total - before):
-            if self._sum(seen.seq, id, kind, tokens, seen.body) == seen.checksum:
-                return tokens
-        return None
+        at = self._case, self._stretch.session, self._stretch.branch
+        counts = (seen.tokens, seen.total - before)
+        return next((one for one in counts if is_sound(*at, structs.replace(seen, tokens=one))), None)
 
     def _unreadable(self, seen: Seen) -> str:
         """Return why a body cannot be decoded, or ""; an entry of a newer version is left as it is."""
@@ -150,8 +154,8 @@ class _PageCheck:
 
     def _misplaced(self, seen: Seen) -> None:
         """Set aside an entry after a gap whose bytes are wrong: its number may be wrong, too."""
-        if self._found(_MISMATCH, seen, done="it is set aside"):
-            self._case.mend("set_entry_aside", entry=seen.key, fault=_MISMATCH)
+        if self._found(MISMATCH, seen, done="it is set aside"):
+            self._case.mend("set_entry_aside", entry=seen.key, fault=MISMATCH)
 
     def _miscounted(self, seen: Seen, tokens: int) -> None:
         done = f"restored to {tokens}, as the running totals show"

@@ -3,18 +3,22 @@
 The row of a branch has no checksum, but its entries show where it forks: its first entry follows the fork,
 and its running total continues the total there. So a branch that is missing, or whose row was changed, is
 restored from its entries. If they fit no earlier branch it becomes a root, and what came before it is lost.
+Numbers of branches have no gaps: a number far beyond the others that nothing confirms is damaged itself.
 The head is the end of the branch whose number and total it has.
 """
 
 from __future__ import annotations
 
-from .entries import Stretch
+from .entries import MISMATCH, PAGE, Seen, Stretch, is_sound
 from .inspection import Check, Inspection, asked, text
 
 __all__ = ["Lineage", "inspect_head", "inspect_lineage", "inspect_missing_branches"]
 
 MAX_LOST = 100_000
-"""Entries that a session may claim to have after its last one; a higher number is a damaged number."""
+"""Entries or branches that may be missing before a number is taken for a damaged one."""
+
+MAX_GAP = 100
+"""Branches in a row that may be missing before one without entries; after more, its number is damaged."""
 
 
 class BranchState:
@@ -106,6 +110,7 @@ class Lineage:
 def inspect_lineage(case: Inspection, session: int) -> Check[Lineage]:
     """Check where every branch forks, and return the branches as they should be."""
     lineage = yield from Lineage.read(session)
+    yield from _inspect_numbers(case, lineage)
     if not lineage.lines:
         _add_root(case, lineage)
     for line in lineage.lines.values():
@@ -120,12 +125,11 @@ def inspect_lineage(case: Inspection, session: int) -> Check[Lineage]:
     return lineage
 
 
-def inspect_missing_branches(case: Inspection, session: int) -> Check[None]:
+def inspect_missing_branches(case: Inspection, lineage: Lineage) -> Check[None]:
     """Check that branches are numbered without gaps; a missing one without entries becomes an empty root."""
-    known = {id for id, *_ in (yield from asked("branch_rows", key=session))}
-    for id in sorted(set(range(1, max(known, default=0))) - known):
+    for id in sorted(set(range(1, max(lineage.lines, default=0))) - lineage.lines.keys()):
         if case.found(f"branch {id} is missing", done="created without entries", branch=id):
-            case.mend("remake_branch", key=session, id=id, parent=None, fork_seq=0, former=1)
+            case.mend("remake_branch", key=lineage.session, id=id, parent=None, fork_seq=0, former=1)
     yield from case.mended()
 
 
@@ -147,6 +151,35 @@ def inspect_head(case: Inspection, session: int) -> Check[None]:
     if case.found(fault, done=done, branch=lineage.head_branch, seq=claimed[0]):
         case.mend("set_head", key=session, branch=branch, seq=seq, total=total or 0)
         yield from case.mended()
+
+
+def _inspect_numbers(case: Inspection, lineage: Lineage) -> Check[None]:
+    """Set aside entries that do not confirm a branch without a row, and remove rows far beyond the others."""
+    reached = 0
+    for line in list(lineage.lines.values()):
+        strays = list[Seen]() if line.is_kept else (yield from _strays(case, lineage.session, line, reached))
+        if strays:
+            for seen in strays:
+                id = text(seen.id)
+                if case.found(MISMATCH, done="it is set aside", branch=line.id, seq=seen.seq, id=id):
+                    case.mend("set_entry_aside", entry=seen.key, fault=MISMATCH)
+            del lineage.lines[line.id]
+        elif line.first is None and line.id > reached + MAX_GAP and line.id != lineage.head_branch:
+            fault = f"there are no branches between {reached} and {line.id}, which has no entries"
+            if case.found(fault, done="its row is removed", branch=line.id):
+                case.mend("remove_branch", key=lineage.session, id=line.id)
+            del lineage.lines[line.id]
+        else:
+            reached = line.id
+
+
+def _strays(case: Inspection, session: int, line: BranchState, reached: int) -> Check[list[Seen]]:
+    """Return the entries of a branch if none of them matches its checksum, or the number is impossible."""
+    which = {"key": session, "branch": line.id, "after": 0, "tip": line.tip, "limit": PAGE}
+    found = [Seen(*columns) for columns in (yield from asked("walked", **which))]
+    if line.id > reached + MAX_LOST:  # a checksum that does not cover the branch confirms nothing
+        return found
+    return [] if any(is_sound(case, session, line.id, seen) for seen in found) else found
 
 
 def _believe_head(lineage: Lineage) -> Check[None]:
