@@ -19,6 +19,7 @@ from turnstate import Budget, Message, SessionManager, ToolCallRequest, ToolCall
 from turnstate.agent import (
     Agent,
     AgentEvent,
+    CheckpointFailed,
     CheckpointSaved,
     ReplySaved,
     ToolFinished,
@@ -124,6 +125,8 @@ def acknowledged(event: AgentEvent) -> dict[str, Any]:
             return {"event": "result", "call": call.id, "result": result.result}
         case CheckpointSaved(label=label):
             return {"event": "checkpoint", "label": label}
+        case CheckpointFailed(text=text):
+            return {"event": "failed", "text": text}
         case _:
             return {"event": type(event).__name__}
 
@@ -193,6 +196,7 @@ async def check_session(session: Session, heard: Iterable[Mapping[str, Any]]) ->
     found = dict(answers)
     labels = [one.entry.label for one in await session.entries(kinds=["checkpoint"])]  # type: ignore[union-attr]
     for one in heard:
+        assert one["event"] != "failed", one
         if one["event"] == "result":
             assert found.get(one["call"]) == one["result"], one
         elif one["event"] == "checkpoint":

@@ -54,6 +54,27 @@ async def test_a_turn_under_way_is_in_progress_and_is_called_by_its_number(desk:
         assert desk.files["a"] == "three\n"
 
 
+@pytest.mark.req("O2", "O3")
+@played
+async def test_a_snapshot_that_a_dead_process_did_not_record_does_not_hide_the_change_of_a_tool(
+    desk: Desk,
+) -> None:
+    async with desk.started() as talk:
+        talk.state.set_next_user_message("go")
+        call = talk.call()
+        desk.write(a="two\n")
+        talk.answer(call)
+        await talk.session.commit(talk.state)
+        talk.checkpoints.repository.snapshot("c-lost", "taken, and then the process died")
+    async with desk.started() as talk:
+        assert await talk.tool() == "1.1"
+        assert await talk.tool() is None
+        await talk.checkpoints.restore("0", conversation=False)
+        assert await talk.tool() is None
+        await talk.checkpoints.restore("1.1")
+        assert desk.files["a"] == "two\n"
+
+
 @pytest.mark.req("O2")
 @played
 async def test_the_turn_after_an_interrupted_one_has_the_next_number(desk: Desk) -> None:

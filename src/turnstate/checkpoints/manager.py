@@ -141,7 +141,8 @@ class CheckpointManager:
     ) -> Checkpoint | None:
         """Take a checkpoint if a tool changed files; call it when its result is in the conversation."""
         self._record_run(tool, call)
-        if not await asyncio.to_thread(self.repository.has_changes):
+        recorded = {one.commit for timeline in self.state.timelines for _, one in timeline.checkpoints}
+        if not await asyncio.to_thread(self.repository.has_changes, recorded):
             return None
         return await self._keep(self.numbers.next_tool, summary or tool, tool=tool, call=call)
 

@@ -33,6 +33,7 @@ from .refs import (
     RECORDS,
     RULES,
     TAGS,
+    WAS,
     RepositoryState,
     check_tag,
     commit_named,
@@ -132,10 +133,19 @@ class ShadowRepository:
                 for one in tagged(git)
             ]
 
-    def has_changes(self) -> bool:
-        """Return True if the files differ from those of the last snapshot."""
+    def has_changes(self, recorded: Collection[str] | None = None) -> bool:
+        """Return True if the files differ from those of the last snapshot.
+
+        With the commits that are ``recorded``, also if the last snapshot is a checkpoint and none of them: it
+        was taken for a process that ended before it could record it.
+        """
         with self._locked() as git:
-            return not examine(self._settings, git, newest_snapshot(git), pack=None)[1]
+            last = newest_snapshot(git)
+            if recorded is not None and last and last == newest_checkpoint(git):
+                names = {last, *(old for old, new in references(git, WAS).items() if new == last)}
+                if names.isdisjoint(recorded):
+                    return True
+            return not examine(self._settings, git, last, pack=None)[1]
 
     def left_out(self) -> tuple[LeftOut, ...]:
         """Return what a snapshot taken now would leave out."""
