@@ -13,8 +13,8 @@ from window_checks import as_bytes, check_replay, check_window
 
 from turnstate import Message, StateManager, ToolCallRequest, ToolCallResult, ToolSpec
 from turnstate.context.head import Head
-from turnstate.context.policy import Budget
-from turnstate.context.reduction import Limits, reduced
+from turnstate.context.policy import Budget, OutputLimits
+from turnstate.context.reduction import reduced
 from turnstate.context.window import Window
 from turnstate.entry import PENDING, Decision, Mask
 from turnstate.errors import ContextOverflow
@@ -79,7 +79,7 @@ def texts(window: Window) -> list[int]:
 
 def least(messages: list[Message], head: Head) -> int:
     """Count prompt, question and last group without the engine, every output reduced to its frame."""
-    bare = [reduced(message, MANAGER.counter, Limits(50, 50, 1, 1)) for message in messages]
+    bare = [reduced(message, MANAGER.counter, OutputLimits(50, 50, 1, 1)) for message in messages]
     answered = {one.tool_call_id for message in messages for one in message.tool_results}
     missing = [call for message in messages for call in message.tool_calls if call.id not in answered]
     pending = [ToolCallResult(tool_call_id=call.id, result=PENDING, is_error=True) for call in missing]

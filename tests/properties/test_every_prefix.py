@@ -17,8 +17,8 @@ from window_checks import check_window
 
 from turnstate import Message, ToolCallResult, formats
 from turnstate.context.manager import StateManager
-from turnstate.context.policy import Budget, Policy
-from turnstate.context.reduction import Limits, reduced
+from turnstate.context.policy import Budget, OutputLimits, Policy
+from turnstate.context.reduction import reduced
 from turnstate.entry import PENDING
 from turnstate.errors import ContextOverflow
 from turnstate.testing import conversations
@@ -48,7 +48,7 @@ def generated(chunk: int) -> list[list[Message]]:
 def least(messages: Sequence[Message], limit: int) -> int:
     """Count the least that must be sent without the engine: prompt, question, last group."""
     counter = MANAGER.counter
-    limits = Limits.of(Policy().reduction, limit)
+    limits = OutputLimits.of(Policy().reduction, limit)
 
     def cost(some: Iterable[Message]) -> int:
         return sum(message_cost(reduced(message, counter, limits), counter).tokens for message in some)

@@ -13,7 +13,8 @@ from thoroughness import examples
 from turnstate import wire_text
 from turnstate.context import text as lines
 from turnstate.context.frame import BARE, Frames, bare
-from turnstate.context.reduction import Limits, full_range, output_texts, reduced
+from turnstate.context.policy import OutputLimits
+from turnstate.context.reduction import full_range, output_texts, reduced
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallResult
 from turnstate.tokens.counter import Count, Counter
@@ -55,7 +56,7 @@ parts = st.lists(
     st.just(image) | st.builds(lambda text: {"type": "text", "text": text}, texts), min_size=1, max_size=5
 )
 limits = st.builds(
-    lambda head, tail, soft, more: Limits(head, tail, soft, soft + more),
+    lambda head, tail, soft, more: OutputLimits(head, tail, soft, soft + more),
     *(st.integers(1, 9), st.integers(1, 9), st.integers(1, 300), st.just(0) | st.integers(0, 300)),
 )
 counters = st.sampled_from([Bytes(1), Bytes(4), Bytes(100), ExactCounter("o200k_base")])
@@ -76,7 +77,7 @@ def sizes(result: Any, counter: Counter) -> list[int]:
     return [counter.count(piece).tokens for piece in pieces]
 
 
-def limit_exceeded(result: Any, counter: Counter, limits: Limits) -> int | None:
+def limit_exceeded(result: Any, counter: Counter, limits: OutputLimits) -> int | None:
     """Return True if an output exceeds its limit, by counting all of it."""
     tokens = sum(sizes(result, counter))
     if sum(map(lines.count, output_texts(result))) > limits.head + limits.tail and tokens > limits.soft:
@@ -88,7 +89,7 @@ def limit_exceeded(result: Any, counter: Counter, limits: Limits) -> int | None:
 @given(texts | values | parts, counters, limits, handles)
 @examples(50, long=2_000)
 def test_a_result_is_within_its_limit_or_as_short_as_it_can_be(
-    result: Any, counter: Counter, limits: Limits, handle: Any
+    result: Any, counter: Counter, limits: OutputLimits, handle: Any
 ) -> None:
     message = tool(result)
     short = reduced(message, counter, limits, handle=handle)
@@ -109,7 +110,9 @@ def test_a_result_is_within_its_limit_or_as_short_as_it_can_be(
 @pytest.mark.req("E2")
 @given(texts | values | parts, counters, limits, handles)
 @examples(50, long=2_000)
-def test_reducing_twice_is_reducing_once(result: Any, counter: Counter, limits: Limits, handle: Any) -> None:
+def test_reducing_twice_is_reducing_once(
+    result: Any, counter: Counter, limits: OutputLimits, handle: Any
+) -> None:
     once = reduced(tool(result), counter, limits, handle=handle)
     assert reduced(once, counter, limits, handle=handle) is once
 
@@ -117,7 +120,7 @@ def test_reducing_twice_is_reducing_once(result: Any, counter: Counter, limits: 
 @pytest.mark.req("E1", "E3")
 @given(texts, counters, limits)
 @examples(50, long=2_000)
-def test_head_and_omitted_and_tail_are_the_whole(text: str, counter: Counter, limits: Limits) -> None:
+def test_head_and_omitted_and_tail_are_the_whole(text: str, counter: Counter, limits: OutputLimits) -> None:
     frame = reduced(tool(text), counter, limits).tool_results[0].result
     opening = FRAME.match(frame)
     if frame == text or opening is None:
@@ -151,7 +154,7 @@ def test_lines_side_by_side_are_the_text(text: str) -> None:
 @given(texts | values | parts, counters, limits)
 @examples(50, long=1_000)
 def test_nothing_but_the_text_changes_and_always_in_the_same_way(
-    result: Any, counter: Counter, limits: Limits
+    result: Any, counter: Counter, limits: OutputLimits
 ) -> None:
     message = tool(result)
     short = reduced(message, counter, limits)

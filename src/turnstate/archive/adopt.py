@@ -16,10 +16,9 @@ from .. import ids, strict_json
 from ..clock import wall_clock
 from ..context.calls import answered
 from ..context.cut import carried
-from ..context.head import Head
+from ..context.head import Head, incoming
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, Reduction
-from ..context.summary import incoming
 from ..context.window import Window
 from ..conversation import ConversationState
 from ..entry import Entry, ModelChange, Prompt

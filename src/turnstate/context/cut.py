@@ -23,8 +23,7 @@ from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value, check_kind, check_whole
 from .collector import Plan, Room, pinned, plan
 from .digest import Digest, carrying, digest, text
-from .policy import Budget, Policy
-from .reduction import Limits, step
+from .policy import Budget, OutputLimits, Policy, step
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
 from .view import View, beside, floor_of, folded, in_force, kept_place
@@ -207,7 +206,7 @@ def capped(
     made between two groups, and the question stays. It is the same whatever budget it is noticed under.
     """
     most, limit = MAX_CONVERSATION_STATE_HISTORY_LEN, CAP_BUDGET.limit
-    tally = Tally.of(messages, counter, Limits.of(policy.reduction, step(limit)), stored=stored)
+    tally = Tally.of(messages, counter, OutputLimits.of(policy.reduction, step(limit)), stored=stored)
     standing = in_force(decisions)
     floor = floor_of(standing)
     first = kept_place(floor, tally) if floor else 0

@@ -32,8 +32,7 @@ from ..value import check_kind
 from .head import OPENER, Head
 from .live_window import LiveWindow
 from .manager import StateManager
-from .policy import Budget, Policy
-from .reduction import Limits
+from .policy import Budget, OutputLimits, Policy
 from .tally import Tally
 from .turns import Repair
 from .window import Window
@@ -244,7 +243,7 @@ class _Document:
     def window(self, live: LiveWindow, limit: int, *, reduces: bool) -> Window:
         """Make the window of the document; a summary that is in it already is folded into the new one."""
         live.under(Budget(limit))
-        limits = live.limits if reduces else Limits.unlimited()
+        limits = live.limits if reduces else OutputLimits.unlimited()
         live.tally = Tally.of(self.messages, live.counter, limits, shared=True)
         return live.window(Head(tools=self.tools))
 

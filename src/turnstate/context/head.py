@@ -10,17 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from ..formats import mended
 from ..ids import UNKNOWN_TIME, derived
 from ..message import Message
+from ..part import TextPart
 from ..tokens import Counter, message_cost, tools_cost
 from ..tokens.cost import REPLY_START
 from ..toolspec import ToolSpec
 from ..value import Value, refuse
-from .summary import incoming
+from .wording import TEMPLATES, bare, label
 
-__all__ = ["OPENER", "Category", "Head", "Preface"]
+__all__ = ["OPENER", "Category", "Head", "Preface", "check_tools", "incoming"]
 
 Category = Literal["system", "bootstrap", "context", "memory", "tools", "summary", "immediate", "short_term"]
 
@@ -121,3 +123,47 @@ class Preface:
 def _as_sent(head: Head) -> bytes:
     """Encode tools as they are sent: a provider's cache is stricter than Python's equality."""
     return msgspec.json.encode(head.tools) if head.tools else b""
+
+
+def check_tools(tools: object) -> None:
+    """Raise `InvalidSetting` for what are no tool definitions."""
+    for number, tool in enumerate(tools) if isinstance(tools, list | tuple) else [(0, tools)]:
+        if not isinstance(tool, ToolSpec):
+            refuse(f"tools[{number}]", tool, "a ToolSpec(name=…, description=…, input_schema=…)")
+
+
+# A summary that comes in: it is taken out of the messages, and folded by the next cut.
+
+
+def incoming(leading: Sequence[Message], template: str) -> tuple[list[Message], str]:
+    """Return leading system messages without the summaries among them, and the text of these as one.
+
+    A provider's document has no kinds: there a summary is recognized by the form of our templates.
+    """
+    found = [(message, _summary(message, template)) for message in leading]
+    rest = [_without(message, template) if text else message for message, text in found]
+    return [message for message in rest if message is not None], " ".join(text for _, text in found if text)
+
+
+def _summary(message: Message, template: str) -> str:
+    """Return the text of a summary, or of the one that a foreign system message ends with."""
+    last = message.parts[-1]
+    if message.kind == "summary":
+        return bare(template, message.text)
+    if not isinstance(last, TextPart) or message.kind != "foreign":
+        return ""
+    text = bare(template if label(template) else "", last.text)
+    return "" if text == last.text.strip() else text
+
+
+def _without(message: Message, template: str) -> Message | None:
+    """Return a system message without the summary at its end; None if there is nothing else in it."""
+    parts, native = message.parts[:-1], message.native
+    if not parts or message.kind == "summary":
+        return None
+    if native:
+        # Marks on the other blocks stay; an edit that would write the summary back does not.
+        labels = [one for one in map(label, (template, *TEMPLATES.values())) if one]
+        edits = tuple(edit for edit in native.edits if not any(one in str(edit.to) for one in labels))
+        native = structs.replace(native, edits=edits)
+    return structs.replace(message, content=parts, native=native)

@@ -22,13 +22,10 @@ from ..entry import Answer, Cut, Decision, Mask
 from ..errors import InvalidConversation
 from ..message import Message
 from ..tokens import Counter, message_cost
-from ..value import refuse
 from .collector import Plan, Room, hiding, plan
 from .cut import carried, decided
-from .head import Head, Preface
-from .policy import Budget, Policy
-from .reduction import Limits
-from .summary import incoming
+from .head import Head, Preface, incoming
+from .policy import Budget, OutputLimits, Policy, check_budget
 from .tally import Shown, Tally
 from .view import View, folded, in_force, masks_on, named_scale, scale, serving, since_cut
 from .window import Lead, Window, WindowReport, usage
@@ -79,8 +76,8 @@ class LiveWindow:
     def __init__(self, counter: Counter, policy: Policy, *, stored: bool = False, whole: bool = True) -> None:
         self.counter, self.policy, self.stored, self.whole = counter, policy, stored, whole
         self.limit = 0
-        self.limits: Limits
-        self._lanes = dict[Limits, _Lane]()
+        self.limits: OutputLimits
+        self._lanes = dict[OutputLimits, _Lane]()
         self._lane = _Lane()
         self._latest: Window | None = None
         self._given: tuple[Decision, ...] = ()
@@ -102,10 +99,9 @@ class LiveWindow:
 
     def under(self, budget: Budget, decisions: Sequence[Decision] = ()) -> LiveWindow:
         """Use this budget from now on, with the limits of tool outputs that recorded decisions lead to."""
-        if not isinstance(budget, Budget):
-            refuse("budget", budget, "a Budget")
+        check_budget(budget)
         self.limit = budget.limit
-        self.limits = Limits.of(
+        self.limits = OutputLimits.of(
             self.policy.reduction, scale(self._holding(decisions), self.limit, self.policy)
         )
         self._lane = self._lanes.pop(self.limits, _Lane())

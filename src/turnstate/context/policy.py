@@ -13,16 +13,19 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from ..catalog import ModelInfo
+from ..errors import InputError
 from ..value import TOKENS, Value, check_kind, check_number, check_string, check_whole, refuse
 from .wording import LANGUAGES, SLOT, TEMPLATES, Language
 
-__all__ = ["Budget", "Policy", "Reduction"]
+__all__ = ["Budget", "OutputLimits", "Policy", "Reduction", "check_budget", "step"]
 
 NEAREST = 0.8
 """Of a limit: what was decided for this part of it still holds, so that a budget may move by a tenth."""
 
 LONGEST_TEMPLATE = 1_000
 """Characters; what is longer would take the room of the summary itself."""
+
+_BATCH = 3  # times the share of one output: the rest of the budget is for the head and the question
 
 
 class Reduction(Value, frozen=True, kw_only=True):
@@ -40,6 +43,42 @@ class Reduction(Value, frozen=True, kw_only=True):
         check_whole("Reduction.soft_tokens", self.soft_tokens, least=1, most=TOKENS)
         check_whole("Reduction.hard_tokens", self.hard_tokens, least=self.soft_tokens, most=TOKENS)
         check_number("Reduction.share", self.share, least=0, most=1, above=True)
+
+
+def step(budget_limit: int) -> int:
+    """Return the largest power of two within a limit: the scale where no decision names one."""
+    return 1 << max(0, budget_limit.bit_length() - 1)
+
+
+class OutputLimits(Value, frozen=True):
+    """What an output may have: lines at each end, and tokens; and a batch of outputs.
+
+    ``scale`` is what the shares are taken of, a power of two; 0 if nothing is reduced.
+    """
+
+    head: int
+    tail: int
+    soft: int
+    hard: int
+    batch: int = TOKENS
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if self.head < 1 or self.tail < 1 or not 1 <= self.soft <= self.hard or self.batch < 1:
+            raise InputError("limits keep a line at each end and a token, and the hard one is the higher")
+
+    @classmethod
+    def of(cls, reduction: Reduction, budget_limit: int) -> OutputLimits:
+        """Return the limits under a budget, or of a scale; they depend on its step only."""
+        whole = step(budget_limit)
+        most = max(1, int(whole * reduction.share))
+        soft, hard = min(reduction.soft_tokens, most), min(reduction.hard_tokens, most)
+        return cls(reduction.head, reduction.tail, soft, hard, min(whole, _BATCH * most), whole)
+
+    @classmethod
+    def unlimited(cls) -> OutputLimits:
+        """Return the limits under which no output is reduced."""
+        return cls(1, 1, TOKENS, TOKENS)
 
 
 class Policy(Value, frozen=True, kw_only=True):
@@ -144,3 +183,10 @@ class Budget(_ModelWindow, frozen=True, kw_only=True):
 
 
 Budget.UNLIMITED = Budget(TOKENS)
+
+
+def check_budget(budget: object, *, optional: bool = False) -> None:
+    """Raise `InvalidSetting` for what is no budget; a number is a budget's window."""
+    if not (isinstance(budget, Budget) or (optional and budget is None)):
+        example = f"Budget({budget})" if type(budget) is int else "Budget(window=128_000, output=8_000)"
+        refuse("budget", budget, f"a Budget, such as {example}")

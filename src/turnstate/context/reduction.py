@@ -24,18 +24,15 @@ from typing import Any
 import msgspec
 
 from .. import long_json, wire_text
-from ..errors import InputError
 from ..message import Message, ToolCallResult
 from ..part import TextPart
 from ..tokens.counter import Counter
-from ..value import Value
 from . import text as lines
 from .frame import BARE, Frames, bare, framed
-from .policy import Reduction
+from .policy import OutputLimits
 from .text import exceeds, full_range, tokens
 
 __all__ = [
-    "Limits",
     "full_range",
     "note_of",
     "output_id",
@@ -44,58 +41,19 @@ __all__ = [
     "reduced",
     "share",
     "shortened",
-    "step",
 ]
 
 _INDENT = 2
 _MOST_INDENTATION = 64 * 1024 * 1024  # characters; a small document, deeply nested, would fill the memory
-_BATCH = 3  # times the share of one output: the rest of the budget is for the head and the question
-_UNLIMITED = 2**62
 
 Texts = tuple[str, ...]
 Handle = Callable[[ToolCallResult], str]
 
 
-def step(budget_limit: int) -> int:
-    """Return the largest power of two within a limit: the scale where no decision names one."""
-    return 1 << max(0, budget_limit.bit_length() - 1)
-
-
-class Limits(Value, frozen=True):
-    """What an output may have: lines at each end, and tokens; and a batch of outputs.
-
-    ``scale`` is what the shares are taken of, a power of two; 0 if nothing is reduced.
-    """
-
-    head: int
-    tail: int
-    soft: int
-    hard: int
-    batch: int = _UNLIMITED
-    scale: int = 0
-
-    def __post_init__(self) -> None:
-        if self.head < 1 or self.tail < 1 or not 1 <= self.soft <= self.hard or self.batch < 1:
-            raise InputError("limits keep a line at each end and a token, and the hard one is the higher")
-
-    @classmethod
-    def of(cls, reduction: Reduction, budget_limit: int) -> Limits:
-        """Return the limits under a budget, or of a scale; they depend on its step only."""
-        whole = step(budget_limit)
-        most = max(1, int(whole * reduction.share))
-        soft, hard = min(reduction.soft_tokens, most), min(reduction.hard_tokens, most)
-        return cls(reduction.head, reduction.tail, soft, hard, min(whole, _BATCH * most), whole)
-
-    @classmethod
-    def unlimited(cls) -> Limits:
-        """Return the limits under which no output is reduced."""
-        return cls(1, 1, _UNLIMITED, _UNLIMITED)
-
-
 def reduced(
     message: Message,
     counter: Counter,
-    limits: Limits,
+    limits: OutputLimits,
     *,
     handle: Handle | None = None,
 ) -> Message:
@@ -115,7 +73,7 @@ def shortened(
     shown: Message,
     each: int,
     counter: Counter,
-    limits: Limits,
+    limits: OutputLimits,
     *,
     handle: Handle | None = None,
 ) -> Message:
@@ -124,7 +82,7 @@ def shortened(
     Longer outputs are framed again from the whole `message`. An output that `each` tokens cannot hold
     becomes the bare frame.
     """
-    less = Limits(limits.head, limits.tail, each, each)
+    less = OutputLimits(limits.head, limits.tail, each, each)
     pairs = zip(message.tool_results, shown.tool_results, strict=True)
     results = [
         _reduced_result(whole, counter, less, handle)
@@ -174,7 +132,7 @@ def output_texts(result: Any) -> Texts:
 def _reduced_result(
     result: ToolCallResult,
     counter: Counter,
-    limits: Limits,
+    limits: OutputLimits,
     handle: Handle | None,
 ) -> ToolCallResult:
     as_sent = _sent_texts(result.result)
@@ -201,7 +159,7 @@ class _Rule(msgspec.Struct, frozen=True):
     """What is shown of texts that are too long."""
 
     counter: Counter
-    limits: Limits
+    limits: OutputLimits
 
     def has_many_lines(self, texts: Texts) -> bool:
         return sum(map(lines.count, texts)) > self.limits.head + self.limits.tail

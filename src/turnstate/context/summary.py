@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -22,15 +22,13 @@ from .. import strict_json
 from ..entry import Cut, Summary
 from ..errors import InputError
 from ..ids import MessageId
-from ..message import Message
-from ..part import TextPart
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value
 from .digest import Digest, facts
 from .policy import Policy
 from .summary_prompt import SummaryRequest, request
-from .wording import TEMPLATES, bare, filled, label, visible
+from .wording import bare, filled, visible
 
 __all__ = [
     "Failures",
@@ -39,7 +37,6 @@ __all__ = [
     "SummaryRequest",
     "accepted",
     "facts_of",
-    "incoming",
     "request",
     "text_cap",
     "with_facts",
@@ -234,40 +231,3 @@ class Failures(Value, frozen=True):
     def succeeded(self) -> Failures:
         """Start again from none."""
         return Failures()
-
-
-# A summary that comes in: it is taken out of the messages, and folded by the next cut.
-
-
-def incoming(leading: Sequence[Message], template: str) -> tuple[list[Message], str]:
-    """Return leading system messages without the summaries among them, and the text of these as one.
-
-    A provider's document has no kinds: there a summary is recognized by the form of our templates.
-    """
-    found = [(message, _summary(message, template)) for message in leading]
-    rest = [_without(message, template) if text else message for message, text in found]
-    return [message for message in rest if message is not None], " ".join(text for _, text in found if text)
-
-
-def _summary(message: Message, template: str) -> str:
-    """Return the text of a summary, or of the one that a foreign system message ends with."""
-    last = message.parts[-1]
-    if message.kind == "summary":
-        return bare(template, message.text)
-    if not isinstance(last, TextPart) or message.kind != "foreign":
-        return ""
-    text = bare(template if label(template) else "", last.text)
-    return "" if text == last.text.strip() else text
-
-
-def _without(message: Message, template: str) -> Message | None:
-    """Return a system message without the summary at its end; None if there is nothing else in it."""
-    parts, native = message.parts[:-1], message.native
-    if not parts or message.kind == "summary":
-        return None
-    if native:
-        # Marks on the other blocks stay; an edit that would write the summary back does not.
-        labels = [one for one in map(label, (template, *TEMPLATES.values())) if one]
-        edits = tuple(edit for edit in native.edits if not any(one in str(edit.to) for one in labels))
-        native = structs.replace(native, edits=edits)
-    return structs.replace(message, content=parts, native=native)

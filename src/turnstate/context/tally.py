@@ -27,7 +27,8 @@ from ..formats import mended
 from ..message import Message, ToolCallResult
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME, Meter
-from .reduction import Handle, Limits, note_of, output_id, output_tokens, reduced, share, shortened
+from .policy import OutputLimits
+from .reduction import Handle, note_of, output_id, output_tokens, reduced, share, shortened
 from .turns import Structure, note
 
 __all__ = ["MASK", "Ledger", "Places", "Tally", "masked"]
@@ -129,7 +130,7 @@ class Tally(Structure):
     """A conversation as it would be sent, with its totals."""
 
     def __init__(
-        self, counter: Counter, limits: Limits, *, stored: bool = False, shared: bool = False
+        self, counter: Counter, limits: OutputLimits, *, stored: bool = False, shared: bool = False
     ) -> None:
         super().__init__()
         self._copies = not (stored or shared)
@@ -154,7 +155,7 @@ class Tally(Structure):
         cls,
         messages: Iterable[Message],
         counter: Counter,
-        limits: Limits,
+        limits: OutputLimits,
         *,
         stored: bool = False,
         shared: bool = False,

@@ -28,8 +28,7 @@ from itertools import accumulate
 from msgspec import Struct, field, structs
 
 from ..entry import Cut, Decision, Mask, Revert, Summary, effective
-from .policy import Policy
-from .reduction import step
+from .policy import Policy, step
 from .summary import with_facts
 from .tally import Tally
 

@@ -18,8 +18,8 @@ import msgspec
 
 from .. import codec, ids, long_json
 from ..codec import decode_entry, encode, kind_of
-from ..context.policy import Budget, Policy
-from ..context.reduction import Limits, output_id, reduced
+from ..context.policy import Budget, OutputLimits, Policy
+from ..context.reduction import output_id, reduced
 from ..entry import Answer, Entry, ModelChange
 from ..errors import NewerFormat, TurnstateError, UnknownName
 from ..message import Message
@@ -62,7 +62,7 @@ def counter_of(model: ModelChange | None, start: Counter) -> Counter:
 
 
 def known_counts(
-    messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: Limits
+    messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: OutputLimits
 ) -> list[tuple[Message, int]]:
     """Return the messages whose stored count holds: counted whole, and too short to be reduced.
 
@@ -117,7 +117,7 @@ def _record(entry: Entry, counter: Counter, policy: Policy, *, short: bool = Fal
         return Record(id=ids.message_id(), kind=kind_of(entry), body=body)
     as_sent = entry
     if len(body) > COUNTED_WHOLE:
-        limits = Limits.of(policy.reduction, Budget.UNLIMITED.limit)
+        limits = OutputLimits.of(policy.reduction, Budget.UNLIMITED.limit)
         as_sent = reduced(entry, counter, limits, handle=partial(output_id, entry))
     tokens = message_cost(as_sent, counter).tokens
     return Record(id=entry.id, kind="message", body=body, tokens=tokens)

@@ -8,14 +8,13 @@ import msgspec
 
 from .. import catalog, strict_json
 from ..clock import wall_clock
-from ..context.policy import Budget, Policy
+from ..context.policy import Policy
 from ..entry import ModelChange
 from ..errors import InputError, TooLarge
 from ..home import Home
 from ..memory.engines import check_engine
 from ..snapshots import Snapshots
 from ..tokens import counter as counter_named
-from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, refuse
 from .memory import Recall
 
@@ -23,9 +22,7 @@ __all__ = [
     "LARGEST_META",
     "LONGEST",
     "OWNERS",
-    "check_budget",
     "check_settings",
-    "check_tools",
     "checked",
     "checked_meta",
     "checked_prompt",
@@ -110,20 +107,6 @@ def check_settings(
     for name, one in (("clock", clock), ("monotonic", monotonic or clock)):
         if not callable(one):
             refuse(name, one, "a function that returns milliseconds")
-
-
-def check_budget(budget: object, *, optional: bool = False) -> None:
-    """Raise `InvalidSetting` for what is no budget; a number is a budget's window."""
-    if not (isinstance(budget, Budget) or (optional and budget is None)):
-        example = f"Budget({budget})" if type(budget) is int else "Budget(window=128_000, output=8_000)"
-        refuse("budget", budget, f"a Budget, such as {example}")
-
-
-def check_tools(tools: object) -> None:
-    """Raise `InvalidSetting` for what are no tool definitions."""
-    for number, tool in enumerate(tools) if isinstance(tools, list | tuple) else [(0, tools)]:
-        if not isinstance(tool, ToolSpec):
-            refuse(f"tools[{number}]", tool, "a ToolSpec(name=…, description=…, input_schema=…)")
 
 
 def not_a_message(what: str, given: object) -> str:

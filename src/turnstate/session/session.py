@@ -19,8 +19,9 @@ from msgspec import structs
 from .. import catalog, telemetry
 from ..catalog import ModelInfo
 from ..context.cut import Compaction, Strategy
+from ..context.head import check_tools
 from ..context.manager import StateManager
-from ..context.policy import Budget, Policy
+from ..context.policy import Budget, Policy, check_budget
 from ..context.snapshot import ContextSnapshot
 from ..context.window import Window
 from ..conversation import ConversationState, Os
@@ -41,8 +42,6 @@ from .compaction import Compactor
 from .info import Branch
 from .memory import UserMemory
 from .names import (
-    check_budget,
-    check_tools,
     checked,
     checked_meta,
     checked_prompt,
@@ -173,9 +172,9 @@ class Session(SessionReader):
         """
         check_budget(budget)
         check_tools(tools)
-        sticky = context if isinstance(context, Gathered) else Gathered(text=context)
-        window = await self._windows.make(budget, tools=tools, context=sticky.text, memory=memory)
-        window.report.dropped = sticky.left_out
+        text, dropped = _sticky(context)
+        window = await self._windows.make(budget, tools=tools, context=text, memory=memory)
+        window.report.dropped = dropped
         return window
 
     async def preview(
@@ -189,9 +188,9 @@ class Session(SessionReader):
         """Return the window that `window` would return, and write nothing."""
         check_budget(budget)
         check_tools(tools)
-        sticky = context if isinstance(context, Gathered) else Gathered(text=context)
-        window = await self._windows.preview(budget, tools=tools, context=sticky.text, memory=memory)
-        window.report.dropped = sticky.left_out
+        text, dropped = _sticky(context)
+        window = await self._windows.preview(budget, tools=tools, context=text, memory=memory)
+        window.report.dropped = dropped
         return window
 
     async def recall(self, query: str, k: int = 6) -> list[Recollection]:
@@ -437,3 +436,8 @@ class Session(SessionReader):
         await self._writer.refresh()
         await self._writer.store.update(self._writer.at, **changes)
         await self._writer.refresh()
+
+
+def _sticky(context: str | Gathered | None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the text of sticky files, and what is not in it."""
+    return (context.text, context.left_out) if isinstance(context, Gathered) else (context, ())

@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from msgspec import Struct, structs
 
 from .. import formats
-from ..context.policy import Budget
+from ..context.head import check_tools
+from ..context.policy import Budget, check_budget
 from ..context.window import Window
 from ..entry import Started, Usage
 from ..errors import Conflict, InputError, SessionError
@@ -44,7 +45,6 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 from ..stores.values import Receipt
 from ..tokens import Calibration
 from ..toolspec import ToolSpec
-from .names import check_budget, check_tools
 
 if TYPE_CHECKING:
     from .session import Session

@@ -12,8 +12,8 @@ from cases import each
 
 from turnstate.context import reduction
 from turnstate.context.frame import BARE
-from turnstate.context.policy import Reduction
-from turnstate.context.reduction import Limits, full_range, output_id, output_texts, reduced, share
+from turnstate.context.policy import OutputLimits, Reduction
+from turnstate.context.reduction import full_range, output_id, output_texts, reduced, share
 from turnstate.errors import InputError
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
@@ -21,7 +21,7 @@ from turnstate.part import Edit, Native
 from turnstate.tokens.counter import Count
 from turnstate.tokens.exact import ExactCounter
 
-DEFAULT = Limits.of(Reduction(), 128_000)
+DEFAULT = OutputLimits.of(Reduction(), 128_000)
 
 
 class Fours:
@@ -46,7 +46,7 @@ def tool(*results: Any, is_error: bool = False) -> Message:
     )
 
 
-def shown(result: Any, limits: Limits = DEFAULT) -> Any:
+def shown(result: Any, limits: OutputLimits = DEFAULT) -> Any:
     return reduced(tool(result), Fours(), limits).tool_results[0].result
 
 
@@ -79,7 +79,7 @@ def test_eight_thousand_and_a_hundred_lines_become_fifty_and_fifty() -> None:
 
 @pytest.mark.req("E1")
 def test_head_and_tail_are_settings() -> None:
-    frame = shown(numbered(8_100), Limits(3, 1, 4_000, 16_000))
+    frame = shown(numbered(8_100), OutputLimits(3, 1, 4_000, 16_000))
     assert headings(frame)[1:] == ["Start: Line 1-3", "... (8096 lines omitted) ...", "End: Line 8100-8100"]
     assert frame.endswith("End: Line 8100-8100\n" + numbered(8_100).splitlines(keepends=True)[-1])
 
@@ -143,17 +143,17 @@ def test_above_the_hard_limit_tokens_alone_decide(tokens: int, is_framed: bool) 
 
 @pytest.mark.req("E2")
 def test_neither_limit_is_more_than_a_quarter_of_the_step_of_the_budget_nor_a_batch_than_three() -> None:
-    assert Limits.of(Reduction(), 128_000) == Limits(50, 50, 4_000, 16_000, 3 * 16_384, 65_536)
-    assert Limits.of(Reduction(), 20_000) == Limits(50, 50, 4_000, 4_096, 3 * 4_096, 16_384)
-    assert Limits.of(Reduction(), 375) == Limits(50, 50, 64, 64, 192, 256)
-    assert Limits.of(Reduction(share=1), 375) == Limits(50, 50, 256, 256, 256, 256)
-    assert Limits.of(Reduction(), 1) == Limits(50, 50, 1, 1, 1, 1)
+    assert OutputLimits.of(Reduction(), 128_000) == OutputLimits(50, 50, 4_000, 16_000, 3 * 16_384, 65_536)
+    assert OutputLimits.of(Reduction(), 20_000) == OutputLimits(50, 50, 4_000, 4_096, 3 * 4_096, 16_384)
+    assert OutputLimits.of(Reduction(), 375) == OutputLimits(50, 50, 64, 64, 192, 256)
+    assert OutputLimits.of(Reduction(share=1), 375) == OutputLimits(50, 50, 256, 256, 256, 256)
+    assert OutputLimits.of(Reduction(), 1) == OutputLimits(50, 50, 1, 1, 1, 1)
 
 
 @pytest.mark.req("E2", "C8")
 def test_limits_are_the_same_for_a_budget_that_moves_a_little() -> None:
-    assert Limits.of(Reduction(), 32_000) == Limits.of(Reduction(), 30_400)
-    assert Limits.of(Reduction(), 32_767) != Limits.of(Reduction(), 32_768)
+    assert OutputLimits.of(Reduction(), 32_000) == OutputLimits.of(Reduction(), 30_400)
+    assert OutputLimits.of(Reduction(), 32_767) != OutputLimits.of(Reduction(), 32_768)
 
 
 @pytest.mark.req("E2")
@@ -178,14 +178,14 @@ def test_outputs_share_a_room_evenly_and_leave_what_they_do_not_use_to_the_other
 @each("limits", [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 2, 1)])
 def test_limits_that_contradict_themselves_are_refused(limits: tuple[int, int, int, int]) -> None:
     with pytest.raises(InputError, match="the hard one is the higher"):
-        Limits(*limits)
+        OutputLimits(*limits)
 
 
 @pytest.mark.req("E2")
 @each("limit", [93, 60, 40])
 def test_tiny_limits_are_kept(limit: int) -> None:
     for text in (numbered(300), "x" * 5_000, [{"row": n} for n in range(400)]):
-        frame = shown(text, Limits(50, 50, limit, limit))
+        frame = shown(text, OutputLimits(50, 50, limit, limit))
         assert frame.startswith("[Data Truncated]\nStart: ")
         assert Fours().count(frame).tokens <= limit
 
@@ -200,12 +200,12 @@ def test_tiny_limits_are_kept(limit: int) -> None:
 )
 def test_where_not_even_the_frame_fits_it_is_bare(text: str, frame: str) -> None:
     for limit in (1, 5, 20):
-        assert shown(text, Limits(50, 50, limit, limit)) == frame
+        assert shown(text, OutputLimits(50, 50, limit, limit)) == frame
 
 
 @pytest.mark.req("E2")
 def test_a_text_that_a_frame_would_not_shorten_stays() -> None:
-    limits = Limits(1, 1, 1, 1)
+    limits = OutputLimits(1, 1, 1, 1)
     text = "one\ntwo\nthree\nfour\n" * 3
     assert len(text) <= BARE
     assert shown(text, limits) == text
@@ -216,8 +216,10 @@ def test_a_text_that_a_frame_would_not_shorten_stays() -> None:
 
 
 @pytest.mark.req("E2")
-@each("limits", [DEFAULT, Limits(50, 50, 60, 60), Limits(50, 50, 1, 1), Limits(2, 3, 50, 70)])
-def test_what_was_reduced_is_not_reduced_again(limits: Limits) -> None:
+@each(
+    "limits", [DEFAULT, OutputLimits(50, 50, 60, 60), OutputLimits(50, 50, 1, 1), OutputLimits(2, 3, 50, 70)]
+)
+def test_what_was_reduced_is_not_reduced_again(limits: OutputLimits) -> None:
     handle = partial(output_id, tool("", ""))
     once = reduced(
         tool(numbered(9_000), "x" * 300_000, {"rows": [*range(9_000)]}), Fours(), limits, handle=handle
@@ -250,7 +252,7 @@ def test_words_of_a_frame_in_an_output_neither_protect_nor_harm_it() -> None:
 @each("result", [0, 0.0, False, None, [], {}, "", True, "a"])
 def test_small_values_are_results_and_stay_what_they_are(result: Any) -> None:
     message = tool(result)
-    assert reduced(message, Fours(), Limits(1, 1, 1, 1)) is message
+    assert reduced(message, Fours(), OutputLimits(1, 1, 1, 1)) is message
 
 
 @pytest.mark.req("E3")
@@ -270,8 +272,8 @@ def test_structured_results_are_measured_as_they_would_be_sent() -> None:
     compact = json.dumps(rows, separators=(",", ":"))
     tokens = Fours().count(compact).tokens
     assert Fours().count(output_texts(rows)[0]).tokens > tokens
-    assert shown(rows, Limits(50, 50, tokens, tokens)) == rows
-    assert headings(shown(rows, Limits(50, 50, tokens - 1, tokens)))[1] == "Start: Line 1-50"
+    assert shown(rows, OutputLimits(50, 50, tokens, tokens)) == rows
+    assert headings(shown(rows, OutputLimits(50, 50, tokens - 1, tokens)))[1] == "Start: Line 1-50"
 
 
 @pytest.mark.req("E3")
@@ -362,7 +364,7 @@ def test_every_kind_of_line_end_is_kept(end: str, final: bool) -> None:
 def test_characters_that_belong_together_stay_together(cluster: str) -> None:
     text = cluster * 3_000
     for limit in range(60, 80):
-        frame = shown(text, Limits(4_000, 4_000, limit, limit))
+        frame = shown(text, OutputLimits(4_000, 4_000, limit, limit))
         head, tail = re.findall(
             r"(?:Start|End): Character [^\n]*\n(.*?)(?:\n?\.\.\. \(|\Z)", frame, re.DOTALL
         )
@@ -383,14 +385,14 @@ def test_a_cluster_without_end_is_cut_all_the_same() -> None:
 @each("counter", [ExactCounter("o200k_base"), ExactCounter("cl100k_base")])
 @each("text", ["灯台の光は今夜も海を照らす。" * 9_000, "0123456789abcdef" * 9_000])
 def test_real_vocabularies_get_what_fits_their_limit(counter: ExactCounter, text: str) -> None:
-    limits = Limits(50, 50, 1_000, 2_000)
+    limits = OutputLimits(50, 50, 1_000, 2_000)
     (result,) = reduced(tool(text), counter, limits).tool_results
     assert 1_800 < counter.count(result.result).tokens <= 2_000
 
 
 @pytest.mark.req("E2")
-@each("limits", [Limits(50, 50, 2_000, 2_000), Limits(50, 50, 93, 93)])
-def test_a_million_spaces_become_a_frame_that_is_not_another_megabyte(limits: Limits) -> None:
+@each("limits", [OutputLimits(50, 50, 2_000, 2_000), OutputLimits(50, 50, 93, 93)])
+def test_a_million_spaces_become_a_frame_that_is_not_another_megabyte(limits: OutputLimits) -> None:
     counter = ExactCounter("o200k_base")
     (result,) = reduced(tool(" " * 1_000_000), counter, limits).tool_results
     assert headings(result.result)[1].startswith("Start: Character 1-")
@@ -429,7 +431,7 @@ def test_an_output_among_several_is_named_by_its_call_too() -> None:
 @pytest.mark.req("E4")
 def test_even_a_bare_frame_tells_where_the_output_is() -> None:
     message = tool(numbered(300))
-    short = reduced(message, Fours(), Limits(50, 50, 1, 1), handle=lambda _: "here")
+    short = reduced(message, Fours(), OutputLimits(50, 50, 1, 1), handle=lambda _: "here")
     assert (
         short.tool_results[0].result == "[Data Truncated]\n... (300 lines omitted) ...\n[Full output: here]"
     )

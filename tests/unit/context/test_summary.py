@@ -9,10 +9,11 @@ import pytest
 from cases import each
 
 from turnstate import formats
+from turnstate.context.head import incoming
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.snapshot import ContextSnapshot
-from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, incoming, request
+from turnstate.context.summary import Failures, Refusal, SummaryRequest, accepted, request
 from turnstate.context.summary_prompt import SECTIONS
 from turnstate.context.window import Window
 from turnstate.context.wording import bare, filled, label, rendered
