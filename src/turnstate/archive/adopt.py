@@ -174,7 +174,7 @@ async def conversation(log: Log, row: SessionRow) -> Transcript:
     async for one in rows_of(log, row):
         entry = await read_entry(one)
         if isinstance(entry, ModelChange) and entry.counter != counter.name:
-            counter, counts = counter_of(entry, counter), []
+            counter, counts = counter_of(entry), []
         if entry is not None and (shown := fold.add(entry)):
             counts.append((shown, one.tokens))
     head = Head(system=fold.prompt, bootstrap=fold.bootstrap)

@@ -169,7 +169,7 @@ class _SessionImport:
         self, pairs: list[tuple[ArchivedEntry, Entry | None]], model: ModelChange | None
     ) -> tuple[Record, ...]:
         """Return records with the archived ids and bytes, and our own token counts."""
-        counter = counter_of(model, counter_named(self._session.counter))
+        counter = counter_of(model) if model else counter_named(self._session.counter)
         counted = await make_records([entry or _DAMAGED for _, entry in pairs], counter, Policy())
         return tuple(_record(line, record) for (line, _), record in zip(pairs, counted, strict=True))
 

@@ -25,13 +25,13 @@ from ..tokens import Counter, message_cost
 from .collector import Plan, Room, hiding, plan
 from .cut import carried, decided
 from .head import Head, Preface, incoming
-from .policy import Budget, OutputLimits, Policy, check_budget
+from .policy import COUNTED_WHOLE, Budget, OutputLimits, Policy, check_budget
 from .tally import Shown, Tally
 from .view import View, folded, in_force, masks_on, named_scale, scale, serving, since_cut
 from .window import Lead, Window, WindowReport, usage
 from .wording import rendered
 
-__all__ = ["LiveWindow", "check", "check_fit"]
+__all__ = ["LiveWindow", "check", "check_fit", "known_counts"]
 
 MOST_LANES = 4
 """Scales whose tallies are kept, and cuts whose last windows are: two models that take turns, two more."""
@@ -273,6 +273,18 @@ class LiveWindow:
             return False
         tally.total(view.kept)
         return tally.depends_on_scale(view.kept)
+
+
+def known_counts(
+    messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: OutputLimits
+) -> list[tuple[Message, int]]:
+    """Return the messages whose stored count holds: counted whole, and too short to be reduced.
+
+    `sizes` are the stored tokens and bytes of each.
+    """
+    longest = min(COUNTED_WHOLE, limits.soft)
+    pairs = zip(messages, sizes, strict=True)
+    return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]
 
 
 def _unrecorded(tally: Tally, view: View, decisions: Sequence[Decision]) -> list[Decision]:

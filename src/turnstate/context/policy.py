@@ -17,13 +17,16 @@ from ..errors import InputError
 from ..value import TOKENS, Value, check_kind, check_number, check_string, check_whole, refuse
 from .wording import LANGUAGES, SLOT, TEMPLATES, Language
 
-__all__ = ["Budget", "OutputLimits", "Policy", "Reduction", "check_budget", "step"]
+__all__ = ["COUNTED_WHOLE", "Budget", "OutputLimits", "Policy", "Reduction", "check_budget", "step"]
 
 NEAREST = 0.8
 """Of a limit: what was decided for this part of it still holds, so that a budget may move by a tenth."""
 
 LONGEST_TEMPLATE = 1_000
 """Characters; what is longer would take the room of the summary itself."""
+
+COUNTED_WHOLE = 4_000
+"""Bytes up to which a tool message is counted without reduction, which depends on the reader's budget."""
 
 _BATCH = 3  # times the share of one output: the rest of the budget is for the head and the question
 

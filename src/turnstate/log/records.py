@@ -18,7 +18,7 @@ import msgspec
 
 from .. import codec, ids, long_json
 from ..codec import decode_entry, encode, kind_of
-from ..context.policy import Budget, OutputLimits, Policy
+from ..context.policy import COUNTED_WHOLE, Budget, OutputLimits, Policy
 from ..context.reduction import output_id, reduced
 from ..entry import Answer, Entry, ModelChange
 from ..errors import NewerFormat, TurnstateError, UnknownName
@@ -30,10 +30,8 @@ from ..tokens.cost import Meter
 from ..tokens.exact import ExactCounter, is_large, off_loop
 
 __all__ = [
-    "COUNTED_WHOLE",
     "counter_of",
     "digest",
-    "known_counts",
     "records",
     "recount",
     "sampled_recount",
@@ -41,17 +39,12 @@ __all__ = [
     "small_records",
 ]
 
-COUNTED_WHOLE = 4_000
-"""Bytes up to which a tool message is counted without reduction, which depends on the reader's budget."""
-
 _encoder = msgspec.json.Encoder(order="sorted")
 _ONE_IN = 16  # entries that a sample recounts
 
 
-def counter_of(model: ModelChange | None, start: Counter) -> Counter:
-    """Return the counter that is in force under a model; without one, that of the start."""
-    if model is None:
-        return start
+def counter_of(model: ModelChange) -> Counter:
+    """Return the counter that is in force under a model."""
     try:
         return counter(model.counter)
     except UnknownName:
@@ -59,18 +52,6 @@ def counter_of(model: ModelChange | None, start: Counter) -> Counter:
             f"the model {model.id!r:.80} is counted by {model.counter!r:.60}, which this Turnstate does not "
             "know; update it"
         ) from None
-
-
-def known_counts(
-    messages: Sequence[Message], sizes: Sequence[tuple[int, int]], limits: OutputLimits
-) -> list[tuple[Message, int]]:
-    """Return the messages whose stored count holds: counted whole, and too short to be reduced.
-
-    `sizes` are the stored tokens and bytes of each.
-    """
-    longest = min(COUNTED_WHOLE, limits.soft)
-    pairs = zip(messages, sizes, strict=True)
-    return [(one, tokens) for one, (tokens, size) in pairs if one.role != "tool" or size <= longest]
 
 
 async def records(
@@ -101,7 +82,7 @@ def _records(
     made = list[Record]()
     for entry in entries:
         if isinstance(entry, ModelChange):
-            counter = counter_of(entry, counter)
+            counter = counter_of(entry)
         made.append(_record(entry, counter, policy, short=short))
     return tuple(made)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, structs
 
 from ..context.head import Head
-from ..context.live_window import LiveWindow
+from ..context.live_window import LiveWindow, known_counts
 from ..context.policy import Budget, Policy
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Mask, ModelChange, Usage
@@ -24,7 +24,7 @@ from ..message import Message
 from ..stores.values import Row
 from ..tokens import Counter
 from .fold import Fold
-from .records import counter_of, known_counts
+from .records import counter_of
 
 __all__ = ["Request", "replayed"]
 
@@ -204,7 +204,7 @@ class _Replay:
 
     def _recount(self) -> None:
         """Count in the counter of the model that is in force now; earlier stored counts no longer hold."""
-        counter = counter_of(self._fold.model, self._counter)
+        counter = counter_of(self._fold.model) if self._fold.model else self._counter
         if counter.name != self._live.counter.name:
             self._live, self._shown, self._settled = self._live.restarted(counter), None, False
             self._counted_from = len(self._fold.messages)

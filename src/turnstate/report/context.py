@@ -157,7 +157,7 @@ async def context_of(
     return ContextReport(
         session=row.id,
         title=row.title,
-        counter=counter_of(fold.model, start).name,
+        counter=(counter_of(fold.model) if fold.model else start).name,
         limit=limit,
         limit_from=source,
         tokens=window.tokens,

@@ -10,7 +10,6 @@ from ..entry import Bootstrap, Cut, Entry, Prompt, Revert, Tangent
 from ..errors import Busy, Conflict, NotFound, SessionError
 from ..log.fold import LastRound
 from ..log.path import between, cut_in_force, entry_of, path_to, rows_backwards, shown_messages
-from ..log.records import counter_of
 from ..log.undo import BRANCHING, UNDO_KINDS, UndoSearch
 from ..stores.port import Log
 from ..stores.values import FOREVER, Address, BranchRow, Fork, Position, Row, SessionRow, Span
@@ -55,7 +54,7 @@ async def begin_epoch(
         raise Busy(f"session {row.id} is being imported; wait for it, or import its archive again")
     fold = (await windows.loaded()).fold
     prompt = fold.prompt if system is None else checked_prompt(system)
-    profile = await memory.profile(counter_of(fold.model, writer.start)) if memory else None
+    profile = await memory.profile(writer.counter(fold.model)) if memory else None
     entries: list[Entry] = [fold.model] if fold.model else []
     entries += [Prompt(prompt)] if prompt is not None else []
     entries += [Bootstrap(profile)] if profile else []

@@ -27,7 +27,6 @@ from ..context.window import Window
 from ..conversation import ConversationState, Os
 from ..entry import Entry, Prompt, Usage
 from ..errors import Conflict, InputError, SessionError
-from ..log.records import counter_of
 from ..memory.port import Recollection
 from ..message import Message
 from ..sticky import Gathered
@@ -152,7 +151,7 @@ class Session(SessionReader):
     async def _calibrations(self) -> tuple[Mapping[str, Any], str]:
         """Return what reported usage has taught, by model, and the counter that is in force, as last seen."""
         fold = (self._windows.known or await self._windows.loaded()).fold
-        return fold.calibration, counter_of(fold.model, self._writer.start).name
+        return fold.calibration, self._writer.counter(fold.model).name
 
     async def _write(self, entries: Sequence[Entry]) -> Receipt:
         return await write(self._writer, self._windows, entries)
@@ -215,12 +214,12 @@ class Session(SessionReader):
         loaded = await self._windows.loaded()
         asked = next((message.text for message in reversed(loaded.messages) if message.role == "user"), "")
         known = {(self.id, str(message.id)) for message in loaded.messages}
-        return await self._memory.recalled(asked, counter_of(loaded.fold.model, self._writer.start), known)
+        return await self._memory.recalled(asked, self._writer.counter(loaded.fold.model), known)
 
     async def snapshot(self) -> ContextSnapshot:
         """Return a snapshot: head, summary and kept messages."""
         loaded = await self._windows.loaded()
-        manager = StateManager(counter_of(loaded.fold.model, self._writer.start), self._policy)
+        manager = StateManager(self._writer.counter(loaded.fold.model), self._policy)
         return to_snapshot(loaded, self._row, manager, self._writer.clock())
 
     def _keep_snapshots(self, keeper: SnapshotWriter) -> None:

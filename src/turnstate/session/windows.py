@@ -17,14 +17,13 @@ from functools import partial
 from typing import NamedTuple
 
 from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN, capped
-from ..context.live_window import LiveWindow
+from ..context.live_window import LiveWindow, known_counts
 from ..context.policy import Budget, Policy
 from ..context.view import floor_of, serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Revert, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..log.outbox import Eviction
-from ..log.records import counter_of, known_counts
 from ..stores.values import Parcel, Position, Receipt, Record
 from ..tokens.exact import INLINE, off_loop
 from ..toolspec import ToolSpec
@@ -200,12 +199,12 @@ class WindowMaker:
         return loaded, await off_loop(lambda: self._capped(loaded), large=large)
 
     def _capped(self, loaded: Loaded) -> Cut | None:
-        counter = counter_of(loaded.fold.model, self._writer.start)
+        counter = self._writer.counter(loaded.fold.model)
         return capped(loaded.messages, loaded.decisions, self._live.policy, counter, stored=True)
 
     def _opened(self, loaded: Loaded, budget: Budget) -> LiveWindow:
         """Return the live window of what is loaded, under a budget; only one caller has it at a time."""
-        counter = counter_of(loaded.fold.model, self._writer.start)
+        counter = self._writer.counter(loaded.fold.model)
         if self._tallied is not loaded or self._live.counter.name != counter.name:
             self._live, self._tallied = self._live.restarted(counter, whole=loaded.whole), loaded
         return self._live.under(budget, loaded.decisions)

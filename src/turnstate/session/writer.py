@@ -124,10 +124,14 @@ class SessionWriter:
         """Return entries that are not large as records; None if the counter has to be loaded first."""
         return small_records(entries, self._counter(entries, model), self._policy)
 
+    def counter(self, model: ModelChange | None) -> Counter:
+        """Return the counter in force under a model; without one, that of the session."""
+        return counter_of(model) if model else self.start
+
     def _counter(self, entries: Sequence[Entry], model: ModelChange | None) -> Counter:
         if entries and isinstance(entries[0], ModelChange):
             model = entries[0]  # the one before counts nothing, and may be unknown here
-        return counter_of(model, self.start)
+        return self.counter(model)
 
     @property
     def known_model(self) -> tuple[Position, ModelChange | None] | None:

@@ -10,9 +10,9 @@ from session_fixtures import answer, answers, asks, call
 
 from turnstate import Message
 from turnstate.codec import decode_entry
-from turnstate.context.policy import Policy
+from turnstate.context.policy import COUNTED_WHOLE, Policy
 from turnstate.entry import Prompt
-from turnstate.log.records import COUNTED_WHOLE, digest, searchable
+from turnstate.log.records import digest, searchable
 from turnstate.log.records import records as make_records
 from turnstate.message import ToolCallRequest
 from turnstate.part import ImagePart, ReasoningPart, TextPart

@@ -12,7 +12,7 @@ from session_fixtures import END, Harness, answer, answers, asks, call, cuts, gr
 from turnstate import Message, codec, formats
 from turnstate.codec import encode, kind_of
 from turnstate.context.head import Head
-from turnstate.context.live_window import LiveWindow
+from turnstate.context.live_window import LiveWindow, known_counts
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget
 from turnstate.context.view import serving
@@ -21,7 +21,6 @@ from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, U
 from turnstate.errors import NewerFormat
 from turnstate.ids import MessageId
 from turnstate.log.path import entry_of, message_of, path_to, rows_backwards
-from turnstate.log.records import known_counts
 from turnstate.session import Session
 from turnstate.session.loaded import Loaded, load
 from turnstate.stores.sqlite.rows import stored_id

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 
 import apsw
 
-from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable
+from ...errors import InputError, StoreDamaged, StoreError, StoreUnavailable, TurnstateError
 
-__all__ = ["UNREADABLE", "UNUSABLE", "fault", "translated", "unusable"]
+__all__ = ["FAULTS", "UNREADABLE", "UNUSABLE", "fault", "translated", "unusable"]
 
 UNUSABLE = (UnicodeEncodeError, OverflowError)
 """Errors of Python for values that SQLite cannot store."""
+
+FAULTS = (apsw.Error, UnicodeDecodeError, *UNUSABLE)
+"""All errors that `fault` translates."""
 
 UNREADABLE = (apsw.CorruptError, apsw.TooBigError, apsw.NoMemError, MemoryError, UnicodeDecodeError)
 """Errors of reading a damaged row: a broken tree, an absurd length, or text that is not UTF-8.
@@ -55,14 +58,16 @@ _MEANINGS: list[tuple[type[apsw.Error], type[StoreError], str]] = [
 ]
 
 
-def fault(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
+def fault(error: Exception, path: str) -> TurnstateError:
     """Return the error that a user sees, with SQLite's error as its cause."""
     translation = _translation(error, path)
     translation.__cause__ = error
     return translation
 
 
-def _translation(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
+def _translation(error: Exception, path: str) -> TurnstateError:
+    if isinstance(error, UNUSABLE):
+        return unusable(error)
     if isinstance(error, UnicodeDecodeError):
         return StoreDamaged(
             f"{path} is damaged: a text column is not valid UTF-8; run `turnstate verify` on it"
@@ -83,7 +88,5 @@ def translated(path: str) -> Iterator[None]:
     """Raise SQLite's errors as errors of the store."""
     try:
         yield
-    except (apsw.Error, UnicodeDecodeError) as error:
+    except FAULTS as error:
         raise fault(error, path) from error
-    except UNUSABLE as error:
-        raise unusable(error) from error

@@ -17,7 +17,7 @@ import apsw
 
 from ...errors import StoreError
 from .connection import connect
-from .faults import translated
+from .faults import FAULTS, fault
 
 __all__ = ["Readers"]
 
@@ -89,7 +89,7 @@ class Readers:
                 del job, future, waiting, result, error  # or they would live until the next job
 
     def _read(self, job: Callable[[apsw.Connection], T]) -> T:
-        with translated(self._path):
+        try:
             db = self._connection()
             db.execute("BEGIN")
             try:
@@ -97,6 +97,8 @@ class Readers:
             finally:  # a commit may fail in a damaged file, though nothing was written
                 if db.in_transaction:
                     db.execute("ROLLBACK")
+        except FAULTS as error:
+            raise fault(error, self._path) from error
 
     def _connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
