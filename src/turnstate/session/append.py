@@ -1,9 +1,10 @@
 """Appending to a session: which messages are accepted, and how a race between writers ends.
 
 Messages of users and assistants are added wherever the head is. A tool result is accepted only on the branch
-that contains its call. Most results answer calls that this handle wrote itself, so they are tried on the path
-as it is known; if another writer moved the head, the path is read and they are checked again. A request that
-is repeated under its key gets the first receipt, before anything else is checked.
+that contains its call. Most results answer the newest calls, which this handle wrote itself, so they are
+tried on what it knows of the path; if another writer moved the head, or they name other calls, the path is
+read and they are checked again. A request that is repeated under its key gets the first receipt, before
+anything else is checked.
 
 Ids that a format derived from a document are good within that document only, so messages and calls get new
 ones here; the receipt says which, and a result may go on naming its call by the old one.
@@ -104,6 +105,7 @@ async def write(
                 raise
         else:
             windows.grow(receipt, entries, records)
+            writer.latest_calls.add(receipt, entries)
             return receipt
 
 
@@ -127,10 +129,11 @@ class _AddingResults:
 
     async def added(self) -> Receipt:
         """Add them, on the path as it is known if that is still the path."""
-        if known := self._windows.known:
-            head = known.head
+        known, latest = self._windows.known, self._writer.latest_calls
+        if head := known.head if known else latest.head:
+            calls = known.fold.known_calls(self._messages) if known else latest.known()
             try:
-                if await self._resolve(known.fold.known_calls(self._messages)):
+                if await self._resolve(calls):
                     return await self._write(head)
             except (InvalidMessage, Conflict):
                 pass  # the path may have changed: read it, and check again

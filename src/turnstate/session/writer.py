@@ -7,20 +7,23 @@ does not know what it means.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from msgspec import structs
 
 from ..clock import JUMP, Clock, ClockWatch
 from ..codec import decode_entry
+from ..context.calls import KnownCalls
 from ..context.policy import Policy
 from ..entry import Entry, ModelChange
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
+from ..ids import CallId
 from ..log.outbox import Ending
 from ..log.path import Damage, WatchedLog, WatchedReads, path_to, read_entry
 from ..log.records import counter_of, small_records
 from ..log.records import records as make_records
+from ..message import Message
 from ..stores.port import Health, Reads, ReadsAtOnce, Store
 from ..stores.values import (
     MESSAGE,
@@ -37,7 +40,7 @@ from ..stores.values import (
 )
 from ..tokens import Counter
 
-__all__ = ["SessionWriter", "check_store_time"]
+__all__ = ["LatestCalls", "SessionWriter", "check_store_time"]
 
 T = TypeVar("T")
 
@@ -52,6 +55,44 @@ async def check_store_time(store: Health, clock: Clock) -> None:
     if abs(ahead) > JUMP:
         how = f"{abs(ahead) / 1_000:,.0f} s {'ahead of' if ahead > 0 else 'behind'}"
         raise ClockSkew(f"the clock of this machine is {how} the store's; set it. No session was ended")
+
+
+class LatestCalls:
+    """The newest calls that a handle wrote and that await results, with the results that it wrote since.
+
+    Most results answer these, so they are accepted without reading the path. Nothing is held once all calls
+    have results, or after an append that did not follow the one before.
+    """
+
+    def __init__(self) -> None:
+        self.head: Position | None = None  # of the path, after the last append of this handle
+        self._messages = list[Message]()
+        self._open = set[CallId]()
+
+    def add(self, receipt: Receipt, entries: Iterable[Entry]) -> None:
+        """Take in what was written."""
+        if receipt.repeated:
+            return
+        if self._open and self.head != (receipt.branch, receipt.first - 1):
+            self._messages, self._open = [], set()
+        self.head = receipt.head
+        for entry in entries:
+            if not isinstance(entry, Message):
+                continue
+            if entry.tool_calls:
+                self._messages, self._open = [entry], {call.id for call in entry.tool_calls}
+            elif entry.tool_results and self._open:
+                self._messages.append(entry)
+                self._open.difference_update(result.tool_call_id for result in entry.tool_results)
+                if not self._open:
+                    self._messages = []
+
+    def known(self) -> KnownCalls:
+        """Return the calls, and which of them have results."""
+        known = KnownCalls()
+        for message in self._messages:
+            known.learn(message)
+        return known
 
 
 class SessionWriter:
@@ -72,6 +113,7 @@ class SessionWriter:
         self._model: tuple[Position, ModelChange | None] = (Position(1, 0), None)  # in force at that place
         self.at, self.epoch, self._created = row.address, row.epoch, row.created
         self.lease: Lease | None = None
+        self.latest_calls = LatestCalls()
         self.damage = Damage()
         self.log = WatchedLog(store, self.damage)
         self._at_once = store if isinstance(store, ReadsAtOnce) else None

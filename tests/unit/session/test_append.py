@@ -26,9 +26,10 @@ from turnstate.errors import (
 )
 from turnstate.log.records import recount
 from turnstate.message import ToolCallRequest
-from turnstate.session import Session
+from turnstate.session import Session, SessionManager
 from turnstate.stores.admission import KEY_LIFE
-from turnstate.stores.values import Change, Receipt
+from turnstate.stores.memory import MemoryStore
+from turnstate.stores.values import Change, Receipt, Row
 
 
 async def refused(session: Session, error: type[Exception], *messages: Any, **asked: Any) -> Exception:
@@ -431,6 +432,42 @@ async def test_results_are_held_against_the_path_as_it_is_not_as_a_handle_knew_i
     await other.rewind(to="m1")
     await refused(mine, InvalidMessage, answers(answer(three, "late")))
     assert await texts(other) == ["go"]
+
+
+class UnreadStore(MemoryStore):
+    """A store whose entries must not be read."""
+
+    async def read(self, *asked: Any, **options: Any) -> list[Row]:
+        raise AssertionError("an entry was read")
+
+    find = newest = branches = read  # type: ignore[assignment]
+
+
+@pytest.mark.req("A5", "G7")
+def test_results_of_the_calls_that_a_handle_wrote_last_are_accepted_without_reading_the_log() -> None:
+    async def appended() -> None:
+        session = await SessionManager(UnreadStore()).create()
+        for turn in range(3):
+            one, two = call(number=turn), call("cat", provider_id="toolu_1")
+            await session.append(Message.user("go"), asks(one, two))
+            await session.append(answers(answer("toolu_1", turn)))
+            await session.append(answers(answer(one, turn)))
+            await session.append(Message.assistant("done"))
+
+    asyncio.run(appended())
+
+
+@pytest.mark.req("A5", "G5")
+@run
+async def test_a_late_result_is_held_against_calls_before_the_newest(harness: Harness) -> None:
+    session, early, late = await (await harness.manager()).create(), call(), call()
+    await session.append(Message.user("go"), asks(early))
+    await session.append(Message.user("wait"), asks(late))
+    await session.append(answers(answer(early, "first")))
+    await refused(session, InvalidMessage, answers(answer(early, "second")))
+    await session.append(answers(answer(late)))
+    assert (await session.append(answers(answer(late)))).repeated
+    await refused(session, InvalidMessage, answers(answer(call())))
 
 
 def nested(depth: int) -> dict[str, Any]:
