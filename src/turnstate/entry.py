@@ -17,8 +17,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from . import ids, strict_json
-from .clock import utc
-from .ids import CallId, MessageId
+from .ids import CallId, MessageId, utc
 from .message import Message, ToolCallResult
 from .value import Value, settle
 

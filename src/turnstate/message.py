@@ -24,7 +24,7 @@ from .ids import CallId, MessageId
 from .part import Content, Native, OpaquePart, Part, TextPart
 from .value import Extra, Value, settle, settle_extra, settle_object
 
-__all__ = ["UNPARSED", "Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult"]
+__all__ = ["UNPARSED", "Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult", "minted"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 SystemKind = Literal["prompt", "bootstrap", "summary", "foreign"]
@@ -364,3 +364,36 @@ def _contradiction(message: Message) -> str:
     fields = ("content", "tool_calls", "tool_results", "kind")
     held = [name for name in fields if getattr(message, name) not in (None, ())]
     return f"{_RULES[message.role]}; this one has {' and '.join(held) or 'nothing'}"
+
+
+# Ids that were derived from a document: good within it, and replaced where it joins a conversation.
+
+
+def minted(messages: Iterable[Message]) -> list[Message]:
+    """Return messages with new ids for those that were derived from a document.
+
+    Calls and the results in these messages change together; a call remembers the id that it had. Where a
+    document told no time, it is now.
+    """
+    new = dict[str, str]()
+    return [_minted(message, new) for message in messages]
+
+
+def _minted(message: Message, new: dict[str, str]) -> Message:
+    changes = dict[str, Any]()
+    if ids.is_derived(message.id):
+        changes["id"] = new[message.id] = ids.message_id()
+        changes["timestamp"] = ids.now() if message.timestamp == ids.UNKNOWN_TIME else message.timestamp
+    if message.tool_calls and any(ids.is_derived(call.id) for call in message.tool_calls):
+        derived = [call for call in message.tool_calls if ids.is_derived(call.id)]
+        new.update((call.id, ids.call_id()) for call in derived)
+        changes["tool_calls"] = tuple(
+            msgspec.structs.replace(call, id=new[call.id], parsed_id=call.id) if call.id in new else call
+            for call in message.tool_calls
+        )
+    if new and any(result.tool_call_id in new for result in message.tool_results):
+        changes["tool_results"] = tuple(
+            msgspec.structs.replace(result, tool_call_id=new.get(result.tool_call_id, result.tool_call_id))
+            for result in message.tool_results
+        )
+    return msgspec.structs.replace(message, **changes) if changes else message

@@ -19,8 +19,8 @@ from typing import Any
 from promises import texts
 
 from turnstate import Message, cli
-from turnstate.clock import monotonic_clock, wall_clock
 from turnstate.errors import Conflict, TurnstateError
+from turnstate.ids import monotonic_clock, wall_clock
 from turnstate.log.path import message_of
 from turnstate.session.manager import SessionManager
 from turnstate.stores.sqlite import writer

@@ -10,8 +10,8 @@ from postgres_server import fresh_url
 from valkey_server import fresh_cluster, fresh_server
 
 from turnstate import Message, SessionManager
-from turnstate.clock import wall_clock
 from turnstate.errors import ClockSkew
+from turnstate.ids import wall_clock
 
 pytestmark = pytest.mark.req("G8")
 

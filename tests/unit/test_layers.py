@@ -18,7 +18,6 @@ ROOT = Path(turnstate.__file__).parent
 VALUES = {
     "_version",
     "catalog",
-    "clock",
     "codec",
     "entry",
     "errors",
@@ -56,7 +55,7 @@ LAYERS: list[set[str]] = [
     {"cli"},
     {"__main__"},
 ]
-PURE = VALUES - {"_version", "clock", "errors", "files", "home", "ids", "telemetry"} | {
+PURE = VALUES - {"_version", "errors", "files", "home", "ids", "telemetry"} | {
     "formats",
     "tokens",
     "context",

@@ -13,7 +13,6 @@ from typing import Any
 from msgspec import Struct, structs
 
 from .. import ids, strict_json
-from ..clock import wall_clock
 from ..context.calls import answered
 from ..context.cut import carried
 from ..context.head import Head, incoming
@@ -23,6 +22,7 @@ from ..context.window import Window
 from ..conversation import ConversationState
 from ..entry import Entry, ModelChange, Prompt
 from ..errors import AlreadyExists
+from ..ids import wall_clock
 from ..log.fold import Fold
 from ..log.path import path_to, read_entry, rows_forwards
 from ..log.records import counter_of

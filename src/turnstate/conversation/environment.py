@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ..clock import wall_clock
+from ..ids import wall_clock
 from ..sticky import Workspace
 from ..toolspec import ToolSpec
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from .. import ids, message, strict_json, wire_text
+from .. import message, strict_json, wire_text
 from ..errors import InputError, InvalidPayload
 from ..ids import UNKNOWN_TIME, CallId, derived_id
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
@@ -23,7 +23,6 @@ __all__ = [
     "Settling",
     "call",
     "expect",
-    "minted",
     "result_of_blocks",
     "text_or_none",
     "written",
@@ -122,39 +121,6 @@ def _settled_call(call: Call, index: int, taken: set[CallId]) -> ToolCallRequest
     return ToolCallRequest(
         id=id, name=call.name or "unnamed", args=call.args, provider_id=call.id or None, raw=call.raw
     )
-
-
-# Ids that were derived from a document: good within it, and replaced where it joins a conversation.
-
-
-def minted(messages: Iterable[Message]) -> list[Message]:
-    """Return messages with new ids for those that were derived from a document.
-
-    Calls and the results in these messages change together; a call remembers the id that it had. Where a
-    document told no time, it is now.
-    """
-    new = dict[str, str]()
-    return [_minted(message, new) for message in messages]
-
-
-def _minted(message: Message, new: dict[str, str]) -> Message:
-    changes = dict[str, Any]()
-    if ids.is_derived(message.id):
-        changes["id"] = new[message.id] = ids.message_id()
-        changes["timestamp"] = ids.now() if message.timestamp == ids.UNKNOWN_TIME else message.timestamp
-    if message.tool_calls and any(ids.is_derived(call.id) for call in message.tool_calls):
-        derived = [call for call in message.tool_calls if ids.is_derived(call.id)]
-        new.update((call.id, ids.call_id()) for call in derived)
-        changes["tool_calls"] = tuple(
-            structs.replace(call, id=new[call.id], parsed_id=call.id) if call.id in new else call
-            for call in message.tool_calls
-        )
-    if new and any(result.tool_call_id in new for result in message.tool_results):
-        changes["tool_results"] = tuple(
-            structs.replace(result, tool_call_id=new.get(result.tool_call_id, result.tool_call_id))
-            for result in message.tool_results
-        )
-    return structs.replace(message, **changes) if changes else message
 
 
 # Tool-call arguments that travel as a JSON string, as OpenAI's do.

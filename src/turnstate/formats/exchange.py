@@ -16,11 +16,11 @@ from msgspec.structs import force_setattr, replace
 
 from .. import strict_json
 from ..errors import InvalidConversation, InvalidPayload, InvalidSetting
-from ..message import Message
+from ..message import Message, minted
 from ..part import Native
 from ..toolspec import ToolSpec
 from .adapter import Adapter
-from .draft import Draft, Settling, minted
+from .draft import Draft, Settling
 from .edits import difference, put, value_at
 from .replies.reply import Answer, Collector, ReceivedMessage, ResponseStream, collected, plain
 from .rules.fields import departures

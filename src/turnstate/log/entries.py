@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from ..clock import utc
 from ..entry import Answer, Entry
 from ..errors import NotFound
-from ..ids import UNKNOWN_TIME, minted_at
+from ..ids import UNKNOWN_TIME, minted_at, utc
 from ..message import Message
 from ..stores.port import Reads
 from ..stores.values import MESSAGE, Address, Position, Row, Span

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .. import files
-from ..clock import Clock, wall_clock
 from ..errors import StoreUnavailable
+from ..ids import Clock, wall_clock
 from ..search_terms import query as asked
 from ..search_terms import words
 from ..stores.values import Address

@@ -18,8 +18,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..clock import Clock, wall_clock
 from ..errors import InputError, NotFound, StoreError
+from ..ids import Clock, wall_clock
 from ..log.outbox import Contents, Ending, contents
 from ..stores.port import Store
 from ..stores.values import Address, Parcel, SessionRow

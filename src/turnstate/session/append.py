@@ -21,11 +21,10 @@ from msgspec import structs
 from ..context.calls import KnownCalls, fresh, unknown_calls
 from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
-from ..formats.draft import minted
 from ..formats.replies.reply import ReceivedMessage
 from ..log.path import between, messages_of, rows_backwards
 from ..log.records import digest
-from ..message import Message
+from ..message import Message, minted
 from ..stores.values import Key, Position, Receipt, Span
 from ..tokens.exact import is_large, off_loop
 from .loaded import Loaded

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from ..clock import utc
 from ..context.cut import Compaction, PendingCut, Strategy, compacted, compaction
 from ..context.policy import Budget, Policy
 from ..context.summary import Refusal
 from ..entry import Cut, Decision, Summary
 from ..errors import Conflict, SessionError
+from ..ids import utc
 from .loaded import Loaded
 from .summaries import SHARES, Summarizer
 from .windows import WindowMaker

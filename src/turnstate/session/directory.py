@@ -11,8 +11,8 @@ from datetime import datetime
 
 from msgspec import structs
 
-from ..clock import milliseconds
 from ..errors import InputError, NotFound
+from ..ids import milliseconds
 from ..log.entries import LogEntry, log_entries
 from ..stores.port import Store
 from ..stores.values import Address, Filter, Order, SessionRow

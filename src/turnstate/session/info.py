@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..clock import utc
 from ..errors import InputError, StoreDamaged
+from ..ids import utc
 from ..log.entries import time_of
 from ..log.path import message_of
 from ..message import Message

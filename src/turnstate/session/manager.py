@@ -19,11 +19,11 @@ from typing import Any, Self
 from msgspec import structs
 
 from .. import ids, stores
-from ..clock import Clock, ClockWatch, monotonic_clock, wall_clock
 from ..context.policy import Policy
 from ..entry import Bootstrap, Entry, Prompt
 from ..errors import AlreadyExists, ClockSkew, InputError, NotFound, SessionError, StoreDamaged, UnknownName
 from ..home import Home
+from ..ids import Clock, ClockWatch, monotonic_clock, wall_clock
 from ..log.records import records
 from ..memory.engines import beside, open_engine
 from ..memory.port import MemoryEngine, User

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from .. import catalog, strict_json
-from ..clock import wall_clock
 from ..context.policy import Policy
 from ..entry import ModelChange
 from ..errors import InputError, TooLarge
 from ..home import Home
+from ..ids import wall_clock
 from ..memory.engines import check_engine
 from ..snapshots import Snapshots
 from ..tokens import counter as counter_named

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from ..clock import Clock, wall_clock
 from ..context.policy import Policy
 from ..home import Home
+from ..ids import Clock, wall_clock
 from ..memory.port import MemoryEngine
 from ..models import Model
 from ..snapshots import Snapshots

@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from ..clock import JUMP, Clock, ClockWatch
 from ..codec import decode_entry
 from ..context.calls import KnownCalls
 from ..context.policy import Policy
 from ..entry import Entry, ModelChange
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
-from ..ids import CallId
+from ..ids import JUMP, CallId, Clock, ClockWatch
 from ..log.outbox import Ending
 from ..log.path import Damage, WatchedLog, WatchedReads, path_to, read_entry
 from ..log.records import counter_of, small_records

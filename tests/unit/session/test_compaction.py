@@ -12,12 +12,12 @@ from msgspec import structs
 from session_fixtures import Harness, answer, answers, asks, call, cuts, decisions, everything, grown, run
 
 from turnstate import Budget, Message, Policy, formats
-from turnstate.clock import utc
 from turnstate.context.cut import Strategy
 from turnstate.context.window import Window
 from turnstate.entry import Cut, Summary, Usage
 from turnstate.errors import Conflict, ContextOverflow, EpochEnded, ModelFailed, SessionError
 from turnstate.formats import ReceivedMessage
+from turnstate.ids import utc
 from turnstate.models import Finished, ModelRequest, UsageReported
 from turnstate.session import Session
 from turnstate.testing import ScriptedModel

@@ -8,8 +8,8 @@ import pytest
 from session_fixtures import Harness, parcels, run, texts
 
 from turnstate import Message
-from turnstate.clock import ClockWatch
 from turnstate.errors import ClockSkew, EpochEnded, InputError
+from turnstate.ids import ClockWatch
 from turnstate.log.outbox import Ending, contents
 from turnstate.testing import FixedClock
 

@@ -9,8 +9,8 @@ from ...checkpoints.labels import CheckpointTurn
 from ...cli_kit import screen
 from ...cli_kit.screen import styled, table
 from ...cli_kit.times import ago
-from ...clock import milliseconds
 from ...entry import Checkpoint
+from ...ids import milliseconds
 from ...plain_text import harmless
 from ..view import Choice
 from .usage import WrongUsage, words

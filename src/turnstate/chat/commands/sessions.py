@@ -13,9 +13,9 @@ from ...archive import adopt_state
 from ...cli_kit import lookup
 from ...cli_kit.screen import table
 from ...cli_kit.times import ago
-from ...clock import milliseconds
 from ...conversation import amazon_q, from_json, to_json
 from ...errors import AlreadyExists, InputError
+from ...ids import milliseconds
 from ...log.path import Damage, WatchedLog
 from ...report.html import html_page
 from ...report.page import read_page

@@ -17,9 +17,9 @@ from ...cli_kit import lookup, screen
 from ...cli_kit.progress import waiting
 from ...cli_kit.screen import harmless, styled, table
 from ...cli_kit.times import ago, iso
-from ...clock import milliseconds
 from ...conversation import ConversationState
 from ...entry import Checkpoint
+from ...ids import milliseconds
 from ...session import Session
 from ...shadow.health import WAY_OUT
 from ...stores.values import SessionRow

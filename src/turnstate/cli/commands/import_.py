@@ -19,9 +19,9 @@ from ...archive import Bundle, ImportResult, adopt, bundles, restore
 from ...archive.format import MAX_LINE_BYTES
 from ...cli_kit import progress, screen
 from ...cli_kit.progress import Step, metered
-from ...clock import wall_clock
 from ...errors import InputError, SessionError, TurnstateError
 from ...formats.port import Format
+from ...ids import wall_clock
 from ...session.names import checked
 from ...stores.port import Store
 from .. import documents, source

@@ -15,7 +15,7 @@ from ...archive import is_incomplete
 from ...cli_kit import lookup, screen
 from ...cli_kit.screen import table
 from ...cli_kit.times import ago, iso, time_option
-from ...clock import wall_clock
+from ...ids import wall_clock
 from ...session import Session
 from ...stores.values import Filter, SessionRow
 from .. import documents

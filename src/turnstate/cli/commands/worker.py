@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from ...cli_kit import screen
-from ...clock import wall_clock
 from ...errors import NotFound
+from ...ids import wall_clock
 from ...memory.worker import TIMEOUT, Delivery, Worker
 from ...stores.port import Store
 from ...stores.values import Parcel

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Se
 from pathlib import Path
 
 from ... import ids
-from ...clock import Clock, wall_clock
 from ...errors import InputError
+from ...ids import Clock, wall_clock
 from ...message import Message
 from ...stores.values import Address
 from ..embedder import Embedder
