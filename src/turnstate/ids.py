@@ -34,7 +34,6 @@ __all__ = [
     "derived_call_id",
     "derived_id",
     "is_derived",
-    "is_timestamp",
     "message_id",
     "milliseconds",
     "minted_at",
@@ -52,7 +51,6 @@ CallId = NewType("CallId", str)
 UNKNOWN_TIME = "1970-01-01T00:00:00Z"
 """The timestamp of a message whose document did not tell: pure code asks no clock."""
 
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 _DERIVED = re.compile(
     r"(?:call_[0-9a-f]{12}8[0-9a-f]{3}[89ab][0-9a-f]{15}"
     r"|[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
@@ -167,19 +165,6 @@ def is_derived(id: str) -> bool:
 def now() -> str:
     """Read the clock: ISO-8601, UTC, milliseconds, ``Z``."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def is_timestamp(text: str) -> bool:
-    """Return True if a text is a time in ISO-8601, UTC, with a final ``Z``."""
-    if text == UNKNOWN_TIME:  # of every message of a document
-        return True
-    if not _TIMESTAMP.fullmatch(text):
-        return False
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 # Clocks in milliseconds, and when a wall clock can be trusted.

@@ -9,8 +9,10 @@ message is in ``native``, so that the same provider gets the same document back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import copy as copy_of
+from datetime import datetime
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
@@ -24,7 +26,16 @@ from .ids import CallId, MessageId
 from .part import Content, Native, OpaquePart, Part, TextPart
 from .value import Extra, Value, settle, settle_extra, settle_object
 
-__all__ = ["UNPARSED", "Message", "Role", "SystemKind", "ToolCallRequest", "ToolCallResult", "minted"]
+__all__ = [
+    "UNPARSED",
+    "Message",
+    "Role",
+    "SystemKind",
+    "ToolCallRequest",
+    "ToolCallResult",
+    "is_timestamp",
+    "minted",
+]
 
 Role = Literal["system", "user", "assistant", "tool"]
 SystemKind = Literal["prompt", "bootstrap", "summary", "foreign"]
@@ -41,6 +52,7 @@ _JSON_NAMES = {
     type(None): "null",
 }
 
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 _KINDS = get_args(SystemKind)
 
 _RULES = {
@@ -339,7 +351,7 @@ def _fault(message: Message) -> str | None:
     """Name what is wrong with a message, if anything is."""
     if not message.id:
         return "it needs an id"
-    if not ids.is_timestamp(message.timestamp):
+    if not is_timestamp(message.timestamp):
         return f"timestamp {message.timestamp!r:.40} is not ISO-8601 in UTC with a final Z"
     if not (message.native is None or type(message.native) is Native):
         return f"native is a Native, not a {type(message.native).__name__}"
@@ -354,6 +366,19 @@ def _fault(message: Message) -> str | None:
         message.kind,
     )
     return None if shape in _SHAPES else _contradiction(message)
+
+
+def is_timestamp(text: str) -> bool:
+    """Return True if a text is a time in ISO-8601, UTC, with a final ``Z``."""
+    if text == ids.UNKNOWN_TIME:  # of every message of a document
+        return True
+    if not _TIMESTAMP.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _contradiction(message: Message) -> str:

@@ -13,6 +13,7 @@ import pytest
 from cases import each
 
 from turnstate import ids
+from turnstate.message import is_timestamp
 
 EVERY_PROVIDER = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """The alphabet and length that no provider refuses for the id of a call."""
@@ -123,8 +124,8 @@ def test_every_provider_takes_the_id_of_a_call_as_it_stands() -> None:
 @pytest.mark.req("A7")
 def test_now_is_a_timestamp_in_utc_with_milliseconds() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", ids.now())
-    assert ids.is_timestamp(ids.now())
-    assert ids.is_timestamp(ids.UNKNOWN_TIME)
+    assert is_timestamp(ids.now())
+    assert is_timestamp(ids.UNKNOWN_TIME)
 
 
 @pytest.mark.req("A7")
@@ -139,7 +140,7 @@ def test_now_is_a_timestamp_in_utc_with_milliseconds() -> None:
     ],
 )
 def test_a_moment_in_utc_is_a_timestamp(text: str) -> None:
-    assert ids.is_timestamp(text)
+    assert is_timestamp(text)
 
 
 @pytest.mark.req("A7")
@@ -176,4 +177,4 @@ def test_a_moment_in_utc_is_a_timestamp(text: str) -> None:
     ],
 )
 def test_anything_else_is_none(text: str) -> None:
-    assert not ids.is_timestamp(text)
+    assert not is_timestamp(text)

@@ -23,7 +23,7 @@ from turnstate import (
     ids,
 )
 from turnstate.errors import ForbiddenJSON, InputError, InvalidMessage, TooLarge
-from turnstate.message import Role, SystemKind
+from turnstate.message import Role, SystemKind, is_timestamp
 from turnstate.part import Edit, Native
 
 WHEN = "2024-05-06T07:08:09.123Z"
@@ -351,7 +351,7 @@ def test_the_providers_own_id_of_a_call_is_kept_beside_ours() -> None:
 def test_constructors_mint_what_is_not_given() -> None:
     made = [Message.user("a"), Message.assistant("b"), Message.tool([RESULT]), Message.system("c")]
     assert [message.id for message in made] == sorted({message.id for message in made})
-    assert all(ids.is_timestamp(message.timestamp) for message in made)
+    assert all(is_timestamp(message.timestamp) for message in made)
     assert ToolCallRequest(name="a", args={}).id < ToolCallRequest(name="a", args={}).id
 
 

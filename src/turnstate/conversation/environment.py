@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from ..ids import wall_clock
 from ..sticky import Workspace
 from ..toolspec import ToolSpec
@@ -67,11 +69,10 @@ class Os(Protocol):
         ...
 
 
-class System:
-    """The system that this process runs on, in a folder of it."""
+class System(Struct, frozen=True):
+    """The system that this process runs on, in a folder of it: by default the current one."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = (folder or Path.cwd()).absolute()
+    folder: Path = field(default_factory=Path.cwd)
 
     def now(self) -> int:
         """Return the time in milliseconds since 1970."""
@@ -79,4 +80,4 @@ class System:
 
     def workspace(self) -> Workspace:
         """Look for files in the folder, and for ``~`` in the user's home."""
-        return Workspace(root=self._folder, home=Path.home())
+        return Workspace(root=self.folder.absolute(), home=Path.home())

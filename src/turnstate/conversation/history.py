@@ -7,7 +7,6 @@ before: text, tool results, or results and then text if the user did not wait.
 from __future__ import annotations
 
 from ..entry import Checkpoint, Usage
-from ..long_json import LONG
 from ..message import Message, ToolCallResult
 from ..part import ImagePart
 from ..value import Value
@@ -18,7 +17,6 @@ __all__ = [
     "HistoryEntry",
     "RequestMetadata",
     "UserMessage",
-    "line_of",
 ]
 
 RequestMetadata = Usage
@@ -69,17 +67,3 @@ class CheckpointState(Value, frozen=True, kw_only=True):
 
 
 MAX_TRANSCRIPT_LEN = 10_000
-
-
-def line_of(message: Message) -> str | None:
-    """Return the line of a message in the transcript, which people read; None for a tool message."""
-    match message.role:
-        case "user":
-            text = message.text
-            pieces = (text[start : start + LONG] for start in range(0, len(text), LONG))
-            return "> " + "".join(piece.replace("\n", "\n> ") for piece in pieces)
-        case "assistant":
-            names = ", ".join(call.name for call in message.tool_calls) or "none"
-            return f"{message.text}\n[Tool uses: {names}]"
-        case _:
-            return None

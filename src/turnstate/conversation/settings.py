@@ -8,10 +8,11 @@ too. Written like this they come back with the timeline they belong to.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ..catalog import ModelInfo
 from ..catalog import named as model_named
@@ -19,8 +20,9 @@ from ..entry import ModelChange
 from ..errors import InvalidPayload, UnknownName
 from ..sticky import ContextManager, ContextState
 from ..tokens import counter
+from ..toolspec import ToolSpec
 from .line_tracker import FileLineTracker, tracker_from_json
-from .tools import tools_from_json, tools_to_json
+from .tools import ToolOrigin, Tools
 
 if TYPE_CHECKING:
     from .state import ConversationState
@@ -33,6 +35,8 @@ __all__ = [
     "model_to_json",
     "model_under",
     "restore",
+    "tools_from_json",
+    "tools_to_json",
 ]
 
 DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
@@ -93,6 +97,58 @@ def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") 
     _restore_context(state, manager)
 
 
+def tools_to_json(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> dict[str, Any]:
+    """Return tools as JSON, as they are sent."""
+    return {origin.key: [_tool(spec) for spec in some] for origin, some in tools.items()}
+
+
+def tools_from_json(document: Any, *, at: str) -> Tools:
+    """Read tools; raise `InvalidPayload` with the path to what cannot be read."""
+    if not isinstance(document, dict):
+        raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
+    found = Tools()
+    for key, some in document.items():
+        here = f"{at}.{key}"
+        if not isinstance(some, list):
+            raise InvalidPayload(f"expected a list of tools, got {type(some).__name__}", path=here)
+        found[ToolOrigin.of(key)] = [_spec(one, f"{here}[{place}]") for place, one in enumerate(some)]
+    return found
+
+
+class _Schema(Struct, frozen=True):
+    json: dict[str, Any] | None
+
+
+class _Specification(Struct, frozen=True):
+    name: str
+    description: str
+    input_schema: _Schema
+
+
+class _Tool(Struct, frozen=True):
+    ToolSpecification: _Specification
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    schema = {"json": spec.input_schema or None}
+    return {
+        "ToolSpecification": {
+            "name": spec.name,
+            "description": spec.description,
+            "input_schema": schema,
+        }
+    }
+
+
+def _spec(document: Any, at: str) -> ToolSpec:
+    try:
+        tool = msgspec.convert(document, _Tool).ToolSpecification
+    except msgspec.ValidationError as error:
+        raise InvalidPayload(f"not a tool: {error}", path=at) from None
+    schema = tool.input_schema.json
+    return ToolSpec(name=tool.name, description=tool.description, input_schema=schema or {})
+
+
 def model_to_json(info: ModelInfo) -> dict[str, Any]:
     """Return a model as JSON; id and window have the names that other programs use."""
     return {
@@ -107,7 +163,7 @@ def model_to_json(info: ModelInfo) -> dict[str, Any]:
     }
 
 
-class _Model(msgspec.Struct, frozen=True):
+class _Model(Struct, frozen=True):
     model_id: str
     model_name: str | None = None
     context_window_tokens: Annotated[int, msgspec.Meta(ge=1)] = 200_000

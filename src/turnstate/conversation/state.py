@@ -44,7 +44,7 @@ from ..message import Message, ToolCallResult
 from ..part import Part
 from ..sticky import ContextManager, Gathered
 from ..toolspec import ToolSpec
-from ..value import check_kind
+from ..value import refuse
 from . import settings
 from .environment import Agents, Checkpoints, Os, System, ToolManager
 from .history import MAX_TRANSCRIPT_LEN, CheckpointState, HistoryEntry, RequestMetadata, UserMessage
@@ -76,7 +76,8 @@ class ConversationState(Tangents):
     ) -> None:
         super().__init__(os or System())
         self.conversation_id = conversation_id if conversation_id is not None else str(ids.message_id())
-        check_kind("ConversationState(policy)", policy, Policy, optional=True)
+        if not isinstance(policy, Policy | None):
+            refuse("ConversationState(policy)", policy, "nothing or a value of type Policy")
         self.policy = policy or Policy()
         self.tools: Tools = {}
         self._tool_config = list(tool_config.values()) if tool_config else []

@@ -36,8 +36,9 @@ from ..entry import (
 from ..errors import InvalidPayload
 from ..log.fold import Fold, ForkedList
 from ..log.undo import Undoable, UndoSearch
+from ..long_json import LONG
 from ..message import Message, ToolCallRequest
-from .history import HistoryEntry, UserMessage, line_of
+from .history import HistoryEntry, UserMessage
 from .line_tracker import FileLineTracker, tracker_from_json
 
 __all__ = ["Clearing", "Moment", "Recalled", "Timeline"]
@@ -382,7 +383,7 @@ class Timeline:
                 self.recalled_at[entry.id] = at
 
     def _show(self, message: Message) -> None:
-        if (line := line_of(message)) is not None:
+        if (line := _line_of(message)) is not None:
             self.lines.append(line)
         if message.role == "assistant":
             self.history.append(HistoryEntry(UserMessage(self.pending), message))
@@ -424,3 +425,17 @@ class Timeline:
             self.history = self.history.fork(hidden.until)  # a tangent that began before it is not changed
             for entry in (HistoryEntry(user, first.assistant, first.request_metadata), *rest):
                 self.history.append(entry)
+
+
+def _line_of(message: Message) -> str | None:
+    """Return the line of a message in the transcript, which people read; None for a tool message."""
+    match message.role:
+        case "user":
+            text = message.text
+            pieces = (text[start : start + LONG] for start in range(0, len(text), LONG))
+            return "> " + "".join(piece.replace("\n", "\n> ") for piece in pieces)
+        case "assistant":
+            names = ", ".join(call.name for call in message.tool_calls) or "none"
+            return f"{message.text}\n[Tool uses: {names}]"
+        case _:
+            return None

@@ -8,12 +8,11 @@ placeholder; the log keeps what was called.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import msgspec
 from msgspec import Struct
 
-from ..errors import InvalidPayload
 from ..message import Message, ToolCallRequest
 from ..toolspec import ToolSpec
 
@@ -24,8 +23,6 @@ __all__ = [
     "Tools",
     "repaired",
     "specs",
-    "tools_from_json",
-    "tools_to_json",
 ]
 
 PLACEHOLDER = "dummy"
@@ -72,58 +69,6 @@ def specs(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> tuple[ToolSpec, ...
     """Return all definitions in a stable order: by origin, then as listed; the first of a name counts."""
     ordered = (spec for origin in sorted(tools) for spec in tools[origin])
     return tuple({spec.name: spec for spec in reversed(list(ordered))}.values())[::-1]
-
-
-def tools_to_json(tools: Mapping[ToolOrigin, Iterable[ToolSpec]]) -> dict[str, Any]:
-    """Return tools as JSON, as they are sent."""
-    return {origin.key: [_tool(spec) for spec in some] for origin, some in tools.items()}
-
-
-def tools_from_json(document: Any, *, at: str) -> Tools:
-    """Read tools; raise `InvalidPayload` with the path to what cannot be read."""
-    if not isinstance(document, dict):
-        raise InvalidPayload(f"expected an object, got {type(document).__name__}", path=at)
-    found = Tools()
-    for key, some in document.items():
-        here = f"{at}.{key}"
-        if not isinstance(some, list):
-            raise InvalidPayload(f"expected a list of tools, got {type(some).__name__}", path=here)
-        found[ToolOrigin.of(key)] = [_spec(one, f"{here}[{place}]") for place, one in enumerate(some)]
-    return found
-
-
-class _Schema(Struct, frozen=True):
-    json: dict[str, Any] | None
-
-
-class _Specification(Struct, frozen=True):
-    name: str
-    description: str
-    input_schema: _Schema
-
-
-class _Tool(Struct, frozen=True):
-    ToolSpecification: _Specification
-
-
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    schema = {"json": spec.input_schema or None}
-    return {
-        "ToolSpecification": {
-            "name": spec.name,
-            "description": spec.description,
-            "input_schema": schema,
-        }
-    }
-
-
-def _spec(document: Any, at: str) -> ToolSpec:
-    try:
-        tool = msgspec.convert(document, _Tool).ToolSpecification
-    except msgspec.ValidationError as error:
-        raise InvalidPayload(f"not a tool: {error}", path=at) from None
-    schema = tool.input_schema.json
-    return ToolSpec(name=tool.name, description=tool.description, input_schema=schema or {})
 
 
 def repaired(message: Message, names: frozenset[str]) -> Message:

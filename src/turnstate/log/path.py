@@ -151,8 +151,9 @@ def entry_of(row: Row) -> Entry | None:
 
 async def entries_of(rows: Sequence[Row]) -> list[Entry | None]:
     """Return the entries of rows, None for a damaged one; many bytes are decoded in a thread."""
-    large = sum(len(row.body) for row in rows) > INLINE
-    return await off_loop(lambda: [entry_of(row) for row in rows], large=large)
+    if sum(len(row.body) for row in rows) > INLINE:
+        return await off_loop(lambda: list(map(entry_of, rows)), large=True)
+    return list(map(entry_of, rows))
 
 
 async def read_entry(row: Row) -> Entry | None:

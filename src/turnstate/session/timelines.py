@@ -250,8 +250,10 @@ class TimelineLoader:
                 break
         timeline = Timeline(first=rows[-1].seq if rows else 1)
         await self._recall(timeline, path, rows[::-1])
-        is_large = sum(len(row.body) for row in rows) > INLINE
-        await off_loop(lambda: timeline.extend(reversed(entries)), large=is_large)
+        if sum(len(row.body) for row in rows) > INLINE:
+            await off_loop(lambda: timeline.extend(reversed(entries)), large=True)
+        else:
+            timeline.extend(reversed(entries))
         return timeline
 
     async def _recall(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:

@@ -18,8 +18,9 @@ from ...entry import Usage
 from ...message import Message
 from .. import settings
 from ..line_tracker import FileLineTracker
+from ..settings import tools_to_json
 from ..state import ConversationState
-from ..tools import CUSTOM, NATIVE, tools_to_json
+from ..tools import CUSTOM, NATIVE
 
 __all__ = [
     "KEPT",

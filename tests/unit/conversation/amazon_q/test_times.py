@@ -7,6 +7,7 @@ import pytest
 from turnstate import ids
 from turnstate.conversation.amazon_q import times
 from turnstate.errors import InvalidPayload
+from turnstate.message import is_timestamp
 
 pytestmark = pytest.mark.req("I9", "A7")
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.req("I9", "A7")
 )
 def test_a_moment_is_given_in_utc_and_as_exact_as_it_was(text: str, ours: str) -> None:
     assert times.utc(text, at="$") == ours
-    assert ids.is_timestamp(ours)
+    assert is_timestamp(ours)
 
 
 @pytest.mark.parametrize(
