@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from verification_fixtures import (
@@ -78,6 +79,22 @@ def test_a_damaged_wal_is_reported_until_a_repair(path: Path) -> None:
     assert verified(path) == []
     log_of(path).write_bytes(copy)  # as if it had not been carried over yet
     assert verified(path) == []
+
+
+async def nothing(store: SqliteStore) -> None:
+    pass
+
+
+async def write(store: SqliteStore) -> None:
+    await store.commit(Change(at=LONG, now=NOW, records=(said("new", "text"),)))
+
+
+@pytest.mark.parametrize("done", [nothing, everything, write])
+def test_what_a_wal_lost_is_recorded_whatever_is_done_with_the_store_first(done: Any, path: Path) -> None:
+    change(path, 32 + 200 * FRAME + 700)
+    run(path, done)
+    (recorded,) = tables(path)["damaged"]
+    assert FAULT.encode().hex().upper() in " ".join(map(str, recorded))
 
 
 def test_a_wal_that_ends_early_is_no_damage(path: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import random
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 
@@ -22,7 +22,7 @@ from ...errors import NewerFormat, StoreDamaged, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from .queries import MIGRATIONS
 from .rows import add_functions
-from .wal import lost_commits, note_lost_commits, read_log
+from .wal import has_log, lost_commits, note_lost_commits, read_log, report_lost_commits
 
 __all__ = [
     "APPLICATION",
@@ -56,11 +56,8 @@ MAX_NAMED = 3
 _MADE = re.compile(r"\bCREATE (VIRTUAL )?(TABLE|INDEX) (\w+)")
 _PARTS_OF_INDEX = ("data", "idx", "docsize", "config")
 
-_MARKS = """
-SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
-FROM pragma_application_id, pragma_user_version
-"""
-"""One statement, and so one snapshot: another process may be migrating."""
+_OBJECTS = "SELECT type, name FROM sqlite_schema"
+_Object = tuple[str, str]
 
 
 def check_sqlite_version() -> None:
@@ -91,11 +88,18 @@ def connect(path: str, *, write: bool, uri: bool = False, vfs: str | None = None
 
 def migrate(path: str, mode: int = FILE_MODE) -> None:
     """Create the file and its schema, or bring it up to date, or refuse it untouched."""
-    migrated(path, mode).close()
+    db = migrated(path, mode)
+    try:
+        report_lost_commits(db, path)
+    finally:
+        db.close()
 
 
 def migrated(path: str, mode: int = FILE_MODE) -> apsw.Connection:
-    """Do the same, and return a connection that writes."""
+    """Do the same, and return a connection that writes.
+
+    Before the first write, or before it is closed, call `report_lost_commits`.
+    """
     _create(path, mode)
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -124,22 +128,19 @@ def _create(path: str, mode: int) -> None:
 
 
 def _migrated(path: str) -> apsw.Connection:
-    log = read_log(path)
     db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         _distrust_schema(db)
         add_functions(db)
-        if log:  # the file may not be ours: closing must not checkpoint its WAL
+        if has_log(path):  # the file may not be ours: closing must not checkpoint its WAL
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.set_busy_handler(patience())
-        is_old = _version(db, path) < len(MIGRATIONS) or db.pragma("journal_mode") != "wal"
-        lost = lost_commits(db, path, log)
+        version, objects = _schema(db, path)
+        is_old = version < len(MIGRATIONS) or db.pragma("journal_mode") != "wal"
         if is_old:
-            _prepare_writer(db)
-            with_lock(db, lambda: _step_up(db, path))
-        _refuse_foreign(db, path)
-        if log and lost:
-            note_lost_commits(db, log, lost)
+            _step_up(db, path)
+            _, objects = _schema(db, path)
+        _refuse_foreign(objects, path)
         if not is_old:
             _prepare_writer(db)
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -151,15 +152,25 @@ def _migrated(path: str) -> apsw.Connection:
     return connect(path, write=True)
 
 
+def _step_up(db: apsw.Connection, path: str) -> None:
+    """Bring the schema up to date; what a damaged WAL lost is counted before, and recorded in the new one."""
+    log = read_log(path)
+    lost = lost_commits(db, path, log)
+    _prepare_writer(db)
+    with_lock(db, lambda: _take_steps(db, path))
+    if log and lost:
+        note_lost_commits(db, log, lost)
+
+
 def check_readable(db: apsw.Connection, path: str) -> None:
     """Raise an error if a read-only file would have to be migrated, or has foreign objects."""
-    version = _version(db, path)
+    version, objects = _schema(db, path)
     if version < len(MIGRATIONS):
         raise StoreUnavailable(
             f"{path} has schema {version} and cannot be brought up to date, since it cannot be written; "
             "open it once with write access, or open a copy"
         )
-    _refuse_foreign(db, path)
+    _refuse_foreign(objects, path)
 
 
 def _distrust_schema(db: apsw.Connection) -> None:
@@ -169,9 +180,9 @@ def _distrust_schema(db: apsw.Connection) -> None:
     db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
 
 
-def _refuse_foreign(db: apsw.Connection, path: str) -> None:
+def _refuse_foreign(objects: Iterable[_Object], path: str) -> None:
     """Raise `StoreDamaged` if the schema has objects of another program."""
-    if found := foreign_objects(db):
+    if found := _foreign(objects):
         raise StoreDamaged(
             f"{path} has {', '.join(found[:MAX_NAMED])}, which Turnstate did not make and which could read "
             "or change what is written; find out who added it, then drop it, or run "
@@ -181,10 +192,14 @@ def _refuse_foreign(db: apsw.Connection, path: str) -> None:
 
 def foreign_objects(db: apsw.Connection) -> list[str]:
     """Return the triggers, views, tables and indexes that do not belong to our schema."""
+    return _foreign((str(kind), str(name)) for kind, name in db.execute(_OBJECTS))
+
+
+def _foreign(objects: Iterable[_Object]) -> list[str]:
     known = _own_objects(MIGRATIONS)
     return [
         f"the {kind} `{name}`"
-        for kind, name in db.execute("SELECT type, name FROM sqlite_schema")
+        for kind, name in objects
         if (kind, name) not in known and not (kind in ("table", "index") and name.startswith("sqlite_"))
     ]
 
@@ -209,18 +224,30 @@ def with_lock(db: apsw.Connection, work: Callable[[], None]) -> None:
         raise
 
 
-def _step_up(db: apsw.Connection, path: str) -> None:
+def _take_steps(db: apsw.Connection, path: str) -> None:
     steps = MIGRATIONS
-    for number in range(_version(db, path), len(steps)):
+    version, _ = _schema(db, path)
+    for number in range(version, len(steps)):
         db.execute(steps[number])
         db.execute(f"PRAGMA user_version = {number + 1}")
     db.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
-def _version(db: apsw.Connection, path: str) -> int:
-    """Return the schema's version; refuse a file of another program or of a newer version."""
-    ((application, version, tables),) = db.execute(_MARKS)
-    if application != APPLICATION and (version or tables):
+def _schema(db: apsw.Connection, path: str) -> tuple[int, list[_Object]]:
+    """Return the schema's version and its objects; refuse a file of another program or of a newer version.
+
+    All is read in one snapshot, since another process may be migrating.
+    """
+    begun = not db.in_transaction
+    if begun:
+        db.execute("BEGIN")
+    try:
+        application, version = db.pragma("application_id"), db.pragma("user_version")
+        objects = [(str(kind), str(name)) for kind, name in db.execute(_OBJECTS)]
+    finally:
+        if begun and db.in_transaction:
+            db.execute("ROLLBACK")
+    if application != APPLICATION and (version or objects):
         raise StoreDamaged(f"{path} is a database of another program; give the path of another file")
     if application == APPLICATION and version < 1:
         raise StoreDamaged(f"{path} is damaged: its schema has the number {version}; restore a copy")
@@ -228,7 +255,7 @@ def _version(db: apsw.Connection, path: str) -> int:
         raise NewerFormat(
             f"{path} has schema {version}, newer than {len(MIGRATIONS)}; update Turnstate to open it"
         )
-    return int(version)
+    return int(version), objects
 
 
 def _prepare_writer(db: apsw.Connection) -> None:

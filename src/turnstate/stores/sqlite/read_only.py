@@ -73,8 +73,10 @@ class NoWriter(Writer):
             f"{self._path} cannot be written: its disk is read-only, or it belongs to another user"
         )
 
-    def close(self) -> None:
+    def start(self) -> None:
         """Do nothing."""
+
+    close = start
 
 
 class FrozenReaders(Readers):

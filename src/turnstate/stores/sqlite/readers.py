@@ -2,7 +2,8 @@
 
 A thread is started when a query comes and all others are at work, so one that reads now and then has one
 thread and one connection. A query is one job: it is handed to a thread and its result is handed back, which
-costs more than most queries. Whoever reads several things puts them into one job.
+costs more than most queries. Whoever reads several things puts them into one job. The first thread also opens
+the store, so that opening needs no other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import apsw
@@ -18,11 +21,12 @@ import apsw
 from ...errors import StoreError
 from .connection import connect
 from .faults import FAULTS, fault
+from .queries import SQL
 
 __all__ = ["Readers"]
 
 T = TypeVar("T")
-Job = Callable[[apsw.Connection], Any]
+Work = Callable[[], Any]
 
 THREADS = 4
 
@@ -34,12 +38,16 @@ class Readers:
         self._path = path
         self._local = threading.local()
         self._open = list[apsw.Connection]()
-        self._jobs: queue.SimpleQueue[tuple[Job, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._threads = list[threading.Thread]()
         self._unfinished, self._closed, self._gate = 0, False, threading.Lock()
 
     async def run(self, job: Callable[[apsw.Connection], T]) -> T:
         """Run a query in one snapshot."""
+        return await self.do(partial(self._read, job))
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do something in a thread of the readers."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._gate:
             if self._closed:
@@ -49,7 +57,7 @@ class Readers:
                 thread = threading.Thread(target=self._run, name="turnstate-reader", daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            self._jobs.put((job, future))
+            self._jobs.put((work, future))
         return await future
 
     def close(self) -> None:
@@ -72,11 +80,11 @@ class Readers:
 
     def _run(self) -> None:
         while (waiting := self._jobs.get()) is not None:
-            job, future = waiting
+            work, future = waiting
             result, error = None, None
             try:
                 if not future.cancelled():
-                    result = self._read(job)
+                    result = work()
             except BaseException as raised:
                 error = raised
             with self._gate:
@@ -86,7 +94,14 @@ class Readers:
             except RuntimeError:  # the loop was closed: no one waits any more
                 continue
             finally:
-                del job, future, waiting, result, error  # or they would live until the next job
+                del work, future, waiting, result, error  # or they would live until the next job
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Open this thread's connection while no query waits, and let it read the schema."""
+        if getattr(self._local, "db", None) is None and not self._closed:
+            with suppress(apsw.Error, StoreError):  # the next query meets the same, and reports it
+                self._connection().execute(SQL["session_at"], {"key": None})
 
     def _read(self, job: Callable[[apsw.Connection], T]) -> T:
         try:

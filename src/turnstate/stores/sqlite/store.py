@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 from msgspec import structs
 
-from ...errors import (
-    AlreadyExists,
-    Busy,
-    Fenced,
-    NotFound,
-    StoreUnavailable,
-)
+from ...errors import AlreadyExists, Busy, Fenced, NotFound, StoreError, StoreUnavailable
 from ...files import FILE_MODE
 from ..admission import check_meta
 from ..port import Reads
@@ -55,6 +49,7 @@ from .connection import check_sqlite_version, migrated
 from .faults import translated
 from .queries import SCANS, SQL
 from .read_only import NoWriter, is_read_only, readers_of
+from .readers import Readers
 from .rows import (
     advance_columns,
     marks,
@@ -67,14 +62,12 @@ from .rows import (
 from .soundness import expiry_is_indexed, list_is_indexed, parcels_are_indexed
 from .target import commits_in_loop, mode_of, path_of
 from .verify import findings
-from .writer import Writer
+from .wal import scrub
+from .writer import IDLE, Writer
 
 __all__ = ["SqliteStore", "connect"]
 
 T = TypeVar("T")
-
-SCRUB_TRIES = 100
-SCRUB_PAUSE = 0.02  # seconds
 
 _SYNC = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
@@ -84,14 +77,23 @@ class SqliteStore:
 
     durability: Durability = "fsync"
 
-    def __init__(self, path: str, *, mode: int = FILE_MODE, commits_in_loop: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        mode: int = FILE_MODE,
+        commits_in_loop: bool = True,
+        readers: Readers | None = None,
+    ) -> None:
         check_sqlite_version()
         self.path, self.files = path, (Path(path).absolute(),)
-        self.read_only = is_read_only(path)
+        self.read_only = readers is None and is_read_only(path)
         with translated(path):
             db = None if self.read_only else migrated(path, mode)
-            self._readers = readers_of(path)
+            self._readers = readers or readers_of(path)
             self._writer = NoWriter(path) if db is None else Writer(path, db, in_loop=commits_in_loop)
+        if readers is None:
+            self._writer.start()
 
     async def close(self) -> None:
         """Finish what was begun and close the file."""
@@ -386,10 +388,13 @@ class SqliteStore:
 
     async def scrub(self) -> bool:
         """Overwrite what deleted sessions left in the files; return True if nothing of them is left."""
-        return await self._writer.run_alone(_scrub)
+        return await self._writer.run_alone(scrub)
 
     async def verify(self, *, repair: bool, recount: Recount | None = None) -> AsyncIterator[Finding]:
         """Check everything, and with ``repair`` move damaged records aside."""
+        if not self.read_only:
+            with suppress(StoreError):  # the check below finds what is in the way
+                await self._writer.run_alone(lambda _: None)  # reports what the WAL lost
         async with aclosing(findings(self.path, self._writer, repair=repair, recount=recount)) as found:
             async for finding in found:
                 yield finding
@@ -420,26 +425,22 @@ def _parcels(db: apsw.Connection, name: str, which: dict[str, Any]) -> list[Parc
     return [parcel(row) for row in db.execute(sql, which)]
 
 
-def _scrub(db: apsw.Connection) -> bool:
-    """Rewrite index, file and WAL; return False if other processes kept the file busy all the time."""
-    for _ in range(SCRUB_TRIES):
-        try:
-            db.execute(SQL["optimize_words"])
-            db.execute("VACUUM")
-            ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            if not busy:
-                return True
-        except (apsw.BusyError, apsw.LockedError):
-            pass  # another process writes, and SQLite does not call the busy handler here
-        time.sleep(SCRUB_PAUSE)
-    return False
-
-
 async def connect(url: str) -> SqliteStore:
     """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is created if it is missing.
 
     ``?mode=0660`` creates it for a group; an existing file keeps its mode. With ``?commit=thread`` no commit
     is made in the thread of the event loop.
     """
-    mode, in_loop = mode_of(url), commits_in_loop(url)
-    return await asyncio.to_thread(SqliteStore, path_of(url), mode=mode, commits_in_loop=in_loop)
+    path, mode, in_loop = path_of(url), mode_of(url), commits_in_loop(url)
+    if is_read_only(path):
+        return await asyncio.to_thread(SqliteStore, path)
+    readers, loop = Readers(path), asyncio.get_running_loop()
+    try:
+        store = await readers.do(
+            partial(SqliteStore, path, mode=mode, commits_in_loop=in_loop, readers=readers)
+        )
+    except BaseException:
+        loop.run_in_executor(None, readers.close)  # if the task was cancelled, the thread is still at work
+        raise
+    loop.call_later(IDLE, store._writer.start)  # it continues the search index
+    return store

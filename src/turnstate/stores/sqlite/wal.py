@@ -1,4 +1,4 @@
-"""The WAL beside a file: detects acknowledged commits that it lost by damage, and gives it its final size.
+"""The WAL beside a file: what it lost by damage, its final size, and how it is emptied of deleted text.
 
 After a crash SQLite applies the WAL up to the first frame whose checksum fails, and reports nothing. That is
 right for a write that a power cut tore, which was never acknowledged: it is the last commit and no other,
@@ -14,6 +14,7 @@ Only the WAL is read without SQLite: closing the database file itself would rele
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct as Layout
@@ -23,7 +24,16 @@ from msgspec import Struct
 
 from .queries import SQL
 
-__all__ = ["Wal", "grow_log", "lost_commits", "note_lost_commits", "read_log"]
+__all__ = [
+    "Wal",
+    "grow_log",
+    "has_log",
+    "lost_commits",
+    "note_lost_commits",
+    "read_log",
+    "report_lost_commits",
+    "scrub",
+]
 
 MIN_LOST = 2
 """Commits after a broken frame that a power cut does not explain."""
@@ -33,6 +43,9 @@ FULL_SIZE = 1_000 * (24 + 4096)
 
 LEAST_FREE = 64 * 1024 * 1024
 """Bytes that must be free on the disk for a WAL to be grown: those who write need them more."""
+
+SCRUB_TRIES = 100
+SCRUB_PAUSE = 0.02  # seconds
 
 _HEADER, _FRAME = Layout(">8I"), Layout(">6I")
 _SUMMED = 8  # bytes of a frame's own header that its checksum covers
@@ -81,6 +94,20 @@ class Wal(Struct, frozen=True):
             first = (first + one + second) & _WORD
             second = (second + other + first) & _WORD
         return first, second
+
+
+def has_log(path: str) -> bool:
+    """Return True if there is a WAL beside a file that is not empty."""
+    with suppress(FileNotFoundError):
+        return os.stat(f"{path}-wal").st_size > 0
+    return False
+
+
+def report_lost_commits(db: apsw.Connection, path: str) -> None:
+    """Record what a damaged WAL lost: before anything is written, since that overwrites its frames."""
+    log = read_log(path)
+    if log and (lost := lost_commits(db, path, log)):
+        note_lost_commits(db, log, lost)
 
 
 def read_log(path: str) -> Wal | None:
@@ -149,3 +176,18 @@ def grow_log(db: apsw.Connection, path: str) -> None:
             os.close(file)
     finally:
         db.execute("ROLLBACK")
+
+
+def scrub(db: apsw.Connection) -> bool:
+    """Rewrite index, file and WAL; return False if other processes kept the file busy all the time."""
+    for _ in range(SCRUB_TRIES):
+        try:
+            db.execute(SQL["optimize_words"])
+            db.execute("VACUUM")
+            ((busy, _, _),) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if not busy:
+                return True
+        except (apsw.BusyError, apsw.LockedError):
+            pass  # another process writes, and SQLite does not call the busy handler here
+        time.sleep(SCRUB_PAUSE)
+    return False

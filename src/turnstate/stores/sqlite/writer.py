@@ -38,9 +38,9 @@ from . import changes
 from .connection import connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault, unusable
 from .search import index_some
-from .wal import grow_log
+from .wal import grow_log, report_lost_commits
 
-__all__ = ["BATCH", "Writer"]
+__all__ = ["BATCH", "IDLE", "Writer"]
 
 T = TypeVar("T")
 Job = Callable[[apsw.Connection], Any]
@@ -102,10 +102,11 @@ class Writer:
         self._quick, self._latest = 0, 0.0  # quick commits in a row; when one was made in a loop's thread
         self._is_behind = True  # the search index, perhaps
         self._batches, self._pages, self._is_grown = 0, 0, False
+        self._has_examined = False  # the WAL, for what it lost
         self._may_wait = True
         self._db: apsw.Connection | None = self._adopted(db or connect(path, write=True))
         self._thread = threading.Thread(target=self._run, name="turnstate-writer", daemon=True)
-        self._thread.start()
+        self._is_started = False
 
     def commit(self, change: Change) -> Awaitable[Receipt]:
         """Apply a change; the result can be awaited once it is durable."""
@@ -125,13 +126,27 @@ class Writer:
         self._submit(_Waiting(job, future, alone=True))
         return future
 
+    def start(self) -> None:
+        """Start the thread, which the first job does otherwise; without a job it continues the index."""
+        with self._gate:
+            if not self._closing:
+                self._ensure_started()
+
     def close(self) -> None:
         """Finish the queued jobs, and end the thread."""
         with self._gate:
-            if not self._closing:
-                self._closing = True
+            is_last, self._closing = not self._closing, True
+            if is_last:
                 self._queue.put(None)
-        self._thread.join()
+        if self._is_started:
+            self._thread.join()
+        elif is_last:
+            self._run()  # there was no job; what the thread does at its end is left
+
+    def _ensure_started(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._thread.start()
 
     def _submit(self, waiting: _Waiting) -> None:
         loop = waiting.loop
@@ -147,6 +162,7 @@ class Writer:
             return
         with self._gate:  # nothing is queued after the end marker
             if not self._closing:
+                self._ensure_started()
                 self._queued += len(gathered)
                 self._queue.put(gathered)
                 return
@@ -206,7 +222,18 @@ class Writer:
                 with self._using:
                     self._keep_up()
         with self._using:
+            with suppress(apsw.Error, OSError):
+                self._examine(self._connected())
             self._disconnect()
+
+    def _examine(self, db: apsw.Connection) -> None:
+        """Report what a damaged WAL lost: before the first write overwrites it, or a close removes it.
+
+        That is not part of opening, since it takes as long as the WAL is.
+        """
+        if not self._has_examined:
+            report_lost_commits(db, self._path)
+            self._has_examined = True
 
     def _commit(self, batch: list[_Waiting]) -> None:
         with self._using:
@@ -272,7 +299,8 @@ class Writer:
         """Index some messages; what prevents it is reported to those who search or write."""
         with self._using:
             try:
-                self._is_behind = index_some(self._connected())
+                self._examine(db := self._connected())
+                self._is_behind = index_some(db)
             except (apsw.Error, StoreError, UnicodeDecodeError):
                 self._is_behind = False
                 self._disconnect()
@@ -289,7 +317,8 @@ class Writer:
     ) -> None:
         """Do the work of a batch; if it fails, every job in it gets the error."""
         try:
-            work(self._connected(), batch)
+            self._examine(db := self._connected())
+            work(db, batch)
         except Exception as error:
             self._disconnect()
             if isinstance(error, UNREADABLE) and len(batch) > 1:
