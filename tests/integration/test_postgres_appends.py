@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from msgspec import structs
 from postgres_proxy import Proxy
 from postgres_server import executed, fresh_url, local_server
+from thoroughness import SEED
 
 from turnstate.errors import (
     AlreadyExists,
@@ -25,13 +27,16 @@ from turnstate.errors import (
     KeyReused,
     NotFound,
     StoreUnavailable,
+    TurnstateError,
 )
-from turnstate.stores import batches
+from turnstate.stores import batches, memory
+from turnstate.stores.admission import KEY_LIFE
+from turnstate.stores.port import Store
 from turnstate.stores.postgres import PostgresStore, connect, search
 from turnstate.stores.postgres.connections import Connections
 from turnstate.stores.postgres.server import target
-from turnstate.stores.values import Address, Change, Key, Position, Span
-from turnstate.testing.contract.scenes import HERE, change, message, session
+from turnstate.stores.values import Address, Change, Key, Position, Receipt, Span
+from turnstate.testing.contract.scenes import HERE, NOW, change, message, note, session
 
 SESSIONS = [Address(HERE.tenant, f"s{n}") for n in range(24)]
 
@@ -142,6 +147,88 @@ def test_a_refusal_among_them_is_its_own(url: str, calls: list[str]) -> None:
                 assert await ids(store, at) == ["first"]
             for at in SESSIONS[12:]:
                 assert await ids(store, at) == ["first", "good 0", "good 1"]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.req("A6", "G5")
+def test_together_or_in_another_store_changes_come_to_the_same(url: str) -> None:
+    random = Random(SEED)
+
+    async def scene() -> None:
+        async with opened(url) as store:
+            other = await memory.connect("memory://")
+            for at in SESSIONS:
+                await other.create(session(at.session))
+            for step in range(40):
+                now = NOW + step * 10 + (step > 20) * KEY_LIFE
+                for one in (store, other) if step % 4 == 0 else ():
+                    await one.acquire(SESSIONS[step % 20], holder="other", until=now + 15, now=2**50)
+                    if step > 30:
+                        await one.commit(change(at=SESSIONS[-step % 7], end="over", now=now + 99))
+                jobs = [conditional(random, step, at, now) for at in SESSIONS if random.random() < 0.8]
+                together = await asyncio.gather(*map(store.commit, jobs), return_exceptions=True)
+                alone = [await outcome(other, job) for job in jobs]
+                assert list(map(told, together)) == list(map(told, alone)), step
+            for at in SESSIONS:
+                assert await store.read(at, Span(1, 1, 999)) == await other.read(at, Span(1, 1, 999))
+                assert await store.get(at) == await other.get(at)
+            assert [finding async for finding in store.verify(repair=False)] == []
+
+    asyncio.run(scene())
+
+
+def conditional(random: Random, step: int, at: Address, now: int) -> Change:
+    """Return a change with conditions that are often met."""
+    records = [
+        (message if random.random() < 0.7 else note)(f"{step} {n}", tokens=random.randrange(9))
+        for n in range(random.randrange(1, 4))
+    ]
+    sometimes: dict[str, Any] = {
+        "created": random.choice((session("s").created, 7)),
+        "epoch": random.choice((1, 1, 1, 2)),
+        "key": Key(f"k{random.randrange(6)}", random.choice((b"1", b"2"))),
+        "fence": random.choice((0, 1, 2)),
+        "expected_version": random.randrange(step + 1),
+        "expected_head": Position(1, random.randrange(step + 1)),
+    }
+    given = {name: value for name, value in sometimes.items() if random.random() < 0.2}
+    return change(*records, at=at, now=now, **given)
+
+
+async def outcome(store: Store, job: Change) -> Receipt | BaseException:
+    try:
+        return await store.commit(job)
+    except TurnstateError as error:
+        return error
+
+
+def told(outcome: Receipt | BaseException) -> object:
+    return outcome if isinstance(outcome, Receipt) else (type(outcome), str(outcome))
+
+
+def test_appends_with_keys_forget_old_ones(url: str) -> None:
+    async def scene() -> None:
+        async with opened(url) as store:
+            for age, name in ((0, "old"), (KEY_LIFE, "new")):
+                jobs = [change(message(name), at=at, key=Key(name, b"1"), now=NOW + age) for at in SESSIONS]
+                await asyncio.gather(*map(store.commit, jobs))
+            names = await executed(f"SELECT name FROM {target(url).schema}.key")
+            assert [name for (name,) in names] == ["new"] * len(SESSIONS)
+
+    asyncio.run(scene())
+
+
+def test_keys_that_are_too_old_can_be_used_again_by_many_at_once(url: str) -> None:
+    async def scene() -> None:
+        async with opened(url) as store:
+            for digest, age in ((b"1", 0), (b"2", KEY_LIFE), (b"2", KEY_LIFE + 1)):
+                jobs = [
+                    change(message(f"{age}"), at=at, key=Key("k", digest), now=NOW + age) for at in SESSIONS
+                ]
+                receipts = await asyncio.gather(*map(store.commit, jobs))
+                assert {receipt.repeated for receipt in receipts} == {age > KEY_LIFE}
+                assert {receipt.last for receipt in receipts} == {1 if age == 0 else 2}
 
     asyncio.run(scene())
 

@@ -165,12 +165,17 @@ class Batches(Generic[J]):
         finally:
             self._end(batch, again=again)
         if again:
-            await asyncio.gather(*map(self._sent_again, again))
-            self._busy.difference_update(one.at for one in again)
+            each = dict[Address, list[_Waiting[J]]]()
+            for one in again:
+                each.setdefault(one.at, []).append(one)
+            await asyncio.gather(*map(self._sent_again, each.values()))
+            self._busy.difference_update(each)
             self._send()
 
-    async def _sent_again(self, one: _Waiting[J]) -> None:
-        try:
-            one.settle(await self._alone(one.job))
-        except Exception as error:
-            one.fail(error)
+    async def _sent_again(self, changes: Sequence[_Waiting[J]]) -> None:
+        """Send changes of one session again, one after the other."""
+        for one in changes:
+            try:
+                one.settle(await self._alone(one.job))
+            except Exception as error:
+                one.fail(error)

@@ -105,10 +105,11 @@ def test_changes_of_a_session_are_sent_in_order() -> None:
             done.append(job)
             return job
 
-        async def together(jobs: Sequence[Job]) -> list[Job]:
+        async def together(jobs: Sequence[Job]) -> list[Job | None]:
             await asyncio.sleep(random.random() * 0.0002)
-            done.extend(jobs)
-            return list(jobs)
+            left = {session for session in range(5) if random.random() < 0.3}  # to be sent alone
+            done.extend(job for job in jobs if job[0] not in left)
+            return [None if job[0] in left else job for job in jobs]
 
         batches = Batches[Job](alone, together)
         jobs = [(random.randrange(5), number) for number in range(100)]

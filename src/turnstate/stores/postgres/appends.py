@@ -1,9 +1,9 @@
-"""Appends in PostgreSQL: a change is a call of one function, and changes of one moment are one statement.
+"""Appends in PostgreSQL: a change is a call of one function, and plain ones of one moment share a call.
 
-The statement for many takes arrays and calls the same function for each change, so the checks are the same.
-It waits for no lock: a change whose session is locked is sent again alone, so nobody waits for the sessions
-of others. A statement that fails has written nothing, and its changes are sent again one by one, so that each
-gets its own error; only if it is unknown whether it was committed, all of them are told so.
+The call for many takes arrays, writes what passes every check, and waits for no lock. What it does not answer
+is sent again alone, which waits for the session if it is locked, and says why it is refused; so nobody waits
+for the sessions of others. A call that fails has written nothing, and its changes are sent again one by one,
+so that each gets its own error; only if it is unknown whether it was committed, all of them are told so.
 """
 
 from __future__ import annotations
@@ -13,62 +13,89 @@ from itertools import accumulate
 from typing import Any
 
 from ...errors import AlreadyExists, InputError, StoreDamaged
+from ...tokens.exact import INLINE, off_loop
 from ..admission import KEY_LIFE
 from ..batches import Batches, is_plain
-from ..values import Change
+from ..values import Address, Change, Receipt
 from .connections import Connections
+from .log import change_columns, refusal
+from .rows import entry_columns
 
 __all__ = ["Appends"]
 
-_ARRAYS = ("ids", "kinds", "bodies", "tokens", "totals", "sums")
-
-_Columns = dict[str, Any]
-
 
 class Appends:
-    """Sends changes, and returns the rows that the server answers."""
+    """Sends changes, and returns their receipts."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self.batches = Batches[_Columns](self._alone, self._together)
+        self.batches = Batches[Change](self._alone, self._together)
 
-    async def answer(self, change: Change, columns: _Columns) -> Any:
-        """Send a change with its arguments, and return the row that the server answers."""
+    async def receipt(self, change: Change) -> Receipt:
+        """Send a change, and return its receipt or raise why it is refused."""
         if is_plain(change):
-            return await self.batches.answer(change.at, columns)
-        return await self._alone(columns)
+            receipt: Receipt = await self.batches.answer(change.at, change)
+            return receipt
+        return await self._alone(change)
 
-    async def _alone(self, columns: _Columns) -> Any:
+    async def _alone(self, change: Change) -> Receipt:
+        large = sum(len(record.body) for record in change.records) > INLINE
+        columns = await off_loop(lambda: change_columns(change), large=large)
         (answer,) = await self._connections.write("append", **columns)
-        return answer
+        outcome, epoch, version, branch, first, last, *_ = answer
+        if outcome not in ("taken", "repeated"):
+            raise refusal(change, answer)
+        return Receipt(
+            epoch=epoch,
+            version=version,
+            branch=branch,
+            first=first,
+            last=last,
+            repeated=outcome == "repeated",
+        )
 
-    async def _together(self, each: Sequence[_Columns]) -> Sequence[Any]:
+    async def _together(self, changes: Sequence[Change]) -> Sequence[Receipt | None]:
+        receipts: list[Receipt | None] = [None] * len(changes)
         try:
-            answers = await self._connections.write("append_all", **_arguments(each))
+            answers = await self._connections.write("append_all", **_arguments(changes))
         except (AlreadyExists, InputError, StoreDamaged):  # of one of them
-            return [None] * len(each)
-        return [None if answer["outcome"] == "locked" else answer for answer in answers]
+            return receipts
+        for number, epoch, version, branch, last in answers:
+            first = last - len(changes[number - 1].records) + 1
+            receipts[number - 1] = Receipt(
+                epoch=epoch, version=version, branch=branch, first=first, last=last
+            )
+        return receipts
 
 
-def _arguments(each: Sequence[_Columns]) -> dict[str, Any]:
+def _arguments(changes: Sequence[Change]) -> dict[str, Any]:
     """Return the arguments of a call for many: a list for each column, and the records of all in a row."""
-    ends = list(accumulate(len(one["ids"]) for one in each))
+    rounds, latest = list[int](), dict[Address, int]()
+    for change in changes:
+        latest[change.at] = latest.get(change.at, 0) + 1
+        rounds.append(latest[change.at])
+    each = [change.records for change in changes]
+    totals = [list(accumulate((record.tokens for record in records), initial=0)) for records in each]
+    heads = [change.expected_head or (None, None) for change in changes]
     return {
-        **{name: [value for one in each for value in one[name]] for name in _ARRAYS},
-        "starts": [1, *(end + 1 for end in ends[:-1])],
-        "ends": ends,
-        "tenants": [one["tenant"] for one in each],
-        "sessions": [one["session"] for one in each],
-        "nows": [one["now"] for one in each],
-        "creations": [one["created"] for one in each],
-        "epochs": [one["epoch"] for one in each],
-        "key_names": [one["key_name"] for one in each],
-        "key_digests": [one["key_digest"] for one in each],
+        **entry_columns([record for records in each for record in records]),
+        "owners": [number for number, records in enumerate(each, 1) for _ in records],
+        "places": [place for records in each for place in range(1, len(records) + 1)],
+        "totals": [total for one in totals for total in one[1:]],
+        "counts": [len(records) for records in each],
+        "added": [one[-1] for one in totals],
+        "said": [change.is_activity for change in changes],
+        "rounds": rounds,
+        "tenants": [change.at.tenant for change in changes],
+        "sessions": [change.at.session for change in changes],
+        "nows": [change.now for change in changes],
+        "creations": [change.created for change in changes],
+        "epochs": [change.epoch for change in changes],
+        "key_names": [change.key and change.key.name for change in changes],
+        "key_digests": [change.key and change.key.digest for change in changes],
         "key_life": KEY_LIFE,
-        "fences": [one["fence"] for one in each],
-        "versions": [one["expected_version"] for one in each],
-        "branches": [one["expected_branch"] for one in each],
-        "seqs": [one["expected_seq"] for one in each],
-        "moves": [one["moves_path"] for one in each],
-        "activities": [one["is_activity"] for one in each],
+        "fences": [change.fence for change in changes],
+        "versions": [change.expected_version for change in changes],
+        "branches": [branch for branch, _ in heads],
+        "seqs": [seq for _, seq in heads],
     }

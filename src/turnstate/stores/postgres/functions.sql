@@ -66,6 +66,17 @@ BEGIN
 END;
 $$;
 
+-- Forget a few keys that are too old: each append with a key does its share of the sweeping.
+CREATE OR REPLACE FUNCTION turnstate.forget_keys(until bigint, appends bigint)
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM turnstate.key k
+    WHERE (k.session, k.name) IN (
+        SELECT o.session, o.name FROM turnstate.key o WHERE o.created <= until
+        ORDER BY o.created LIMIT 10 * appends FOR UPDATE SKIP LOCKED);
+END;
+$$;
+
 CREATE OR REPLACE FUNCTION turnstate.create_session(
     new_tenant text, new_id text, new_user text, new_title text, new_tags text[], new_counter text, new_meta bytea,
     new_marks text, new_created bigint, new_active bigint, new_idle bigint, new_epoch bigint, new_version bigint,
@@ -98,7 +109,6 @@ $$;
 --   taken, repeated                what the change came to, now or when its key was used first
 --   refused                        the session as it is, from which the client says why
 --   no session, no branch, no entry
---   locked                         by another transaction, for which one that does not wait would have to wait
 CREATE OR REPLACE FUNCTION turnstate.append(
     of_tenant text, of_id text, now bigint, asked_created bigint, asked_epoch bigint, key_name text, key_digest bytea,
     key_life bigint,
@@ -107,7 +117,7 @@ CREATE OR REPLACE FUNCTION turnstate.append(
     ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[], sums bigint[],
     parcel_ids text[], parcel_tenants text[], parcel_sessions text[], parcel_kinds text[], parcel_bodies bytea[],
     parcel_dues bigint[],
-    moves_path boolean, is_activity boolean, next_epoch boolean, end_reason text, waits boolean,
+    moves_path boolean, is_activity boolean, next_epoch boolean, end_reason text,
     OUT outcome text, OUT epoch bigint, OUT version bigint, OUT branch bigint, OUT first bigint, OUT last bigint,
     OUT fence bigint, OUT lease_until bigint, OUT holder text, OUT ended bigint, OUT reason text,
     OUT known_digest bytea, OUT known_created bigint, OUT created bigint, OUT total bigint
@@ -118,15 +128,6 @@ DECLARE
     tip bigint;
     new_total bigint;
 BEGIN
-    IF NOT waits THEN
-        PERFORM FROM turnstate.session s
-        WHERE s.tenant = of_tenant AND s.id = of_id
-        FOR NO KEY UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            outcome := 'locked';
-            RETURN;
-        END IF;
-    END IF;
     SELECT s.key, s.created, s.epoch, s.branch, s.seq, s.total, s.version, s.fence, s.lease_until, s.holder, s.ended,
            s.reason
     INTO own
@@ -250,11 +251,91 @@ BEGIN
         ON CONFLICT (session, name) DO UPDATE
         SET digest = excluded.digest, epoch = excluded.epoch, version = excluded.version, branch = excluded.branch,
             first = excluded.first, last = excluded.last, created = excluded.created;
-        -- Forget a few that are too old: each append does its share of the sweeping.
-        DELETE FROM turnstate.key k
-        WHERE (k.session, k.name) IN (
-            SELECT o.session, o.name FROM turnstate.key o WHERE o.created <= now - key_life
-            ORDER BY o.created LIMIT 10 FOR UPDATE SKIP LOCKED);
+        PERFORM turnstate.forget_keys(now - key_life, 1);
+    END IF;
+END;
+$$;
+
+-- Appends of one moment, each to one session, in one transaction that waits for no lock: who waits may hold what others
+-- wait for. Only what passes every check is written and answered; whatever is not answered has changed nothing, and is
+-- sent again alone, which waits and says why it is refused. A session that is named again has its turn in a later
+-- round. Records name the change that they belong to, from 1 on, and their place in it.
+CREATE OR REPLACE FUNCTION turnstate.append_all(
+    tenants text[], names text[], rounds int[], nows bigint[], creations bigint[], epochs bigint[], key_names text[],
+    key_digests bytea[], key_life bigint, fences bigint[], versions bigint[], branches bigint[], seqs bigint[],
+    said boolean[], counts int[], added bigint[],
+    owners int[], places int[], ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[],
+    checksums bigint[]
+) RETURNS TABLE (change bigint, epoch bigint, version bigint, branch bigint, last bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    keys bigint[];
+    last_round int;
+    first_now bigint;
+    keyed bigint;
+BEGIN
+    keys := ARRAY(
+        SELECT (SELECT s.key FROM turnstate.session s WHERE s.tenant = c.tenant AND s.id = c.name
+                FOR NO KEY UPDATE SKIP LOCKED)
+        FROM ROWS FROM (pg_catalog.unnest(tenants), pg_catalog.unnest(names)) WITH ORDINALITY AS c (tenant, name, n)
+        ORDER BY c.n);
+    SELECT pg_catalog.max(r) INTO last_round FROM pg_catalog.unnest(rounds) r;
+    FOR this_round IN 1..last_round LOOP
+        RETURN QUERY
+        WITH written AS (
+            UPDATE turnstate.session s
+            SET seq = s.seq + c.count,
+                total = s.total + c.added,
+                version = s.version + c.said::int,
+                active = CASE WHEN c.said THEN greatest(s.active, c.now) ELSE s.active END
+            FROM ROWS FROM (
+                     pg_catalog.unnest(keys), pg_catalog.unnest(rounds), pg_catalog.unnest(nows),
+                     pg_catalog.unnest(creations), pg_catalog.unnest(epochs), pg_catalog.unnest(key_names),
+                     pg_catalog.unnest(key_digests), pg_catalog.unnest(fences), pg_catalog.unnest(versions),
+                     pg_catalog.unnest(branches), pg_catalog.unnest(seqs), pg_catalog.unnest(said),
+                     pg_catalog.unnest(counts), pg_catalog.unnest(added)) WITH ORDINALITY
+                 AS c (key, round, now, created, epoch, key_name, key_digest, fence, version, branch, seq, said, count,
+                       added, n)
+            WHERE s.key = c.key AND c.round = this_round
+              AND coalesce(c.created = s.created, true) AND coalesce(c.epoch = s.epoch, true) AND s.ended IS NULL
+              AND (c.key_name IS NULL OR NOT EXISTS (
+                  SELECT 1 FROM turnstate.key k
+                  WHERE k.session = c.key AND k.name = c.key_name AND c.now - k.created < key_life))
+              AND coalesce(c.fence = s.fence, s.lease_until <= c.now)
+              AND coalesce(c.version = s.version, true)
+              AND coalesce((c.branch, c.seq) = (s.branch, s.seq), true)
+            RETURNING c.n, c.key_name, c.key_digest, c.now, c.count, c.added,
+                      s.key, s.epoch, s.version, s.branch, s.seq, s.total
+        ), logged AS (
+            INSERT INTO turnstate.entry (session, branch, seq, id, kind, body, tokens, total, checksum)
+            SELECT w.key, w.branch, w.seq - w.count + r.place, r.id, r.kind, r.body, r.tokens,
+                   w.total - w.added + r.total,
+                   r.checksum # ((w.key * 1000003 + w.branch * 10007 + w.seq - w.count + r.place) & 4294967295)
+            FROM ROWS FROM (
+                     pg_catalog.unnest(owners), pg_catalog.unnest(places), pg_catalog.unnest(ids),
+                     pg_catalog.unnest(kinds), pg_catalog.unnest(bodies), pg_catalog.unnest(tokens),
+                     pg_catalog.unnest(totals), pg_catalog.unnest(checksums)) WITH ORDINALITY
+                 AS r (owner, place, id, kind, body, tokens, total, checksum, n)
+            JOIN written w ON w.n = r.owner
+            ORDER BY r.n
+        ), remembered AS (
+            INSERT INTO turnstate.key AS k (session, name, digest, epoch, version, branch, first, last, created)
+            SELECT w.key, w.key_name, w.key_digest, w.epoch, w.version, w.branch, w.seq - w.count + 1, w.seq, w.now
+            FROM written w
+            WHERE w.key_name IS NOT NULL
+            ON CONFLICT (session, name) DO UPDATE
+            SET digest = excluded.digest, epoch = excluded.epoch, version = excluded.version,
+                branch = excluded.branch, first = excluded.first, last = excluded.last, created = excluded.created
+        )
+        SELECT w.n, w.epoch, w.version, w.branch, w.seq FROM written w;
+    END LOOP;
+    SELECT pg_catalog.min(c.now), pg_catalog.count(*)
+    INTO first_now, keyed
+    FROM ROWS FROM (pg_catalog.unnest(nows), pg_catalog.unnest(key_names)) AS c (now, key_name)
+    WHERE c.key_name IS NOT NULL;
+    IF keyed > 0 THEN
+        PERFORM turnstate.forget_keys(first_now - key_life, keyed);
     END IF;
 END;
 $$;

@@ -81,30 +81,13 @@ FROM turnstate.append(
     :tenant, :session, :now, :created, :epoch, :key_name, :key_digest, :key_life, :fence, :expected_version, :expected_branch,
     :expected_seq, :forks, :fork_parent, :fork_at, :fork_name, :fork_operation, :select, :ids, :kinds, :bodies,
     :tokens, :totals, :sums, :parcel_ids, :parcel_tenants, :parcel_sessions, :parcel_kinds, :parcel_bodies,
-    :parcel_dues, :moves_path, :is_activity, :next_epoch, :end, true);
+    :parcel_dues, :moves_path, :is_activity, :next_epoch, :end);
 
--- Many appends in one transaction, which waits for no other: who waits may hold what others wait for.
 -- name: append_all
-SELECT a.outcome, a.epoch, a.version, a.branch, a.first, a.last, a.fence, a.lease_until, a.holder, a.ended, a.reason,
-       a.known_digest, a.known_created, a.created, a.total
-FROM ROWS FROM (
-         pg_catalog.unnest(:tenants::pg_catalog.text[]), pg_catalog.unnest(:sessions::pg_catalog.text[]),
-         pg_catalog.unnest(:nows::bigint[]), pg_catalog.unnest(:creations::bigint[]),
-         pg_catalog.unnest(:epochs::bigint[]), pg_catalog.unnest(:key_names::pg_catalog.text[]),
-         pg_catalog.unnest(:key_digests::pg_catalog.bytea[]), pg_catalog.unnest(:fences::bigint[]),
-         pg_catalog.unnest(:versions::bigint[]), pg_catalog.unnest(:branches::bigint[]),
-         pg_catalog.unnest(:seqs::bigint[]), pg_catalog.unnest(:moves::boolean[]),
-         pg_catalog.unnest(:activities::boolean[]), pg_catalog.unnest(:starts::int[]),
-         pg_catalog.unnest(:ends::int[])) WITH ORDINALITY
-     AS c (tenant, session, now, created, epoch, key_name, key_digest, fence, version, branch, seq, moves_path,
-           is_activity, start, finish, n)
-CROSS JOIN LATERAL turnstate.append(
-    c.tenant, c.session, c.now, c.created, c.epoch, c.key_name, c.key_digest, :key_life::bigint, c.fence, c.version,
-    c.branch, c.seq, false, NULL, NULL, NULL, NULL, NULL, (:ids::pg_catalog.text[])[c.start:c.finish],
-    (:kinds::pg_catalog.text[])[c.start:c.finish], (:bodies::pg_catalog.bytea[])[c.start:c.finish],
-    (:tokens::bigint[])[c.start:c.finish], (:totals::bigint[])[c.start:c.finish], (:sums::bigint[])[c.start:c.finish],
-    '{}', '{}', '{}', '{}', '{}', '{}', c.moves_path, c.is_activity, false, NULL, false) a
-ORDER BY c.n;
+SELECT change, epoch, version, branch, last
+FROM turnstate.append_all(
+    :tenants, :sessions, :rounds, :nows, :creations, :epochs, :key_names, :key_digests, :key_life, :fences, :versions,
+    :branches, :seqs, :said, :counts, :added, :owners, :places, :ids, :kinds, :bodies, :tokens, :totals, :sums);
 
 -- name: remove
 SELECT entries, branches, keys, parcels FROM turnstate.remove(:tenant, :session);

@@ -40,7 +40,7 @@ from ..values import (
 from . import feed
 from .appends import Appends
 from .connections import LONG, Connections, migrate
-from .log import change_columns, entries, missing, refusal, repeated_id
+from .log import entries, missing, repeated_id
 from .queries import functions, migrations
 from .rows import (
     branch_row,
@@ -78,24 +78,13 @@ class PostgresStore:
 
     async def commit(self, change: Change) -> Receipt:
         """Apply a change as a whole, or raise the first check that fails and change nothing."""
-        large = sum(len(record.body) for record in change.records) > INLINE
-        columns = await off_loop(lambda: change_columns(change), large=large)
         try:
-            answer = await self._appends.answer(change, columns)
+            receipt = await self._appends.receipt(change)
         except AlreadyExists:
             taken = repeated_id(change.records) or await self._first_taken(change)
             raise AlreadyExists(f"session {change.at.session} already has an entry {taken}") from None
-        if answer["outcome"] not in ("taken", "repeated"):
-            raise refusal(change, answer)
         self._indexer.written()
-        return Receipt(
-            epoch=answer["epoch"],
-            version=answer["version"],
-            branch=answer["branch"],
-            first=answer["first"],
-            last=answer["last"],
-            repeated=answer["outcome"] == "repeated",
-        )
+        return receipt
 
     async def read(
         self,
