@@ -16,6 +16,10 @@ CHAT    := $(VENV)/.chat
 # Many tests wait for servers and for processes that they killed, so one more worker than cores is quicker; with two more, some wait too long.
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
+# Short tests commit to thousands of small files and need no disk for it: they use memory if there is enough.
+# Those that cut the power or fill a disk make a disk of their own, and `make faults` uses the real one.
+IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END {print int($$4 / 1048576)}')" -ge 4 ] && echo TMPDIR=/dev/shm)
+
 # The tests start hundreds of processes; without bytecode files each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -59,10 +63,10 @@ chat: $(CHAT) ## talk to a small model on this machine, without a key
 	@$(BIN)/turnstate chat --model local
 
 test: $(DEV) check ## run everything: lint, types, and all tests
-	@$(BIN)/pytest --durations=25
+	@$(IN_MEMORY) $(BIN)/pytest --durations=25
 
 quick: $(DEV) ## run the unit tests
-	@$(BIN)/pytest tests/unit
+	@$(IN_MEMORY) $(BIN)/pytest tests/unit
 
 check: $(DEV) ## run lint, types, and the tests of layers and public names
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }

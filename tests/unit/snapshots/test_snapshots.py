@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -325,6 +326,7 @@ def test_trust_loads_our_own_as_our_own(tmp_path: Path) -> None:
 def test_an_older_one_of_ours_is_used_where_the_newest_is_foreign(tmp_path: Path) -> None:
     ours = keeper(tmp_path)
     ours.write(SESSION, snapshot(1))
+    time.sleep(0.002)  # files of two installations are ordered by the millisecond
     theirs = keeper(tmp_path, home="theirs").write(SESSION, snapshot(2))
     restored = ours.restore(SESSION)
     assert restored is not None
@@ -382,6 +384,7 @@ def test_a_list_tells_what_each_file_is_and_changes_nothing(tmp_path: Path) -> N
     kept = keeper(tmp_path)
     kept.write(SESSION, snapshot(1))
     kept.write(SESSION, snapshot(2)).write_bytes(b"{")
+    time.sleep(0.002)  # files of two installations are ordered by the millisecond
     keeper(tmp_path, home="theirs").write(SESSION, snapshot(3))
     (session_folder(kept) / "notes.txt").write_text("not ours")
     listed = kept.list(SESSION)
