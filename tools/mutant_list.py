@@ -496,8 +496,8 @@ MUTANTS = (
     Mutant(
         "append-other-branch",
         "what was written on another branch is taken for the known path",
-        "receipt.repeated or receipt.branch != known.head.branch:",
-        "receipt.repeated:",
+        "if receipt.branch == known.head.branch and receipt.first",
+        "if receipt.first",
         WINDOWS,
     ),
     Mutant(

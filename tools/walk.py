@@ -48,6 +48,7 @@ SOURCE = ROOT / "src" / NAME
 T = TypeVar("T")
 
 EXCHANGES = 12
+SETTLING = 0.05  # seconds: what a thread does after it has answered belongs to no other operation
 ANSWER = " ".join(f"word{number}" for number in range(60))
 
 
@@ -99,7 +100,8 @@ class Tracer:
         threading.setprofile(None)
 
     async def walk(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run one operation and record it."""
+        """Run one operation and record it, once the threads are done with the one before."""
+        await asyncio.sleep(SETTLING)
         entries = self._entries = []
         try:
             return await operation()
@@ -160,7 +162,8 @@ async def walked(tracer: Tracer, folder: Path) -> None:
 
         session = await talked()
         await session.window(wide)
-        await tracer.walk("window-cut", lambda: session.window(api.Budget(full // 2 + 100, output=100)))
+        narrow = api.Budget(full // 2 + 100, output=100)
+        await tracer.walk("window-cut", lambda: session.window(narrow))
 
         session = await talked()
         await session.window(wide)

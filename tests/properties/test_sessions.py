@@ -322,7 +322,7 @@ def test_a_loader_that_begins_one_entry_late_is_caught(monkeypatch: pytest.Monke
 def test_a_cut_that_is_written_without_checking_the_head_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     async def blind(self: Any, _loaded: Any, decisions: Any) -> None:
         records = await self._writer.records(decisions)
-        self.grow(await self._writer.commit(records=records), decisions, records)
+        self._writer.wrote(await self._writer.commit(records=records), decisions, records)
 
     monkeypatch.setattr(session_windows.WindowMaker, "record", blind)
     assert caught(at_once)

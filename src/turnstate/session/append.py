@@ -62,9 +62,7 @@ async def append(
         receipt, taken = await adding.added(), adding.taken
     else:
         entries = list(_entries(new))
-        receipt = await write(
-            writer, windows, entries, expected_version=expected_version, key=request, large=large
-        )
+        receipt = await write(writer, entries, expected_version=expected_version, key=request, large=large)
     if receipt.repeated and request is not None:
         return structs.replace(receipt, ids=await _first_ids(writer, receipt, given))
     return structs.replace(receipt, ids=_ids(zip(given, new, strict=True), taken))
@@ -72,7 +70,6 @@ async def append(
 
 async def write(
     writer: SessionWriter,
-    windows: WindowMaker,
     entries: Sequence[Entry],
     *,
     expected_version: int | None = None,
@@ -103,7 +100,7 @@ async def write(
             if expected_head is not None or expected_version not in (None, conflict.version):
                 raise
         else:
-            windows.grow(receipt, entries, records)
+            writer.wrote(receipt, entries, records)
             writer.latest_calls.add(receipt, entries)
             return receipt
 
@@ -172,7 +169,6 @@ class _AddingResults:
         entries = list(_entries(self.taken))
         return await write(
             self._writer,
-            self._windows,
             entries,
             expected_version=self._expected_version,
             expected_head=head,

@@ -71,7 +71,7 @@ async def begin_epoch(
     return True
 
 
-async def undo(writer: SessionWriter, windows: WindowMaker) -> str:
+async def undo(writer: SessionWriter) -> str:
     """Undo the newest operation, and return its name."""
     while True:
         row = await writer.refresh()
@@ -84,17 +84,17 @@ async def undo(writer: SessionWriter, windows: WindowMaker) -> str:
             if conflict.head[0] != row.branch:  # it would be another operation that is undone
                 raise
             continue
-        windows.forget()
+        writer.moved_head()
         return undone
 
 
-async def undo_restore(writer: SessionWriter, windows: WindowMaker, restored: int) -> None:
+async def undo_restore(writer: SessionWriter, restored: int) -> None:
     """Move the head to where it was before a restore, which created a branch, whatever came since."""
     row, branch = await writer.refresh(), await _branch(writer, restored)
     if branch.operation != "restore" or branch.former is None:
         raise SessionError(f"session {row.id}: branch {restored} was not created by a restore")
     await writer.commit(select=branch.former, expected_head=row.head)
-    windows.forget()
+    writer.moved_head()
 
 
 async def _branch(writer: SessionWriter, id: int) -> BranchRow:

@@ -75,7 +75,7 @@ async def _loaded(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Co
 
 async def commit(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> Receipt | None:
     """Write the entries of a state that the log does not have; return None if there are none."""
-    receipt = await _Commit(writer, windows, state).run()
+    receipt = await _Commit(writer, state).run()
     if receipt is not None and state.head.lacks_a_start:  # an undo or a restore led to what is not loaded
         state.adopt(await load(writer, windows, os=state.os, policy=state.policy))
     return receipt
@@ -130,8 +130,8 @@ def _unwritten(state: ConversationState, sync: Sync, row: SessionRow) -> list[En
 class _Commit:
     """One commit of a state."""
 
-    def __init__(self, writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> None:
-        self._writer, self._windows, self._state = writer, windows, state
+    def __init__(self, writer: SessionWriter, state: ConversationState) -> None:
+        self._writer, self._state = writer, state
         self._sync = sync_of(state)
 
     async def run(self) -> Receipt | None:
@@ -147,7 +147,7 @@ class _Commit:
         branch = self._sync.place(self._state.head).branch
         if branch != self._sync.branch:
             receipt = await self._commit(select=branch)
-            self._windows.forget()
+            self._writer.moved_head()
         return receipt
 
     def _check(self, row: SessionRow) -> None:
@@ -213,9 +213,9 @@ class _Commit:
             place.wrote(len(entries), receipt.head)
             self._sync.keep(timeline, place)
             if moved is None:
-                self._windows.grow(receipt, entries, records)
+                self._writer.wrote(receipt, entries, records)
             else:
-                self._windows.forget()
+                self._writer.moved_head()
         return receipt
 
     def _new_entries(self, timeline: Timeline, written: int, until: int) -> list[Entry]:
@@ -252,7 +252,7 @@ class _Commit:
         place = Place(receipt.branch, between(origin.path, 1, at.seq), shared)
         place.wrote(len(entries), receipt.head)
         self._sync.keep(timeline, place)
-        self._windows.forget()
+        self._writer.moved_head()
         return receipt
 
     def _parcels(self, timeline: Timeline, cut: Cut, number: int) -> Iterator[Parcel]:

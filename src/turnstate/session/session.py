@@ -79,7 +79,7 @@ class Session(SessionReader):
         if summaries:
             summaries.spent = self._spent
         self._committing = asyncio.Lock()
-        self.state = State(self._log, self._log, self._windows.grow)
+        self.state = State(self._log, self._log)
         """Named values that programs keep with the conversation; no model reads them."""
 
     @property
@@ -154,7 +154,7 @@ class Session(SessionReader):
         return fold.calibration, self._writer.counter(fold.model).name
 
     async def _write(self, entries: Sequence[Entry]) -> Receipt:
-        return await write(self._writer, self._windows, entries)
+        return await write(self._writer, entries)
 
     async def window(
         self,
@@ -233,7 +233,7 @@ class Session(SessionReader):
 
     async def set_system(self, text: str) -> Receipt:
         """Set the system prompt from here on."""
-        return await write(self._writer, self._windows, [Prompt(checked_prompt(text))])
+        return await write(self._writer, [Prompt(checked_prompt(text))])
 
     async def model(self) -> ModelInfo | None:
         """Return the model that is in force at the head; None if no model was set."""
@@ -250,7 +250,7 @@ class Session(SessionReader):
         changed = model_change(id)
         await self._writer.refresh()
         if (await self._writer.model())[1] != changed:
-            await write(self._writer, self._windows, [changed])
+            await write(self._writer, [changed])
         return catalog.named(changed.id)
 
     async def fork(self, *, at: str | None = None, name: str = "") -> Branch:
@@ -328,11 +328,11 @@ class Session(SessionReader):
 
     async def undo(self) -> str:
         """Undo the newest operation (see `log.undo` for the rule), and return which it was; files stay."""
-        return await undo(self._writer, self._windows)
+        return await undo(self._writer)
 
     async def _undo_restore(self, branch: int) -> None:
         """Move the head to where it was before the restore that created a branch."""
-        await undo_restore(self._writer, self._windows, branch)
+        await undo_restore(self._writer, branch)
 
     async def reset(self, *, system: str | None = None) -> Session:
         """End this conversation and return the handle of the next, which begins under the same id.
@@ -373,7 +373,7 @@ class Session(SessionReader):
             if not answers:
                 return
             with suppress(Conflict):  # another worker answered them, or went on
-                await write(self._writer, self._windows, answers, expected_head=head)
+                await write(self._writer, answers, expected_head=head)
                 return
 
     async def rename(self, title: str) -> None:
@@ -428,7 +428,7 @@ class Session(SessionReader):
                 receipt = await self._writer.commit(fork=fork, expected_head=row.head)
             except Conflict:
                 continue
-            self._windows.forget()
+            self._writer.moved_head()
             return next(branch for branch in await self.branches() if branch.id == receipt.branch)
 
     async def _describe(self, **changes: Any) -> None:

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
-from ..entry import Data, Entry
+from ..entry import Data
 from ..errors import Conflict, TooLarge
 from ..log.entries import time_of
 from ..log.path import entries_of, path_to, rows_forwards
 from ..stores.port import Directory
-from ..stores.values import Address, Filter, Position, Receipt, Record, Row, SessionRow, Span
+from ..stores.values import Address, Filter, Position, Row, SessionRow, Span
 from ..tokens.exact import is_large, off_loop
 from .names import OWNERS, checked
 from .writer import SessionWriter
@@ -34,8 +34,6 @@ LARGEST_VALUE = 16_000_000
 """Bytes of the JSON of one value."""
 
 _KINDS = ("data",)
-
-Grow = Callable[[Receipt, Sequence[Entry], Sequence[Record]], None]
 
 
 def owner_address(tenant: str, user: str | None) -> Address:
@@ -81,10 +79,9 @@ class State:
         self,
         find: Callable[[], Awaitable[SessionWriter | None]],
         create: Callable[[], Awaitable[SessionWriter]],
-        wrote: Grow | None = None,
     ) -> None:
         """Keep the values in the log that `find` returns, and `create` if it does not exist yet."""
-        self._find, self._create, self._wrote = find, create, wrote
+        self._find, self._create = find, create
         self._known: _Folded | None = None
         self._folding = asyncio.Lock()
 
@@ -135,8 +132,7 @@ class State:
                 receipt = await writer.commit(records=records, expected_head=head)
             except Conflict:
                 continue  # others wrote meanwhile: the version is compared again
-            if self._wrote is not None:
-                self._wrote(receipt, [entry], records)
+            writer.wrote(receipt, [entry], records)
             return _value(record.id, entry)
 
     async def _expected_head(

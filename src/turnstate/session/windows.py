@@ -21,7 +21,7 @@ from ..context.live_window import LiveWindow, known_counts
 from ..context.policy import Budget, Policy
 from ..context.view import floor_of, serving
 from ..context.window import Window
-from ..entry import Cut, Decision, Entry, Revert, Summary
+from ..entry import Cut, Decision, Entry, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..log.outbox import Eviction
 from ..stores.values import Parcel, Position, Receipt, Record
@@ -55,10 +55,11 @@ class WindowMaker:
     """Makes the windows of one session, and keeps what the next one can be made from."""
 
     def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer | None) -> None:
-        self._writer, self._summaries = writer, summaries
+        self._writer, self._policy, self._summaries = writer, policy, summaries
         self.clock = writer.clock
         self._loaded: Loaded | None = None
-        self._live = LiveWindow(writer.start, policy, stored=True)
+        self._live: LiveWindow | None = None  # made with the first window, and after each move of the head
+        self._moves = writer.moves
         self._tallied: Loaded | None = None  # what the tally of the live window is made of
         self._limit: int | None = None
         self._lengths = deque[int](maxlen=LATEST)
@@ -66,8 +67,19 @@ class WindowMaker:
 
     @property
     def known(self) -> Loaded | None:
-        """What is held of the path as it was last seen."""
+        """What is held of the path, with all that this handle wrote to it."""
+        if self._moves != self._writer.moves:
+            self._hold(None)
+            self._moves, self._live, self._tallied = self._writer.moves, None, None
+        elif self._loaded and self._writer.written:
+            written, self._writer.written = self._writer.written, []
+            for one in written:
+                self._grow(self._loaded, *one)
         return self._loaded
+
+    def _hold(self, loaded: Loaded | None) -> None:
+        """Hold this of the path from now on, and have what is written to it noted."""
+        self._loaded, self._writer.written = loaded, None if loaded is None else []
 
     @property
     def damage(self) -> list[str]:
@@ -96,7 +108,8 @@ class WindowMaker:
                 self._summaries.prepare(window)
             window.decisions = (*at_cap, *window.decisions)
             self._limit = window.limit
-            self._live.sent(window)
+            if self._live:
+                self._live.sent(window)
             self._let_go(loaded, window)
             return window
 
@@ -134,34 +147,31 @@ class WindowMaker:
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Return the path as it is now, loaded for windows under a budget if one is given."""
-        known, policy = self._loaded, self._live.policy
-        if known is not None:
+        if (known := self.known) is not None:
             current = await refreshed(self._writer.log, await self._writer.refresh(), known)
-            if current and _serves(known, budget, policy):
+            if current and _serves(known, budget, self._policy):
                 return known
-        wanted = partial(serving, limit=budget.limit, policy=policy) if budget else None
-        self._loaded = await self._writer.read(lambda row, log: load(log, row, wanted))
-        self._writer.knows_model(self._loaded.head, self._loaded.fold.model)
-        return self._loaded
+        wanted = partial(serving, limit=budget.limit, policy=self._policy) if budget else None
+        loaded = await self._writer.read(lambda row, log: load(log, row, wanted))
+        self._hold(loaded)
+        self._writer.knows_model(loaded.head, loaded.fold.model)
+        return loaded
 
-    def grow(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:
-        """Take in what was just written, if nothing was written between."""
-        known = self._loaded
-        if known is None or receipt.repeated or receipt.branch != known.head.branch:
-            return
-        if any(isinstance(entry, Revert) for entry in entries):
-            self.forget()  # what holds again may not be loaded
-            return
-        if receipt.first == known.head.seq + 1:
+    def _grow(
+        self,
+        known: Loaded,
+        receipt: Receipt,
+        entries: Sequence[Entry],
+        records: Sequence[Record],
+        active: int,
+    ) -> None:
+        """Take in what was written, if nothing was written between."""
+        if receipt.branch == known.head.branch and receipt.first == known.head.seq + 1:
             sizes = [(record.tokens, len(record.body)) for record in records]
             grown = [(entry, *size) for entry, size in zip(entries, sizes, strict=True)]
-            known.grow(grown, receipt.head, records[-1].id if records else known.at_head)
-            known.active = self._writer.row.active
-
-    def forget(self) -> None:
-        """Load again the next time: the head is elsewhere."""
-        self._loaded = self._tallied = None
-        self._live = LiveWindow(self._writer.start, self._live.policy, stored=True)
+            head = Position(receipt.branch, receipt.last)
+            known.grow(grown, head, records[-1].id if records else known.at_head)
+            known.active = active
 
     async def _decided(
         self, budget: Budget, tools: Sequence[ToolSpec], context: str | None, memory: str | None
@@ -181,7 +191,7 @@ class WindowMaker:
                         plain = live.window(head, [*decisions, cut])
                         plain.decisions = (cut, *plain.decisions)
                     return plain
-                is_due = plain.pending_cut or plain.tokens >= live.policy.compact_at * plain.limit
+                is_due = plain.pending_cut or plain.tokens >= self._policy.compact_at * plain.limit
                 if not ready or not is_due:
                     return plain
                 prepared = live.window(head, [*decisions, *ready])
@@ -200,14 +210,18 @@ class WindowMaker:
 
     def _capped(self, loaded: Loaded) -> Cut | None:
         counter = self._writer.counter(loaded.fold.model)
-        return capped(loaded.messages, loaded.decisions, self._live.policy, counter, stored=True)
+        return capped(loaded.messages, loaded.decisions, self._policy, counter, stored=True)
 
     def _opened(self, loaded: Loaded, budget: Budget) -> LiveWindow:
         """Return the live window of what is loaded, under a budget; only one caller has it at a time."""
         counter = self._writer.counter(loaded.fold.model)
-        if self._tallied is not loaded or self._live.counter.name != counter.name:
-            self._live, self._tallied = self._live.restarted(counter, whole=loaded.whole), loaded
-        return self._live.under(budget, loaded.decisions)
+        live = self._live
+        if live is None:
+            live = LiveWindow(counter, self._policy, stored=True, whole=loaded.whole)
+        elif self._tallied is not loaded or live.counter.name != counter.name:
+            live = live.restarted(counter, whole=loaded.whole)
+        self._live, self._tallied = live, loaded
+        return live.under(budget, loaded.decisions)
 
     async def _made(self, loaded: Loaded, live: LiveWindow, make: Callable[[], Window]) -> Window:
         """Add what the tally lacks and make a window, in a thread if that takes long."""
@@ -226,8 +240,7 @@ class WindowMaker:
         except TurnstateError:  # the tally is sound, and is kept
             raise
         except BaseException:  # the task was cancelled: the thread may still be at work on the tally
-            self._live = self._live.restarted()
-            self._tallied = None
+            self._live, self._tallied = live.restarted(), None
             raise
 
     def _ready(self, loaded: Loaded, live: LiveWindow) -> tuple[Decision, ...]:
@@ -235,7 +248,7 @@ class WindowMaker:
         ready = self._summaries.prepared(loaded.cut) if self._summaries else None
         if ready is None or ready[0].kept_from not in loaded.places:
             return ()
-        near = live.policy.are_near(ready[0].limit, live.limit)
+        near = self._policy.are_near(ready[0].limit, live.limit)
         return ready if near and ready[0].scale == live.limits.scale else ()
 
     async def _swap(self, summary: Summary) -> None:
@@ -260,7 +273,7 @@ class WindowMaker:
         ]
         records = await self._writer.records(decisions)
         receipt = await self._writer.commit(records=records, expected_head=head, parcels=parcels)
-        self.grow(receipt, decisions, records)
+        self._writer.wrote(receipt, decisions, records)
 
     def _parcels(self, loaded: Loaded, cut: Cut) -> Iterator[Parcel]:
         """Yield the parcel of what leaves with a cut and is in no parcel yet, if there is anything."""
@@ -273,7 +286,7 @@ class WindowMaker:
         """Hold no more than the latest windows need, however long the process lives."""
         self._lengths.append(len(window.messages))
         if len(loaded.messages) > 2 * max(self._lengths) + SPARE:
-            self._loaded = None
+            self._hold(None)
 
 
 def _from_floor(decisions: Sequence[Decision]) -> list[Cut]:

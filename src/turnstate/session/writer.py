@@ -8,14 +8,14 @@ does not know what it means.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
 from ..codec import decode_entry
 from ..context.calls import KnownCalls
 from ..context.policy import Policy
-from ..entry import Entry, ModelChange
+from ..entry import Entry, ModelChange, Revert
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
 from ..log.outbox import Ending
@@ -94,8 +94,21 @@ class LatestCalls:
         return known
 
 
+class Written(NamedTuple):
+    """What a handle wrote, and when the session was last active by then."""
+
+    receipt: Receipt
+    entries: Sequence[Entry]
+    records: Sequence[Record]
+    active: int
+
+
 class SessionWriter:
-    """Reads and writes one session for one handle."""
+    """Reads and writes one session for one handle.
+
+    What is written is noted for the handle's windows, which take it in when the next one is made: ``written``
+    is None while they hold nothing of the path, and ``moves`` counts how often the head went elsewhere.
+    """
 
     def __init__(
         self,
@@ -113,6 +126,8 @@ class SessionWriter:
         self.at, self.epoch, self._created = row.address, row.epoch, row.created
         self.lease: Lease | None = None
         self.latest_calls = LatestCalls()
+        self.written: list[Written] | None = None
+        self.moves = 0
         self.damage = Damage()
         self.log = WatchedLog(store, self.damage)
         self._at_once = store if isinstance(store, ReadsAtOnce) else None
@@ -125,6 +140,20 @@ class SessionWriter:
     def watch(self, wrote: Callable[[], None]) -> None:
         """Call a function after each write, except one that ends the conversation."""
         self._wrote = wrote
+
+    def wrote(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:
+        """Note entries that were written, if something of the path is held."""
+        if self.written is None or receipt.repeated:
+            return
+        if any(isinstance(entry, Revert) for entry in entries):
+            self.moved_head()  # what holds again may not be loaded
+        else:
+            self.written.append(Written(receipt, entries, records, self.row.active))
+
+    def moved_head(self) -> None:
+        """Note that the head is elsewhere, so that nothing that is held of the path counts."""
+        self.written = None
+        self.moves += 1
 
     async def refresh(self) -> SessionRow:
         """Read the session as it is now; raise `EpochEnded` if another epoch runs.
