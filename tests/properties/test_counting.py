@@ -16,7 +16,7 @@ from thoroughness import examples
 
 from turnstate.tokens import Count, Counter, counter
 from turnstate.tokens.estimate import pieces_of
-from turnstate.tokens.exact import SIZES
+from turnstate.tokens.exact import SIZES, ExactCounter
 from turnstate.tokens.pieces import pieces
 
 pytestmark = pytest.mark.req("B2")
@@ -45,6 +45,9 @@ SPACES = [" ", "  ", "\n", "\r\n", "\t", "\u3000", "\u00a0", "\x0b", "\x85", "\u
 
 # One of each class that the patterns tell apart, the letters of contractions among them.
 ALPHABET = "aSʰ中ǅ\u03011' .\n/"
+
+# Texts with the token that separates those which are counted together, with a part of it, or none at all.
+SEPARATED = ["<|endoftext|>", "a<|endoftext|>b ", "<|endoftext|", "<|", "|>", "", " ", "\n", "word"]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 seamy = st.text(st.sampled_from("aZé中あ한я19'’s.,/-_(\"「。\u3000 \t\n\r\u0301\u00a0🙂ſǅʰ\x00"), max_size=60)
@@ -127,6 +130,16 @@ def _exact_runs(ours: Counter, cut: list[tuple[str, bool]]) -> list[tuple[int, i
 def test_a_planted_wrong_seam_is_caught() -> None:
     halves = [("don", True), ("'t", True)]
     assert any(parts != whole for parts, whole in _exact_runs(counter("o200k_base"), halves))
+
+
+@examples(60, long=2_000)
+@given(st.lists(st.lists(st.one_of(texts, seamy, st.sampled_from(SEPARATED)), max_size=4), max_size=5))
+@example([["<|endof"], ["text|>"], ["a <|endoftext|> b", "<|endoftext|"], []])
+def test_texts_that_are_counted_together_count_as_each_alone(groups: list[list[str]]) -> None:
+    for name in NAMES:
+        ours = ExactCounter(name)
+        expected = [sum(ours.count(text).tokens for text in group) for group in groups]
+        assert [count.tokens for count in ours.count_groups(groups)] == expected
 
 
 @examples(40, long=1_000)

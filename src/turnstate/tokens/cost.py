@@ -9,16 +9,27 @@ messages, its tools, and the start of the reply, so that a running total stays t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+
+from msgspec import Struct, field
 
 from .. import wire_text
 from ..message import Message
 from ..part import FilePart, ImagePart, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
 from .counter import Count, Counter, Quality, total, weaker
+from .exact import count_texts
 from .images import ImageRule, rule_for
 
-__all__ = ["MESSAGE_FRAME", "REPLY_START", "Meter", "conversation_cost", "message_cost", "tools_cost"]
+__all__ = [
+    "MESSAGE_FRAME",
+    "REPLY_START",
+    "Meter",
+    "Price",
+    "conversation_cost",
+    "message_cost",
+    "price",
+    "tools_cost",
+]
 
 # OpenAI publishes the frame of a message: three tokens and the role, and three to start the
 # reply; and of functions: seven each and twelve for the block. Other providers are close to it.
@@ -45,6 +56,61 @@ _BYTES_OF_TEXT, _BYTES_OF_RECORDING, _BYTES_OF_DOCUMENT = 4, 400, 26
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml")
 
 
+class Price(Struct):
+    """What a message costs: tokens that are known without counting, and the texts to count."""
+
+    tokens: int = MESSAGE_FRAME
+    texts: list[str] = field(default_factory=list)
+    quality: Quality = "exact"
+
+    def estimated(self, tokens: int) -> None:
+        """Add what no counter counts."""
+        self.tokens += tokens
+        self.quality = "estimated"
+
+
+def price(message: Message, counter: str, *, images: ImageRule | None = None) -> Price:
+    """Return what a message costs as it is sent, before its texts are counted.
+
+    `images` prices pictures, by default as the provider of the counter with that name.
+    """
+    price, content = Price(), message.content
+    if isinstance(content, str):
+        price.texts.append(content)
+    elif content:
+        _add_parts(price, content, counter, images)
+    for call in message.tool_calls:
+        price.tokens += CALL_FRAME
+        price.texts += (call.name, wire_text.args_text(call))
+    for result in message.tool_results:
+        price.tokens += RESULT_FRAME
+        if isinstance(result.result, str):
+            price.texts.append(result.result)
+        elif parts := wire_text.result_parts(result.result):
+            _add_parts(price, parts, counter, images)
+        else:
+            price.texts.append(wire_text.result_text(result.result))
+    return price
+
+
+def _add_parts(price: Price, parts: Iterable[Part], counter: str, images: ImageRule | None) -> None:
+    for part in parts:
+        match part:
+            case TextPart():
+                price.texts.append(part.text)
+            case ImagePart():
+                price.estimated((images or rule_for(counter))(part))
+            case FilePart():
+                price.texts.append(part.name or "")
+                price.estimated(_file(part))
+            case ReasoningPart(text=text, signature=str(seal)) if seal and not text:
+                price.estimated(-(-len(seal) // SIGNATURE_CHARACTERS))
+            case ReasoningPart():
+                price.texts.append(part.text)
+            case OpaquePart():
+                price.texts.append(wire_text.json_text(part.body))
+
+
 class Meter:
     """Counts messages as they are sent; ``quality`` is that of the weakest count so far.
 
@@ -53,64 +119,16 @@ class Meter:
 
     def __init__(self, counter: Counter, *, images: ImageRule | None = None) -> None:
         self.quality: Quality = "exact"
-        self._count = counter.count
-        self._counter_name, self._image = counter.name, images
-        self._names: dict[str, int] = {}
+        self._counter, self._images = counter, images
 
     def message(self, message: Message) -> int:
         """Return the tokens of one message."""
-        tokens, content = MESSAGE_FRAME, message.content
-        if isinstance(content, str):
-            tokens += self._text(content) if content else 0
-        elif content:
-            tokens += sum(map(self._part, content))
-        for call in message.tool_calls:
-            tokens += CALL_FRAME + self._name(call.name) + self._text(wire_text.args_text(call))
-        for result in message.tool_results:
-            tokens += RESULT_FRAME + self._result(result.result)
-        return tokens
-
-    def _text(self, text: str) -> int:
-        count = self._count(text)
-        if count.quality != "exact":
-            self.quality = weaker(self.quality, count.quality)
-        return count.tokens
-
-    def _name(self, name: str) -> int:
-        """Count the name of a tool, which comes again and again, once."""
-        if name not in self._names:
-            self._names[name] = self._text(name)
-        return self._names[name]
-
-    def _result(self, result: Any) -> int:
-        if isinstance(result, str):
-            return self._text(result)
-        parts = wire_text.result_parts(result)
-        return self._text(wire_text.result_text(result)) if parts is None else sum(map(self._part, parts))
-
-    def _part(self, part: Part) -> int:
-        match part:
-            case TextPart():
-                return self._text(part.text)
-            case ImagePart():
-                self._image = self._image or rule_for(self._counter_name)
-                return self._estimated(self._image(part))
-            case FilePart():
-                return self._text(part.name or "") + self._estimated(_file(part))
-            case ReasoningPart():
-                return self._reasoning(part)
-            case OpaquePart():
-                return self._text(wire_text.json_text(part.body))
-
-    def _reasoning(self, part: ReasoningPart) -> int:
-        """Count a thought by its words; one that is sealed, by the length of the seal."""
-        if part.text or not part.signature:
-            return self._text(part.text)
-        return self._estimated(-(-len(part.signature) // SIGNATURE_CHARACTERS))
-
-    def _estimated(self, tokens: int) -> int:
-        self.quality = "estimated"
-        return tokens
+        cost = price(message, self._counter.name, images=self._images)
+        count = count_texts(self._counter, cost.texts)
+        for quality in (cost.quality, count.quality):
+            if quality != "exact":
+                self.quality = weaker(self.quality, quality)
+        return cost.tokens + count.tokens
 
 
 def message_cost(message: Message, counter: Counter, *, images: ImageRule | None = None) -> Count:

@@ -16,6 +16,7 @@ from peer_tokenizer import peer
 
 from turnstate.errors import TurnstateError, UnknownName
 from turnstate.tokens import Count, ExactCounter, count_off_loop, exact
+from turnstate.tokens.counter import total
 from turnstate.tokens.exact import INLINE
 from turnstate.tokens.pieces import LIMIT, UNBROKEN
 
@@ -121,6 +122,12 @@ def test_a_text_that_the_tokenizer_gives_up_on_is_estimated(monkeypatch: pytest.
 
     monkeypatch.setattr(exact, "_loaded", {"o200k_base": Overflowing()})
     assert ExactCounter("o200k_base").count("six words that are quite short") == Count(6, "estimated")
+
+
+@each("texts", [[" " * 200_000, "a"], ["word " * 30_000] * 2, ["a\ud800", "\udc00b"]])
+def test_texts_that_cannot_be_counted_together_are_counted_each_alone(texts: list[str]) -> None:
+    ours = ExactCounter("o200k_base")
+    assert ours.count_groups([texts, texts[:1]]) == [total(map(ours.count, texts)), ours.count(texts[0])]
 
 
 def test_ten_megabytes_in_one_line_are_counted_exactly() -> None:
