@@ -24,9 +24,9 @@ from ..entry import Answer, Entry, ModelChange
 from ..errors import NewerFormat, TurnstateError, UnknownName
 from ..message import Message
 from ..search_terms import searchable
-from ..stores.values import Record
+from ..stores.values import Record, Uncounted
 from ..tokens import Counter, counter, counter_names, message_cost
-from ..tokens.cost import Meter
+from ..tokens.cost import Meter, price
 from ..tokens.exact import ExactCounter, is_large, off_loop
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "sampled_recount",
     "searchable",
     "small_records",
+    "uncounted_records",
 ]
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -74,6 +75,22 @@ def small_records(entries: Sequence[Entry], counter: Counter, policy: Policy) ->
     if isinstance(counter, ExactCounter) and not counter.is_loaded:
         return None
     return _records(entries, counter, policy, short=True)
+
+
+def uncounted_records(
+    entries: Sequence[Entry], counter: Counter
+) -> tuple[tuple[Record, ...], tuple[Uncounted, ...]] | None:
+    """Return short messages as records whose texts a store counts; None if they must be counted here."""
+    if not isinstance(counter, ExactCounter) or not counter.is_loaded:
+        return None
+    uncounted = list[Uncounted]()
+    for entry in entries:
+        if type(entry) is not Message or len(body := encode(entry, short=True)) > COUNTED_WHOLE:
+            return None
+        cost = price(entry, counter.name)
+        record = Record(id=entry.id, kind="message", body=body, tokens=cost.tokens)
+        uncounted.append(Uncounted(record, counter, cost.texts, cost.tokens))
+    return tuple([one.record for one in uncounted]), tuple(uncounted)
 
 
 def _records(

@@ -13,20 +13,22 @@ ones here; the receipt says which, and a result may go on naming its call by the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from ..context.calls import KnownCalls, fresh, unknown_calls
 from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
 from ..formats.replies.reply import ReceivedMessage
+from ..ids import is_derived
 from ..log.path import between, messages_of, rows_backwards
 from ..log.records import digest
 from ..message import Message, minted
 from ..stores.values import Key, Position, Receipt, Span
-from ..tokens.exact import is_large, off_loop
+from ..tokens.exact import INLINE, is_large, off_loop
 from .loaded import Loaded
 from .names import checked, not_a_message
 from .windows import WindowMaker
@@ -52,20 +54,42 @@ async def append(
 
     def prepared() -> tuple[list[Message], list[Message], Key | None]:
         given = [message.owned() for message in messages]
-        return given, minted(given), None if name is None else Key(name, digest(given))
+        new = minted(given) if any(map(_is_derived, given)) else given
+        return given, new, None if name is None else Key(name, digest(given))
 
-    large = is_large(*messages)
+    large = _are_large(messages)
     given, new, request = await off_loop(prepared, large=True) if large else prepared()
     taken: Sequence[Message] = new
     if any(message.role == "tool" for message in new):
         adding = _AddingResults(writer, windows, new, expected_version, request, large=large)
         receipt, taken = await adding.added(), adding.taken
     else:
-        entries = list(_entries(new))
-        receipt = await write(writer, entries, expected_version=expected_version, key=request, large=large)
+        receipt = await write(
+            writer, _entries(new), expected_version=expected_version, key=request, large=large
+        )
     if receipt.repeated and request is not None:
         return structs.replace(receipt, ids=await _first_ids(writer, receipt, given))
     return structs.replace(receipt, ids=_ids(zip(given, new, strict=True), taken))
+
+
+def _are_large(messages: Sequence[Message]) -> bool:
+    """Do what `is_large` does, without looking at every field of usual messages."""
+    size, args = 0, list[Any]()
+    for message in messages:
+        if type(message.content) is str:
+            size += len(message.content)
+        if type(message.content) is tuple or message.native is not None or message.extra is not UNSET:
+            return is_large(*messages)
+        for result in message.tool_results:
+            args.append(result.result)
+        for call in message.tool_calls:
+            args += (call.args, call.raw)
+    return size > INLINE or (bool(args) and is_large(*args))
+
+
+def _is_derived(message: Message) -> bool:
+    """Return True if a message or a call has an id that was derived from a document."""
+    return is_derived(message.id) or any(is_derived(call.id) for call in message.tool_calls)
 
 
 async def write(
@@ -82,7 +106,7 @@ async def write(
         if writer.row.idle:
             await writer.end_if_idle()
         head, model = writer.next_model or await writer.model()
-        records = None if large else writer.small_records(entries, model)
+        records, uncounted = (None, ()) if large else writer.small_records(entries, model)
         if records is None:
             records = await writer.records(entries, model, large=large)
             head, known = writer.next_model or await writer.model()  # other tasks wrote meanwhile
@@ -91,6 +115,7 @@ async def write(
         try:
             receipt = await writer.append(
                 records,
+                uncounted,
                 after=expected_head or head,
                 model=model,
                 expected_version=expected_version,
@@ -166,10 +191,9 @@ class _AddingResults:
         return bool(self.taken)
 
     async def _write(self, head: Position) -> Receipt:
-        entries = list(_entries(self.taken))
         return await write(
             self._writer,
-            entries,
+            _entries(self.taken),
             expected_version=self._expected_version,
             expected_head=head,
             key=self._key,
@@ -177,14 +201,15 @@ class _AddingResults:
         )
 
 
-def _entries(messages: Iterable[Message]) -> Iterator[Entry]:
-    """Yield messages as entries; what a provider reported with one is an entry after it."""
+def _entries(messages: Sequence[Message]) -> Sequence[Entry]:
+    """Return messages as entries; what a provider reported with one is an entry after it."""
+    entries = list[Entry]()
     for message in messages:
         if isinstance(message, ReceivedMessage):
-            yield message.without_usage
-            yield from [message.usage] if message.usage else []
+            entries += [message.without_usage, *([message.usage] if message.usage else [])]
         else:
-            yield message
+            entries.append(message)
+    return entries
 
 
 def _ids(pairs: Iterable[tuple[Message, Message]], taken: Iterable[Message]) -> dict[str, str]:

@@ -20,10 +20,10 @@ from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
 from ..log.outbox import Ending
 from ..log.path import Damage, WatchedLog, WatchedReads, path_to, read_entry
-from ..log.records import counter_of, small_records
+from ..log.records import counter_of, small_records, uncounted_records
 from ..log.records import records as make_records
 from ..message import Message
-from ..stores.port import Health, Reads, ReadsAtOnce, Store
+from ..stores.port import CountsRecords, Health, Reads, ReadsAtOnce, Store
 from ..stores.values import (
     MESSAGE,
     Change,
@@ -36,6 +36,7 @@ from ..stores.values import (
     Record,
     SessionRow,
     Span,
+    Uncounted,
 )
 from ..tokens import Counter
 
@@ -130,6 +131,7 @@ class SessionWriter:
         self.moves = 0
         self.damage = Damage()
         self.log = WatchedLog(store, self.damage)
+        self._store_counts = isinstance(store, CountsRecords)
         self._at_once = store if isinstance(store, ReadsAtOnce) else None
         self._wrote: Callable[[], None] | None = None
         self._on_way, self._refusals = 0, 0  # appends of this handle that wait for the store; refused ones
@@ -190,9 +192,17 @@ class SessionWriter:
         """Return entries as records, counted under a model; decisions need none."""
         return await make_records(entries, self._counter(entries, model), self._policy, large=large)
 
-    def small_records(self, entries: Sequence[Entry], model: ModelChange | None) -> tuple[Record, ...] | None:
-        """Return entries that are not large as records; None if the counter has to be loaded first."""
-        return small_records(entries, self._counter(entries, model), self._policy)
+    def small_records(
+        self, entries: Sequence[Entry], model: ModelChange | None
+    ) -> tuple[tuple[Record, ...] | None, tuple[Uncounted, ...]]:
+        """Return entries that are not large as records; None if the counter has to be loaded first.
+
+        With them are those whose texts the store counts.
+        """
+        counter = self._counter(entries, model)
+        if self._store_counts and (made := uncounted_records(entries, counter)):
+            return made
+        return small_records(entries, counter, self._policy), ()
 
     def counter(self, model: ModelChange | None) -> Counter:
         """Return the counter in force under a model; without one, that of the session."""
@@ -243,6 +253,7 @@ class SessionWriter:
     async def append(
         self,
         records: Sequence[Record],
+        uncounted: tuple[Uncounted, ...] = (),
         *,
         after: Position,
         model: ModelChange | None,
@@ -264,9 +275,10 @@ class SessionWriter:
             expected_version=expected_version,
             expected_head=after,
             records=tuple(records),
+            uncounted=uncounted,
         )
         is_written, refusals = False, self._refusals
-        self._ahead = Position(after.branch, after.seq + len(records)), _last_model(records, model)
+        self._ahead = Position(after[0], after[1] + len(records)), _last_model(records, model)
         self._on_way += 1
         try:
             receipt = await self.store.commit(change)
@@ -387,17 +399,18 @@ class SessionWriter:
         row, (known, model) = self.row, self._model
         if known == (receipt.branch, receipt.first - 1):
             self._model = receipt.head, _last_model(change.records, model)
+        total = sum([record.tokens for record in change.records]) + (0 if change.fork else row.total)
         self.row = structs.replace(
             row,
-            total=sum(record.tokens for record in change.records) + (0 if change.fork else row.total),
+            total=total,
             epoch=receipt.epoch,
             version=receipt.version,
             branch=receipt.branch,
             seq=receipt.last,
             active=max(row.active, change.now) if change.is_activity else row.active,
-            ended=None if change.next_epoch else row.ended,
-            reason="" if change.next_epoch else row.reason,
         )
+        if change.next_epoch:
+            self.row = structs.replace(self.row, ended=None, reason="")
 
 
 def _last_model(records: Sequence[Record], before: ModelChange | None) -> ModelChange | None:

@@ -118,7 +118,7 @@ def _check_expectations(row: SessionRow, change: Change) -> None:
             head=row.head,
             total=row.total,
         )
-    if change.expected_head is not None and change.expected_head != row.head:
+    if change.expected_head is not None and change.expected_head != (row.branch, row.seq):
         raise Conflict(
             f"the head of session {row.id} is {tuple(row.head)}, not {tuple(change.expected_head)}",
             version=row.version,

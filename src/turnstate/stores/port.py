@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from .values import (
     Address,
@@ -34,6 +34,7 @@ from .values import (
 )
 
 __all__ = [
+    "CountsRecords",
     "Directory",
     "Feed",
     "Health",
@@ -122,6 +123,13 @@ class ReadsAtOnce(Protocol):
         The job runs in a thread that has no event loop, so it awaits nothing but the log that it is given.
         """
         ...
+
+
+@runtime_checkable
+class CountsRecords(Protocol):
+    """A store that counts the texts of records itself, those of many changes together."""
+
+    counts_records: Literal[True]
 
 
 class Feed(Protocol):

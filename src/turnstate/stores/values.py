@@ -6,12 +6,13 @@ not at all. A store keeps bytes and does not interpret them: it does not know wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 
 from ..errors import InputError
+from ..tokens.exact import ExactCounter
 
 __all__ = [
     "FOREVER",
@@ -39,6 +40,7 @@ __all__ = [
     "Row",
     "SessionRow",
     "Span",
+    "Uncounted",
     "feed_number",
 ]
 
@@ -98,6 +100,15 @@ class Record(Struct, frozen=True, kw_only=True):
     kind: str
     body: bytes
     tokens: int = 0
+
+
+class Uncounted(NamedTuple):
+    """A record whose texts are still to be counted, and the tokens that it has beside them."""
+
+    record: Record
+    counter: ExactCounter
+    texts: Sequence[str]
+    tokens: int
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -221,6 +232,7 @@ class Change(Struct, frozen=True, kw_only=True):
     ``created`` is when the session was created that is meant: another one may have its id by now.
     ``next_epoch`` ends the epoch and begins the next one even if a lease is held: it raises the fence.
     ``end`` ends the epoch without a next one, and a lease refuses it like any other write.
+    ``uncounted`` are records that the store completes before it writes them, if it `CountsRecords`.
     """
 
     at: Address
@@ -234,6 +246,7 @@ class Change(Struct, frozen=True, kw_only=True):
     fork: Fork | None = None
     select: int | None = None
     records: tuple[Record, ...] = ()
+    uncounted: tuple[Uncounted, ...] = ()
     parcels: tuple[Parcel, ...] = ()
     next_epoch: bool = False
     end: str | None = None

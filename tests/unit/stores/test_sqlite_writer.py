@@ -12,13 +12,15 @@ import apsw
 import pytest
 from verification_fixtures import NOW, run, said, session, verified
 
+from turnstate.codec import decode
 from turnstate.errors import AlreadyExists, Conflict, InputError, StoreError
 from turnstate.stores.sqlite import SqliteStore
 from turnstate.stores.sqlite import writer as writer_module
 from turnstate.stores.sqlite.connection import migrate
 from turnstate.stores.sqlite.search import behind
 from turnstate.stores.sqlite.writer import BATCH, QUICK_COMMITS, Writer
-from turnstate.stores.values import Address, Change, Receipt, Span
+from turnstate.stores.values import Address, Change, Receipt, Span, Uncounted
+from turnstate.tokens import ExactCounter
 
 
 @pytest.fixture
@@ -164,6 +166,35 @@ def test_appends_of_one_transaction_follow_each_other_and_a_refused_one_leaves_n
                 assert (row.seq, row.total, row.version) == (len(rows), rows[-1].total, len(rows))
         finally:
             await rival.close()
+
+    run(path, scene)
+    assert verified(path) == []
+
+
+def test_records_that_come_without_a_count_are_counted_once_however_often_their_batch_is_tried(
+    tmp_path: Path,
+) -> None:
+    path, at, ours, own = tmp_path / "agent.db", Address("acme", "s1"), ExactCounter("o200k_base"), 4
+    said_so = ["one", "two words", "a name: <|endoftext|>", ""]
+
+    def uncounted(number: int, id: str) -> Change:
+        text = said_so[number % len(said_so)]
+        record = said(id, text, tokens=own)
+        return Change(at=at, now=NOW, records=(record,), uncounted=(Uncounted(record, ours, [text], own),))
+
+    async def scene(store: SqliteStore) -> None:
+        await store.create(session(at))
+        for known in (False, True):  # a known id makes the batch run again, each change alone
+            ids = [f"{known} {number}" for number in range(20)]
+            ids[10] = "False 5" if known else ids[10]
+            tried = [store.commit(uncounted(number, id)) for number, id in enumerate(ids)]
+            outcomes = await asyncio.gather(*tried, return_exceptions=True)
+            assert [type(one) for one in outcomes].count(AlreadyExists) == known
+        await store.commit(uncounted(0, "alone"))
+        rows = await store.read(at, Span(1, 1, 100))
+        texts = [decode(row.body).text for row in rows]
+        assert [row.tokens for row in rows] == [own + ours.count(text).tokens for text in texts]
+        assert rows[-1].total == sum(row.tokens for row in rows) == (await store.get(at)).total
 
     run(path, scene)
     assert verified(path) == []

@@ -129,9 +129,8 @@ def _uuid(raw: bytes) -> str:
 
 def stored_content(id: str, kind: str, body: bytes) -> tuple[str | bytes, str | int, bytes]:
     """Return id, kind and body as they are stored: a body that begins with the id without it."""
-    first = _ID_FIRST % id.encode()
-    if body.startswith(first) and body[len(first) : len(first) + 1] == b'"':
-        body = body[len(first) :]
+    if body.startswith(first := b'{"id":"%b","' % id.encode()):
+        body = body[len(first) - 1 :]  # from the quote on, which tells it from a whole body
     elif not body.startswith(b"{"):
         body = b"\0" + body
     return stored_id(id), 0 if kind == MESSAGE else kind, body

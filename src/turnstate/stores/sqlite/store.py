@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import apsw
 from msgspec import structs
@@ -76,6 +76,7 @@ class SqliteStore:
     """Sessions in one file, which is created with a mode that keeps other users out."""
 
     durability: Durability = "fsync"
+    counts_records: Literal[True] = True
 
     def __init__(
         self,

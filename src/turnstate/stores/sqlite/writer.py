@@ -6,7 +6,8 @@
 
 A job is a change of a session, or a function of the connection. Jobs that the tasks of an event loop submit
 in one iteration are handed over together at its end, since two threads that alternate job by job are slower
-than one. If all of a batch only append, they share their statements, too (`changes.commit_together`).
+than one. If all of a batch only append, they share their statements, too (`changes.commit_together`), and
+before that one call of the tokenizer, in which the loop goes on.
 
 A job that is refused affects no other: nearly all are refused before they have written anything; if one has
 written, the batch is rolled back and run again with a savepoint for each job. No job is answered before the
@@ -45,8 +46,9 @@ __all__ = ["BATCH", "IDLE", "Writer"]
 T = TypeVar("T")
 Job = Callable[[apsw.Connection], Any]
 
-BATCH = 64
-"""Jobs in one transaction: enough to make the fsync cheap, few enough that none waits long."""
+BATCH = 32
+"""Jobs in one transaction: enough to make the fsync cheap, few enough that the loop prepares the next ones
+while these are counted and written."""
 
 
 GROWN_AFTER = 8
@@ -66,17 +68,23 @@ SMALL = 20_000
 
 
 class _Waiting:
-    """A job, the future of its caller, and its outcome."""
+    """A change or a job, the future of its caller, and its outcome."""
 
-    __slots__ = ("alone", "change", "error", "future", "job", "loop", "result")
+    __slots__ = ("alone", "change", "error", "future", "is_plain", "job", "loop", "result")
 
-    def __init__(
-        self, job: Job, future: asyncio.Future[Any], *, alone: bool = False, change: Change | None = None
-    ) -> None:
-        self.job, self.future, self.loop, self.alone = job, future, future.get_loop(), alone
-        self.change = change if change is not None and changes.is_plain(change) else None
+    def __init__(self, job: Job | None, *, change: Change | None = None, alone: bool = False) -> None:
+        self.job, self.change, self.alone = job, change, alone
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.is_plain = change is not None and changes.is_plain(change)
         self.result: Any = None
         self.error: BaseException | None = None
+
+    def run(self, db: apsw.Connection) -> None:
+        if self.change is not None:
+            self.result = changes.commit(db, self.change)
+        elif self.job is not None:
+            self.result = self.job(db)
 
     def settle(self) -> None:
         if self.future.done():  # cancelled
@@ -110,21 +118,15 @@ class Writer:
 
     def commit(self, change: Change) -> Awaitable[Receipt]:
         """Apply a change; the result can be awaited once it is durable."""
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._submit(_Waiting(lambda db: changes.commit(db, change), future, change=change))
-        return future
+        return self._submitted(_Waiting(None, change=change))
 
     def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
         """Run a job; the result can be awaited once it is durable."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._submit(_Waiting(job, future))
-        return future
+        return self._submitted(_Waiting(job))
 
     def run_alone(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
         """Run a job that cannot be part of a transaction."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._submit(_Waiting(job, future, alone=True))
-        return future
+        return self._submitted(_Waiting(job, alone=True))
 
     def start(self) -> None:
         """Start the thread, which the first job does otherwise; without a job it continues the index."""
@@ -148,12 +150,13 @@ class Writer:
             self._is_started = True
             self._thread.start()
 
-    def _submit(self, waiting: _Waiting) -> None:
+    def _submitted(self, waiting: _Waiting) -> asyncio.Future[Any]:
         loop = waiting.loop
         if (gathered := self._gathered.get(loop)) is None:
             gathered = self._gathered[loop] = []
             loop.call_soon(self._hand_over, loop)
         gathered.append(waiting)
+        return waiting.future
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do or queue the jobs that the tasks of a loop submitted in its last iteration."""
@@ -173,7 +176,7 @@ class Writer:
     def _committed_here(self, waiting: _Waiting) -> bool:
         """Commit a small append in the thread of its loop; return False if that could take long."""
         change = waiting.change
-        if change is None or self._quick < QUICK_COMMITS or not self._in_loop:
+        if change is None or not waiting.is_plain or self._quick < QUICK_COMMITS or not self._in_loop:
             return False
         if sum(len(record.body) for record in change.records) > SMALL:
             return False
@@ -183,6 +186,7 @@ class Writer:
             if self._queued or self._closing or (db := self._db) is None or not self._begun_at_once(db):
                 return False
             start = time.perf_counter()
+            changes.count_records([change])
             self._guarded(self._finish, [waiting])
             self._note_speed(time.perf_counter() - start)
             self._batches, self._latest = self._batches + 1, time.monotonic()
@@ -236,6 +240,7 @@ class Writer:
             self._has_examined = True
 
     def _commit(self, batch: list[_Waiting]) -> None:
+        changes.count_records([waiting.change for waiting in batch if waiting.change is not None])
         with self._using:
             start = time.perf_counter()
             self._write(batch)
@@ -343,7 +348,7 @@ class Writer:
 
     def _append_together(self, db: apsw.Connection, batch: list[_Waiting]) -> bool:
         """Run a batch that only appends; return False, with nothing written, if it must be run one by one."""
-        appended = [waiting.change for waiting in batch if waiting.change is not None]
+        appended = [waiting.change for waiting in batch if waiting.change is not None and waiting.is_plain]
         if len(appended) < len(batch):
             return False
         self._heads.begin(db)
@@ -407,7 +412,7 @@ def _attempt(db: apsw.Connection, waiting: _Waiting) -> bool:
     before = db.total_changes()
     waiting.result = waiting.error = None
     try:
-        waiting.result = waiting.job(db)
+        waiting.run(db)
     except (TurnstateError, *UNUSABLE) as error:
         waiting.error = error if isinstance(error, TurnstateError) else unusable(error)
         return db.total_changes() == before
@@ -428,7 +433,7 @@ def _translated(error: Exception, path: str) -> Exception:
 
 def _run_alone(db: apsw.Connection, batch: list[_Waiting]) -> None:
     for waiting in batch:
-        waiting.result = waiting.job(db)
+        waiting.run(db)
 
 
 def _answer(batch: list[_Waiting]) -> None:
