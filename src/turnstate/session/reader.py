@@ -34,6 +34,9 @@ T = TypeVar("T")
 PAGE = 100
 """Entries that are read at a time by those who follow."""
 
+FEW = 64
+"""Messages that are little to read, unless they are long."""
+
 
 class SessionReader:
     """The part of a session that reads."""
@@ -93,7 +96,8 @@ class SessionReader:
                 return await last_messages(log, self._writer.at, path, last)
             return await read_messages(log, self._writer.at, path, limit=limit)
 
-        return await self._read(branch, after, read)
+        wanted = limit if last is None else last
+        return await self._read(branch, after, read, small=wanted is not None and wanted <= FEW)
 
     async def entries(
         self,
@@ -165,6 +169,8 @@ class SessionReader:
         branch: int | None,
         after: str | None,
         read: Callable[[Reads, Sequence[Span]], Awaitable[T]],
+        *,
+        small: bool = False,
     ) -> T:
         """Read the path to the head or to the end of a branch, or the part of it after an entry."""
         if branch is not None:
@@ -175,4 +181,4 @@ class SessionReader:
             path = await path_of(log, row.address, row.head, branch)
             return await read(log, await path_after(log, row.address, path, after))
 
-        return await self._writer.read(job)
+        return await self._writer.read(job, small=small)

@@ -165,10 +165,10 @@ class SessionWriter:
         self.row = self._checked(await self.store.get(self.at))
         return self.row
 
-    async def read(self, job: Callable[[SessionRow, Reads], Awaitable[T]]) -> T:
+    async def read(self, job: Callable[[SessionRow, Reads], Awaitable[T]], *, small: bool = False) -> T:
         """Return what a job makes of the session as it is now and of its log, as one read if possible.
 
-        The job awaits nothing but the log that it is given.
+        The job awaits nothing but the log that it is given; `small` says that it reads little.
         """
         if self._at_once is None:
             return await job(await self.refresh(), self.log)
@@ -176,7 +176,7 @@ class SessionWriter:
         async def read(row: SessionRow, log: Reads) -> tuple[SessionRow, T]:
             return row, await job(self._checked(row), WatchedReads(log, self.damage))
 
-        self.row, made = await self._at_once.at_once(self.at, read)
+        self.row, made = await self._at_once.at_once(self.at, read, small=small)
         return made
 
     def _checked(self, row: SessionRow) -> SessionRow:

@@ -117,10 +117,13 @@ class Log(Reads, Protocol):
 class ReadsAtOnce(Protocol):
     """A store that reads several times in one snapshot, without a round trip for each."""
 
-    async def at_once(self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]]) -> T:
+    async def at_once(
+        self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]], *, small: bool = False
+    ) -> T:
         """Return what a job makes of a session and its log.
 
-        The job runs in a thread that has no event loop, so it awaits nothing but the log that it is given.
+        The job runs in a thread that has no event loop, so it awaits nothing but the log that it is given. A
+        `small` one may be tried in the thread of the caller's loop first.
         """
         ...
 

@@ -17,6 +17,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import StoreDamaged
+from ...tokens.exact import INLINE
 from ..values import (
     MESSAGE,
     Address,
@@ -27,6 +28,7 @@ from ..values import (
 )
 from .faults import UNREADABLE
 from .queries import SQL
+from .readers import TooLarge
 from .rows import (
     SessionPlace,
     branch_row,
@@ -50,15 +52,21 @@ __all__ = [
 
 T = TypeVar("T")
 
+MOST_HERE = INLINE
+"""Bytes of entries that are read in the thread of an event loop; more would be decoded elsewhere anyway."""
+
 STEP = 8
 """Entries that are read at a time when a path is walked back from its head."""
 
 
 class LogSnapshot:
-    """The log of one session on a reader's snapshot, for a job of several reads; nothing in it waits."""
+    """The log of one session on a reader's snapshot, for a job of several reads; nothing in it waits.
 
-    def __init__(self, db: apsw.Connection, place: SessionPlace) -> None:
-        self._db, self._place = db, place
+    With ``most`` a read of more bytes raises `TooLarge` instead.
+    """
+
+    def __init__(self, db: apsw.Connection, place: SessionPlace, most: int | None = None) -> None:
+        self._db, self._place, self._most = db, place, most
 
     async def read(
         self,
@@ -70,6 +78,8 @@ class LogSnapshot:
         kinds: Sequence[str] | None = None,
     ) -> list[Row]:
         """Return the entries of a span in order; with a limit the first ones, or the newest."""
+        if self._most is not None:
+            _check_size(self._db, self._place.key, span, limit, newest=newest, most=self._most)
         return read(self._db, self._place, span, limit, newest=newest, kinds=kinds)
 
     async def find(self, at: Address, ids: Sequence[str]) -> list[Row]:
@@ -85,16 +95,37 @@ class LogSnapshot:
         return branches(self._db, at, self._place)
 
 
-def at_once(db: apsw.Connection, at: Address, job: Callable[[SessionRow, LogSnapshot], Awaitable[T]]) -> T:
-    """Return what a job makes of a session and its log."""
+def at_once(
+    db: apsw.Connection,
+    at: Address,
+    job: Callable[[SessionRow, LogSnapshot], Awaitable[T]],
+    most: int | None = None,
+) -> T:
+    """Return what a job makes of a session and its log; `most` is that of `LogSnapshot`."""
     key, row = session_row(db, at)
-    step = job(row, LogSnapshot(db, SessionPlace(key, row.branch, row.seq))).__await__()
+    step = job(row, LogSnapshot(db, SessionPlace(key, row.branch, row.seq), most)).__await__()
     try:
         next(step)
     except StopIteration as done:
         result: T = done.value
         return result
     raise RuntimeError("a job that reads at once cannot wait for anything else")
+
+
+def _check_size(
+    db: apsw.Connection, key: int, span: Span, limit: int | None, *, newest: bool, most: int
+) -> None:
+    """Raise `TooLarge` if entries have more bytes than most; their bodies are not read for that."""
+    first, last = span.first, span.last
+    if limit is not None:
+        first = max(first, last - limit + 1) if newest else first
+        last = last if newest else min(last, first + limit - 1)
+    if last - first >= most:
+        raise TooLarge
+    which = {"key": key, "branch": span.branch, "first": first, "last": last}
+    ((size,),) = db.execute(SQL["size_of_span"], which)
+    if size > most:
+        raise TooLarge
 
 
 def last_branch(db: apsw.Connection, key: int, head: int) -> int:

@@ -83,7 +83,7 @@ class FrozenReaders(Readers):
     """Runs queries on a file beside which nothing can be created."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path)
+        super().__init__(path, in_loop=False)  # a read may have to be repeated
         with translated(path):
             db, _ = _connect(path)
             try:

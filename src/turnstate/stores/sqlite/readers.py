@@ -4,6 +4,10 @@ A thread is started when a query comes and all others are at work, so one that r
 thread and one connection. A query is one job: it is handed to a thread and its result is handed back, which
 costs more than most queries. Whoever reads several things puts them into one job. The first thread also opens
 the store, so that opening needs no other.
+
+A small query is made in the thread of its loop instead, once several in a row were quick, as they are while
+the file is in memory. One that takes long blocks the loop once, and the next ones go to a thread again. The
+loop waits for no lock, and what turns out to be large is left to a thread before it is read.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -23,28 +28,45 @@ from .connection import connect
 from .faults import FAULTS, fault
 from .queries import SQL
 
-__all__ = ["Readers"]
+__all__ = ["Readers", "TooLarge"]
 
 T = TypeVar("T")
 Work = Callable[[], Any]
+Query = Callable[[apsw.Connection], T]
 
 THREADS = 4
 
+QUICK, QUICK_READS = 0.001, 8
+"""Seconds of a quick query, and how many in a row allow the next one to be made in the loop's thread."""
+
+
+class TooLarge(Exception):
+    """What a query is about to read is too much for the loop's thread."""
+
 
 class Readers:
-    """Runs queries in a few threads."""
+    """Runs queries in a few threads, and small ones in the loop's own."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, *, in_loop: bool = True) -> None:
+        self._path, self._in_loop = path, in_loop
+        self._here: apsw.Connection | None = None  # for queries in the thread of a loop
+        self._using, self._quick = threading.Lock(), 0
         self._local = threading.local()
         self._open = list[apsw.Connection]()
         self._jobs: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._threads = list[threading.Thread]()
         self._unfinished, self._closed, self._gate = 0, False, threading.Lock()
 
-    async def run(self, job: Callable[[apsw.Connection], T]) -> T:
-        """Run a query in one snapshot."""
-        return await self.do(partial(self._read, job))
+    async def run(self, job: Query[T], *, here: Query[T] | None = None) -> T:
+        """Run a query in one snapshot; `here` is one that may be run in the loop's thread instead.
+
+        It raises `TooLarge` before it reads much.
+        """
+        if here is None or not self._in_loop:
+            return await self.do(partial(self._read, job))
+        if self._quick >= QUICK_READS and (found := self._read_here(here)) is not None:
+            return found[0]
+        return await self.do(partial(self._read_small, job))
 
     async def do(self, work: Callable[[], T]) -> T:
         """Do something in a thread of the readers."""
@@ -68,9 +90,11 @@ class Readers:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
-        for db in self._open:
-            db.close(True)
-        self._open = []
+        with self._using:
+            self._here = None
+            for db in self._open:
+                db.close(True)
+            self._open = []
 
     def abandon(self) -> None:
         """Interrupt what was begun, and close the connections."""
@@ -102,18 +126,51 @@ class Readers:
         if getattr(self._local, "db", None) is None and not self._closed:
             with suppress(apsw.Error, StoreError):  # the next query meets the same, and reports it
                 self._connection().execute(SQL["session_at"], {"key": None})
+        if self._quick >= QUICK_READS and self._here is None:
+            with suppress(apsw.Error, StoreError), self._using:
+                self._open_here()
 
-    def _read(self, job: Callable[[apsw.Connection], T]) -> T:
+    def _open_here(self) -> None:
+        if self._here is None and not self._closed:
+            db = connect(self._path, write=False)
+            self._open.append(db)
+            db.set_busy_handler(None)  # a thread waits instead
+            db.execute(SQL["session_at"], {"key": None})
+            self._here = db
+
+    def _read(self, job: Query[T]) -> T:
         try:
-            db = self._connection()
-            db.execute("BEGIN")
-            try:
-                return job(db)
-            finally:  # a commit may fail in a damaged file, though nothing was written
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+            return _in_snapshot(self._connection(), job)
         except FAULTS as error:
             raise fault(error, self._path) from error
+
+    def _read_small(self, job: Query[T]) -> T:
+        """Run a small query in a thread, and note whether it was quick."""
+        start = time.perf_counter()
+        try:
+            return self._read(job)
+        finally:
+            self._note_speed(time.perf_counter() - start)
+
+    def _read_here(self, job: Query[T]) -> tuple[T] | None:
+        """Run a small query in the thread of its loop; None if a thread has to do it or report an error."""
+        if not self._using.acquire(blocking=False):
+            return None
+        start, db = time.perf_counter(), self._here
+        try:
+            return (_in_snapshot(db, job),) if db is not None else None
+        except (apsw.Error, UnicodeDecodeError, TooLarge):
+            return None
+        except BaseException:  # a signal may come anywhere, and must leave no transaction open
+            if db is not None and db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        finally:
+            self._using.release()
+            self._note_speed(time.perf_counter() - start)
+
+    def _note_speed(self, seconds: float) -> None:
+        self._quick = 0 if seconds >= QUICK else min(self._quick + 1, QUICK_READS)
 
     def _connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
@@ -121,6 +178,15 @@ class Readers:
             db = self._local.db = connect(self._path, write=False)
             self._open.append(db)
         return db
+
+
+def _in_snapshot(db: apsw.Connection, job: Query[T]) -> T:
+    db.execute("BEGIN")
+    try:
+        return job(db)
+    finally:  # a commit may fail in a damaged file, though nothing was written
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

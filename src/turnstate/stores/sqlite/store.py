@@ -161,9 +161,14 @@ class SqliteStore:
             while await self._writer.run_alone(search.index_some):
                 pass
 
-    async def at_once(self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]]) -> T:
+    async def at_once(
+        self, at: Address, job: Callable[[SessionRow, Reads], Awaitable[T]], *, small: bool = False
+    ) -> T:
         """Return what a job makes of a session and its log, in one snapshot of a reader."""
-        return await self._readers.run(lambda db: log.at_once(db, at, job))
+        return await self._readers.run(
+            partial(log.at_once, at=at, job=job),
+            here=partial(log.at_once, at=at, job=job, most=log.MOST_HERE) if small else None,
+        )
 
     # Feed
 
@@ -188,7 +193,8 @@ class SqliteStore:
             total = sum(record.tokens for record in records)
             tags = tuple(sorted(set(row.tags)))
             made = structs.replace(row, tags=tags, branch=1, seq=len(records), total=total)
-            if _exists(db, row.address):
+            with suppress(NotFound):
+                session_place(db, row.address)
                 raise AlreadyExists(f"session {row.id} already exists")
             columns = session_columns(made) | {"marks": marks(records, after=0)}
             ((key,),) = db.execute(SQL["add_session"], columns)
@@ -202,7 +208,11 @@ class SqliteStore:
 
     async def get(self, at: Address) -> SessionRow:
         """Return a session, or raise `NotFound`."""
-        return await self._readers.run(lambda db: session_row(db, at)[1])
+
+        def get(db: apsw.Connection) -> SessionRow:
+            return session_row(db, at)[1]
+
+        return await self._readers.run(get, here=get)
 
     async def page(
         self,
@@ -401,14 +411,6 @@ class SqliteStore:
                 yield finding
 
 
-def _exists(db: apsw.Connection, at: Address) -> bool:
-    try:
-        session_place(db, at)
-    except NotFound:
-        return False
-    return True
-
-
 def _set_tags(db: apsw.Connection, key: int, tags: Sequence[str]) -> None:
     db.execute(SQL["drop_tags"], {"key": key})
     for name in tags:
@@ -429,13 +431,13 @@ def _parcels(db: apsw.Connection, name: str, which: dict[str, Any]) -> list[Parc
 async def connect(url: str) -> SqliteStore:
     """Open ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; the file is created if it is missing.
 
-    ``?mode=0660`` creates it for a group; an existing file keeps its mode. With ``?commit=thread`` no commit
-    is made in the thread of the event loop.
+    ``?mode=0660`` creates it for a group; an existing file keeps its mode. With ``?commit=thread`` nothing is
+    written or read in the thread of the event loop.
     """
     path, mode, in_loop = path_of(url), mode_of(url), commits_in_loop(url)
     if is_read_only(path):
         return await asyncio.to_thread(SqliteStore, path)
-    readers, loop = Readers(path), asyncio.get_running_loop()
+    readers, loop = Readers(path, in_loop=in_loop), asyncio.get_running_loop()
     try:
         store = await readers.do(
             partial(SqliteStore, path, mode=mode, commits_in_loop=in_loop, readers=readers)
