@@ -17,7 +17,7 @@ from ...plain_text import first_words, harmless
 from ...report import read_tree
 from ...stores.values import Address
 from ..view import Choice
-from .usage import WrongUsage, nothing
+from .usage import WrongUsage, nothing, typed_number
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -37,6 +37,8 @@ __all__ = [
 ]
 
 SHOWN_SUMMARY_LINES = 14
+SHOWN_MESSAGES = 10
+"""Messages that /history shows unless it is asked for another number."""
 MAX_HITS = 20
 MAX_BACK = 30
 """Messages of the user that /back lists."""
@@ -133,11 +135,14 @@ async def back(chat: Chat, rest: str) -> None:
     if not rest:
         lines = [f"{number:>3}  {harmless(first_words(one.text, 90))}" for number, one in enumerate(said, 1)]
         await chat.view.output("\n".join(lines) or "nothing was said yet")
+        if lines:
+            await chat.view.notice("/back N goes back to before the message with that number")
         return
-    if not rest.isdecimal() or not 1 <= int(rest) <= len(said):
+    place = typed_number(rest)
+    if place is None or not 1 <= place <= len(said):
         raise WrongUsage(f"there are {screen.counted(len(said), 'message')} to go back to" if said else "")
     chat.check_writable()
-    message = said[int(rest) - 1]
+    message = said[place - 1]
     await chat.go_back(message)
     chat.view.suggest(message.text)
     await chat.view.notice("back before that message; /undo returns")
@@ -151,9 +156,10 @@ async def spoken(chat: Chat) -> list[Message]:
 
 async def history(chat: Chat, rest: str) -> None:
     """Show the last N messages, 10 by default, also those that the window no longer shows."""
-    if rest and not rest.isdecimal():
-        raise WrongUsage
-    messages = await chat.session.messages(last=int(rest or 10))
+    last = typed_number(rest) if rest else SHOWN_MESSAGES
+    if not last:
+        raise WrongUsage("N is a number of messages")
+    messages = await chat.session.messages(last=last)
     text = "\n\n".join(entry_text(str(one.id), one) for one in messages)
     await chat.view.output(text or "nothing was said yet")
 
@@ -195,9 +201,10 @@ async def tangent(chat: Chat, rest: str) -> None:
     match word:
         case "reopen":
             kept = state.kept_tangents()
-            if not more.strip().isdecimal() or not 1 <= int(more) <= len(kept):
+            place = typed_number(more.strip())
+            if place is None or not 1 <= place <= len(kept):
                 raise WrongUsage(f"there are {screen.counted(len(kept), 'tangent')} to reopen")
-            state.reopen_tangent(kept[int(more) - 1].name)
+            state.reopen_tangent(kept[place - 1].name)
             said = "back in the tangent; /tangent leaves it"
         case "" | "enter" if not inside or word:
             state.begin_tangent()

@@ -17,7 +17,7 @@ from ...plain_text import first_words, harmless
 from ...report import read_context
 from ...sticky import ContextManager
 from ...stores.values import Address
-from .usage import WrongUsage, nothing
+from .usage import WrongUsage, nothing, typed_number
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -161,9 +161,10 @@ async def memory(chat: Chat, rest: str) -> None:
         case "forget" if more:
             chat.check_writable()
             facts = await _facts(chat)
-            if not more.isdecimal() or not 1 <= int(more) <= len(facts):
+            place = typed_number(more)
+            if place is None or not 1 <= place <= len(facts):
                 raise WrongUsage(f"there are {screen.counted(len(facts), 'fact')} to forget")
-            await _engine(chat).drop(_user(chat), facts[int(more) - 1].id)
+            await _engine(chat).drop(_user(chat), facts[place - 1].id)
             await chat.view.notice("forgotten")
         case "list" if not more:
             facts = await _facts(chat)

@@ -6,7 +6,10 @@ import shlex
 
 from ...errors import InputError
 
-__all__ = ["WrongUsage", "nothing", "words"]
+__all__ = ["WrongUsage", "nothing", "typed_number", "words"]
+
+MAX_DIGITS = 9
+"""Digits of a number that a command takes: there is nothing to count beyond."""
 
 
 class WrongUsage(InputError):
@@ -25,3 +28,8 @@ def nothing(rest: str) -> None:
     """Raise `WrongUsage` if something follows a command that takes nothing."""
     if rest:
         raise WrongUsage("it takes nothing")
+
+
+def typed_number(text: str) -> int | None:
+    """Return a whole number as it was typed; None if it is none, or too long to number anything."""
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
