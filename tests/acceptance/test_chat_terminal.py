@@ -83,12 +83,17 @@ def test_a_first_conversation(chat: Start, folder: Path) -> None:
         assert "turnstate chat --continue" in terminal.text
 
 
+def test_the_status_line_is_complete_before_anything_is_typed(chat: Start) -> None:
+    with chat() as terminal:
+        terminal.wait("scripted ·", "/help", gone="starting")
+
+
 def test_ctrl_c_stops_an_answer_and_a_tool_and_twice_leaves(chat: Start, folder: Path) -> None:
     with chat() as terminal:
         terminal.enter("slow 5000")
         terminal.wait("word25")
         terminal.type(CTRL_C)
-        terminal.wait("stopped; everything up to here is saved")
+        terminal.wait("stopped; everything that was finished is saved")
         terminal.enter("run sleep 60; touch late")
         terminal.wait("Run run_command?")
         terminal.type("y")
@@ -251,7 +256,7 @@ def test_escape_twice_goes_back_to_an_earlier_message(chat: Start, model: ChatMo
             terminal.enter(words)
             terminal.wait(f"You said: {words}")
         terminal.type(ESCAPE + ESCAPE)
-        terminal.wait("  1  two", "  2  one")
+        terminal.wait("  1  two", "  2  one", "/back N goes back")
         terminal.enter("/back 1")
         terminal.wait("back before that message", "› two")
         terminal.type(" and a half\r")
@@ -264,6 +269,11 @@ def test_a_killed_chat_goes_on_and_a_second_window_is_told(chat: Start) -> None:
     with chat() as first:
         first.enter("remember the lamp")
         first.wait("You said: remember the lamp")
+        with chat("--continue") as undecided:
+            undecided.wait("n neither")
+            undecided.type("n")
+            assert undecided.wait_for_end() == 0
+            assert "turnstate:" not in undecided.text
         with chat("--continue") as second:
             second.wait("open in another process", "l look on", "t take over")
             second.type("l")

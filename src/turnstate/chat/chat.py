@@ -140,6 +140,11 @@ class Chat:
         self._cost = 0.0
 
     @property
+    def is_open(self) -> bool:
+        """True if there is a session to talk in."""
+        return self._session is not None
+
+    @property
     def session(self) -> Session:
         """The session that is open."""
         if self._session is None:

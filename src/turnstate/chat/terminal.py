@@ -253,6 +253,12 @@ class TerminalView:
         """Have the prompt drawn again soon."""
         self.prompt.app.invalidate()
 
+    def leave(self) -> None:
+        """End the prompt, if it is waiting for input."""
+        reading = self.prompt.app.future
+        if reading is not None and not reading.done():
+            self.prompt.app.exit(exception=EOFError)
+
     async def _print(self, *lines: RenderableType) -> None:
         if not lines:
             return
@@ -311,12 +317,14 @@ class TerminalView:
 
     def _toolbar(self) -> StyleAndTextTuples:
         status = self.status
-        share = status.tokens / status.limit if status.limit else 0
+        if not status.limit:
+            return [("", " starting …")]
+        share = status.tokens / status.limit
         parts: StyleAndTextTuples = [("", f" {status.model} · ")]
         used = {name: status.usage.get(name, 0) for name in CATEGORIES if name != "free"}
         filled = 0
         for name, tokens in used.items():
-            cells = min(BAR_CELLS - filled, -(-tokens * BAR_CELLS // status.limit)) if status.limit else 0
+            cells = min(BAR_CELLS - filled, -(-tokens * BAR_CELLS // status.limit))
             filled += cells
             parts.append(("class:used", SIGNS[name] * cells))
         parts.append(("", f"{'·' * (BAR_CELLS - filled)} {share:.0%} of {status.limit:,}"))
@@ -401,21 +409,26 @@ async def converse(chat: Chat, view: TerminalView, start: Coroutine[Any, Any, No
     view.back = lambda: lines.put_nowait("/back")
 
     async def work() -> None:
-        await _interruptible(view, start)
-        while not chat.leaving:
-            view.status, view.completer.sessions = chat.status, chat.recent
-            line = await lines.get()
-            await _interruptible(view, chat.handle(line))
-        view.prompt.app.exit(exception=EOFError)
+        try:
+            await _interruptible(view, start)
+            chat.leaving = chat.leaving or not chat.is_open
+            while not chat.leaving:
+                view.completer.sessions = chat.recent
+                line = await lines.get()
+                await _interruptible(view, chat.handle(line))
+        finally:  # also after a failure: nobody would answer at this prompt any more
+            chat.leaving = True
+            view.leave()
 
     async def tick() -> None:
         while True:
             await asyncio.sleep(0.1)
-            view.status = chat.status
-            if view.is_moving:
+            if view.is_moving or view.status is not chat.status:
+                view.status = chat.status
                 view.redraw()
 
-    tasks = [asyncio.create_task(work()), asyncio.create_task(tick())]
+    working = asyncio.create_task(work())
+    tasks = [working, asyncio.create_task(tick())]
     try:
         with suppress(EOFError), patch_stdout(raw=True):  # a logged warning is printed above the prompt
             while not chat.leaving:
@@ -426,6 +439,8 @@ async def converse(chat: Chat, view: TerminalView, start: Coroutine[Any, Any, No
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    if not working.cancelled():
+        working.result()  # raises what ended the chat
 
 
 async def _interruptible(view: TerminalView, work: Coroutine[Any, Any, None]) -> None:
@@ -434,7 +449,7 @@ async def _interruptible(view: TerminalView, work: Coroutine[Any, Any, None]) ->
     try:
         await asyncio.wait([task])
         if task.cancelled():
-            await view.notice("stopped; everything up to here is saved")
+            await view.notice("stopped; everything that was finished is saved")
         elif error := task.exception():
             raise error
     finally:

@@ -176,6 +176,8 @@ async def _chat(
 
                 assert isinstance(view, TerminalView)  # noqa: S101
                 await converse(chat, view, _start(chat, profile, session, take_over=take_over))
+                if not chat.is_open:  # the user decided against the session, or left before it was open
+                    return 0
                 screen.say(f"saved as session {chat.session.id}; `turnstate chat --continue` goes on")
                 return 0
             await _start(chat, profile, session, take_over=take_over)
