@@ -111,10 +111,8 @@ def _rows(index: int, message: Message) -> Iterator[Row]:
 
 
 def _cost(message: Message) -> dict[str, Any]:
-    found, names = Texts(), [call.name for call in message.tool_calls]
-    frame = message_cost(message, found).tokens
-    again = [name for place, name in enumerate(names) if name in names[:place]]  # we ask for a name once
-    return {"frame": frame, "texts": found.asked + again}
+    found = Texts()
+    return {"frame": message_cost(message, found).tokens, "texts": found.asked}
 
 
 def _portion(message: Message, numbers: list[int]) -> Message:
