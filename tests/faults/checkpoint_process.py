@@ -51,6 +51,8 @@ async def main(operation: str, folder: Path, session: str, plant: str) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(1))  # so that a point is the same in every run
     async with await SessionManager.open(f"sqlite:///{folder}/tree/agent.db") as sessions:
+        sessions.store._writer.start()  # type: ignore[attr-defined]
+        await asyncio.to_thread(str)  # only calls of threads that are there can be chosen
         opened = await sessions.open(session)
         state = await opened.conversation()
         home = Home(folder / "home")

@@ -23,7 +23,8 @@ from turnstate.errors import Conflict, TurnstateError
 from turnstate.ids import monotonic_clock, wall_clock
 from turnstate.log.path import message_of
 from turnstate.session.manager import SessionManager
-from turnstate.stores.sqlite import writer
+from turnstate.stores.sqlite import SqliteStore, writer
+from turnstate.stores.sqlite.target import commits_in_loop, path_of
 from turnstate.stores.values import Span
 from turnstate.tokens import counter
 
@@ -73,9 +74,13 @@ class Commands:
                 )
 
     async def open(self) -> None:
-        self.sessions = await SessionManager.open(
-            self.url, clock=lambda: wall_clock() + self.ahead, monotonic=monotonic_clock
-        )
+        clocks: dict[str, Any] = {"clock": lambda: wall_clock() + self.ahead, "monotonic": monotonic_clock}
+        if self.url.startswith("sqlite:"):  # in a thread that is there: in others no call can be chosen
+            settings: dict[str, Any] = {"commits_in_loop": commits_in_loop(self.url)}
+            store = await asyncio.to_thread(SqliteStore, path_of(self.url), **settings)
+            self.sessions = SessionManager(store, **clocks)
+        else:
+            self.sessions = await SessionManager.open(self.url, **clocks)
         await self.say(opened=True)
 
     async def create(self, idle: float | None = None) -> None:
