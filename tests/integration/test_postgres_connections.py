@@ -208,7 +208,10 @@ def test_a_function_that_forgets_the_lock_is_caught() -> None:
             f"WHERE proname = 'append' AND pronamespace = '{where.schema}'::regnamespace"
         )
         ((function,),) = await executed(source)
-        await executed(function.replace("FOR NO KEY UPDATE;", ";", 1))
+        unlocked = function.replace("FOR NO KEY UPDATE;", ";", 1)
+        slow = unlocked.replace("new_total := own.total;", "PERFORM pg_sleep(0.05); new_total := own.total;", 1)
+        assert len({function, unlocked, slow}) == 3
+        await executed(slow)
         with pytest.raises((AssertionError, StoreDamaged)):
             await raced(store)
 
