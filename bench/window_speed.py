@@ -2,7 +2,8 @@
 
 All conversations are the newest part of one long one, so all sizes end alike. *Cold* is one call on
 a plain list, with a policy for a single use, beside the bare tokenizing of what the window holds.
-*Planned* has the counts but no decision, so it plans the cut and digests what leaves; *recorded* has
+*Planned* plans the cut again and digests what leaves: counts are known, and what messages show was read
+when the tally was first planned; *recorded* has
 the cut as well, as after opening a session. *Added* is one message more and its window, in a
 conversation that grew message by message with every decision recorded: the same messages for all
 sizes, by turns. Times are of the processor, since the machine is shared.

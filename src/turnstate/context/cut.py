@@ -18,17 +18,18 @@ from ..entry import CAP, Cut, Decision, Mask, Summary
 from ..errors import ContextOverflow
 from ..ids import MessageId, derived
 from ..message import Message
-from ..tokens import Counter, message_cost
+from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value, check_kind, check_whole
 from .collector import Plan, Room, pinned, plan
 from .digest import Digest, carrying, digest, text
+from .evidence import Evidence
 from .policy import Budget, OutputLimits, Policy, step
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
 from .view import View, beside, floor_of, folded, in_force, kept_place
 from .window import PendingCut, Window
-from .wording import rendered
+from .wording import shown_summary
 
 __all__ = [
     "KEPT_AT_CAP",
@@ -96,11 +97,11 @@ def _pending_cut(
     hidden = sorted(index for index in plan.hidden | view.hidden if index >= plan.kept)
     ids = tuple(tally.at(index).id for index in hidden)
     evicted = _evicted(tally, view, plan)
-    known = digest(evicted, _known(view))
+    known = digest(_evidence(tally, view, plan), _known(view))
     summary = text(
         known, plan.cap - MESSAGE_FRAME, tally.counter, policy.summary_template, language=policy.language
     )
-    if message_cost(rendered(summary, policy.summary_template), tally.counter).tokens > plan.cap:
+    if shown_summary(summary, policy.summary_template, tally.counter)[1] > plan.cap:
         summary = ""
     kept_from = tally.at(plan.kept).id if plan.kept < tally.end else None
     pinned, settings = tuple(tally.at(index).id for index in plan.pinned), (policy.fingerprint, str(limit))
@@ -140,6 +141,21 @@ def _evicted(tally: Tally, view: View, plan: Plan) -> list[Message]:
         if index >= view.kept:
             del leaving[index - view.kept]
     return released + leaving
+
+
+def _evidence(tally: Tally, view: View, plan: Plan) -> Evidence:
+    """Return what the messages that leave with this cut show."""
+    found = Evidence().read([tally.items[index] for index in view.pinned if index not in plan.pinned])
+    start = view.kept
+    for index in sorted(index for index in plan.pinned if index >= view.kept):
+        found, start = _joined(found, tally.evidence(start, index)), index + 1
+    return _joined(found, tally.evidence(start, plan.kept))
+
+
+def _joined(earlier: Evidence, later: Evidence) -> Evidence:
+    if not earlier.messages:
+        return later
+    return earlier + later if later.messages else earlier
 
 
 def _covers(view: View, evicted: list[Message]) -> tuple[MessageId, MessageId]:

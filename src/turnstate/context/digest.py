@@ -21,24 +21,113 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from ..errors import InputError
-from ..message import Message, ToolCallRequest, ToolCallResult
-from ..tokens import Counter
+from ..message import Message
+from ..tokens import Counter as TokenCounter
 from . import evidence
-from .evidence import Capacity, Mention, Mentions, folded
+from .evidence import Evidence
 from .wording import WORDINGS, Language, bare, filled, label, line, quoted, word
 
-__all__ = ["Digest", "carrying", "digest", "facts", "text"]
+__all__ = ["Capacity", "Digest", "Mention", "Mentions", "carrying", "digest", "facts", "folded", "text"]
+
+# Mentions: what came up, how often, in bounded room.
+
+
+class Capacity(NamedTuple):
+    """How many of the first and of the newest things are kept."""
+
+    first: int
+    newest: int
+
+
+Words = str | tuple[str, ...]
+"""A topic, a tool or a file; or several words that belong together, such as an id and what it is called."""
+
+
+class Mention(Struct, frozen=True, array_like=True):
+    """Something that came up, and how often."""
+
+    words: Words
+    times: int = 1
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The words one by one; a single one is a tuple of one."""
+        return (self.words,) if isinstance(self.words, str) else self.words
+
+
+class Mentions(Struct, frozen=True, omit_defaults=True):
+    """The first things in the order in which they came up, the newest by when they came up last."""
+
+    first: tuple[Mention, ...] = ()
+    newest: tuple[Mention, ...] = ()
+    others: int = 0
+
+    def __iter__(self) -> Iterator[Mention]:
+        yield from self.first
+        yield from self.newest
+
+    def __bool__(self) -> bool:
+        return bool(self.first or self.newest or self.others)
+
+    @property
+    def total(self) -> int:
+        """How often anything was mentioned."""
+        return sum(mention.times for mention in self) + self.others
+
+    def some(self, most: int) -> tuple[list[Mention], int]:
+        """Return at most that many, oldest and newest, and how often the others were mentioned."""
+        known = list(self)
+        if len(known) > most:
+            old = min(len(self.first), (most + 2) // 3)
+            known = known[:old] + known[len(known) - (most - old) :]
+        return known, self.total - sum(mention.times for mention in known)
+
+
+def folded(earlier: Mentions, came_up: Sequence[Words], room: Capacity, *, unread: int = 0) -> Mentions:
+    """Fold what comes up now into what came up before; `unread` more are only counted."""
+    times = Counter(came_up)
+    first = {mention.words: mention.times for mention in earlier.first[: room.first]}
+    for words in islice(times, room.first):
+        if len(first) < room.first:
+            first.setdefault(words, 0)
+    first = {words: count + times[words] for words, count in first.items()}
+    newest = {mention.words: mention.times for mention in earlier.newest}
+    for words in reversed(_latest(came_up, most=min(len(times), room.first + room.newest))):
+        newest[words] = newest.pop(words, 0) + times[words]
+    kept = {words: count for words, count in newest.items() if words not in first}
+    kept = dict(list(kept.items())[-room.newest :])
+    total = earlier.total + len(came_up) + unread
+    others = total - sum(first.values()) - sum(kept.values())
+    return Mentions(_mentions(first), _mentions(kept), others)
+
+
+def _latest(came_up: Sequence[Words], *, most: int) -> list[Words]:
+    """Return the things that came up last, newest first, reading back no further than needed."""
+    found: dict[Words, None] = {}
+    for words in reversed(came_up):
+        if len(found) == most:
+            break
+        found[words] = None
+    return list(found)
+
+
+def _mentions(counted: dict[Words, int]) -> tuple[Mention, ...]:
+    return tuple(Mention(words, times) for words, times in counted.items())
+
+
+# The digest: what was cut.
 
 CARRIED_CHARS = 2_000  # of a text from elsewhere: about 500 tokens, half of the usual cap
-NAME_CHARS = 64  # the longest tool name that a provider takes
 
 _TOPICS = Capacity(first=3, newest=7)
 _SUCCEEDED = Capacity(first=4, newest=8)
@@ -89,23 +178,22 @@ _NESTED = re.compile(
 )
 
 
-def digest(messages: Iterable[Message], previous: Digest | None = None) -> Digest:
-    """Fold messages that are cut now into what is known of those cut before."""
-    known, cut = previous or Digest(), tuple(messages)
-    said, summaries, (calls, failed, answers), spoken = evidence.read(cut)
-    topics = [topic for message in _ends(said) if (topic := evidence.topic(message))]
-    args = [call.args for call in calls]
+def digest(messages: Iterable[Message] | Evidence, previous: Digest | None = None) -> Digest:
+    """Fold messages that are cut now, or what they show, into what is known of those cut before."""
+    known = previous or Digest()
+    cut = messages if isinstance(messages, Evidence) else Evidence().read(tuple(messages))
+    topics = [topic for message in _ends(cut.said) if (topic := evidence.topic(message))]
     return Digest(
-        messages=known.messages + len(cut),
-        turns=known.turns + len(said),
-        topics=folded(known.topics, topics, _TOPICS, unread=len(said) - len(topics)),
-        succeeded=folded(known.succeeded, [call.name[:NAME_CHARS] for call in calls], _SUCCEEDED),
-        failed=folded(known.failed, [_failure(call, result) for call, result in failed], _FAILED),
-        files=folded(known.files, evidence.paths(args), _FILES),
-        ids=folded(known.ids, evidence.ids(args + answers), _IDS),
-        decided=folded(known.decided, list(evidence.decisions(spoken)), _DECIDED),
-        tasks=evidence.open_tasks(spoken, known.tasks),
-        carried=_carried(summaries, known.carried),
+        messages=known.messages + cut.messages,
+        turns=known.turns + len(cut.said),
+        topics=folded(known.topics, topics, _TOPICS, unread=len(cut.said) - len(topics)),
+        succeeded=folded(known.succeeded, cut.succeeded, _SUCCEEDED),
+        failed=folded(known.failed, cut.failed, _FAILED),
+        files=folded(known.files, cut.files, _FILES),
+        ids=folded(known.ids, cut.ids + cut.answered_ids, _IDS),
+        decided=folded(known.decided, cut.decided, _DECIDED),
+        tasks=evidence.open_tasks(cut.tasks, known.tasks),
+        carried=_carried(cut.summaries, known.carried),
     )
 
 
@@ -124,11 +212,6 @@ def _ends(messages: Sequence[Message]) -> Sequence[Message]:
     if len(messages) <= _FIRST_READ + _NEWEST_READ:
         return messages
     return (*messages[:_FIRST_READ], *messages[-_NEWEST_READ:])
-
-
-def _failure(call: ToolCallRequest, result: ToolCallResult) -> tuple[str, str, str]:
-    paths = evidence.paths([call.args])
-    return call.name[:NAME_CHARS], paths[0] if paths else "", evidence.reason(result)
 
 
 def _carried(summaries: Sequence[str], before: str) -> str:
@@ -191,7 +274,7 @@ _FACTS = (
 
 
 def text(
-    digest: Digest, cap_tokens: int, counter: Counter, template: str, *, language: Language = "en"
+    digest: Digest, cap_tokens: int, counter: TokenCounter, template: str, *, language: Language = "en"
 ) -> str:
     """Write as much of a digest as fits into the cap together with its template.
 
@@ -209,7 +292,7 @@ def text(
 
 
 def facts(
-    digest: Digest, cap_tokens: int, counter: Counter, template: str, *, language: Language = "en"
+    digest: Digest, cap_tokens: int, counter: TokenCounter, template: str, *, language: Language = "en"
 ) -> str:
     """Write what code knows for sure, the newest failures and open tasks first, within the cap.
 
@@ -237,6 +320,7 @@ class _Writer:
         self._template = template
         self._label = label(template)
         self._wording = WORDINGS[language]
+        self._unlabelled = cache(self._without_label)  # each level of detail writes the same words
 
     def at(self, detail: _Detail) -> str:
         known = self._digest
@@ -334,7 +418,7 @@ class _Writer:
     def _word(self, words: str, most: int) -> str:
         return word(self._unlabelled(words), most)
 
-    def _unlabelled(self, words: str) -> str:
+    def _without_label(self, words: str) -> str:
         """Remove the template's label from foreign words, wherever it is."""
         words = line(words, len(words) or 1)
         while self._label and self._label in words:

@@ -11,13 +11,9 @@ follow the length of a text.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, islice
 from typing import Any, NamedTuple
-
-from msgspec import Struct
 
 from ..ids import CallId
 from ..message import Message, ToolCallRequest, ToolCallResult
@@ -26,19 +22,13 @@ from .wording import line
 
 __all__ = [
     "EARLIER",
-    "Capacity",
     "Evidence",
-    "Mention",
-    "Mentions",
-    "Outcomes",
-    "Words",
+    "Spoken",
     "decisions",
-    "folded",
     "ids",
     "is_note",
     "open_tasks",
     "paths",
-    "read",
     "reason",
     "topic",
 ]
@@ -49,6 +39,10 @@ PATH_CHARS = 160  # longer values under these keys are contents, not names
 ID_CHARS = 64  # as long as a digest in hex
 TASK_CHARS = 160
 MOST_TASKS = 12  # of those that are open at once
+NAME_CHARS = 64  # the longest tool name that a provider takes
+
+Spoken = str | Mapping[str, Any]
+"""What a user or an assistant wrote, or what a call that succeeded was given."""
 
 EARLIER = ToolCallRequest(id=CallId("call_earlier"), name="an earlier call", args={})
 """Stands for a call that had been cut before its result came."""
@@ -84,6 +78,11 @@ _BOXES = ("[ ]", "[x]", "[X]")
 _BATCH = 256  # texts and arguments that are searched together
 _DECISION_MARKS = ("ecision", "ecided", "ECISION", "ECIDED", "決定", "决定", "決策")
 
+_LISTS = (
+    *("said", "summaries", "succeeded", "failed", "files"),
+    *("ids", "answered_ids", "decided", "tasks"),
+)
+
 _NO_TOPICS = frozenset(
     """ok|okay|yes|no|yep|nope|sure|thanks|thank you|thx|please|hi|hello|hey|go on|go ahead|continue|proceed
     do it|next|stop|again|yes please|no thanks|great|good|perfect|done|y|n|k
@@ -94,24 +93,93 @@ _NO_TOPICS = frozenset(
 """What a user says without raising anything."""
 
 
-class Outcomes(NamedTuple):
-    """What became of calls; ``answers`` are the structured results of those that succeeded."""
+class Evidence:
+    """What messages show, read in their order; more can be read at the end.
 
-    succeeded: list[ToolCallRequest]
-    failed: list[tuple[ToolCallRequest, ToolCallResult]]
-    answers: list[dict[str, Any]]
-
-
-class Evidence(NamedTuple):
-    """What messages show: what the user said, summaries among them, what became of calls.
-
-    ``spoken`` is what user and assistant wrote and what calls that succeeded were given, in order.
+    ``said`` are messages of the user; ``succeeded`` are names of calls, ``failed`` names, files and reasons;
+    ``ids`` are those of arguments, ``answered_ids`` those of results; ``tasks`` are texts and arguments that
+    may hold a list of tasks. A result whose call is not among the messages counts for `EARLIER`, and a second
+    result of a call says nothing new.
     """
 
-    said: list[Message]
-    summaries: list[str]
-    outcomes: Outcomes
-    spoken: list[str | Mapping[str, Any]]
+    def __init__(self) -> None:
+        self.messages = 0
+        self.said = list[Message]()
+        self.summaries = list[str]()
+        self.succeeded = list[str]()
+        self.failed = list[tuple[str, str, str]]()
+        self.files = list[str]()
+        self.ids = list[tuple[str, str]]()
+        self.answered_ids = list[tuple[str, str]]()
+        self.decided = list[str]()
+        self.tasks = list[Spoken]()
+        self._calls = dict[CallId, ToolCallRequest]()
+        self._answered = set[CallId]()
+
+    def read(self, messages: Sequence[Message]) -> Evidence:
+        """Read the next messages; outcomes of calls are in the order of their results.
+
+        A cut may take a hundred thousand along, so each kind of evidence is read in one pass over all.
+        """
+        self.messages += len(messages)
+        self.said += [message for message in messages if message.role == "user" and not is_note(message)]
+        self.summaries += [message.text for message in messages if message.kind == "summary"]
+        self._calls.update([(call.id, call) for message in messages for call in message.tool_calls])
+        results = [result for message in messages for result in message.tool_results]
+        marked = self._read_outcomes(self._unread(results)) if results else {}
+        self._read_marked(_spoken(messages, marked))
+        return self
+
+    def _unread(self, results: list[ToolCallResult]) -> list[ToolCallResult]:
+        """Return the first result of each call."""
+        calls = {result.tool_call_id for result in results}
+        if len(calls) == len(results) and self._answered.isdisjoint(calls):  # as nearly always
+            self._answered |= calls
+            return results
+        first = list[ToolCallResult]()
+        for result in results:
+            if result.tool_call_id not in self._answered:
+                self._answered.add(result.tool_call_id)
+                first.append(result)
+        return first
+
+    def _read_outcomes(self, results: list[ToolCallResult]) -> dict[CallId, Mapping[str, Any]]:
+        """Read what became of calls; return the arguments that may tell of tasks and decisions."""
+        calls = self._calls
+        failed = [one for one in results if one.is_error or _says_error(one.result)]
+        if failed:
+            self.failed += [_failure(calls.get(one.tool_call_id, EARLIER), one) for one in failed]
+            failures = set(map(id, failed))
+            results = [one for one in results if id(one) not in failures]
+        done = [calls.get(one.tool_call_id, EARLIER) for one in results]
+        self.succeeded += [call.name[:NAME_CHARS] for call in done]
+        args = _Objects([call.args for call in done])
+        self.files += args.paths()
+        self.ids += args.ids()
+        self.answered_ids += ids([value for one in results if type(value := one.result) is dict])
+        if not args.are_marked:
+            return {}
+        return {call.id: call.args for call in done if _fields(tuple(call.args)).is_marked}
+
+    def _read_marked(self, spoken: list[Spoken]) -> None:
+        """Take out what may tell of tasks and decisions; of most texts nothing does, at the speed of C."""
+        for first in range(0, len(spoken), _BATCH):
+            batch = spoken[first : first + _BATCH]
+            texts = "\n".join([one for one in batch if type(one) is str])
+            others = any(type(one) is not str for one in batch)
+            if others or ("[" in texts and any(box in texts for box in _BOXES)):
+                self.tasks += _marked(batch, _BOXES, _TASK_KEYS)
+            if others or any(mark in texts for mark in _DECISION_MARKS):
+                self.decided += decisions(batch)
+
+    def __add__(self, later: Evidence) -> Evidence:
+        """Return what the messages of both show, read one after the other."""
+        both = Evidence()
+        both.messages = self.messages + later.messages
+        for name in _LISTS:
+            getattr(both, name).extend(getattr(self, name))
+            getattr(both, name).extend(getattr(later, name))
+        return both
 
 
 def topic(message: Message) -> str:
@@ -127,47 +195,13 @@ def is_note(message: Message) -> bool:
     return isinstance(message.content, str) and message.content.startswith(_NOTE_STARTS)
 
 
-def read(messages: Iterable[Message]) -> Evidence:
-    """Read messages; the outcomes of calls are in the order of their results.
-
-    A result whose call is not among the messages counts for `EARLIER`; a second result of a call
-    says nothing new.
-    """
-    said: list[Message] = []
-    summaries: list[str] = []
-    calls: dict[CallId, ToolCallRequest] = {}
-    results: dict[CallId, tuple[ToolCallResult, bool]] = {}
-    spoken: list[str | Mapping[str, Any]] = []
-    for message in messages:
-        role, content = message.role, message.content
-        if role == "assistant":
-            spoken.append(content if type(content) is str else _first_words(message))
-            for call in message.tool_calls:
-                calls[call.id] = call
-        elif role == "tool":
-            for result in message.tool_results:
-                id = result.tool_call_id
-                if id not in results:
-                    fails = _fails(result)
-                    results[id] = (result, fails)
-                    if not fails and id in calls:
-                        spoken.append(calls[id].args)
-        elif role == "user":
-            if not is_note(message):
-                said.append(message)
-                spoken.append(content if type(content) is str else _first_words(message))
-        elif message.kind == "summary":
-            summaries.append(message.text)
-    return Evidence(said, summaries, _outcomes(calls, results), spoken)
-
-
-def open_tasks(spoken: Iterable[str | Mapping[str, Any]], before: Sequence[str] = ()) -> tuple[str, ...]:
+def open_tasks(spoken: Iterable[Spoken], before: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the tasks that are open after all this, given those that were open before.
 
     A list that a call wrote replaces what was known; a check box adds a task, or closes it.
     """
     tasks = list(before)
-    for one in _marked(spoken, _BOXES, _TASK_KEYS, sign="["):
+    for one in _marked(spoken, _BOXES, _TASK_KEYS):
         if isinstance(one, str):
             for box in _BOX.finditer(one):
                 task = line(box["task"], TASK_CHARS)
@@ -178,7 +212,7 @@ def open_tasks(spoken: Iterable[str | Mapping[str, Any]], before: Sequence[str] 
     return tuple(tasks)
 
 
-def decisions(spoken: Iterable[str | Mapping[str, Any]]) -> Iterator[str]:
+def decisions(spoken: Iterable[Spoken]) -> Iterator[str]:
     """Yield what was decided: lines and arguments that are labeled as decisions."""
     for one in _marked(spoken, _DECISION_MARKS, _DECISION_KEYS):
         if isinstance(one, str):
@@ -191,32 +225,73 @@ def decisions(spoken: Iterable[str | Mapping[str, Any]]) -> Iterator[str]:
                 )
 
 
-def paths(arguments: Iterable[Mapping[str, Any]]) -> list[str]:
+def paths(arguments: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the paths that the arguments of calls name."""
-    return [
-        one
-        for args in arguments
-        for key in args
-        if key in _PATH_KEYS
-        for one in _items(args[key])
-        if type(one) is str and 0 < len(one) <= PATH_CHARS and (key != _DOUBTFUL_KEY or _looks_like_path(one))
-    ]
+    return _Objects(arguments).paths()
 
 
 def ids(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return the ids that arguments and structured results name, each with its key there."""
-    keys: set[str] = set().union(*values)
-    wanted = {key for key in keys if key == "id" or key.endswith(_ID_ENDINGS)}
-    if not wanted:
-        return []
-    return [
-        (key[:ID_CHARS], str(one))
-        for fields in values
-        for key in fields
-        if key in wanted
-        for one in _items(fields[key])
-        if type(one) is int or (type(one) is str and 0 < len(one) <= ID_CHARS)
-    ]
+    return _Objects(values).ids()
+
+
+class _Objects:
+    """Objects of JSON by their sets of keys, of which the tools of a conversation have only a few."""
+
+    def __init__(self, values: Sequence[Mapping[str, Any]]) -> None:
+        self._values, self._keys = values, list(map(tuple, values))
+        self._fields = {keys: _fields(keys) for keys in set(self._keys)}
+
+    @property
+    def are_marked(self) -> bool:
+        """True if one may tell of tasks or decisions."""
+        return any(fields.is_marked for fields in self._fields.values())
+
+    def paths(self) -> list[str]:
+        return [
+            one
+            for key, one in self._under({keys: fields.paths for keys, fields in self._fields.items()})
+            if type(one) is str
+            and 0 < len(one) <= PATH_CHARS
+            and (key != _DOUBTFUL_KEY or _looks_like_path(one))
+        ]
+
+    def ids(self) -> list[tuple[str, str]]:
+        return [
+            (key[:ID_CHARS], str(one))
+            for key, one in self._under({keys: fields.ids for keys, fields in self._fields.items()})
+            if type(one) is int or (type(one) is str and 0 < len(one) <= ID_CHARS)
+        ]
+
+    def _under(self, wanted: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[tuple[str, Any]]:
+        """Return the values under wanted keys, with the key of each; of a list its first items."""
+        if not any(wanted.values()):
+            return []
+        found = [
+            (key, value[key])
+            for value, keys in zip(self._values, self._keys, strict=True)
+            for key in wanted[keys]
+        ]
+        if not any(type(value) is list for _, value in found):
+            return found
+        return [(key, one) for key, value in found for one in _items(value)]
+
+
+class _Fields(NamedTuple):
+    """Which keys of an object name paths, which name ids, and whether one tells of tasks or decisions."""
+
+    paths: tuple[str, ...]
+    ids: tuple[str, ...]
+    is_marked: bool
+
+
+@lru_cache(maxsize=256)
+def _fields(keys: tuple[str, ...]) -> _Fields:
+    return _Fields(
+        tuple(key for key in keys if key in _PATH_KEYS),
+        tuple(key for key in keys if key == "id" or key.endswith(_ID_ENDINGS)),
+        is_marked=any(key in _TASK_KEYS or key in _DECISION_KEYS for key in keys),
+    )
 
 
 def reason(result: ToolCallResult) -> str:
@@ -248,51 +323,41 @@ def _first_words(message: Message) -> str:
     return next((text for text in words if text and not text.isspace()), "")
 
 
-def _outcomes(
-    calls: Mapping[CallId, ToolCallRequest], results: Mapping[CallId, tuple[ToolCallResult, bool]]
-) -> Outcomes:
-    succeeded, failed, answers = found = Outcomes([], [], [])
-    for id, (result, fails) in results.items():
-        call = calls.get(id, EARLIER)
-        if fails:
-            failed.append((call, result))
-        else:
-            succeeded.append(call)
-            if type(result.result) is dict:
-                answers.append(result.result)
-    return found
-
-
-def _fails(result: ToolCallResult) -> bool:
-    value = result.result
-    if result.is_error:
-        return True
+def _says_error(value: Any) -> bool:
     if type(value) is str:
         return value.startswith(_ERROR_STARTS)
     return type(value) is dict and bool(value.get("error"))
 
 
-def _marked(
-    spoken: Iterable[str | Mapping[str, Any]], marks: Sequence[str], keys: Collection[str], *, sign: str = ""
-) -> Iterator[str | Mapping[str, Any]]:
-    """Yield the beginnings of texts that may hold one of the marks, and arguments with one of the keys.
+def _failure(call: ToolCallRequest, result: ToolCallResult) -> tuple[str, str, str]:
+    on = paths([call.args])
+    return call.name[:NAME_CHARS], on[0] if on else "", reason(result)
 
-    Few do. Whether any of a batch does is told at the speed of C, and faster by a `sign` that all marks have.
-    """
-    given, wanted = iter(spoken), frozenset(keys)
-    while batch := list(islice(given, _BATCH)):
-        joined = "\n".join([one for one in batch if type(one) is str])
-        is_marked = sign in joined and any(mark in joined for mark in marks)
-        if not is_marked and wanted.isdisjoint(
-            chain.from_iterable([one for one in batch if type(one) is dict])
-        ):
-            continue
-        for one in batch:
-            if type(one) is not str:
-                if not wanted.isdisjoint(one):
-                    yield one
-            elif is_marked and any(mark in (start := one[:_READ_CHARS]) for mark in marks):
-                yield start
+
+def _spoken(messages: Sequence[Message], marked: Mapping[CallId, Mapping[str, Any]]) -> list[Spoken]:
+    """Return what user and assistant wrote; and where they were answered, arguments that are marked."""
+    if not marked:
+        return [_first_words(message) for message in messages if message.content and _speaks(message)]
+    spoken = list[Spoken]()
+    for message in messages:
+        if message.content and _speaks(message):
+            spoken.append(_first_words(message))
+        spoken += [marked[id] for one in message.tool_results if (id := one.tool_call_id) in marked]
+    return spoken
+
+
+def _speaks(message: Message) -> bool:
+    return message.role == "assistant" or (message.role == "user" and not is_note(message))
+
+
+def _marked(spoken: Iterable[Spoken], marks: Sequence[str], keys: Collection[str]) -> Iterator[Spoken]:
+    """Yield the beginnings of texts that may hold one of the marks, and arguments with one of the keys."""
+    for one in spoken:
+        if type(one) is not str:
+            if any(key in keys for key in one):
+                yield one
+        elif any(mark in (start := one[:_READ_CHARS]) for mark in marks):
+            yield start
 
 
 def _listed(args: Mapping[str, Any]) -> list[str] | None:
@@ -325,89 +390,3 @@ def _items(value: Any) -> Sequence[Any]:
 
 def _looks_like_path(text: str) -> bool:
     return "://" not in text and any(mark in text for mark in "/\\.")
-
-
-# Mentions: what came up, how often, in bounded room.
-
-
-class Capacity(NamedTuple):
-    """How many of the first and of the newest things are kept."""
-
-    first: int
-    newest: int
-
-
-Words = str | tuple[str, ...]
-"""A topic, a tool or a file; or several words that belong together, such as an id and what it is called."""
-
-
-class Mention(Struct, frozen=True, array_like=True):
-    """Something that came up, and how often."""
-
-    words: Words
-    times: int = 1
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The words one by one; a single one is a tuple of one."""
-        return (self.words,) if isinstance(self.words, str) else self.words
-
-
-class Mentions(Struct, frozen=True, omit_defaults=True):
-    """The first things in the order in which they came up, the newest by when they came up last."""
-
-    first: tuple[Mention, ...] = ()
-    newest: tuple[Mention, ...] = ()
-    others: int = 0
-
-    def __iter__(self) -> Iterator[Mention]:
-        yield from self.first
-        yield from self.newest
-
-    def __bool__(self) -> bool:
-        return bool(self.first or self.newest or self.others)
-
-    @property
-    def total(self) -> int:
-        """How often anything was mentioned."""
-        return sum(mention.times for mention in self) + self.others
-
-    def some(self, most: int) -> tuple[list[Mention], int]:
-        """Return at most that many, oldest and newest, and how often the others were mentioned."""
-        known = list(self)
-        if len(known) > most:
-            old = min(len(self.first), (most + 2) // 3)
-            known = known[:old] + known[len(known) - (most - old) :]
-        return known, self.total - sum(mention.times for mention in known)
-
-
-def folded(earlier: Mentions, came_up: Sequence[Words], room: Capacity, *, unread: int = 0) -> Mentions:
-    """Fold what comes up now into what came up before; `unread` more are only counted."""
-    times = Counter(came_up)
-    first = {mention.words: mention.times for mention in earlier.first[: room.first]}
-    for words in islice(times, room.first):
-        if len(first) < room.first:
-            first.setdefault(words, 0)
-    first = {words: count + times[words] for words, count in first.items()}
-    newest = {mention.words: mention.times for mention in earlier.newest}
-    for words in reversed(_latest(came_up, most=min(len(times), room.first + room.newest))):
-        newest[words] = newest.pop(words, 0) + times[words]
-    kept = {words: count for words, count in newest.items() if words not in first}
-    kept = dict(list(kept.items())[-room.newest :])
-    total = earlier.total + len(came_up) + unread
-    others = total - sum(first.values()) - sum(kept.values())
-    return Mentions(_mentions(first), _mentions(kept), others)
-
-
-def _latest(came_up: Sequence[Words], *, most: int) -> list[Words]:
-    """Return the things that came up last, newest first, reading back no further than needed."""
-    found: dict[Words, None] = {}
-    for words in reversed(came_up):
-        if len(found) == most:
-            break
-        found[words] = None
-    return list(found)
-
-
-def _mentions(counted: dict[Words, int]) -> tuple[Mention, ...]:
-    return tuple(Mention(words, times) for words, times in counted.items())

@@ -29,7 +29,7 @@ from .policy import COUNTED_WHOLE, Budget, OutputLimits, Policy, check_budget
 from .tally import Shown, Tally
 from .view import View, folded, in_force, masks_on, named_scale, scale, serving, since_cut
 from .window import Lead, Window, WindowReport, usage
-from .wording import rendered
+from .wording import shown_summary
 
 __all__ = ["LiveWindow", "check", "check_fit", "known_counts"]
 
@@ -241,9 +241,8 @@ class LiveWindow:
             return previous.lead
         if not view.summary:
             return Lead(preface, None, recall, tally, view)
-        summary = rendered(view.summary, self.policy.summary_template)
-        cost = message_cost(summary, self.counter).tokens
-        return Lead(preface, (summary, cost), recall, tally, view)
+        summary = shown_summary(view.summary, self.policy.summary_template, self.counter)
+        return Lead(preface, summary, recall, tally, view)
 
     def _exceeds(self, view: View, lead: Lead, recall: Shown | None, share: float = 1.0) -> bool:
         """Return True if a view has more tokens than a share of the limit."""

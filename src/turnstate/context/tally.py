@@ -27,6 +27,7 @@ from ..formats import mended
 from ..message import Message, ToolCallResult
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME, RESULT_FRAME, Meter
+from .evidence import Evidence
 from .policy import OutputLimits
 from .reduction import Handle, note_of, output_id, output_tokens, reduced, share, shortened
 from .turns import Structure, note
@@ -123,6 +124,9 @@ class Places:
         return self._known.get(id)
 
 
+MOST_EVIDENCE = 4
+"""Places from which on evidence is kept: those of two cuts, and of the turns that they fall into."""
+
 Shown = tuple[Message, int]  # a message as it is sent, and its tokens
 
 
@@ -148,6 +152,7 @@ class Tally(Structure):
         self._short: dict[str, dict[int, tuple[Message, Message, int]]] = {}  # by id and tokens for each
         self._ledger = Ledger(0, self._finished)
         self._masks: dict[int, Shown] = {}
+        self._evidence: dict[int, Evidence] = {}  # by the place where it begins
         self._meter = Meter(counter)
 
     @classmethod
@@ -215,6 +220,20 @@ class Tally(Structure):
         first = bisect_left(self.groups, self._ledger.first)
         fitting = bisect_left(self.groups, True, lo=first, key=lambda start: self.total(start) <= room)
         return self.groups[fitting] if fitting < len(self.groups) else len(self.items)
+
+    def evidence(self, start: int, end: int) -> Evidence:
+        """Return what finished messages show, as they are in the log; what was read before is not read again.
+
+        A window that is planned again, or for a conversation that grew, so costs what is new in it.
+        """
+        known = self._evidence.pop(start, None)
+        if known is None or known.messages > end - start:
+            known = Evidence()
+        self._evidence[start] = known
+        if len(self._evidence) > MOST_EVIDENCE:
+            del self._evidence[next(iter(self._evidence))]
+        new = self.items[start + known.messages : end]
+        return known.read([self.whole.get(one.id, one) for one in new] if self.whole else new)
 
     def view(
         self, start: int, hidden: Iterable[int] = (), short: Mapping[int, int] | None = None

@@ -9,12 +9,15 @@ never doubled. Words that came from outside are one clean line, in quotation mar
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, get_args
 
 from msgspec import Struct
 
 from ..ids import UNKNOWN_TIME, derived_id
 from ..message import Message
+from ..tokens import Counter, message_cost
+from ..tokens.exact import ExactCounter
 
 __all__ = [
     "LANGUAGES",
@@ -30,6 +33,7 @@ __all__ = [
     "line",
     "quoted",
     "rendered",
+    "shown_summary",
     "visible",
     "word",
 ]
@@ -192,6 +196,23 @@ def rendered(text: str, template: str) -> Message:
     content = filled(template, text)
     id = derived_id(0, b"summary", content.encode())
     return Message.system(content, kind="summary", id=id, timestamp=UNKNOWN_TIME)
+
+
+def shown_summary(text: str, template: str, counter: Counter) -> tuple[Message, int]:
+    """Return the message that shows a summary, and its tokens.
+
+    The last ones are remembered: a session that is opened for each request shows the same summary every time.
+    """
+    if isinstance(counter, ExactCounter):
+        return _remembered_summary(text, template, counter)
+    message = rendered(text, template)
+    return message, message_cost(message, counter).tokens
+
+
+@lru_cache(maxsize=128)
+def _remembered_summary(text: str, template: str, counter: ExactCounter) -> tuple[Message, int]:
+    message = rendered(text, template)
+    return message, message_cost(message, counter).tokens
 
 
 # Foreign words in our own sentences: one line, clean, quoted.

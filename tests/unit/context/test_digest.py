@@ -9,8 +9,17 @@ import pytest
 from cases import each
 
 from turnstate.context import turns
-from turnstate.context.digest import Digest, carrying, digest, facts, text
-from turnstate.context.evidence import Mention, Mentions
+from turnstate.context.digest import (
+    Capacity,
+    Digest,
+    Mention,
+    Mentions,
+    carrying,
+    digest,
+    facts,
+    folded,
+    text,
+)
 from turnstate.context.policy import Policy
 from turnstate.context.wording import filled
 from turnstate.errors import InputError
@@ -333,3 +342,69 @@ def test_every_language_keeps_to_the_cap_and_the_template_is_its_own(language: A
             told = text(known, cap, exact, template, language=language)
             assert exact.count(filled(template, told)).tokens <= cap
             assert exact.count(facts(known, cap, exact, template, language=language)).tokens <= cap
+
+
+# Mentions keep the first and the newest things, and count all the others.
+
+ROOM = Capacity(first=2, newest=3)
+
+
+def names(mentions: Mentions) -> list[str]:
+    return [" ".join(mention.parts) for mention in mentions]
+
+
+def test_the_first_and_the_newest_stay() -> None:
+    assert names(folded(Mentions(), list("abcdefgh"), ROOM)) == list("abfgh")
+
+
+def test_what_drops_out_is_counted() -> None:
+    mentions = folded(Mentions(), list("abcdefgh"), ROOM)
+    assert mentions.others == 3
+    assert mentions.total == 8
+
+
+def test_what_comes_up_again_is_counted_and_becomes_the_newest() -> None:
+    mentions = folded(Mentions(), list("abcdec"), ROOM)
+    assert names(mentions) == list("abdec")
+    assert [mention.times for mention in mentions] == [1, 1, 1, 1, 2]
+
+
+def test_what_came_up_first_stays_in_its_place() -> None:
+    assert folded(Mentions(), list("abcaa"), ROOM).first == (Mention("a", 3), Mention("b", 1))
+
+
+def test_folding_in_pieces_lists_what_folding_at_once_lists() -> None:
+    letters = list("abracadabra simsalabim hocus pocus")
+    at_once = folded(Mentions(), letters, ROOM)
+    for size in (1, 2, 5, 11):
+        in_pieces = Mentions()
+        for start in range(0, len(letters), size):
+            in_pieces = folded(in_pieces, letters[start : start + size], ROOM)
+        assert names(in_pieces) == names(at_once)
+        assert in_pieces.total == at_once.total == len(letters)
+
+
+def test_what_is_not_read_is_counted_all_the_same() -> None:
+    assert folded(Mentions(), ["a"], ROOM, unread=4) == Mentions((Mention("a"),), (), 4)
+
+
+def test_words_that_belong_together_are_one_thing() -> None:
+    mentions = folded(Mentions(), [("user_id", "7"), ("user_id", "8"), ("user_id", "7")], ROOM)
+    assert [mention.parts for mention in mentions] == [("user_id", "7"), ("user_id", "8")]
+
+
+def test_some_of_them_are_old_and_new_ones() -> None:
+    mentions = folded(Mentions(), list("abcdefgh"), ROOM)
+    some, others = mentions.some(3)
+    assert [mention.words for mention in some] == ["a", "g", "h"]
+    assert others == 5
+    assert [mention.words for mention in mentions.some(1)[0]] == ["a"]
+    assert mentions.some(0) == ([], 8)
+    assert mentions.some(99) == (list(mentions), 3)
+
+
+def test_too_much_from_elsewhere_is_brought_back_to_the_room() -> None:
+    crowded = Mentions(tuple(map(Mention, "abcdef")), tuple(map(Mention, "ghijkl")), 5)
+    mentions = folded(crowded, [], ROOM)
+    assert names(mentions) == list("abjkl")
+    assert mentions.total == crowded.total

@@ -8,10 +8,11 @@ import pytest
 from cases import each
 
 from turnstate.context import evidence, turns
-from turnstate.context.evidence import Capacity, Mention, Mentions, folded
+from turnstate.context.evidence import Evidence
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.part import ImagePart, TextPart
+from turnstate.testing import conversations
 
 
 def failed(result: Any, *, is_error: bool = True) -> ToolCallResult:
@@ -22,6 +23,10 @@ def group(name: str, args: dict[str, Any], result: Any, *, is_error: bool = Fals
     call = ToolCallRequest(name=name, args=args)
     answer = ToolCallResult(tool_call_id=call.id, result=result, is_error=is_error)
     return [Message.assistant(tool_calls=[call]), Message.tool([answer])]
+
+
+def read(messages: list[Message]) -> Evidence:
+    return Evidence().read(messages)
 
 
 @pytest.mark.req("D6")
@@ -81,29 +86,29 @@ def test_a_long_reason_is_cut() -> None:
 
 @each("result", ["Error: no such user", "Traceback (most recent call last):\n", {"error": "no such user"}])
 def test_a_result_that_says_error_is_a_failure_without_a_flag(result: Any) -> None:
-    assert len(evidence.read(group("f", {}, result)).outcomes.failed) == 1
+    assert len(read(group("f", {}, result)).failed) == 1
 
 
 @each("result", ["ERROR 12:00 a line of a log", "Errors are rare", {"error": None}, "", None, []])
 def test_a_result_that_only_mentions_errors_is_none(result: Any) -> None:
-    found = evidence.read(group("f", {}, result)).outcomes
+    found = read(group("f", {}, result))
     assert (len(found.succeeded), len(found.failed)) == (1, 0)
 
 
 def test_a_call_that_nobody_answered_neither_succeeded_nor_failed() -> None:
-    found = evidence.read(group("f", {}, 1)[:1]).outcomes
+    found = read(group("f", {}, 1)[:1])
     assert (found.succeeded, found.failed) == ([], [])
 
 
 def test_a_result_whose_call_is_gone_counts_for_an_earlier_call() -> None:
-    assert evidence.read(group("f", {}, 1)[1:]).outcomes.succeeded == [evidence.EARLIER]
+    assert read(group("f", {}, 1)[1:]).succeeded == [evidence.EARLIER.name]
 
 
 def test_a_result_that_comes_twice_counts_once_as_it_came_first() -> None:
     asked, answered = group("f", {}, 1)
     id = asked.tool_calls[0].id
     later = Message.tool([ToolCallResult(tool_call_id=id, result="Error: too late")])
-    found = evidence.read([asked, answered, answered, later]).outcomes
+    found = read([asked, answered, answered, later])
     assert (len(found.succeeded), len(found.failed)) == (1, 0)
 
 
@@ -151,67 +156,22 @@ def test_what_cannot_be_an_id_is_left_out(value: Any) -> None:
     assert evidence.ids([{"user_id": value}]) == []
 
 
-# Mentions keep the first and the newest things, and count all the others.
-
-ROOM = Capacity(first=2, newest=3)
-
-
-def names(mentions: Mentions) -> list[str]:
-    return [" ".join(mention.parts) for mention in mentions]
-
-
-def test_the_first_and_the_newest_stay() -> None:
-    assert names(folded(Mentions(), list("abcdefgh"), ROOM)) == list("abfgh")
-
-
-def test_what_drops_out_is_counted() -> None:
-    mentions = folded(Mentions(), list("abcdefgh"), ROOM)
-    assert mentions.others == 3
-    assert mentions.total == 8
+def test_reading_in_pieces_shows_what_reading_at_once_shows() -> None:
+    for messages in conversations.many(30, kind=lambda seed: conversations.valid(seed, turns=8)):
+        at_once, in_pieces, halves = read(messages), Evidence(), Evidence()
+        for message in messages:
+            in_pieces.read([message])
+        starts = [place for place, one in enumerate(messages) if one.role == "user"]
+        middle = starts[len(starts) // 2]
+        halves = read(messages[:middle]) + read(messages[middle:])
+        for name in (*evidence._LISTS, "messages"):
+            assert getattr(in_pieces, name) == getattr(at_once, name) == getattr(halves, name)
 
 
-def test_what_comes_up_again_is_counted_and_becomes_the_newest() -> None:
-    mentions = folded(Mentions(), list("abcdec"), ROOM)
-    assert names(mentions) == list("abdec")
-    assert [mention.times for mention in mentions] == [1, 1, 1, 1, 2]
-
-
-def test_what_came_up_first_stays_in_its_place() -> None:
-    assert folded(Mentions(), list("abcaa"), ROOM).first == (Mention("a", 3), Mention("b", 1))
-
-
-def test_folding_in_pieces_lists_what_folding_at_once_lists() -> None:
-    letters = list("abracadabra simsalabim hocus pocus")
-    at_once = folded(Mentions(), letters, ROOM)
-    for size in (1, 2, 5, 11):
-        in_pieces = Mentions()
-        for start in range(0, len(letters), size):
-            in_pieces = folded(in_pieces, letters[start : start + size], ROOM)
-        assert names(in_pieces) == names(at_once)
-        assert in_pieces.total == at_once.total == len(letters)
-
-
-def test_what_is_not_read_is_counted_all_the_same() -> None:
-    assert folded(Mentions(), ["a"], ROOM, unread=4) == Mentions((Mention("a"),), (), 4)
-
-
-def test_words_that_belong_together_are_one_thing() -> None:
-    mentions = folded(Mentions(), [("user_id", "7"), ("user_id", "8"), ("user_id", "7")], ROOM)
-    assert [mention.parts for mention in mentions] == [("user_id", "7"), ("user_id", "8")]
-
-
-def test_some_of_them_are_old_and_new_ones() -> None:
-    mentions = folded(Mentions(), list("abcdefgh"), ROOM)
-    some, others = mentions.some(3)
-    assert [mention.words for mention in some] == ["a", "g", "h"]
-    assert others == 5
-    assert [mention.words for mention in mentions.some(1)[0]] == ["a"]
-    assert mentions.some(0) == ([], 8)
-    assert mentions.some(99) == (list(mentions), 3)
-
-
-def test_too_much_from_elsewhere_is_brought_back_to_the_room() -> None:
-    crowded = Mentions(tuple(map(Mention, "abcdef")), tuple(map(Mention, "ghijkl")), 5)
-    mentions = folded(crowded, [], ROOM)
-    assert names(mentions) == list("abjkl")
-    assert mentions.total == crowded.total
+def test_a_list_that_a_call_wrote_is_read_where_the_call_was_answered() -> None:
+    listed = {"todos": [{"content": "b", "status": "open"}]}
+    before, after = Message.user("- [ ] a"), Message.user("- [ ] c")
+    found = read([before, *group("plan", listed, "ok"), after])
+    assert evidence.open_tasks(found.tasks) == ("b", "c")
+    refused = read([before, *group("plan", listed, "no", is_error=True), after])
+    assert evidence.open_tasks(refused.tasks) == ("a", "c")

@@ -8,7 +8,13 @@ from random import Random
 from scripts import talk
 
 from turnstate import Message
+from turnstate.context import evidence
+from turnstate.context.digest import digest
+from turnstate.context.evidence import Evidence
+from turnstate.context.manager import StateManager
+from turnstate.context.policy import Budget
 from turnstate.context.tally import Ledger, Places
+from turnstate.testing import conversations
 
 
 def test_any_range_is_the_sum_of_its_costs_whatever_is_asked_first() -> None:
@@ -73,3 +79,32 @@ def test_each_id_is_read_once_and_from_the_newest_back_as_far_as_it_takes() -> N
     assert places.of("m8") == 8
     assert places.of("unknown") is None
     assert items.read == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def lists(found: Evidence) -> list[object]:
+    return [found.messages, *(list(getattr(found, name)) for name in evidence._LISTS)]
+
+
+def test_evidence_is_that_of_the_messages_whatever_was_asked_before() -> None:
+    rng = Random(3)
+    for messages in conversations.many(20, kind=lambda seed: conversations.valid(seed, turns=8)):
+        tally = StateManager().tally(messages, Budget(2_000))
+        whole = list(tally.items)
+        for _ in range(12):
+            start = rng.choice(tally.groups)
+            end = rng.choice([one for one in (*tally.groups, len(tally.items)) if one >= start])
+            assert lists(tally.evidence(start, end)) == lists(Evidence().read(whole[start:end]))
+            tally.total(rng.randrange(len(tally.items)))  # reduces what is counted
+
+
+def test_a_cut_that_is_planned_again_while_a_conversation_grows_has_the_digest_of_what_left() -> None:
+    manager, budget, cuts = StateManager(), Budget(1_500), 0
+    for messages in conversations.many(10, kind=lambda seed: conversations.valid(seed, turns=10)):
+        tally = manager.tally([], budget)
+        for message in messages:
+            tally.add(message)
+            pending = manager.window(tally, budget).pending_cut
+            if pending and not tally.whole:
+                assert pending.cut.digest == digest(pending.evicted).to_json()
+                cuts += 1
+    assert cuts > 20

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from cases import each
 
-from turnstate.context.wording import cut, line, quoted, visible, word
+from turnstate.context.wording import cut, filled, line, quoted, shown_summary, visible, word
+from turnstate.tokens import counter, message_cost
+from turnstate.tokens.counter import Count
 
 
 @pytest.mark.req("D6")
@@ -86,3 +88,23 @@ def test_a_long_path_keeps_its_end() -> None:
     assert told.startswith("“…")
     assert told.endswith("/name.py”")
     assert len(told) <= 32
+
+
+class Letters:
+    """A token for every letter, and not hashable, as a counter of a user may be."""
+
+    name = "letters"
+    __hash__ = None  # type: ignore[assignment]
+
+    def count(self, text: str) -> Count:
+        return Count(len(text))
+
+
+def test_a_summary_is_shown_and_counted_with_its_template_by_every_counter() -> None:
+    for text in ("a", "b " * 50):
+        for template in ("{summary}", "So far: {summary}"):
+            exact, letters = counter("o200k_base"), Letters()
+            for one in (exact, letters, exact):
+                message, tokens = shown_summary(text, template, one)
+                assert message.text == filled(template, text)
+                assert tokens == message_cost(message, one).tokens
