@@ -25,7 +25,7 @@ from ..entry import Cut, Decision, Entry, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..log.outbox import Eviction
 from ..stores.values import Parcel, Position, Receipt, Record
-from ..tokens.exact import INLINE, off_loop
+from ..tokens.exact import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec
 from .loaded import Loaded, load, refreshed
 from .summaries import Summarizer
@@ -35,6 +35,9 @@ __all__ = ["WindowMaker"]
 
 MAX_INLINE_BYTES = 4_000_000
 """Of messages that are loaded: a cut may have to read them all, so a window over more is made in a thread."""
+
+BYTES_A_MESSAGE = 50
+"""That take as long to count as it takes to add a message whose count is known."""
 
 SPARE = 1_000
 """Messages that may be held beyond what the latest windows show, before they are let go."""
@@ -233,7 +236,10 @@ class WindowMaker:
             live.grow(messages, counts)
             return make()
 
-        if sum(size for _, size in sizes) <= INLINE and loaded.bytes <= MAX_INLINE_BYTES:
+        known = {message.id for message, _ in counts}
+        unknown = sum(size for one, (_, size) in zip(messages, sizes, strict=True) if one.id not in known)
+        work = unknown + BYTES_A_MESSAGE * len(messages)
+        if work <= INLINE and loaded.bytes <= MAX_INLINE_BYTES and is_ready(live.counter):
             return made()
         try:
             return await off_loop(made, large=True)

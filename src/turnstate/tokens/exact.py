@@ -37,6 +37,7 @@ __all__ = [
     "count_texts",
     "encoding",
     "is_large",
+    "is_ready",
     "off_loop",
     "ranks",
     "unpacked",
@@ -221,7 +222,11 @@ def is_large(*values: Any) -> bool:
     return exceeds(INLINE, *values)
 
 
+def is_ready(counter: Counter) -> bool:
+    """Return False if the first count would load a vocabulary."""
+    return not isinstance(counter, ExactCounter) or counter.is_loaded
+
+
 async def count_off_loop(counter: Counter, text: str) -> Count:
     """Count a text without holding up the event loop, a vocabulary's first loading included."""
-    unloaded = isinstance(counter, ExactCounter) and not counter.is_loaded
-    return await off_loop(lambda: counter.count(text), large=len(text) > INLINE or unloaded)
+    return await off_loop(lambda: counter.count(text), large=len(text) > INLINE or not is_ready(counter))
