@@ -44,6 +44,9 @@ MAX_DEPTH = 200
 MAX_VALUE_DEPTH = 180
 """One value in a message; what is left is for the documents that hold it, so that they can be read."""
 
+_FEW = 16  # values of an object that are looked at one by one, which is quicker than writing it
+_EXACT = 2**53  # whole numbers up to which every reader of JSON agrees
+
 MAX_DIGITS = 4_300
 """Of an integer: CPython, in its default setting, neither reads nor prints longer ones."""
 
@@ -101,6 +104,8 @@ def plain(value: Any, *, at: str = "$") -> Any:
     if type(value) is str:
         check_text(value, at=at)
         return value
+    if _is_simple(value):
+        return dict(value)
     try:
         written = long_json.encode(value)
         copy = long_json.decode(written)
@@ -114,6 +119,25 @@ def plain(value: Any, *, at: str = "$") -> Any:
         return copy
     check(value, max_depth=MAX_VALUE_DEPTH, at=at)
     return _plain(value)
+
+
+def _is_simple(value: Any) -> bool:
+    """Return True for an object of a few ASCII texts and whole numbers, as most arguments are."""
+    if type(value) is not dict or len(value) > _FEW:
+        return False
+    for key, one in value.items():
+        if type(key) is not str or not key.isascii():
+            return False
+        kind = type(one)
+        if kind is str:
+            if not one.isascii():
+                return False
+        elif kind is int:
+            if not -_EXACT <= one <= _EXACT:
+                return False
+        elif kind is not bool and one is not None:
+            return False
+    return True
 
 
 def copied(value: Any, *, at: str = "$") -> Any:

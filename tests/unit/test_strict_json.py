@@ -444,3 +444,26 @@ def test_cleaning_leaves_the_tools_own_object_alone() -> None:
     given = {"a": ["\ud800"]}
     strict_json.clean(given)
     assert given == {"a": ["\ud800"]}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"a": 1, "b": True, "c": None, "d": "text"},
+        {"a": 2**60},
+        {"ü": 0.5},
+        {str(n): n for n in range(99)},
+    ],
+)
+def test_a_plain_object_is_copied_with_the_types_of_its_values(given: dict[str, Any]) -> None:
+    copy = strict_json.plain(given)
+    assert copy == given
+    assert copy is not given
+    assert [type(one) for one in copy.values()] == [type(one) for one in given.values()]
+
+
+@pytest.mark.parametrize("given", [{1: "a"}, {"a": "\ud800"}, {"\ud800": 1}, {"a": {1}}, {"a": b"b"}])
+def test_an_object_that_json_has_no_form_for_is_refused(given: Any) -> None:
+    with pytest.raises(ForbiddenJSON):
+        strict_json.plain(given)
