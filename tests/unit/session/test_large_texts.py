@@ -19,7 +19,7 @@ from turnstate import Budget, Message, long_json
 from turnstate.context import tally
 from turnstate.context.live_window import LiveWindow
 from turnstate.log import path, records
-from turnstate.session import append
+from turnstate.session import append, windows
 from turnstate.tokens.exact import INLINE, is_large
 
 LONG = "a" * (2 * INLINE)
@@ -154,3 +154,23 @@ async def test_a_window_that_was_broken_off_leaves_no_half_made_tally(
 )
 def test_large_is_what_holds_more_text_than_is_worked_on_inline(value: Any, large: bool) -> None:
     assert is_large(value) == large
+
+
+@run
+async def test_a_window_whose_counts_are_known_is_made_in_the_loop_once_the_vocabulary_is_loaded(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_loop, made = list[bool](), LiveWindow.window
+
+    def noted(live: LiveWindow, *args: Any) -> Any:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return made(live, *args)
+
+    monkeypatch.setattr(LiveWindow, "window", noted)
+    sessions = await harness.manager()
+    session = await sessions.create()
+    await session.append(*(Message.user("word " * 100) for _ in range(3 * INLINE // 500)))
+    for is_ready in (True, False):
+        monkeypatch.setattr(windows, "is_ready", lambda _, is_ready=is_ready: is_ready)
+        await (await sessions.open(session.id)).window(Budget(100_000))
+    assert on_loop == [True, False]
