@@ -5,8 +5,8 @@ thread and one connection. A query is one job: it is handed to a thread and its 
 costs more than most queries. Whoever reads several things puts them into one job. The first thread also opens
 the store, so that opening needs no other.
 
-A small query is made in the thread of its loop instead, once several in a row were quick, as they are while
-the file is in memory. One that takes long blocks the loop once, and the next ones go to a thread again. The
+A small query is made in the thread of its loop instead, once several in a row waited for nothing: the file is
+in memory then. One that waits for the disk blocks the loop once, and the next ones go to a thread again. The
 loop waits for no lock, and what turns out to be large is left to a thread before it is read.
 """
 
@@ -36,8 +36,11 @@ Query = Callable[[apsw.Connection], T]
 
 THREADS = 4
 
-QUICK, QUICK_READS = 0.001, 8
-"""Seconds of a quick query, and how many in a row allow the next one to be made in the loop's thread."""
+QUICK, QUICK_READS = 0.000_2, 8
+"""Seconds that a quick query waits, and how many in a row allow the next one to be made in the loop's thread.
+
+A file that is in memory is not waited for at all; every page that is not takes a disk half of that.
+"""
 
 
 class TooLarge(Exception):
@@ -146,17 +149,17 @@ class Readers:
 
     def _read_small(self, job: Query[T]) -> T:
         """Run a small query in a thread, and note whether it was quick."""
-        start = time.perf_counter()
+        start = _waited()
         try:
             return self._read(job)
         finally:
-            self._note_speed(time.perf_counter() - start)
+            self._note_speed(_waited() - start)
 
     def _read_here(self, job: Query[T]) -> tuple[T] | None:
         """Run a small query in the thread of its loop; None if a thread has to do it or report an error."""
         if not self._using.acquire(blocking=False):
             return None
-        start, db = time.perf_counter(), self._here
+        start, db = _waited(), self._here
         try:
             return (_in_snapshot(db, job),) if db is not None else None
         except (apsw.Error, UnicodeDecodeError, TooLarge):
@@ -167,10 +170,10 @@ class Readers:
             raise
         finally:
             self._using.release()
-            self._note_speed(time.perf_counter() - start)
+            self._note_speed(_waited() - start)
 
-    def _note_speed(self, seconds: float) -> None:
-        self._quick = 0 if seconds >= QUICK else min(self._quick + 1, QUICK_READS)
+    def _note_speed(self, waited: float) -> None:
+        self._quick = 0 if waited >= QUICK else min(self._quick + 1, QUICK_READS)
 
     def _connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
@@ -187,6 +190,11 @@ def _in_snapshot(db: apsw.Connection, job: Query[T]) -> T:
     finally:  # a commit may fail in a damaged file, though nothing was written
         if db.in_transaction:
             db.execute("ROLLBACK")
+
+
+def _waited() -> float:
+    """Return the seconds in which this thread did nothing, since some moment."""
+    return time.perf_counter() - time.thread_time()
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
