@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
+import asyncpg
 import pytest
 from postgres_server import execute, fresh_url
 
 from turnstate import Budget, Message, SessionManager
 from turnstate.errors import EpochEnded, NotFound
 from turnstate.stores import STORES
+from turnstate.stores.postgres import connect
+from turnstate.stores.postgres.queries import queries
 from turnstate.stores.postgres.server import target
 
 
@@ -73,3 +77,24 @@ def test_a_conversation_is_held_searched_reset_and_erased() -> None:
         tables = ("session", "branch", "entry", "damaged", "key", "outbox")
         for table in tables:
             assert execute(f"SELECT count(*) FROM {target(url).schema}.{table}")[0][0] == 0, table
+
+
+def test_a_session_is_found_by_its_name_also_by_plans_that_were_made_for_an_empty_table() -> None:
+    names = ("session", "branches", "read", "read_newest", "find", "newest", "describe", "acquire")
+
+    async def scene(url: str) -> None:
+        await (await connect(url)).close()
+        connection = await asyncpg.connect(target(url).dsn)
+        try:
+            await connection.execute("SET plan_cache_mode = force_generic_plan")
+            for name in names:
+                query = queries(target(url).schema)[name]
+                await connection.execute(f"PREPARE {name}_plan AS {query.sql}")
+                nothing = ", ".join(["NULL"] * len(query.names))
+                plan = str(await connection.fetch(f"EXPLAIN EXECUTE {name}_plan ({nothing})"))
+                assert set(re.findall(r"session_by_\w+", plan)) == {"session_by_name"}, plan
+        finally:
+            await connection.close()
+
+    with fresh_url() as url:
+        asyncio.run(scene(url))
