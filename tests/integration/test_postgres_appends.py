@@ -255,7 +255,10 @@ def test_a_session_that_is_locked_holds_up_no_other(url: str) -> None:
 
 
 @pytest.mark.req("G5")
-def test_an_answer_that_is_lost_is_unknown_to_all_and_a_retry_is_safe() -> None:
+def test_an_answer_that_is_lost_is_unknown_to_all_and_a_retry_is_safe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batches, "FEW", len(SESSIONS))  # all in one call
     server, schema = local_server(), "lost_together"
 
     async def scene(folder: Path) -> None:

@@ -30,6 +30,10 @@ TOGETHER = 64
 CALLS = 2
 """Calls under way: while one is on its way to the disk, the next is made."""
 
+FEW = 16
+"""Changes that are not worth two calls. Of more than that, half are sent at a time: while the server works on
+one half, the callers of the other half have their answers and make their next changes."""
+
 LARGE = 32_768
 """Bytes of a change that is sent alone: it would keep the others waiting."""
 
@@ -70,7 +74,7 @@ class Batches(Generic[J]):
     ) -> None:
         self._alone, self._called = alone, together
         self._waiting = deque[_Waiting[J]]()
-        self._calls = 0
+        self._calls = self._sent = 0  # calls under way, and the changes in them
         self._busy = set[Address]()  # their changes are under way
         self._tasks = set[asyncio.Task[None]]()
         self._gathering = False
@@ -116,12 +120,14 @@ class Batches(Generic[J]):
 
     def _begin(self, batch: Sequence[_Waiting[J]]) -> None:
         self._calls += 1
+        self._sent += len(batch)
         self._several = len(batch) > 1
         self._busy.update(one.at for one in batch)
 
     def _end(self, batch: Sequence[_Waiting[J]], *, again: Sequence[_Waiting[J]] = ()) -> None:
         """Count a call as ended; sessions whose changes are sent again stay busy."""
         self._calls -= 1
+        self._sent -= len(batch)
         self._busy.difference_update(one.at for one in batch)
         self._busy.update(one.at for one in again)
         self._send()
@@ -140,7 +146,9 @@ class Batches(Generic[J]):
     def _next(self) -> list[_Waiting[J]]:
         """Take the next changes whose sessions are not busy."""
         batch, held = list[_Waiting[J]](), deque[_Waiting[J]]()
-        while self._waiting and len(batch) < TOGETHER:
+        share = -(-(len(self._waiting) + self._sent) // CALLS)
+        most = min(max(share, FEW), TOGETHER)
+        while self._waiting and len(batch) < most:
             one = self._waiting.popleft()
             if one.answer.done():  # its caller was canceled
                 continue

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from turnstate.errors import NotFound, StoreUnavailable
-from turnstate.stores.batches import CALLS, TOGETHER, Batches, is_plain
+from turnstate.stores.batches import CALLS, FEW, TOGETHER, Batches, is_plain
 from turnstate.stores.values import Address, Change, Fork, Record
 
 Job = tuple[int, int]  # a session, and the number of the change
@@ -119,6 +119,34 @@ def test_changes_of_a_session_are_sent_in_order() -> None:
 
     for seed in range(10):
         asyncio.run(ordered(seed))
+
+
+def test_many_callers_and_the_server_work_at_the_same_time() -> None:
+    sizes, under_way = list[int](), list[int]()
+
+    async def scene() -> None:
+        calls = 0
+
+        async def together(jobs: Sequence[Job]) -> list[Job]:
+            nonlocal calls
+            calls += 1
+            under_way.append(calls)
+            sizes.append(len(jobs))
+            await asyncio.sleep(0.001)
+            calls -= 1
+            return list(jobs)
+
+        batches = Batches[Job](lambda job: together([job]), together)
+
+        async def client(number: int) -> None:
+            for turn in range(20):
+                await batches.answer(Address("t", str(number)), (number, turn))
+
+        await asyncio.gather(*map(client, range(2 * FEW)))
+
+    asyncio.run(scene())
+    assert sizes[2:].count(FEW) > len(sizes) / 2, sizes
+    assert under_way.count(CALLS) > len(sizes) / 4, under_way
 
 
 def test_only_appends_that_are_small_share_a_call() -> None:
