@@ -15,13 +15,16 @@ from typing import Any
 from ...errors import AlreadyExists, InputError, StoreDamaged
 from ...tokens.exact import INLINE, off_loop
 from ..admission import KEY_LIFE
-from ..batches import Batches, is_plain
+from ..batches import Batches, count_records, is_plain
 from ..values import Address, Change, Receipt
 from .connections import Connections
 from .log import change_columns, refusal
 from .rows import entry_columns
 
 __all__ = ["Appends"]
+
+COUNTED_INLINE = 8
+"""Changes whose texts are counted on the event loop; those of more are counted in a thread, beside it."""
 
 
 class Appends:
@@ -39,6 +42,7 @@ class Appends:
         return await self._alone(change)
 
     async def _alone(self, change: Change) -> Receipt:
+        count_records([change])
         large = sum(len(record.body) for record in change.records) > INLINE
         columns = await off_loop(lambda: change_columns(change), large=large)
         (answer,) = await self._connections.write("append", **columns)
@@ -56,6 +60,7 @@ class Appends:
 
     async def _together(self, changes: Sequence[Change]) -> Sequence[Receipt | None]:
         receipts: list[Receipt | None] = [None] * len(changes)
+        await off_loop(lambda: count_records(changes), large=len(changes) > COUNTED_INLINE)
         try:
             answers = await self._connections.write("append_all", **_arguments(changes))
         except (AlreadyExists, InputError, StoreDamaged):  # of one of them

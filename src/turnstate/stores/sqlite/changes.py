@@ -15,7 +15,6 @@ import apsw
 from msgspec import structs
 
 from ...errors import AlreadyExists, NotFound, StoreDamaged, TurnstateError
-from ...tokens.exact import ExactCounter
 from ..admission import KEY_LIFE, KnownKey, admitted, advanced, appended
 from ..values import (
     MESSAGE,
@@ -28,7 +27,6 @@ from ..values import (
     Removed,
     SessionRow,
     Span,
-    Uncounted,
 )
 from .log import last_branch, longer_than_promised, single_value
 from .queries import SQL
@@ -52,18 +50,6 @@ def add_entries(db: apsw.Connection, key: int, head: Position, total: int, recor
             db.execute(SQL["add_entry"], entry_values(key, head.branch, seq, total, record))
         except apsw.ConstraintError:
             raise AlreadyExists(f"the session already has an entry {record.id}") from None
-
-
-def count_records(changes: Iterable[Change]) -> None:
-    """Complete the records of changes that are not counted, all in one call of the tokenizer."""
-    uncounted = dict[ExactCounter, list[Uncounted]]()
-    for change in changes:
-        for one in change.uncounted:
-            uncounted.setdefault(one.counter, []).append(one)
-    for counter, some in uncounted.items():
-        counts = counter.count_groups([one.texts for one in some])
-        for one, count in zip(some, counts, strict=True):
-            structs.force_setattr(one.record, "tokens", one.tokens + count.tokens)
 
 
 class Heads:

@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ...errors import StoreError, TurnstateError
+from ..batches import count_records
 from ..values import Change, Receipt
 from . import changes
 from .connection import connect, patience
@@ -186,7 +187,7 @@ class Writer:
             if self._queued or self._closing or (db := self._db) is None or not self._begun_at_once(db):
                 return False
             start = time.perf_counter()
-            changes.count_records([change])
+            count_records([change])
             self._guarded(self._finish, [waiting])
             self._note_speed(time.perf_counter() - start)
             self._batches, self._latest = self._batches + 1, time.monotonic()
@@ -240,7 +241,7 @@ class Writer:
             self._has_examined = True
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        changes.count_records([waiting.change for waiting in batch if waiting.change is not None])
+        count_records([waiting.change for waiting in batch if waiting.change is not None])
         with self._using:
             start = time.perf_counter()
             self._write(batch)
