@@ -23,6 +23,7 @@ from ..tokens.exact import INLINE, off_loop
 __all__ = [
     "CUTS",
     "END",
+    "HEADS",
     "PAGE",
     "Damage",
     "WatchedLog",
@@ -51,6 +52,9 @@ END = (1 << 31) - 1
 
 CUTS = ("cut", "compaction", "revert")
 """The kinds of entries that decide which cut holds."""
+
+HEADS = ("prompt", "bootstrap", "model", "usage")
+"""The kinds of entries of which the newest is in force, wherever it is."""
 
 _SHOWN = (MESSAGE, "answer")
 

@@ -18,6 +18,7 @@ from ..ids import MessageId
 from ..log.fold import Fold
 from ..log.path import (
     CUTS,
+    HEADS,
     between,
     cut_in_force,
     entries_of,
@@ -136,7 +137,6 @@ class Loaded:
 # Loading: from what the cuts that serve a limit have kept, or from the root if none does.
 
 _FEW = 4  # rows of a read that looks for leading system messages
-_HEADS = ("prompt", "bootstrap", "model", "usage")
 
 Serving = Callable[[Sequence[Decision]], list[Cut]]
 """Returns which cuts of those in force a window may be made from; none if everything is needed."""
@@ -145,12 +145,12 @@ Serving = Callable[[Sequence[Decision]], list[Cut]]
 async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> Loaded:
     """Load a path for windows from the cuts that `serving` returns; by default from its newest cut on."""
     path = await path_to(log, row.address, row.head)
-    marks = await log.newest(row.address, path, (*CUTS, *_HEADS))
+    marks = await log.newest(row.address, path, (*CUTS, *HEADS))
     mark = await cut_in_force(log, row.address, path, marks)
     pinned, first = await _start(log, row.address, path, mark, serving)
     loaded = Loaded(path, first=first)
     loaded.head = Position(row.branch, first - 1)
-    early = [marks[kind] for kind in _HEADS if kind in marks and marks[kind].seq < first]
+    early = [marks[kind] for kind in HEADS if kind in marks and marks[kind].seq < first]
     system = await leading(log, row.address, path, first)
     before = [*early, *system, *pinned]
     for one, entry in zip(before, await entries_of(before), strict=True):

@@ -19,11 +19,11 @@ from ..entry import Entry, ModelChange, Revert
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
 from ..log.outbox import Ending
-from ..log.path import Damage, WatchedLog, WatchedReads, path_to, read_entry
+from ..log.path import CUTS, HEADS, Damage, WatchedLog, WatchedReads, path_to, read_entry
 from ..log.records import counter_of, small_records, uncounted_records
 from ..log.records import records as make_records
 from ..message import Message
-from ..stores.port import CountsRecords, Health, Reads, ReadsAtOnce, Store
+from ..stores.port import CountsRecords, Health, Reads, ReadsAhead, ReadsAtOnce, Store
 from ..stores.values import (
     MESSAGE,
     Change,
@@ -133,6 +133,7 @@ class SessionWriter:
         self.log = WatchedLog(store, self.damage)
         self._store_counts = isinstance(store, CountsRecords)
         self._at_once = store if isinstance(store, ReadsAtOnce) else None
+        self._reads_ahead = store if isinstance(store, ReadsAhead) else None
         self._wrote: Callable[[], None] | None = None
         self._on_way, self._refusals = 0, 0  # appends of this handle that wait for the store; refused ones
         self._ahead: tuple[Position, ModelChange | None] | None = (
@@ -170,6 +171,10 @@ class SessionWriter:
 
         The job awaits nothing but the log that it is given; `small` says that it reads little.
         """
+        if self._reads_ahead:
+            row, log = await self._reads_ahead.ahead(self.at, (*CUTS, *HEADS))
+            self.row = self._checked(row)
+            return await job(self.row, WatchedReads(log, self.damage))
         if self._at_once is None:
             return await job(await self.refresh(), self.log)
 

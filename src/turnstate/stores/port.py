@@ -43,6 +43,7 @@ __all__ = [
     "OnDisk",
     "Outbox",
     "Reads",
+    "ReadsAhead",
     "ReadsAtOnce",
     "ReportsLosses",
     "Store",
@@ -125,6 +126,15 @@ class ReadsAtOnce(Protocol):
         The job runs in a thread that has no event loop, so it awaits nothing but the log that it is given. A
         `small` one may be tried in the thread of the caller's loop first.
         """
+        ...
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A store that is far away, and reads a session with what is usually asked of it in one round trip."""
+
+    async def ahead(self, at: Address, kinds: Sequence[str]) -> tuple[SessionRow, Reads]:
+        """Return a session, and a log that knows its newest entries and the newest of each of some kinds."""
         ...
 
 

@@ -211,6 +211,44 @@ LEFT JOIN LATERAL (
 WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session
 ORDER BY e.seq;
 
+-- A session with the first rows of its branch, the newest ones up to a size, and the newest of some kinds.
+-- name: ahead
+SELECT s.tenant, s.id, s."user", s.title, s.tags, s.counter, s.meta, s.created, s.active, s.idle, s.epoch, s.branch,
+       s.seq, s.total, s.version, s.fence, s.lease_until, s.holder, s.ended, s.reason,
+       s.key AS entry_session, e.branch AS entry_branch, e.seq AS entry_seq, e.id AS entry_id, e.kind, e.body, e.tokens,
+       e.total AS entry_total, e.checksum
+FROM turnstate.session s
+LEFT JOIN LATERAL (
+    (SELECT branch, seq, id, kind, body, tokens, total, checksum
+     FROM turnstate.entry
+     WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) s.branch
+     ORDER BY seq
+     LIMIT :first::bigint)
+    UNION ALL
+    (SELECT branch, seq, id, kind, body, tokens, total, checksum
+     FROM (
+         SELECT pg_catalog.sum(pg_catalog.octet_length(body)) OVER (ORDER BY seq DESC)
+                    OPERATOR(pg_catalog.-) pg_catalog.octet_length(body) AS size_before,
+                latest.*
+         FROM (
+             SELECT * FROM turnstate.entry
+             WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) s.branch
+             ORDER BY seq DESC
+             LIMIT :newest::bigint) latest) sized
+     WHERE size_before OPERATOR(pg_catalog.<) :size::bigint)
+    UNION ALL
+    (SELECT of_kind.*
+     FROM pg_catalog.unnest(:kinds::pg_catalog.text[]) AS wanted (kind)
+     CROSS JOIN LATERAL (
+         SELECT branch, seq, id, kind, body, tokens, total, checksum
+         FROM turnstate.entry
+         WHERE session OPERATOR(pg_catalog.=) s.key AND branch OPERATOR(pg_catalog.=) s.branch
+           AND kind OPERATOR(pg_catalog.=) wanted.kind AND kind OPERATOR(pg_catalog.<>) 'message'
+         ORDER BY seq DESC
+         LIMIT 1) of_kind)
+) e ON true
+WHERE s.tenant OPERATOR(pg_catalog.=) :tenant AND s.id OPERATOR(pg_catalog.=) :session;
+
 -- Within a session the order of keys is that of the commits: whoever writes has locked the session.
 -- name: since
 -- OFFSET 0 keeps the planner from walking the keys of all sessions.

@@ -27,6 +27,7 @@ __all__ = [
     "parcel_row",
     "query_of",
     "quoted",
+    "session_and_entries",
     "session_columns",
     "session_row",
     "vector",
@@ -43,6 +44,8 @@ MOST_BYTES = 1_000_000
 
 DAMAGED = "_d"
 """The word of a message that was damaged when it was indexed: every search of its tenant or user finds it."""
+
+_ENTRY = 9  # columns of an entry, with that of its session
 
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]").search
 
@@ -102,6 +105,13 @@ def session_row(columns: Any) -> SessionRow:
         shown = f"{fields['id']!r:.80} is damaged ({error})"
         raise StoreDamaged(f"the description of session {shown}; run `turnstate verify`") from None
     return SessionRow(**fields | {"meta": meta, "tags": tuple(fields["tags"])})
+
+
+def session_and_entries(found: Sequence[Any]) -> tuple[SessionRow, list[Row]]:
+    """Convert rows that have the columns of a session, and then those of an entry or NULLs."""
+    session = session_row(dict(list(found[0].items())[:-_ENTRY]))
+    each = (tuple(columns)[-_ENTRY:] for columns in found)
+    return session, [entry_row(columns) for columns in each if columns[2] is not None]
 
 
 def session_columns(row: SessionRow) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from msgspec import structs
 from ...errors import AlreadyExists, Busy, Fenced, NotFound
 from ...tokens.exact import INLINE, off_loop
 from ..admission import check_meta
+from ..ahead import FIRST, NEWEST, NEWEST_BYTES, Ahead
 from ..values import (
     Address,
     BranchRow,
@@ -47,6 +48,7 @@ from .rows import (
     encoded,
     entry_columns,
     parcel_row,
+    session_and_entries,
     session_columns,
     session_row,
 )
@@ -138,6 +140,16 @@ class PostgresStore:
         """Return the entries that contain all the words, newest first, starting after a mark."""
         which: dict[str, Any] = {"user": user, "session": session, "before": before, "limit": limit}
         return await search(self._connections, self._indexer, tenant, words, **which)
+
+    async def ahead(self, at: Address, kinds: Sequence[str]) -> tuple[SessionRow, Ahead]:
+        """Return a session, and a log that knows what is usually read of it."""
+        much = {"first": FIRST, "newest": NEWEST, "size": NEWEST_BYTES}
+        found = await self._connections.read("ahead", **at._asdict(), kinds=list(kinds), **much)
+        if not found:
+            raise missing(at)
+        session, rows = session_and_entries(found)
+        marks = {row.kind: row for row in sorted(rows, key=lambda row: row.seq)}
+        return session, Ahead(self, session, rows, {kind: marks.get(kind) for kind in kinds})
 
     async def _first_taken(self, change: Change) -> str:
         ids = [record.id for record in change.records]

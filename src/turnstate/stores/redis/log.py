@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
 from ...tokens.exact import INLINE, off_loop
 from ..admission import KEY_LIFE, admitted
+from ..ahead import FIRST, NEWEST, NEWEST_BYTES
 from ..batches import Batches, is_plain
 from ..values import MESSAGE, Address, BranchRow, Change, Receipt, Row, Span
 from .faults import AnswerLost
@@ -19,6 +20,7 @@ from .server import Server, script
 __all__ = [
     "MAX_BYTES",
     "Appends",
+    "ahead",
     "branches",
     "commit",
     "find",
@@ -169,6 +171,20 @@ async def newest(server: Server, at: Address, spans: Sequence[Span], kinds: Sequ
         raise refusal(at, answer)
     found = zip(names, answer[1], strict=True)
     return {name: entry(at, *columns) for name, columns in found if columns}
+
+
+async def ahead(
+    server: Server, at: Address, kinds: Sequence[str]
+) -> tuple[list[bytes], list[Row], dict[str, Row | None]]:
+    """Return the fields of a session, rows of its branch, and the newest row of each of these kinds."""
+    asked = [*(b"%d" % most for most in (FIRST, NEWEST, NEWEST_BYTES)), *map(text, kinds)]
+    answer = await server.run(script("ahead"), session_keys(at), asked, twice=True)
+    if answer[0] == b"absent":
+        raise refusal(at, answer)
+    _, flat, marks, early, late = answer
+    rows = [entry(at, *columns) for columns in (*early, *late)]
+    found = zip(kinds, marks, strict=True)
+    return flat, rows, {kind: entry(at, *columns) if columns else None for kind, columns in found}
 
 
 async def branches(server: Server, at: Address) -> list[BranchRow]:

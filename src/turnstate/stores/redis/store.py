@@ -16,6 +16,7 @@ from msgspec import structs
 from ...errors import Busy, Fenced
 from ...tokens.exact import INLINE, off_loop
 from ..admission import check_meta
+from ..ahead import Ahead
 from ..values import (
     Address,
     BranchRow,
@@ -113,6 +114,14 @@ class RedisStore:
     async def branches(self, at: Address) -> list[BranchRow]:
         """Return all branches of a session in the order of their creation."""
         return await log.branches(self._server, at)
+
+    async def ahead(self, at: Address, kinds: Sequence[str]) -> tuple[SessionRow, Ahead]:
+        """Return a session, and a log that knows what is usually read of it."""
+        known = self._losses.known(at)
+        flat, rows, marks = await log.ahead(self._server, at, kinds)
+        row = session(at, flat)
+        self._losses.saw(row, born=born(flat), known=known)
+        return row, Ahead(self, row, rows, marks)
 
     async def search(
         self,

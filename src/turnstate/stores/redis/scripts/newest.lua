@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- The newest entry of each kind on a path: messages are everywhere and are looked for from the end, all
 -- other kinds have an index.
--- include collecting
+-- include marks
 local CHUNK = 100
 local spans = tonumber(ARGV[1])
 local kept = call('HMGET', ROW, 'born', 'branch', 'seq', 'total')
@@ -25,20 +25,13 @@ local function newest_message(branch, first, last)
   end
 end
 
-local function newest(kind, branch, first, last)
-  local prefix = 'k' .. named(kind) .. moment(branch)
-  local top, bottom = '[' .. prefix .. moment(last), '[' .. prefix .. moment(first)
-  local found = call('ZREVRANGEBYLEX', OWN, top, bottom, 'LIMIT', 0, 1)[1]
-  return found and place(branch, tonumber(string.sub(found, -16)))
-end
-
 local function newest_on_path(kind)
   for i = 2, 2 + (spans - 1) * 3, 3 do
     local branch, first, last = unpack(ARGV, i, i + 2)
     local _, fork = origin(branch)
     if fork then
       first, last = math.max(tonumber(first), fork + 1), math.min(tonumber(last), tip(head, branch) or 0)
-      local look = kind == 'message' and newest_message or function(...) return newest(kind, ...) end
+      local look = kind == 'message' and newest_message or function(...) return newest_mark(kind, ...) end
       local spot = last >= first and look(branch, first, last)
       if spot then
         return spot
