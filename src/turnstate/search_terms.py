@@ -50,8 +50,8 @@ _INVISIBLE = re.compile(
 
 _ASCII_SPACED = "".join(c if c.isalnum() or c == "_" else " " for c in map(chr, range(128)))
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
-_CAPITALS = re.compile("[A-Z_]").finditer
-_END_OF_NAME = re.compile("[^A-Za-z0-9_]").search
+_ALPHANUMERIC = "".join(filter(str.isalnum, map(chr, range(128))))
+_FROM_CAPITAL = re.compile("[A-Z_][A-Za-z0-9_]*").finditer  # or an underscore, to the end of the name
 
 _PLAIN = re.compile(f"[A-Z]?[a-z0-9]{{1,{LONGEST_TOKEN - 1}}}|[A-Z0-9]{{1,{LONGEST_TOKEN}}}").fullmatch
 _HEADLESS = re.compile(r"^[\W_]+")  # underscores, and marks that have lost their letter
@@ -117,20 +117,32 @@ def entry_text(kind: str, body: bytes) -> str:
 def _names_cut(text: str) -> Iterator[str]:
     """Yield an ASCII text piece by piece, with tokens in place of names that may have several words.
 
-    Such a name has an underscore, or a capital that is not its first letter.
+    Such a name has an underscore, or a capital that is not its first letter, and a small letter. No name is
+    longer than a token.
     """
     done = 0
-    for capital in _CAPITALS(text):
-        begin = capital.start()
-        if begin < done or (text[begin] != "_" and not (begin and text[begin - 1].isalnum())):
-            continue
-        while begin > done and text[begin - 1].isalnum():
-            begin -= 1
-        yield text[done:begin]
-        end = _END_OF_NAME(text, capital.end())
-        done = end.start() if end else len(text)
-        yield " ".join(words(text[begin:done]))
+    for found in _FROM_CAPITAL(text):
+        begin, end = found.span()
+        if begin and text[begin - 1].isalnum():
+            before = text[max(done, begin - LONGEST_TOKEN) : begin]
+            begin -= len(before) - len(before.rstrip(_ALPHANUMERIC))
+        name = text[begin:end]
+        if not _PLAIN(name):
+            yield text[done:begin]
+            yield _with_parts(name)
+            done = end
     yield text[done:]
+
+
+def _with_parts(name: str) -> str:
+    """Return an ASCII name and its parts as a text that has the tokens of `_indexed`."""
+    parts = name.split("_")
+    tokens = [name.strip("_"), *parts]
+    for part in () if name.islower() else parts:
+        humps = _HUMP.findall(part)
+        if 1 < len(humps) <= MOST_HUMPS:
+            tokens += [hump for hump in humps if len(hump) > 1]
+    return " ".join(tokens)
 
 
 def _message_in(kind: str, body: bytes) -> Message | None:

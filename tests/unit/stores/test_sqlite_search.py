@@ -289,6 +289,8 @@ def test_the_text_that_is_indexed_has_the_words_of_the_message() -> None:
         "日本語 disk",
         "K K",
     ]
+    rng = Random(7)
+    odd += ["".join(rng.choices("aabzAABZ019__ ./-", k=rng.randrange(90))) for _ in range(2_000)]
     bodies = [said("x", text).body for text in odd]
     bodies += [said("x", message.text).body for seed in range(20) for message in valid(seed)]
     for body in bodies:
