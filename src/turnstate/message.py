@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from copy import copy as copy_of
 from datetime import datetime
 from functools import partial
@@ -188,7 +189,7 @@ class Message(Value, frozen=True, kw_only=True):
             _settle_items(self, "tool_calls", ToolCallRequest)
         if self.tool_results != ():
             _settle_items(self, "tool_results", ToolCallResult)
-        if self.kind is not None:
+        if not (self.kind is None or type(self.kind) is str):
             settle(self, "kind")
         if fault := _fault(self):
             raise InvalidMessage(f"message {self.id or '(no id)':.80}: {fault}")
@@ -327,7 +328,10 @@ def _items(items: Iterable[Any], field: str) -> tuple[Any, ...]:
 
 def _settle_content(message: Message) -> None:
     if isinstance(message.content, str):
-        settle(message, "content")
+        with suppress(UnicodeEncodeError):
+            if type(message.content) is str and message.content.encode():
+                return
+        settle(message, "content")  # makes it plain, or says what is wrong
         return
     _settle_items(message, "content", Part)
     if not message.content:

@@ -19,9 +19,9 @@ from msgspec import Struct
 from ..errors import ContextOverflow
 from .policy import Policy
 from .tally import Tally
-from .view import View
+from .view import View, pinned
 
-__all__ = ["Plan", "Room", "hiding", "pinned", "plan"]
+__all__ = ["Plan", "Room", "hiding", "plan"]
 
 WORTH_HIDING = 50
 """Tokens that hiding one output must save: the line that replaces it has to be read, too."""
@@ -221,14 +221,6 @@ def _question(tally: Tally, view: View, start: int, room: Room) -> int:
         return 0
     questions = pinned(tally, view, start)
     return sum(tally.cost(index) for index in questions) if questions else room.opener
-
-
-def pinned(tally: Tally, view: View, kept: int) -> tuple[int, ...]:
-    """Return what stays before a cut here: the question of a turn that is cut, if it is still shown."""
-    question = tally.question(kept)
-    if question is None or question == kept:
-        return ()
-    return (question,) if question >= view.kept or question in view.pinned else ()
 
 
 def _overflow(tally: Tally, view: View, room: Room, start: int, last: int, why: str) -> ContextOverflow:

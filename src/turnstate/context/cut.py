@@ -21,17 +21,18 @@ from ..message import Message
 from ..tokens import Counter
 from ..tokens.cost import MESSAGE_FRAME
 from ..value import Value, check_kind, check_whole
-from .collector import Plan, Room, pinned, plan
+from .collector import Plan, Room, plan
 from .digest import Digest, carrying, digest, text
 from .evidence import Evidence
 from .policy import Budget, OutputLimits, Policy, step
 from .summary_prompt import MOST_CHARS
 from .tally import Tally
-from .view import View, beside, floor_of, folded, in_force, kept_place
+from .view import View, beside, floor_of, folded, in_force, kept_place, pinned
 from .window import PendingCut, Window
 from .wording import shown_summary
 
 __all__ = [
+    "DEFAULT_STRATEGY",
     "KEPT_AT_CAP",
     "MAX_CONVERSATION_STATE_HISTORY_LEN",
     "Compaction",
@@ -185,6 +186,9 @@ class Strategy(Value, frozen=True, kw_only=True):
         check_whole("Strategy.longest", self.longest, least=1)
 
 
+DEFAULT_STRATEGY = Strategy()
+
+
 def compaction(
     window: Window, policy: Policy, strategy: Strategy | None = None, *, focus: str | None = None
 ) -> PendingCut | None:
@@ -192,7 +196,7 @@ def compaction(
 
     ``Cut.asked`` says what was asked for, and the tokens before.
     """
-    strategy = strategy or Strategy()
+    strategy = strategy or DEFAULT_STRATEGY
     tally, view, limit = window.tally, window.view, window.limit
     kept = _kept(tally, strategy.keep)
     if kept <= view.kept:

@@ -41,6 +41,7 @@ __all__ = [
     "kept_place",
     "masks_on",
     "named_scale",
+    "pinned",
     "scale",
     "serving",
     "since_cut",
@@ -243,6 +244,14 @@ def folded(
 def kept_place(cut: Cut, tally: Tally) -> int:
     """Return the place from which on a cut keeps everything; 0 if that is before the tally begins."""
     return _of_cut(cut, tally).kept
+
+
+def pinned(tally: Tally, view: View, kept: int) -> tuple[int, ...]:
+    """Return what stays before a cut here: the question of a turn that is cut, if it is still shown."""
+    question = tally.question(kept)
+    if question is None or question == kept:
+        return ()
+    return (question,) if question >= view.kept or question in view.pinned else ()
 
 
 def _after_cut(cut: Cut | None, decisions: Sequence[Decision]) -> int:

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from .. import catalog, telemetry
 from ..catalog import ModelInfo
-from ..context.cut import Compaction, Strategy
+from ..context.cut import DEFAULT_STRATEGY, Compaction, Strategy
 from ..context.head import check_tools
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy, check_budget
@@ -280,13 +280,17 @@ class Session(SessionReader):
         has `patience` seconds, 120 by default; after that the digest is used, and `refused` says why.
         """
         check_budget(budget, optional=True)
-        check_kind("strategy", strategy, Strategy, optional=True)
-        check_kind("focus", focus, str, optional=True)
+        if strategy is not None:
+            check_kind("strategy", strategy, Strategy)
+        if focus is not None:
+            check_kind("focus", focus, str)
         if patience is not None:
             check_number("patience", patience, least=0, most=86_400, above=True)
-        with telemetry.traced("turnstate.compact", {"gen_ai.conversation.id": self.id}) as span:
+        with telemetry.traced(
+            "turnstate.compact", {"gen_ai.conversation.id": self._writer.at.session}
+        ) as span:
             outcome = await self._compactor.compact(
-                budget, strategy or Strategy(), focus, model=model, patience=patience
+                budget, strategy or DEFAULT_STRATEGY, focus, model=model, patience=patience
             )
             span.set({"turnstate.messages": outcome.messages, "turnstate.tokens": outcome.tokens_after})
             return outcome
@@ -303,7 +307,7 @@ class Session(SessionReader):
         """Return what `compact` would do without a model, and write nothing."""
         check_budget(budget, optional=True)
         check_kind("strategy", strategy, Strategy, optional=True)
-        return await self._compactor.preview(budget, strategy or Strategy())
+        return await self._compactor.preview(budget, strategy or DEFAULT_STRATEGY)
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
         """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ..catalog import model as model_named
-from ..context.cut import PendingCut, Strategy, foreseen
+from ..context.cut import DEFAULT_STRATEGY, PendingCut, Strategy, foreseen
 from ..context.policy import Policy
 from ..context.summary import Failures, Refusal, SummaryRequest, accepted, facts_of, request, text_cap
 from ..context.summary_prompt import EXCERPT_CHARS
@@ -37,8 +37,6 @@ CHARS_PER_TOKEN = 2
 """Of the record: half of what English has, since code and other languages have less."""
 
 SHARES = (1, 4, 16)
-
-_DEFAULT_STRATEGY = Strategy()
 
 Spent = Callable[[Usage], Awaitable[None]]
 
@@ -171,7 +169,7 @@ class Summarizer:
         self,
         pending: PendingCut,
         *,
-        strategy: Strategy = _DEFAULT_STRATEGY,
+        strategy: Strategy = DEFAULT_STRATEGY,
         tries: int = 1,
         patience: float | None = None,
     ) -> Summary | Refusal:

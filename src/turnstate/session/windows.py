@@ -277,7 +277,7 @@ class WindowMaker:
         parcels = [
             parcel for one in decisions if isinstance(one, Cut) for parcel in self._parcels(loaded, one)
         ]
-        records = await self._writer.records(decisions)
+        records = await self._writer.records(decisions, large=False)  # they hold no long text
         receipt = await self._writer.commit(records=records, expected_head=head, parcels=parcels)
         self._writer.wrote(receipt, decisions, records)
 
