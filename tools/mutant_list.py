@@ -1289,8 +1289,8 @@ MUTANTS = (
     Mutant(
         "chat-reopened",
         "a tangent that is not there is reopened",
-        "not 1 <= int(more) <= len(kept)",
-        "not 1 <= int(more)",
+        "not 1 <= place <= len(kept)",
+        "not 1 <= place",
         CHAT,
     ),
     # The built-in memory engine.
