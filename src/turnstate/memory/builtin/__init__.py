@@ -31,9 +31,7 @@ _SETTINGS = ("embedder", "extractor", "max")
 async def connect(address: str, **settings: Any) -> BuiltinEngine:
     """Open the memory of an address; settings are those of `BuiltinEngine` and win over the address."""
     place, asked = _taken_apart(address)
-    if "max" in asked and not (asked["max"].isdecimal() and int(asked["max"])):
-        raise InputError(f"max={asked['max']!r:.40} in the address of a memory is not a number of documents")
-    given: dict[str, Any] = {"max_documents": int(asked["max"])} if "max" in asked else {}
+    given: dict[str, Any] = {"max_documents": _most(asked["max"])} if "max" in asked else {}
     if asked.get("extractor") and "extractor" not in settings:
         given["extractor"] = ModelExtractor(model_at(asked["extractor"]))
     if asked.get("embedder") and "embedder" not in settings:
@@ -51,6 +49,14 @@ def _taken_apart(address: str) -> tuple[str, dict[str, str]]:
     return place + (f"?{urlencode(other)}" if other else ""), dict(
         pair for pair in pairs if pair[0] in _SETTINGS
     )
+
+
+def _most(text: str) -> int:
+    """Return the most documents of a user, as an address gives them."""
+    most = int(text) if text.isdecimal() and len(text) < 10 else 0
+    if not most:
+        raise InputError(f"max={text!r:.40} in the address of a memory is not a number of documents")
+    return most
 
 
 async def _database(place: str) -> Database:

@@ -15,7 +15,7 @@ __all__ = ["all_concept_terms", "concept_terms"]
 
 _WORDS: dict[FactKind, str] = {
     "name": "name called 名前 お名前 名字",
-    "home": "city town live home address move country 住所 住んで 引っ越し 都市 街 町 家 城市 住 搬家 地址",
+    "home": "city town live home address move country 住所 住んで 引っ越し 都市 街 町 家 城市 住在 搬家 地址",
     "work": "job work profession employer company career 仕事 職業 勤務 会社 工作 职业 公司",
     "relation": "family pet child children kid 家族 ペット 子供 家人 宠物 孩子",
     "date": "date day 日付 日程 日期 日子",

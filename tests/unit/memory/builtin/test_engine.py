@@ -14,6 +14,7 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec import structs
 from offload import evicted, said, session_record
 
 from turnstate.errors import InputError, InvalidPayload, NewerFormat, StoreDamaged, StoreError, UnknownName
@@ -123,6 +124,23 @@ def test_a_newer_home_supersedes_the_older_and_its_turn_ranks_first() -> None:
         assert [hit.message for hit in await engine.search(U1, "Which city do I live in?", 2)] == ["m1", "m0"]
         assert "Lisbon" in await engine.profile(U1)
         assert "Home: Porto" not in await engine.profile(U1)
+
+    run(test)
+
+
+@pytest.mark.req("F5")
+def test_a_chinese_question_for_the_home_finds_the_turn_that_says_it() -> None:
+    async def test(engine: BuiltinEngine) -> None:
+        sessions = [
+            ["我住在上海，是一名护士。", "OK.", "我的狗叫小黑。", "OK.", "请记住我对花生过敏。", "OK."],
+            ["我上个月搬到了北京。", "OK.", "比起咖啡我更喜欢茶。", "OK."],
+        ]
+        for number, turns in enumerate(sessions, 1):
+            at = f"2025-0{number}-01T00:00:00Z"
+            messages = [structs.replace(one, timestamp=at) for one in said(*turns)]
+            await engine.ingest(session_record(messages, session=f"s{number}", key=f"k{number}"))
+        (found, *_) = await engine.search(U1, "我住在哪里？", 3)
+        assert found.text == "我住在上海，是一名护士。"
 
     run(test)
 
@@ -429,6 +447,7 @@ def test_addresses_that_cannot_be_used_are_refused() -> None:
         ("memory:", InputError),
         ("?max=many", InputError),
         ("?max=0", InputError),
+        (f"?max={'9' * 5_000}", InputError),
         ("?color=red", InputError),
         ("?embedder=parrot", UnknownName),
     ]:
