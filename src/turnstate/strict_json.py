@@ -32,6 +32,7 @@ __all__ = [
     "copied",
     "is_plain",
     "plain",
+    "plain_document",
     "read",
 ]
 
@@ -138,6 +139,12 @@ def _is_simple(value: Any) -> bool:
         elif kind is not bool and one is not None:
             return False
     return True
+
+
+def plain_document(value: Any) -> Any:
+    """Check a document and copy it: subclasses, as enums or ordered dicts, become what JSON reads them as."""
+    check(value)
+    return _plain(value)
 
 
 def copied(value: Any, *, at: str = "$") -> Any:
@@ -319,7 +326,7 @@ def _copied(value: Any, levels: int) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Copy what `check` let pass: subclasses, as enums or ordered dicts, become what JSON reads them as."""
+    """Copy what `check` let pass."""
     if isinstance(value, dict):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -209,7 +209,8 @@ def test_a_function_that_forgets_the_lock_is_caught() -> None:
         )
         ((function,),) = await executed(source)
         unlocked = function.replace("FOR NO KEY UPDATE;", ";", 1)
-        slow = unlocked.replace("new_total := own.total;", "PERFORM pg_sleep(0.05); new_total := own.total;", 1)
+        step = "new_total := own.total;"
+        slow = unlocked.replace(step, f"PERFORM pg_sleep(0.05); {step}", 1)
         assert len({function, unlocked, slow}) == 3
         await executed(slow)
         with pytest.raises((AssertionError, StoreDamaged)):

@@ -60,9 +60,15 @@ def names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-@cache
 def get(name: str) -> Format:
     """Return the format of that name; raise `UnknownName` if there is none."""
+    if not isinstance(name, str):
+        raise UnknownName(f"the name of a format must be text, not {type(name).__name__}")
+    return _format(name)
+
+
+@cache
+def _format(name: str) -> Format:
     if name not in _REGISTRY:
         raise UnknownName(f"no format is called {name!r:.60}; there are {', '.join(_REGISTRY)}")
     module, kind = _REGISTRY[name]

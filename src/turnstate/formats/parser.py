@@ -97,13 +97,17 @@ class Parser:
 
         Equal items at the start of a document become the same messages, which are not to be changed.
         """
+        return self._parse(payload)
+
+    def _parse(self, payload: Any, *, is_plain: bool = False) -> list[Message]:
         document = self._opened(payload)
         items = document.items if isinstance(document.items, list) else []
         prints = list(map(_print, items))
         beside = _print([isinstance(payload, list), document.system])
         seen = self._seen if beside is not None and beside == self._seen.beside else _Seen()
         same = _shared(seen.prints, prints)
-        self._check(payload, items[same:])
+        if not is_plain and not self._is_plain(payload, items[same:]):
+            return self._parse(strict_json.plain_document(payload), is_plain=True)
         messages = self._read(document, seen.until(self._kept(seen, same)), prints, beside)
         if messages is None:
             messages = self._read(document, _Seen(), prints, beside)
@@ -116,8 +120,8 @@ class Parser:
             strict_json.check(payload)  # what is not JSON at all is refused as that
             raise
 
-    def _check(self, payload: Any, new: Sequence[Any]) -> None:
-        """Refuse what is not JSON, looking only at what is new or not in the list."""
+    def _is_plain(self, payload: Any, new: Sequence[Any]) -> bool:
+        """Return True if a document is JSON beyond doubt, looking only at what is new or not in the list."""
         levels, key = strict_json.MAX_DEPTH - 1, self._format.list_key
         if isinstance(payload, dict):
             rest = {name: value for name, value in payload.items() if name != key or isinstance(value, str)}
@@ -125,8 +129,7 @@ class Parser:
             levels -= 1
         else:
             sure = True
-        if not (sure and all(strict_json.is_plain(item, levels) for item in new)):
-            strict_json.check(payload)
+        return sure and all(strict_json.is_plain(item, levels) for item in new)
 
     def _kept(self, seen: _Seen, same: int) -> int:
         """Return how many messages stay whatever the next item is."""

@@ -158,3 +158,26 @@ def test_with_anything_wrong_anywhere_in_it_it_is_kept_as_it_is_or_refused(odd: 
             assert not messages or exact(provider.rendering(messages).document) == exact(
                 as_request(broken, provider)
             ), path
+
+
+class Markup(str):
+    """Text as template engines return it."""
+
+
+def disguised(value: Any) -> Any:
+    """Return a document whose text is of another type than str."""
+    match value:
+        case dict():
+            return {Markup(key): disguised(item) for key, item in value.items()}
+        case list():
+            return [disguised(item) for item in value]
+        case str():
+            return Markup(value)
+    return value
+
+
+@pytest.mark.req("A6", "A8")
+@each_document
+def test_text_of_a_foreign_string_type_is_read_as_text(odd: Odd) -> None:
+    messages = formats.get(odd.provider).parse(disguised(odd.document))
+    assert [codec.encode(one) for one in messages] == [codec.encode(one) for one in parsed(odd)]

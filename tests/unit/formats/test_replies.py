@@ -226,3 +226,22 @@ def test_a_reply_is_written_as_the_message_that_it_is() -> None:
         taken = StateManager().snapshot([QUESTION, reply])
         assert type(taken).from_json(taken.to_json()).messages[-1] == reply.without_usage
         assert StateManager().window([QUESTION, reply], Budget(8_000)).tokens > 0
+
+
+@pytest.mark.req("A6")
+def test_a_response_that_is_too_deep_or_contains_itself_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    itself: dict[str, Any] = {}
+    itself["choices"] = itself
+    for name in formats.names():
+        for response in (deep, itself):
+            with pytest.raises(errors.TooLarge):
+                formats.get(name).reply(response)
+
+
+def test_the_name_of_a_format_is_text() -> None:
+    for name in (None, 5, ["openai-chat"], 10**5_000):
+        with pytest.raises(errors.UnknownName):
+            formats.get(name)  # type: ignore[arg-type]

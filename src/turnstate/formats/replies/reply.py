@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ... import strict_json
 from ...entry import Usage
-from ...errors import InputError, InvalidPayload, ModelFailed, ReplyInterrupted
+from ...errors import InputError, InvalidPayload, ModelFailed, ReplyInterrupted, TooLarge
 from ...message import UNPARSED, Message
 
 __all__ = [
@@ -100,22 +100,29 @@ async def collected(
 
 def plain(value: Any) -> Any:
     """Return an SDK's object as plain JSON values; bytes become base64 and times text, as on the wire."""
+    try:
+        return _plain(value)
+    except RecursionError:
+        raise TooLarge("the document is nested too deeply, or contains itself", path="$") from None
+
+
+def _plain(value: Any) -> Any:
     match value:
         case None | bool() | int() | float():
             return value.value if isinstance(value, Enum) else value
         case Enum():
-            return plain(value.value)
+            return _plain(value.value)
         case str():
-            return value
+            return str.__str__(value)
         case Mapping():
-            return {str(plain(key)): plain(item) for key, item in value.items()}
+            return {str(_plain(key)): _plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [_plain(item) for item in value]
         case bytes() | bytearray():
             return base64.b64encode(value).decode()
     for method in ("model_dump", "to_dict", "isoformat"):
         if callable(dump := getattr(value, method, None)) and not isinstance(value, type):
-            return plain(dump())
+            return _plain(dump())
     raise InvalidPayload(
         f"a value of type {type(value).__name__} is not a response; pass what the SDK returned, or its JSON"
     )
