@@ -165,6 +165,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event, *, interval: float = 5.0) -> Counter[Result]:
         """Deliver until ``stop`` is set; the current parcel is finished. Errors of the store are retried."""
+        check_number("interval", interval, least=0, most=86_400, above=True)
         counts = Counter[Result]()
         while not stop.is_set():
             try:

@@ -23,7 +23,7 @@ from offload import (
     scene,
 )
 
-from turnstate.errors import StoreUnavailable
+from turnstate.errors import InvalidSetting, StoreUnavailable
 from turnstate.memory import Evicted, SessionRecord, User, Worker
 from turnstate.memory import worker as foreign
 from turnstate.memory.jsonl import JsonlEngine
@@ -362,6 +362,15 @@ def test_an_engine_that_is_down_neither_fails_nor_slows_a_reset(run: Run) -> Non
         assert (await here.store.get(HERE)).epoch == 3
         stuck.cancel()
         await asyncio.gather(stuck, return_exceptions=True)
+
+    run(test)
+
+
+def test_a_pause_between_polls_is_a_number_of_seconds(run: Run) -> None:
+    async def test(here: Scene) -> None:
+        for interval in (0, -1, float("nan"), float("inf"), "5"):
+            with pytest.raises(InvalidSetting, match="interval"):
+                await here.worker(Notes()).run(asyncio.Event(), interval=interval)  # type: ignore[arg-type]
 
     run(test)
 
