@@ -501,7 +501,7 @@ def test_cleaning_works_whatever_the_condition_of_the_checkpoints(
         code, out, err = checkpoint(verb, session, *arguments)
         assert "Traceback" not in err
         assert code in (0, 1)
-        assert out or "clean" in err or "`keep` takes the first" in err or "no restore on this path" in err
+        assert out or "clean" in err or "keep` takes the first" in err or "no restore on this path" in err
     code, _, err = checkpoint("clean", session, "--yes")
     assert code == 0
     assert "checkpoints deleted: " in err

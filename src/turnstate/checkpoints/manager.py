@@ -113,7 +113,8 @@ class CheckpointManager:
         folder = _folder(home, state, session)
         if not _is_kept(folder):
             raise UnknownCheckpoint(
-                f"there are no checkpoints of {state.conversation_id} in {home.path}; `keep` takes the first"
+                f"there are no checkpoints of {state.conversation_id} in {home.path}; "
+                "`turnstate checkpoint keep` takes the first"
             )
         if work_tree is None:
             work_tree = os.fsdecode((await asyncio.to_thread(read_about, folder)).work_tree)
