@@ -117,7 +117,7 @@ def check_string(setting: str, value: object, *, optional: bool = False) -> None
     """Refuse a setting that is not text with a UTF-8 form."""
     if optional and value is None:
         return
-    check_kind(setting, value, str)
+    check_kind(setting, value, str, optional=optional)
     try:
         strict_json.check_text(value, at=setting)
     except ForbiddenJSON:

@@ -19,7 +19,7 @@ from ..part import TextPart
 from ..tokens import Counter, message_cost, tools_cost
 from ..tokens.cost import REPLY_START
 from ..toolspec import ToolSpec
-from ..value import Value, refuse
+from ..value import Value, check_string, refuse
 from .wording import TEMPLATES, bare, label
 
 __all__ = ["OPENER", "Category", "Head", "Preface", "check_tools", "incoming"]
@@ -43,8 +43,7 @@ class Head(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for field in ("system", "bootstrap", "context", "memory"):
-            if not isinstance(text := getattr(self, field), str | None):
-                refuse(f"Head.{field}", text, "text, or nothing")
+            check_string(f"Head.{field}", getattr(self, field), optional=True)
         if not (isinstance(self.tools, tuple) and all(isinstance(tool, ToolSpec) for tool in self.tools)):
             refuse("Head.tools", self.tools, "a tuple of ToolSpec")
 

@@ -191,5 +191,6 @@ Budget.UNLIMITED = Budget(TOKENS)
 def check_budget(budget: object, *, optional: bool = False) -> None:
     """Raise `InvalidSetting` for what is no budget; a number is a budget's window."""
     if not (isinstance(budget, Budget) or (optional and budget is None)):
-        example = f"Budget({budget})" if type(budget) is int else "Budget(window=128_000, output=8_000)"
+        is_window = type(budget) is int and 0 < budget <= TOKENS
+        example = f"Budget({budget})" if is_window else "Budget(window=128_000, output=8_000)"
         refuse("budget", budget, f"a Budget, such as {example}")

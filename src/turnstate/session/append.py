@@ -29,6 +29,7 @@ from ..log.records import digest
 from ..message import Message, minted
 from ..stores.values import Key, Position, Receipt, Span
 from ..tokens.exact import INLINE, is_large, off_loop
+from ..value import TOKENS, check_whole
 from .loaded import Loaded
 from .names import checked, not_a_message
 from .windows import WindowMaker
@@ -50,6 +51,8 @@ async def append(
 ) -> Receipt:
     """Add messages, all of them or none."""
     _check(messages)
+    if expected_version is not None:
+        check_whole("expected_version", expected_version, most=TOKENS)
     name = None if key is None else checked(key, "a key")
 
     def prepared() -> tuple[list[Message], list[Message], Key | None]:

@@ -118,6 +118,7 @@ def page_cursor(mark: PageMark, order: Order) -> str:
 
 def page_mark(cursor: str, order: Order) -> PageMark:
     """Return where a cursor leads; raise `InputError` if it is not one of a list in this order."""
+    check_kind("cursor", cursor, str)
     try:
         packed = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         known, moment, id = msgspec.json.decode(packed, type=tuple[str, int, str])

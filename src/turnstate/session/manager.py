@@ -34,11 +34,19 @@ from ..stores.port import OnDisk, Store
 from ..stores.values import Address, Removed, SessionRow
 from ..tokens import Counter
 from ..tokens import counter as counter_named
-from ..value import check_whole, refuse
+from ..value import check_whole
 from .directory import PAGE, SessionDirectory
 from .erasure import Erasure, erase_checkpoints, erased, snapshot_name
 from .memory import Deliveries, Recall, UserMemory
-from .names import check_settings, checked, checked_meta, checked_prompt, idle_milliseconds, model_change
+from .names import (
+    check_settings,
+    checked,
+    checked_meta,
+    checked_prompt,
+    checked_tags,
+    idle_milliseconds,
+    model_change,
+)
 from .opening import Open, Opening
 from .session import Session
 from .snapshots import SnapshotWriter, described, from_snapshot
@@ -162,12 +170,10 @@ class SessionManager(SessionDirectory):
         Messages are counted in the counter of the `model`, from the catalog; `counter` is for sessions
         without one, and for what comes before the first.
         """
-        if isinstance(tags, str):
-            refuse("tags", tags, "a sequence of tags, not one text")
         row = structs.replace(
             self._new_row(id if id is not None else str(ids.message_id()), user),
             title=checked(title, "a title", empty=True),
-            tags=tuple(sorted({checked(tag, "a tag") for tag in tags})),
+            tags=tuple(sorted(set(checked_tags(tags)))),
             counter=counter_named(counter).name if counter is not None else self._counter,
             meta=checked_meta({} if meta is None else meta),
             idle=self._idle if idle is None else idle_milliseconds(idle),

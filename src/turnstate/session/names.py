@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ __all__ = [
     "checked",
     "checked_meta",
     "checked_prompt",
+    "checked_tags",
     "idle_milliseconds",
     "model_change",
     "not_a_message",
@@ -50,13 +52,20 @@ def checked(name: object, what: str, *, empty: bool = False) -> str:
         raise InputError(f"{what} contains a NUL character")
     if len(name) > LONGEST or not (name or empty):
         raise InputError(f"{what} must have 1 to {LONGEST} characters, not {len(name)}")
-    return name
+    return str.__str__(name)
+
+
+def checked_tags(tags: object) -> list[str]:
+    """Return tags that every store can keep, or raise `InputError`."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        refuse("tags", tags, "a sequence of tags, such as ['urgent']")
+    return [checked(tag, "a tag") for tag in tags]
 
 
 def checked_prompt(text: object) -> str:
     """Return a system prompt that every store can keep; it may have any length."""
     strict_json.check_text(text, at="system")
-    return str(text)
+    return str.__str__(text)
 
 
 def model_change(id: object) -> ModelChange:

@@ -6,7 +6,7 @@ Nothing here writes to the conversation. `Session` is a reader that also writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from ..errors import InputError, InvalidMessage, NotFound
@@ -112,8 +112,8 @@ class SessionReader:
         `kinds` names the kinds that are wanted; `after` is the id of an entry on that path, and `limit` how
         many are returned of those after it.
         """
-        if isinstance(kinds, str):
-            refuse("kinds", kinds, "a sequence of kinds, not one text")
+        if isinstance(kinds, str) or not isinstance(kinds, Collection | None):
+            refuse("kinds", kinds, "a sequence of kinds, such as ['message']")
         if limit is not None:
             check_whole("limit", limit)
 

@@ -44,6 +44,7 @@ from .names import (
     checked,
     checked_meta,
     checked_prompt,
+    checked_tags,
     model_change,
 )
 from .reader import SessionReader
@@ -319,11 +320,13 @@ class Session(SessionReader):
         What the state has not committed yet comes after it; raise `Conflict` if it cannot, because the
         head is on another branch by now.
         """
+        check_kind("state", state, ConversationState)
         async with self._committing:
             await conversation.catch_up(self._writer, self._windows, state)
 
     async def commit(self, state: ConversationState) -> Receipt | None:
         """Write the entries of a state that the log does not have yet; return None if there are none."""
+        check_kind("state", state, ConversationState)
         async with self._committing:  # tasks that share a state write one after the other
             receipt = await conversation.commit(self._writer, self._windows, state)
         if self._keeper and receipt and state.head.messages:
@@ -361,7 +364,7 @@ class Session(SessionReader):
 
     async def end(self, reason: str = "closed") -> Receipt:
         """End this conversation; it stays readable, and `reset` begins the next."""
-        checked(reason, "a reason")
+        reason = checked(reason, "a reason")
         while True:
             await self._writer.refresh()
             try:
@@ -386,7 +389,7 @@ class Session(SessionReader):
 
     async def tag(self, *tags: str) -> None:
         """Replace the tags."""
-        await self._describe(tags=[checked(tag, "a tag") for tag in tags])
+        await self._describe(tags=checked_tags(tags))
 
     async def annotate(self, meta: dict[str, Any], *, expected: dict[str, Any] | None = None) -> None:
         """Replace the metadata: any JSON object.
@@ -423,6 +426,7 @@ class Session(SessionReader):
         return self._writer
 
     async def _branch(self, operation: str, id: str | None, name: str, *, exact: bool = False) -> Branch:
+        check_kind("the id of a message", id, str, optional=True)
         find = place_of if exact else end_of
         while True:
             row = await self._writer.refresh()

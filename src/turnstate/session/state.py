@@ -25,6 +25,7 @@ from ..log.path import entries_of, path_to, rows_forwards
 from ..stores.port import Directory
 from ..stores.values import Address, Filter, Position, Row, SessionRow, Span
 from ..tokens.exact import is_large, off_loop
+from ..value import check_kind
 from .names import OWNERS, checked
 from .writer import SessionWriter
 
@@ -141,6 +142,7 @@ class State:
         """Return the head at which a value has the expected version, or raise `Conflict`."""
         if isinstance(expected, UnsetType):
             return None
+        check_kind("expected", expected, str, optional=True)
         folded = await self._folded(writer)
         found = folded.values.get((entry.namespace, entry.key))
         if (found.version if found else None) != expected:

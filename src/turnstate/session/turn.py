@@ -45,6 +45,7 @@ from ..message import Message, ToolCallRequest, ToolCallResult
 from ..stores.values import Receipt
 from ..tokens import Calibration
 from ..toolspec import ToolSpec
+from ..value import check_kind, refuse
 
 if TYPE_CHECKING:
     from .session import Session
@@ -197,6 +198,8 @@ class Turn:
     async def request(self, format: str, /, **options: Any) -> dict[str, Any] | None:
         """Return the arguments of the SDK's call, which the provider accepts; None if the turn is done."""
         self._format = formats.get(format)
+        if "tools" in options:
+            raise InputError("the tools of a turn are given when it begins: session.turn(…, tools=…)")
         name = options.get("model", options.get("modelId"))
         window = await self.window(model=name if isinstance(name, str) else "")
         if window is None:
@@ -238,11 +241,15 @@ class Turn:
 
     async def started(self, calls: Sequence[ToolCallRequest]) -> None:
         """Save that calls are about to run, so that after a crash none of them is run a second time."""
+        for call in calls:
+            check_kind("a call", call, ToolCallRequest)
         if calls:
             await _finished(self._session._write([Started(tuple(call.id for call in calls))]))
 
     async def result(self, call: ToolCallRequest | str, value: Any, *, is_error: bool = False) -> Receipt:
         """Save what a call gave: any value; what JSON cannot hold becomes text."""
+        if not isinstance(call, ToolCallRequest | str):
+            refuse("call", call, "a call that `reply` returned, or the id of one")
         id = call if isinstance(call, str) else call.id
         return await self._save(Message.tool([ToolCallResult.of(id, value, is_error=is_error)]))
 

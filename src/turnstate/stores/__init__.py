@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 
-from ..errors import UnknownName
+from ..errors import InputError, UnknownName
 from .port import Store
 
 __all__ = ["STORES", "connect"]
@@ -31,6 +31,11 @@ STORES = {
 
 async def connect(url: str) -> Store:
     """Open the store at a URL; it is created if it is missing and can be created."""
+    if not isinstance(url, str):
+        raise InputError(
+            f"the URL of a store must be text, not {type(url).__name__}; for an SQLite file, "
+            "write sqlite:///PATH"
+        )
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in STORES:
         raise UnknownName(f"no store has the scheme {scheme!r:.40}; {_advice(url, scheme)}")

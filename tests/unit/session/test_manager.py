@@ -492,3 +492,13 @@ async def test_a_search_in_one_session_needs_the_session_to_be_there(harness: Ha
     for which in ({"session": "c"}, {"session": "a", "user": "u2"}):
         with pytest.raises(NotFound):
             await found(sessions, "disk", **which)
+
+
+def test_the_url_of_a_store_is_text(tmp_path: Path) -> None:
+    async def opened(url: Any) -> None:
+        async with SessionManager.open(url):
+            pass
+
+    for url in (tmp_path / "agent.db", None, b"sqlite:///agent.db", 5):
+        with pytest.raises(InputError, match="for an SQLite file, write sqlite:///PATH"):
+            asyncio.run(opened(url))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -306,3 +307,61 @@ async def test_cuts_hold_on_the_path_that_contains_them_and_on_no_other(harness:
     await session.undo()
     for handle in (session, await (await harness.manager()).open("s1")):
         assert (await handle.window(narrow)).messages == cut.messages
+
+
+# Wrong input
+
+
+HUGE = 10**5_000
+"""An integer that Python refuses to print."""
+
+
+@pytest.mark.req("A6", "G6")
+@run
+async def test_wrong_input_is_refused_by_name_and_changes_nothing(harness: Harness) -> None:
+    sessions = await harness.manager()
+    session = await sessions.create(id="s1", user="u1")
+    await session.append(Message.user("a"))
+    turn = session.turn("b", budget=BUDGET)
+    wrong: list[Callable[[], Any]] = [
+        lambda value=value, name=name: session.window(BUDGET, **{name: value})
+        for name in ("context", "memory")
+        for value in ("a\ud800b", 5)
+    ]
+    for value in (HUGE, [1], object(), 1.5):
+        any_value: Any = value
+        wrong += [
+            lambda value=any_value: sessions.create(tags=value),
+            lambda value=any_value: sessions.list(cursor=value),
+            lambda value=any_value: session.append(Message.user("c"), expected_version=value),
+            lambda value=any_value: session.commit(value),
+            lambda value=any_value: session.catch_up(value),
+            lambda value=any_value: session.fork(at=value),
+            lambda value=any_value: session.rewind(to=value),
+            lambda value=any_value: session.window(value),
+            lambda value=any_value: session.state.set("app", "key", 1, expected=value),
+            lambda value=any_value: turn.request(value),
+            lambda value=any_value: turn.result(value, 1),
+            lambda value=any_value: turn.started([value]),
+        ]
+    wrong.append(lambda: session.entries(kinds=5))  # type: ignore[arg-type]
+    wrong.append(lambda: turn.request("openai-chat", tools=[]))
+    before = await everything(session)
+    for index, one in enumerate(wrong):
+        with pytest.raises(InputError):
+            assert await one() is None, f"call {index} was accepted"
+    assert await everything(session) == before
+
+
+@run
+async def test_text_of_a_foreign_string_type_is_stored_as_text(harness: Harness) -> None:
+    class Markup(str):
+        """As template engines return it."""
+
+    sessions = await harness.manager()
+    session = await sessions.create(id=Markup("s1"), user=Markup("u1"), model=Markup("gpt-5"))
+    await session.set_system(Markup("Be brief."))
+    await session.set_model(Markup("gpt-4o"))
+    await session.append(Message.user(Markup("a")))
+    await session.end(Markup("done"))
+    assert await texts(session) == ["a"]
