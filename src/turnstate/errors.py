@@ -10,10 +10,10 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     │   ├── TooLarge              more bytes, or deeper nesting, than a reader accepts
     │   ├── InvalidMessage        a message whose fields contradict its role
     │   ├── InvalidPayload        a document that is not of the provider's format
-    │   ├── InvalidSetting        a setting has a value that makes no sense
-    │   ├── UnknownName           no format, counter, model or store goes by that name
+    │   ├── InvalidSetting        a setting has an invalid value
+    │   ├── UnknownName           no format, counter, model or store has that name
     │   ├── NewerFormat           written by a newer Turnstate than this one
-    │   ├── DuplicatePath         the sticky context holds that path already
+    │   ├── DuplicatePath         the sticky context already contains that path
     │   ├── NothingMatches        a path for the sticky context matches no file
     │   ├── HomeUnusable          the installation's own folder cannot be used
     │   └── UnusableSnapshot      there are snapshots of the session, and none can be used
@@ -24,28 +24,28 @@ Catch ``TurnstateError`` for all of them; the leaves for what you can act on.
     ├── ModelFailed               the model gave no complete answer
     │   ├── ReplyInterrupted      its stream broke off; sent again, the request may succeed
     │   └── RequestTooLong        the request has more tokens than the model takes
-    ├── SnapshotFailed            the disk refused to write or to erase a snapshot
-    ├── CheckpointError           files could not be kept or brought back
-    │   ├── GitMissing            there is no git program, or an old one
-    │   ├── GitFailed             git said no; ``stderr`` is what it said
-    │   ├── WorkTreeRefused       checkpoints of this folder would do harm, or mean nothing
-    │   ├── UnknownCheckpoint     there is none of that name
-    │   ├── CheckpointsBusy       another process is at work on the same checkpoints
-    │   ├── CheckpointsDamaged    what was kept cannot be read
-    │   └── RestoreFailed         nothing was changed, since not everything could be made ready
-    ├── SessionError              the session is not there, or cannot take this now
+    ├── SnapshotFailed            a snapshot could not be written or erased
+    ├── CheckpointError           files could not be saved or restored
+    │   ├── GitMissing            git is not installed, or too old
+    │   ├── GitFailed             git failed; ``stderr`` is its output
+    │   ├── WorkTreeRefused       checkpoints of this folder would be harmful or useless
+    │   ├── UnknownCheckpoint     no checkpoint has that name
+    │   ├── CheckpointsBusy       another process is using the same checkpoints
+    │   ├── CheckpointsDamaged    the saved files cannot be read
+    │   └── RestoreFailed         a restore could not be prepared, so nothing was changed
+    ├── SessionError              the session does not exist, or cannot do this now
     │   ├── NotFound              no such session, message or branch for this tenant and user
     │   ├── AlreadyExists         the id is taken
-    │   ├── EpochEnded            the conversation was reset, closed or left idle since
-    │   ├── KeyReused             an idempotency key came again with another request
+    │   ├── EpochEnded            the conversation was reset, closed or expired in the meantime
+    │   ├── KeyReused             an idempotency key was reused for another request
     │   ├── Fenced                another worker took the lease over
     │   ├── Busy                  another worker holds the lease
     │   ├── ClockSkew             the clock of this machine cannot be trusted, so nothing was ended
-    │   ├── Conflict              the conversation moved on since it was read
-    │   └── NothingToUndo         there is no operation that can be taken back here
+    │   ├── Conflict              the conversation has changed since it was read
+    │   └── NothingToUndo         there is no operation to undo here
     └── StoreError                the store cannot be used
-        ├── StoreUnavailable      not there, not writable, full, or held too long
-        └── StoreDamaged          not a store of ours, or its bytes are damaged
+        ├── StoreUnavailable      missing, not writable, full, or locked for too long
+        └── StoreDamaged          not a Turnstate store, or damaged
 """
 
 from __future__ import annotations
@@ -103,11 +103,22 @@ __all__ = [
 ]
 
 
+LONGEST = 4_000
+"""Characters of an error's text: it may quote what came from outside."""
+
+
+def _printable(text: str) -> str:
+    """Return a text that can be printed and logged, whatever it quotes."""
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 class TurnstateError(Exception):
     """Something went wrong in Turnstate."""
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(text or self.__doc__ or type(self).__name__)
+        super().__init__(_printable(text) or self.__doc__ or type(self).__name__)
 
     @property
     def text(self) -> str:
@@ -120,7 +131,7 @@ class InputError(TurnstateError, ValueError):
 
     def __init__(self, text: str = "", *, path: str = "") -> None:
         super().__init__(text)
-        self.path = path
+        self.path = _printable(path)
 
     def __str__(self) -> str:
         return f"{self.text} (at {self.path})" if self.path else self.text
@@ -147,7 +158,7 @@ class InvalidPayload(InputError):
 
 
 class InvalidSetting(InputError):
-    """A setting has a value that makes no sense; ``setting`` is its name."""
+    """A setting has an invalid value; ``setting`` is its name."""
 
     def __init__(self, text: str = "", *, path: str = "", setting: str = "") -> None:
         super().__init__(text, path=path)
@@ -155,7 +166,7 @@ class InvalidSetting(InputError):
 
 
 class UnknownName(InputError):
-    """Nothing goes by that name."""
+    """There is nothing of that name."""
 
 
 class NewerFormat(InputError):
@@ -163,7 +174,7 @@ class NewerFormat(InputError):
 
 
 class DuplicatePath(InputError):
-    """The sticky context holds that path already."""
+    """The sticky context already contains that path."""
 
 
 class NothingMatches(InputError):
@@ -211,7 +222,7 @@ class ContextOverflow(TurnstateError):
 
 
 class ModelFailed(TurnstateError):
-    """The model gave no complete answer; ``partial`` is what it had said until then."""
+    """The model gave no complete answer; ``partial`` is the part that arrived."""
 
     def __init__(self, text: str = "", *, partial: Message | None = None) -> None:
         super().__init__(text)
@@ -223,23 +234,23 @@ class ReplyInterrupted(ModelFailed):
 
 
 class RequestTooLong(ModelFailed):
-    """The request has more tokens than the model takes, whatever we counted."""
+    """The request has more tokens than the model accepts, whatever was counted locally."""
 
 
 class SnapshotFailed(TurnstateError):
-    """The disk refused to write or to erase a snapshot; those that it holds are whole."""
+    """A snapshot could not be written or erased; existing snapshots are intact."""
 
 
 class CheckpointError(TurnstateError):
-    """Files could not be kept or brought back."""
+    """Files could not be saved or restored."""
 
 
 class GitMissing(CheckpointError):
-    """There is no git program, or one that is too old; checkpoints need it."""
+    """Git is not installed, or too old; checkpoints need it."""
 
 
 class GitFailed(CheckpointError):
-    """The git program failed; ``stderr`` is what it said."""
+    """Git failed; ``stderr`` is its output."""
 
     def __init__(self, text: str = "", *, stderr: str = "") -> None:
         super().__init__(text)
@@ -247,7 +258,7 @@ class GitFailed(CheckpointError):
 
 
 class WorkTreeRefused(CheckpointError):
-    """Checkpoints of this folder would do harm, or mean nothing."""
+    """Checkpoints of this folder would be harmful or useless."""
 
 
 class UnknownCheckpoint(CheckpointError):
@@ -255,19 +266,19 @@ class UnknownCheckpoint(CheckpointError):
 
 
 class CheckpointsBusy(CheckpointError):
-    """Another process is at work on the same checkpoints; try again when it is done."""
+    """Another process is using the same checkpoints; try again when it has finished."""
 
 
 class CheckpointsDamaged(CheckpointError):
-    """What was kept cannot be read; the files in the work tree are as they were."""
+    """The saved files cannot be read; the files in the work tree are unchanged."""
 
 
 class RestoreFailed(CheckpointError):
-    """Not everything could be made ready, so no file was changed."""
+    """The restore could not be prepared completely, so no file was changed."""
 
 
 class SessionError(TurnstateError):
-    """The session is not there, or cannot take this now."""
+    """The session does not exist, or cannot do this now."""
 
 
 class NotFound(SessionError):
@@ -279,19 +290,19 @@ class AlreadyExists(SessionError):
 
 
 class EpochEnded(SessionError):
-    """The conversation was reset, closed or left idle since this handle was opened; open it again."""
+    """The conversation was reset, closed or expired since this handle was opened; open it again."""
 
 
 class KeyReused(SessionError):
-    """The idempotency key was used for another request; take a new key."""
+    """The idempotency key was used for another request; use a new key."""
 
 
 class Fenced(SessionError):
-    """Somebody else took the lease over; what this worker knows may be old: open the session again."""
+    """Another worker took the lease over, and this handle may be outdated; open the session again."""
 
 
 class Busy(SessionError):
-    """Somebody else holds the lease; wait until it is released, or until it expires."""
+    """Another worker holds the lease; wait until it is released or expires."""
 
 
 class ClockSkew(SessionError):
@@ -299,7 +310,7 @@ class ClockSkew(SessionError):
 
 
 class Conflict(SessionError):
-    """The conversation moved on since it was read; ``version``, ``head`` and ``total`` say how it is now."""
+    """The conversation has changed since it was read; ``version``, ``head`` and ``total`` are current."""
 
     def __init__(
         self, text: str = "", *, version: int = 0, head: tuple[int, int] = (0, 0), total: int = 0
@@ -309,7 +320,7 @@ class Conflict(SessionError):
 
 
 class NothingToUndo(SessionError):
-    """There is no operation that can be taken back here."""
+    """There is no operation to undo here."""
 
 
 class StoreError(TurnstateError):
@@ -317,11 +328,11 @@ class StoreError(TurnstateError):
 
 
 class StoreUnavailable(StoreError):
-    """The store is not there, not writable, full, or held by another process for too long."""
+    """The store is missing, not writable, full, or locked by another process for too long."""
 
 
 class StoreDamaged(StoreError):
-    """The file is not a store of ours, or its bytes are damaged; `turnstate verify` says more."""
+    """The file is not a Turnstate store, or is damaged; `turnstate verify` says more."""
 
 
 EXIT_CODES: dict[type[TurnstateError], int] = {

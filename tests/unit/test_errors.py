@@ -112,3 +112,10 @@ def test_errors_survive_copying_and_the_way_between_processes(
     assert type(again) is kind
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_an_error_can_be_printed_whatever_it_quotes() -> None:
+    error = InputError(f"there is no session a\ud800b{'x' * 10_000_000}", path="$.\udfff")
+    assert str(error).encode()
+    assert "a\\ud800b" in str(error)
+    assert len(str(error)) < 5_000
