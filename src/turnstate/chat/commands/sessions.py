@@ -142,7 +142,7 @@ async def snapshot(chat: Chat, rest: str) -> None:
 
 
 async def take_over(chat: Chat, rest: str) -> None:
-    """Take a session from the process that has it; that one is told at its next step."""
+    """Take the session over from the process that holds it, which is notified at its next step."""
     nothing(rest)
     await chat.enter(await chat.sessions.open(chat.session.id, user=chat.user), take_over=True)
     await chat.view.notice("the session is yours")

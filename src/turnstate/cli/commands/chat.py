@@ -32,7 +32,7 @@ DEFAULT_MODELS = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5", "gemini":
 
 DEFAULT = "[default: environment, or turnstate.toml]"
 
-WAYS_ON = """no model is chosen. Three ways on:
+WAYS_ON = """no model is selected. Choose one of these:
   a key        export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, GEMINI_API_KEY); turnstate chat
   an endpoint  turnstate chat --model NAME@http://localhost:11434/v1
   local        turnstate chat --model local  (a small model on this machine; `make chat` installs it)"""
@@ -53,11 +53,15 @@ WAYS_ON = """no model is chosen. Three ways on:
     metavar="[ID]",
     is_flag=False,
     flag_value="",
-    help="Go on with a session; without ID, pick one.",
+    help="Continue a session; without ID, pick one.",
 )
-@click.option("--continue", "continued", is_flag=True, help="Go on with the session that was used last.")
-@click.option("--take-over", is_flag=True, help="With --resume or --continue: even if it is open elsewhere.")
-@click.option("--allow", metavar="TOOL", multiple=True, help="Let tools of this name or pattern run unasked.")
+@click.option("--continue", "continued", is_flag=True, help="Continue the session that was used last.")
+@click.option(
+    "--take-over", is_flag=True, help="With --resume or --continue: even if another process has it open."
+)
+@click.option(
+    "--allow", metavar="TOOL", multiple=True, help="Run tools of this name or pattern without asking."
+)
 @click.option("--lines", is_flag=True, help="In a pipe: every line is a message or a command.")
 @click.option("--no-memory", is_flag=True, help="Remember nothing beyond this session.")
 @click.option("--json", "as_json", is_flag=True, help="In a pipe: print events as JSON, one per line.")
@@ -78,7 +82,7 @@ def command(
     """Talk to a model in this folder, in a session that survives everything.
 
     The model reads and changes files of this folder and runs commands, and asks first. What is said
-    is saved before it is answered: a chat that was killed goes on with --continue. /help lists the
+    is saved before it is answered: a chat that was killed continues with --continue. /help lists the
     commands: tangents, checkpoints, compaction, undo, search, memory and more.
 
     In a pipe, standard input is one message, or with --lines one message or command per line; the
