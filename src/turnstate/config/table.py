@@ -90,7 +90,7 @@ SETTINGS = {
             kind="NAME",
             variable="TURNSTATE_AGENT",
             flag="--agent",
-            meaning="the agent that works unless another is named",
+            meaning="the default agent",
         ),
     )
 }
