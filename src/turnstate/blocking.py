@@ -64,7 +64,7 @@ class _Loop:
         if threading.current_thread() is self._thread:
             work.close()
             raise SessionError("cannot block inside the event-loop thread; use the async API")
-        result: T = _Call(loop, work).result()
+        result: T = _BlockingCall(loop, work).result()
         return result
 
     def dispose(self, found: AsyncIterator[Any]) -> None:
@@ -94,7 +94,7 @@ class _Loop:
         await self._stop.wait()
 
 
-class _Call:
+class _BlockingCall:
     """A coroutine that runs in a loop, and a thread that waits for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[Any]) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 from turnstate.errors import Busy
 from turnstate.stores.admission import KnownKey
 from turnstate.stores.memory import MemoryStore
-from turnstate.stores.memory.state import State, StoredSession
+from turnstate.stores.memory.state import MemoryTables, StoredSession
 from turnstate.stores.values import (
     Address,
     Change,
@@ -121,7 +121,7 @@ class VersionGrowsWithDecisions(MemoryStore):
         return structs.replace(receipt, version=kept.row.version)
 
 
-class _AnyTenant(State):
+class _AnyTenant(MemoryTables):
     def kept(self, at: Address) -> StoredSession:
         same = [kept for known, kept in self.sessions.items() if known.session == at.session]
         return same[0] if same else super().kept(at)

@@ -1,6 +1,6 @@
 """A chat: one session at a time, the agent that answers in it, and the commands that act on it.
 
-It knows no terminal: `View` shows what happens and asks, and the loop around it reads lines and calls
+It knows no terminal: `ChatView` shows what happens and asks, and the loop around it reads lines and calls
 `handle`. A chat holds the lease of its session, so a second terminal is told, and may look on or take over.
 Everything that is said is in the store before it is answered; a chat that was killed goes on with
 ``turnstate chat --continue``.
@@ -38,7 +38,7 @@ from ..sticky import Gathered
 from ..tokens import counter
 from ..tools import CONVERSATION_TOOLS, MEMORY_TOOLS, Rule
 from .commands import run as run_command_line
-from .view import Choice, View
+from .view import ChatView, Choice
 
 __all__ = ["Chat", "ChosenModel", "Status"]
 
@@ -107,7 +107,7 @@ class Chat:
     def __init__(
         self,
         sessions: SessionManager,
-        view: View,
+        view: ChatView,
         model: ChosenModel,
         *,
         user: str,

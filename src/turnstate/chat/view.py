@@ -18,7 +18,7 @@ from ..models import Retried, TextDelta
 from ..plain_text import first_words, harmless
 from ..tools import Answer, Question
 
-__all__ = ["Choice", "JsonView", "PlainView", "View", "call_line", "compaction_line", "result_line"]
+__all__ = ["ChatView", "Choice", "JsonView", "PlainView", "call_line", "compaction_line", "result_line"]
 
 MAX_ARGUMENT_CHARS = 60
 
@@ -30,7 +30,7 @@ class Choice(msgspec.Struct, frozen=True):
     text: str
 
 
-class View(Protocol):
+class ChatView(Protocol):
     """Shows what happens, and asks the user."""
 
     interactive: bool

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cli_kit import progress, screen
 from ..errors import InputError, TurnstateError
-from .source import Document, opened
+from .source import SourceDocument, opened
 
 if TYPE_CHECKING:
     from ..formats.port import Format
@@ -110,13 +110,13 @@ def walk(
     return Walk(many, good, bad)
 
 
-def payload_of(document: Document, provider: Format) -> Any:
+def payload_of(document: SourceDocument, provider: Format) -> Any:
     """Return a conversation as the provider's document; one that Turnstate stored is rendered."""
     return provider.rendering(document.stored()).document if document.layout == "stored" else document.value()
 
 
 def _step(
-    document: Document,
+    document: SourceDocument,
     provider: Format,
     work: Callable[[Conversation], None],
     hint: _Hint,

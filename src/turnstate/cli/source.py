@@ -28,7 +28,7 @@ from .settings import suggestion
 if TYPE_CHECKING:
     from ..message import Message
 
-__all__ = ["Document", "Line", "Source", "lines", "opened", "readable", "source"]
+__all__ = ["Line", "Source", "SourceDocument", "lines", "opened", "readable", "source"]
 
 STDIN = "stdin"
 LINE_SUFFIXES = (".jsonl", ".ndjson")
@@ -97,7 +97,7 @@ def _readline(stream: BinaryIO, name: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Document:
+class SourceDocument:
     """The bytes of one conversation; `line` is None if it is the whole input.
 
     `layout` says what the bytes are: one JSON document, a provider's message on each line, or a header
@@ -144,7 +144,7 @@ class Source:
     name: str
     many: bool
     size: int | None
-    documents: Iterator[Document]
+    documents: Iterator[SourceDocument]
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def source(stream: BinaryIO, name: str) -> Source:
     if not filled:
         raise InputError(f"{name}: empty; expected a conversation as JSON, or one per line")
     if len(filled) == 1:  # end of input; a terminal must not be read again, or Ctrl-D is needed twice
-        return Source(name, False, _size(stream), iter([Document(name, None, bytes(head))]))
+        return Source(name, False, _size(stream), iter([SourceDocument(name, None, bytes(head))]))
     complete, layout = _judged(filled[0].data)
     many = layout == "document" and (complete or _is_jsonl(filled[0].data, filled[1].data, name))
     documents = _each(chain(filled, numbered), name) if many else _only(head, stream, name, layout)
@@ -184,14 +184,14 @@ def _head(numbered: Iterator[Line]) -> tuple[list[Line], bytearray]:
     return filled, taken
 
 
-def _each(numbered: Iterator[Line], name: str) -> Iterator[Document]:
-    return (Document(name, line.number, line.data) for line in numbered if not line.blank)
+def _each(numbered: Iterator[Line], name: str) -> Iterator[SourceDocument]:
+    return (SourceDocument(name, line.number, line.data) for line in numbered if not line.blank)
 
 
-def _only(head: bytearray, stream: BinaryIO, name: str, layout: Layout) -> Iterator[Document]:
+def _only(head: bytearray, stream: BinaryIO, name: str, layout: Layout) -> Iterator[SourceDocument]:
     with readable(name):
         rest = stream.read(max(0, strict_json.MAX_BYTES + 1 - len(head)))
-    yield Document(name, None, bytes(head + rest), layout)
+    yield SourceDocument(name, None, bytes(head + rest), layout)
 
 
 def _judged(first: bytes) -> tuple[bool, Layout]:

@@ -39,7 +39,7 @@ class HookFailed(TurnstateError):
     """The command of a hook failed, took too long, or did not answer with JSON."""
 
 
-class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
+class _HookAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     stop: str | None = None
     result: Any = msgspec.UNSET
     is_error: bool = False
@@ -102,7 +102,7 @@ class _CommandHooks:
                 about = {**about, "result": given}
         return given
 
-    async def _answer(self, command: HookCommand, event: str, about: Mapping[str, Any]) -> _Answer:
+    async def _answer(self, command: HookCommand, event: str, about: Mapping[str, Any]) -> _HookAnswer:
         """Run a command and return its answer; raise `HookFailed` if there is none that can be used."""
         given = msgspec.json.encode({"event": event, "session": self._session, **about})
         program = command.command
@@ -118,9 +118,9 @@ class _CommandHooks:
             said = (done.errors or done.output).strip()
             raise HookFailed(f"the hook {program} ended with {done.code}: {said[:_SHOWN]}")
         if not done.output.strip():
-            return _Answer()
+            return _HookAnswer()
         try:
-            answer = msgspec.convert(strict_json.read(done.output.encode()), _Answer)
+            answer = msgspec.convert(strict_json.read(done.output.encode()), _HookAnswer)
         except (InputError, msgspec.ValidationError) as error:
             raise HookFailed(f"the hook {program} answered what is no answer: {error}") from None
         if answer.stop is not None:

@@ -53,7 +53,7 @@ class _Ends(Protocol):
     def frame(self, reach: int) -> str | None: ...
 
 
-class _Lines(Struct, frozen=True):
+class _FrameLines(Struct, frozen=True):
     """Whole lines at both ends."""
 
     text: str
@@ -101,7 +101,7 @@ def framed(text: str, limit: int, counter: Counter, frames: Frames) -> str:
     total = lines.count(text)
     if total > frames.head + frames.tail:
         ends, starts = lines.ends(text, frames.head), lines.starts(text, frames.tail)
-        by_lines = _Lines(text, frames.note, total, ends, starts)
+        by_lines = _FrameLines(text, frames.note, total, ends, starts)
         whole = by_lines.frame(by_lines.most)
         if whole and not exceeds((whole,), limit, counter):
             return whole

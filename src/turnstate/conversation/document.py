@@ -189,7 +189,7 @@ class _TimelinePart(msgspec.Struct, frozen=True):
     left: list[tuple[int, int]] = []
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _DocumentPart(msgspec.Struct, frozen=True):
     version: int
     head: int
     timelines: list[_TimelinePart]
@@ -201,7 +201,7 @@ def _restore_timelines(state: ConversationState, document: Any, known: dict[Any,
     if isinstance(version, int) and version > VERSION:
         raise NewerFormat(f"the conversation has version {version}; update Turnstate to read it")
     try:
-        part = msgspec.convert(document, _Part)
+        part = msgspec.convert(document, _DocumentPart)
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not the timelines of a conversation: {error}", path=at) from None
     timelines = list[Timeline]()

@@ -115,18 +115,18 @@ def tools_from_json(document: Any, *, at: str) -> Tools:
     return found
 
 
-class _Schema(Struct, frozen=True):
+class _SavedSchema(Struct, frozen=True):
     json: dict[str, Any] | None
 
 
-class _Specification(Struct, frozen=True):
+class _SavedSpecification(Struct, frozen=True):
     name: str
     description: str
-    input_schema: _Schema
+    input_schema: _SavedSchema
 
 
-class _Tool(Struct, frozen=True):
-    ToolSpecification: _Specification
+class _SavedTool(Struct, frozen=True):
+    ToolSpecification: _SavedSpecification
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 def _spec(document: Any, at: str) -> ToolSpec:
     try:
-        tool = msgspec.convert(document, _Tool).ToolSpecification
+        tool = msgspec.convert(document, _SavedTool).ToolSpecification
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not a tool: {error}", path=at) from None
     schema = tool.input_schema.json
@@ -163,7 +163,7 @@ def model_to_json(info: ModelInfo) -> dict[str, Any]:
     }
 
 
-class _Model(Struct, frozen=True):
+class _SavedModel(Struct, frozen=True):
     model_id: str
     model_name: str | None = None
     context_window_tokens: Annotated[int, msgspec.Meta(ge=1)] = 200_000
@@ -177,7 +177,7 @@ class _Model(Struct, frozen=True):
 def model_from_json(document: Any, *, at: str) -> ModelInfo:
     """Read a model; missing fields come from the catalog."""
     try:
-        given = msgspec.convert(document, _Model)
+        given = msgspec.convert(document, _SavedModel)
     except msgspec.ValidationError as error:
         raise InvalidPayload(f"not a model: {error}", path=at) from None
     known = model_named(given.model_id)

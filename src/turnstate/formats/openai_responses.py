@@ -57,13 +57,13 @@ class _OutputItem(Struct):
 
 def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
     """Read items in order, from one on."""
-    run = _Run()
+    run = _ItemRun()
     for index in range(start, len(items)):
         item, path = items[index], f"$.input[{index}]"
         other = _draft(expect(item, dict[str, Any], path), path)
         if other or not run.continues(item):
             yield from run.draft(index)
-            run = _Run()
+            run = _ItemRun()
         if other:
             other.end = index + 1
             yield other
@@ -74,7 +74,7 @@ def drafts(items: Sequence[Any], start: int = 0) -> Iterator[Draft]:
 
 def whole_draft(items: list[Any]) -> Draft:
     """Read the items of one response as one message, in whatever order they are."""
-    run = _Run()
+    run = _ItemRun()
     for index, item in enumerate(items):
         path = f"$.output[{index}]"
         if _draft(expect(item, dict[str, Any], path), path):
@@ -83,7 +83,7 @@ def whole_draft(items: list[Any]) -> Draft:
     return next(run.draft(len(items)), Draft("assistant", items, ""))
 
 
-class _Run:
+class _ItemRun:
     """The items of one assistant message, as long as they are in the order in which we write."""
 
     def __init__(self) -> None:

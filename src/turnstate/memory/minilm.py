@@ -74,7 +74,7 @@ class MiniLmEmbedder:
         for file in ("model.safetensors", "vocab.txt"):
             if not (self._folder / file).is_file():
                 raise InputError(f"{self._folder} has no {file}; name a folder with the weights of a MiniLM")
-        self._model: _Model | None = None
+        self._model: _Encoder | None = None
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="turnstate-embedder")
 
@@ -91,11 +91,11 @@ class MiniLmEmbedder:
         """Compute the vectors of texts in this thread."""
         with self._lock:
             if self._model is None:
-                self._model = _Model(self._folder, check=self._check)
+                self._model = _Encoder(self._folder, check=self._check)
         return self._model.vectors(texts)
 
 
-class _Model:
+class _Encoder:
     """The network: word pieces in, one vector out."""
 
     def __init__(self, folder: Path, *, check: bool) -> None:
@@ -104,7 +104,9 @@ class _Model:
             raise InputError(f"the weights in {folder} are not those of all-MiniLM-L6-v2; install them again")
         try:
             weights = _tensors(raw)
-            self._layers = [_Layer(weights, f"encoder.layer.{number}.") for number in range(_depth(weights))]
+            self._layers = [
+                _EncoderLayer(weights, f"encoder.layer.{number}.") for number in range(_depth(weights))
+            ]
             words, places, kinds = (
                 weights[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
             )
@@ -189,7 +191,7 @@ class _Dense:
         return _side_by_side(self.blocks(state))
 
 
-class _Layer:
+class _EncoderLayer:
     """One layer: attention, then a network of two steps, each added to its input."""
 
     def __init__(self, weights: dict[str, Array], prefix: str) -> None:

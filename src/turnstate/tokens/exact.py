@@ -24,7 +24,7 @@ from ..errors import TurnstateError, UnknownName
 from ..long_json import exceeds
 from .counter import Count, Counter, total
 from .estimate import Estimator
-from .pieces import LIMIT, Piece, pieces
+from .pieces import LIMIT, TextPiece, pieces
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -185,7 +185,7 @@ class ExactCounter(Struct, frozen=True):
         half = len(groups) // 2
         return self.count_groups(groups[:half]) + self.count_groups(groups[half:])
 
-    def _counted_piece(self, piece: Piece) -> Count:
+    def _counted_piece(self, piece: TextPiece) -> Count:
         count = self.count(piece.text)
         return count if piece.exact else Count(count.tokens, "estimated")
 

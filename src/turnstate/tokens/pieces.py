@@ -20,7 +20,7 @@ from functools import cache
 
 from msgspec import Struct
 
-__all__ = ["LIMIT", "UNBROKEN", "Piece", "pieces"]
+__all__ = ["LIMIT", "UNBROKEN", "TextPiece", "pieces"]
 
 LIMIT = 100_000
 """Characters in one piece: the tokenizer gives up on a million spaces, but never on this many."""
@@ -43,14 +43,14 @@ _SEAMS = (
 )
 
 
-class Piece(Struct, frozen=True):
+class TextPiece(Struct, frozen=True):
     """A stretch of a text, and whether the cut at its end is exact."""
 
     text: str
     exact: bool
 
 
-def pieces(text: str, *, limit: int = LIMIT) -> Iterator[Piece]:
+def pieces(text: str, *, limit: int = LIMIT) -> Iterator[TextPiece]:
     """Cut a text into pieces of at most `limit` characters, at the last seam within reach."""
     start = 0
     while len(text) - start > limit:
@@ -58,11 +58,11 @@ def pieces(text: str, *, limit: int = LIMIT) -> Iterator[Piece]:
         if end is None:
             end = start + limit
             for place in range(start, end, UNBROKEN):
-                yield Piece(text[place : min(place + UNBROKEN, end)], exact=False)
+                yield TextPiece(text[place : min(place + UNBROKEN, end)], exact=False)
         else:
-            yield Piece(text[start:end], exact=True)
+            yield TextPiece(text[start:end], exact=True)
         start = end
-    yield Piece(text[start:], exact=True)
+    yield TextPiece(text[start:], exact=True)
 
 
 def _last_seam(text: str, start: int, end: int) -> int | None:

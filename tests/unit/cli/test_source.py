@@ -10,7 +10,7 @@ import pytest
 
 from turnstate import strict_json
 from turnstate.cli import source as lines_module
-from turnstate.cli.source import Document, Source, opened, source
+from turnstate.cli.source import Source, SourceDocument, opened, source
 from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
 
 
@@ -122,8 +122,8 @@ def test_an_input_that_says_nothing_is_refused_by_its_name(text: str) -> None:
 
 
 def test_a_place_names_the_file_and_the_line() -> None:
-    assert Document("a.json", None, b"").where == "a.json"
-    assert Document("a.jsonl", 3, b"").where == "a.jsonl line 3"
+    assert SourceDocument("a.json", None, b"").where == "a.json"
+    assert SourceDocument("a.jsonl", 3, b"").where == "a.jsonl line 3"
 
 
 class Endless(io.RawIOBase):

@@ -8,7 +8,7 @@ import pytest
 from cases import each
 
 from turnstate.tokens import pieces as module
-from turnstate.tokens.pieces import LIMIT, Piece, pieces
+from turnstate.tokens.pieces import LIMIT, TextPiece, pieces
 
 pytestmark = pytest.mark.req("B2")
 
@@ -23,9 +23,9 @@ def characters(ranges: str) -> list[str]:
 
 
 def test_a_short_text_is_one_exact_piece() -> None:
-    assert list(pieces("hello world")) == [Piece("hello world", exact=True)]
-    assert list(pieces("")) == [Piece("", exact=True)]
-    assert list(pieces("x" * LIMIT)) == [Piece("x" * LIMIT, exact=True)]
+    assert list(pieces("hello world")) == [TextPiece("hello world", exact=True)]
+    assert list(pieces("")) == [TextPiece("", exact=True)]
+    assert list(pieces("x" * LIMIT)) == [TextPiece("x" * LIMIT, exact=True)]
 
 
 def test_a_cut_stands_before_the_space() -> None:
@@ -60,9 +60,9 @@ def test_what_a_tokenizer_may_join_is_no_seam(text: str) -> None:
 
 def test_a_text_without_a_seam_is_cut_hard_and_says_so() -> None:
     assert list(pieces("=" * 10, limit=4)) == [
-        Piece("====", exact=False),
-        Piece("====", exact=False),
-        Piece("==", exact=True),
+        TextPiece("====", exact=False),
+        TextPiece("====", exact=False),
+        TextPiece("==", exact=True),
     ]
 
 

@@ -101,11 +101,11 @@ def import_command(
     """
     if key is not None and everything:
         raise click.UsageError("pass --key or --all, not both")
-    work = _Import(checked(tenant, "a tenant"), user, skip_existing, as_json)
+    work = _AmazonQImport(checked(tenant, "a tenant"), user, skip_existing, as_json)
     return asyncio.run(work.run(store, file, key, everything=everything, keep_going=keep_going))
 
 
-class _Import:
+class _AmazonQImport:
     """Imports conversations and counts the results."""
 
     def __init__(self, tenant: str, user: str | None, skip_existing: bool, as_json: bool) -> None:

@@ -141,14 +141,14 @@ async def _chat(
     as_json: bool,
 ) -> int:
     from ...chat import Chat, ChosenModel  # deferred: help does not need it
-    from ...chat.view import JsonView, PlainView, View
+    from ...chat.view import ChatView, JsonView, PlainView
 
     home, workspace = Home.from_environment(), Path.cwd()
     if store == default_store():
         home.make()
     chosen = ChosenModel(model, settings)
     snapshots = Snapshots(home=home, workspace=workspace)
-    view: View = JsonView() if as_json else PlainView()
+    view: ChatView = JsonView() if as_json else PlainView()
     if interactive:
         view = _terminal(workspace, home)
     async with SessionManager.open(

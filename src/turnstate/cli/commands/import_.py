@@ -138,7 +138,13 @@ class _Import:
         return 2 if bad else 0
 
     async def _tried(
-        self, store: Store, one: source.Document, provider: Format, user: str | None, *, keep_going: bool
+        self,
+        store: Store,
+        one: source.SourceDocument,
+        provider: Format,
+        user: str | None,
+        *,
+        keep_going: bool,
     ) -> bool:
         """Import one conversation; return True if it was bad and reported."""
         try:
@@ -155,7 +161,7 @@ class _Import:
         return await restore(store, self._tenant, bundle, now=wall_clock(), skip_existing=self._skip_existing)
 
     async def _adopted(
-        self, store: Store, one: source.Document, provider: Format, user: str | None
+        self, store: Store, one: source.SourceDocument, provider: Format, user: str | None
     ) -> ImportResult:
         stored = one.stored() if one.layout == "stored" else None
         payload = one.value() if stored is None else None

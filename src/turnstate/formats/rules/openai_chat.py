@@ -66,7 +66,7 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 def violations(payload: Any) -> list[Violation]:
     """List what Chat Completions would reject."""
     report = Report()
-    batch = _Batch(report)
+    batch = _OpenCalls(report)
     for message in report.items(
         payload.get("messages") if isinstance(payload, dict) else payload, "messages"
     ):
@@ -84,7 +84,7 @@ def violations(payload: Any) -> list[Violation]:
     return report.violations
 
 
-class _Batch:
+class _OpenCalls:
     """The calls of the nearest assistant message, until every one is answered."""
 
     def __init__(self, report: Report) -> None:

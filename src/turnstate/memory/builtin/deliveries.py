@@ -26,19 +26,19 @@ from .documents import (
     remove_documents,
     set_owner,
 )
-from .drafts import Draft
+from .drafts import MessageDraft
 from .fact_rows import drop_sources, merge_claims, put_facts
 
-__all__ = ["Batch", "Refused", "add_mark", "drop_session", "drop_user", "store"]
+__all__ = ["DeliveryBatch", "RefusedDelivery", "add_mark", "drop_session", "drop_user", "store"]
 
 
-class Batch(NamedTuple):
+class DeliveryBatch(NamedTuple):
     """A part of a delivery that is written in one transaction."""
 
     user: User
     session: str
     since: int
-    drafts: Sequence[Draft] = ()
+    drafts: Sequence[MessageDraft] = ()
     claims: Sequence[Claim] = ()
     facts: Sequence[Fact] = ()
     """Facts of an export, which are as they were."""
@@ -50,20 +50,20 @@ class Batch(NamedTuple):
     """Of the delivery; empty until its last part."""
 
 
-class Refused(NamedTuple):
+class RefusedDelivery(NamedTuple):
     """A delivery that came after its user or session was forgotten."""
 
     at: int
 
 
-def store(batch: Batch, *, limit: int) -> Operation[int | Refused]:
+def store(batch: DeliveryBatch, *, limit: int) -> Operation[int | RefusedDelivery]:
     """Write a part of a delivery; return how many documents had to leave for it."""
     hashes = [mark_of(batch.user), mark_of(Address(batch.user.tenant, batch.session))]
     for one in hashes:
         yield from lock(one)
     ((marked,),) = yield from asked("mark", one=hashes[0], other=hashes[1])
     if marked is not None and marked >= batch.since:
-        return Refused(marked)
+        return RefusedDelivery(marked)
     owner = yield from new_owner(batch.user)
     session = yield from _session(owner, batch.session)
     owner = yield from add_documents(
@@ -91,7 +91,9 @@ def _session(owner: Owner, name: str) -> Operation[int]:
     return int(id)
 
 
-def _unknown(batch: Batch, owner: Owner, session: int) -> Operation[list[tuple[Draft, bytes | None]]]:
+def _unknown(
+    batch: DeliveryBatch, owner: Owner, session: int
+) -> Operation[list[tuple[MessageDraft, bytes | None]]]:
     """Return the drafts whose messages the memory does not have, each once, with their vectors."""
     vectors = batch.vectors or [None] * len(batch.drafts)
     new = {draft.message: (draft, vector) for draft, vector in zip(batch.drafts, vectors, strict=True)}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..port import User, mark_of
 from .concepts import all_concept_terms
 from .database import Ask, Operation, asked
-from .drafts import Draft
+from .drafts import MessageDraft
 from .terms import terms
 
 __all__ = [
@@ -77,7 +77,7 @@ def set_owner(owner: Owner) -> Operation[None]:
 
 
 def add_documents(
-    owner: Owner, session: int, new: Sequence[tuple[Draft, bytes | None]], embedder: str
+    owner: Owner, session: int, new: Sequence[tuple[MessageDraft, bytes | None]], embedder: str
 ) -> Operation[Owner]:
     """Write drafts as documents, with their postings and vectors."""
     numbered = list(enumerate(new, owner.next))

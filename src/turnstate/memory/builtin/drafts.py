@@ -17,7 +17,7 @@ from ...message import Message
 from .signs import Sign, signs
 from .terms import MAX_TEXT, terms
 
-__all__ = ["Draft", "addressed", "drafts", "redrafted"]
+__all__ = ["MessageDraft", "addressed", "drafts", "redrafted"]
 
 TRANSCRIPT_SHARE = 0.6
 """Of the messages of a delivery that begin with a name, for the names to be authors."""
@@ -42,7 +42,7 @@ _NO_ADDRESS = frozenset(
 )
 
 
-class Draft(NamedTuple):
+class MessageDraft(NamedTuple):
     """A message on its way into memory."""
 
     message: str
@@ -56,18 +56,18 @@ class Draft(NamedTuple):
     signs: Sign
 
 
-def drafts(messages: Sequence[Message]) -> list[Draft]:
+def drafts(messages: Sequence[Message]) -> list[MessageDraft]:
     """Return the drafts of the messages that have something to remember."""
     texts = [_text(message) for message in messages]
     names = _names(messages, texts)
     known = frozenset(name.lower() for name in names if name)
-    made = list[Draft]()
+    made = list[MessageDraft]()
     for message, text, name in zip(messages, texts, names, strict=True):
         if message.role == "system" or not text.strip():
             continue
         spoken = _PREFIX.sub("", text) if name and not _field(message) else text
         made.append(
-            Draft(
+            MessageDraft(
                 message=message.id,
                 role=message.role,
                 author=name or message.role,
@@ -81,14 +81,14 @@ def drafts(messages: Sequence[Message]) -> list[Draft]:
     return made
 
 
-def redrafted(message: str, role: str, author: str, said: str, text: str) -> Draft:
+def redrafted(message: str, role: str, author: str, said: str, text: str) -> MessageDraft:
     """Return the draft of a turn whose author is known."""
     spoken = _PREFIX.sub("", text) if author not in (role, "") and _prefix(text) == author else text
     known = frozenset([author.lower()])
-    return Draft(message, role, author, said, text, spoken, tuple(terms(spoken)), signs(spoken, known))
+    return MessageDraft(message, role, author, said, text, spoken, tuple(terms(spoken)), signs(spoken, known))
 
 
-def addressed(batch: Sequence[Draft]) -> Counter[tuple[str, str]]:
+def addressed(batch: Sequence[MessageDraft]) -> Counter[tuple[str, str]]:
     """Count the names by which each role is addressed by the other."""
     other = {"user": "assistant", "assistant": "user"}
     counts = Counter[tuple[str, str]]()

@@ -25,9 +25,9 @@ from ..rules import RuleExtractor
 from ..rules.secrets import is_secret
 from . import deliveries, search, transfer
 from .database import Database, Operation
-from .deliveries import Batch, Refused
+from .deliveries import DeliveryBatch, RefusedDelivery
 from .documents import Owner
-from .drafts import Draft, addressed, drafts, redrafted
+from .drafts import MessageDraft, addressed, drafts, redrafted
 from .fact_rows import drop_fact, facts_of
 from .meaning import Meaning
 
@@ -180,7 +180,7 @@ class BuiltinEngine:
         if user is None or await self._knows(user, handed.key):
             return
         said = list[Said]()
-        last: Draft | None = None
+        last: MessageDraft | None = None
         async for messages in _batches(handed.messages):
             found = await asyncio.to_thread(drafts, messages)
             claims = await self._rules.claims([_said(draft) for draft in found])
@@ -204,7 +204,7 @@ class BuiltinEngine:
         user: User,
         session: str,
         since: int,
-        found: Sequence[Draft],
+        found: Sequence[MessageDraft],
         claims: Sequence[Claim],
         *,
         facts: Sequence[Fact] = (),
@@ -215,7 +215,7 @@ class BuiltinEngine:
         for draft in found:
             if draft.author not in (draft.role, "user"):
                 names[draft.author, draft.author] += 1
-        batch = Batch(
+        batch = DeliveryBatch(
             user=user,
             session=session,
             since=since,
@@ -228,7 +228,7 @@ class BuiltinEngine:
             key=key,
         )
         outcome = await self._database.write(lambda: deliveries.store(batch, limit=self._limit))
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, RefusedDelivery):
             _log.info("a delivery of session %s was refused: it was forgotten", session)
             return False
         if outcome:
@@ -240,11 +240,11 @@ def _dropping(user: User, session: str) -> Callable[[], Operation[int]]:
     return lambda: deliveries.drop_session(user, session)
 
 
-def _said(draft: Draft) -> Said:
+def _said(draft: MessageDraft) -> Said:
     return Said(draft.message, draft.role, draft.author, draft.said, draft.text)
 
 
-def _summary(text: str, last: Draft, key: str) -> Draft:
+def _summary(text: str, last: MessageDraft, key: str) -> MessageDraft:
     return redrafted(f"summary of {key}", "summary", "summary", last.said, text)
 
 

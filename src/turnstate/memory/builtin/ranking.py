@@ -25,7 +25,7 @@ from .dates import closeness
 from .question import Group, Question
 from .signs import Sign
 
-__all__ = ["REACH", "Ranking", "Scan", "Turn", "idf"]
+__all__ = ["REACH", "RankedTurn", "Ranking", "TurnScan", "idf"]
 
 REACH = 4
 DISCOUNT = 0.55
@@ -61,7 +61,7 @@ _ENDED = int(Sign.ENDED)
 ROLES = {"tool": 0.6, "summary": 0.8}
 
 
-class Turn(NamedTuple):
+class RankedTurn(NamedTuple):
     """What ranking knows of a turn besides its words."""
 
     number: int
@@ -73,7 +73,7 @@ class Turn(NamedTuple):
     signs: int
 
 
-class Scan:
+class TurnScan:
     """The first step: the turns worth a second look."""
 
     def __init__(self, question: Question, lists: Mapping[str, array[int]], size: int) -> None:
@@ -126,7 +126,7 @@ class Ranking:
     def __init__(
         self,
         question: Question,
-        turns: Mapping[int, Turn],
+        turns: Mapping[int, RankedTurn],
         numbers: Iterable[int],
         mean_length: float,
         similarities: Mapping[int, float] | None = None,
@@ -212,7 +212,7 @@ def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _factor(question: Question, turn: Turn, author: float) -> float:
+def _factor(question: Question, turn: RankedTurn, author: float) -> float:
     factor = ROLES.get(turn.role, 1.0)
     if question.author is not None and question.author in (turn.author, turn.role):
         factor *= author

@@ -24,7 +24,7 @@ from .database import Database, Operation, asked
 from .documents import Owner
 from .meaning import Meaning
 from .question import Question
-from .ranking import CANDIDATES, REACH, Ranking, Scan, Turn, idf
+from .ranking import CANDIDATES, REACH, RankedTurn, Ranking, TurnScan, idf
 from .terms import terms
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _ranking(
 ) -> Operation[Ranking]:
     """Return the candidates, ranked by the terms of a question and by similarity."""
     lists = yield from _lists(owner.id, question.terms)
-    scan = Scan(question, lists, owner.size)
+    scan = TurnScan(question, lists, owner.size)
     numbers = scan.found()
     near_in_meaning: dict[int, float] | None = None
     if meaning is not None and similar is not None:
@@ -108,7 +108,7 @@ def _ranking(
     rows = yield from asked("turns", owner=owner.id, numbers=sorted(number for number in near if number >= 0))
     ranking = Ranking(
         question,
-        {row[0]: Turn._make(row) for row in rows},
+        {row[0]: RankedTurn._make(row) for row in rows},
         numbers,
         owner.words / max(1, owner.size) or 1.0,
         near_in_meaning,

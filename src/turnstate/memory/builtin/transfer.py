@@ -16,7 +16,7 @@ from ...errors import InvalidPayload, NewerFormat
 from ..facts import Fact
 from ..port import User
 from .database import Database
-from .drafts import Draft, redrafted
+from .drafts import MessageDraft, redrafted
 from .fact_rows import facts_of
 
 __all__ = ["FactLine", "HeadLine", "TurnLine", "exported", "parsed"]
@@ -44,7 +44,7 @@ class TurnLine(Struct, frozen=True, kw_only=True, tag="turn", tag_field="kind"):
     text: str
 
     @property
-    def draft(self) -> Draft:
+    def draft(self) -> MessageDraft:
         """The turn as it is stored."""
         return redrafted(self.message, self.role, self.author, self.said, self.text)
 
@@ -73,7 +73,7 @@ async def exported(database: Database, user: User, owner: int) -> AsyncIterator[
         yield msgspec.json.encode(FactLine(fact=fact)) + b"\n"
 
 
-def parsed(lines: Iterable[bytes]) -> tuple[list[tuple[str, list[Draft]]], list[Fact]]:
+def parsed(lines: Iterable[bytes]) -> tuple[list[tuple[str, list[MessageDraft]]], list[Fact]]:
     """Return the turns of an export, those of a session together, and its facts."""
     known = list(_lines(lines))
     turns = (line for line in known if isinstance(line, TurnLine))

@@ -21,7 +21,7 @@ from ...search_terms import entry_words
 from ..admission import KEY_LIFE, KnownKey
 from ..values import Address, BranchRow, Finding, Key, Parcel, Receipt, Record, Recount, Row, SessionRow, Span
 
-__all__ = ["Indexed", "State", "StoredSession", "private", "written"]
+__all__ = ["Indexed", "MemoryTables", "StoredSession", "private", "written"]
 
 
 class Indexed:
@@ -138,7 +138,7 @@ class StoredSession:
         return len(self._keys)
 
 
-class State:
+class MemoryTables:
     """All data of a store, and the lock under which it is read and changed."""
 
     def __init__(self) -> None:

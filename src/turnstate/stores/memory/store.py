@@ -38,7 +38,7 @@ from ..values import (
     Span,
     feed_number,
 )
-from .state import State, StoredSession, private, written
+from .state import MemoryTables, StoredSession, private, written
 
 __all__ = ["MemoryStore", "connect"]
 
@@ -51,7 +51,7 @@ class MemoryStore:
     durability: Durability = "memory"
 
     def __init__(self) -> None:
-        self._state = State()
+        self._state = MemoryTables()
 
     async def close(self) -> None:
         """Keep everything: another handle of the same name may be open."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstate.memory.builtin.question import Question
-from turnstate.memory.builtin.ranking import Ranking, Scan, Turn
+from turnstate.memory.builtin.ranking import RankedTurn, Ranking, TurnScan
 from turnstate.memory.builtin.signs import Sign, signs
 from turnstate.memory.builtin.terms import terms
 
@@ -18,18 +18,20 @@ class Memory:
 
     def __init__(self, *turns: tuple[str, int, str, str]) -> None:
         self.lists: dict[str, array[int]] = {}
-        self.turns = dict[int, Turn]()
+        self.turns = dict[int, RankedTurn]()
         for number, (author, session, text, day) in enumerate(turns):
             found = terms(text)
             for term in found:
                 self.lists.setdefault(term, array("I")).append(number)
-            self.turns[number] = Turn(number, session, author, author, day, len(found), int(signs(text)))
+            self.turns[number] = RankedTurn(
+                number, session, author, author, day, len(found), int(signs(text))
+            )
         self.authors = {turn.author: turn.author for turn in self.turns.values()}
 
     def found(self, text: str, similar: dict[int, float] | None = None) -> list[int]:
         question = Question.of(text, self.authors)
         lists = {term: self.lists[term] for term in question.terms if term in self.lists}
-        scan = Scan(question, lists, len(self.turns))
+        scan = TurnScan(question, lists, len(self.turns))
         numbers = scan.found() if similar is None else list(self.turns)
         mean = sum(turn.length for turn in self.turns.values()) / len(self.turns)
         ranking = Ranking(question, self.turns, numbers, mean, similar)
