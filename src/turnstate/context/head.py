@@ -43,7 +43,9 @@ class Head(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for field in ("system", "bootstrap", "context", "memory"):
-            check_string(f"Head.{field}", getattr(self, field), optional=True)
+            text = getattr(self, field)
+            if text is not None and not (type(text) is str and text.isascii()):
+                check_string(f"Head.{field}", text)
         if not (isinstance(self.tools, tuple) and all(isinstance(tool, ToolSpec) for tool in self.tools)):
             refuse("Head.tools", self.tools, "a tuple of ToolSpec")
 
