@@ -29,9 +29,11 @@ from turnstate.context.head import Head
 from turnstate.context.manager import StateManager
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.tally import Tally
+from turnstate.context.wording import rendered
 from turnstate.entry import Cut, Decision, Summary
 from turnstate.errors import ContextOverflow, TurnstateError
 from turnstate.testing import conversations
+from turnstate.tokens import Counter
 
 MANAGER = StateManager()
 
@@ -208,9 +210,10 @@ def test_a_cut_at_a_raw_index_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_summary_that_is_not_counted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "turnstate.context.live_window.message_cost", lambda *_: type("Count", (), {"tokens": 0})
-    )
+    def uncounted(text: str, template: str, _: Counter) -> tuple[Message, int]:
+        return rendered(text, template), 0
+
+    monkeypatch.setattr("turnstate.context.live_window.shown_summary", uncounted)
     assert caught()
 
 
