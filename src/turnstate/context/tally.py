@@ -332,6 +332,11 @@ class Tally(Structure):
     def _finished(self, index: int) -> int:
         """Reduce and count a message of the view for good."""
         whole = self.items[index]
+        if whole.role != "tool" and whole.native is None and whole.id not in self.sources:
+            foreseen = self._foreseen.get(whole.id)
+            if foreseen is not None and foreseen[0] is whole:  # as nearly all of a session that was opened
+                del self._foreseen[whole.id]
+                return foreseen[1]
         self.items[index], cost = self._measured(index)
         id = self.items[index].id
         is_note = whole.role == "user" and id in self.sources  # of a late result, which is reduced, too

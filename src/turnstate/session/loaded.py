@@ -90,6 +90,17 @@ class Loaded:
         self.head, self.at_head = Position(row.branch, row.seq), row.id
         self.recall(row, entry)
 
+    def extend(self, rows: Sequence[Row], entries: Sequence[Entry | None]) -> None:
+        """Fold the next rows in, as adding one after the other would; most are messages."""
+        for row, entry in zip(rows, entries, strict=True):
+            if type(entry) is Message:
+                self.fold.add(entry)
+                self._take(entry, row.tokens, len(row.body))
+            else:
+                self.recall(row, entry)
+        if rows:
+            self.head, self.at_head = Position(rows[-1].branch, rows[-1].seq), rows[-1].id
+
     def recall(self, row: Row, entry: Entry | None) -> None:
         """Fold in a row from before the part that is loaded."""
         if entry is None:
@@ -129,9 +140,12 @@ class Loaded:
         ):
             self.counted_from = len(self.counts)
         if shown := self.fold.add(entry):
-            self.places[shown.id] = len(self.counts)
-            self.counts.append((tokens, size))
-            self.bytes += size
+            self._take(shown, tokens, size)
+
+    def _take(self, shown: Message, tokens: int, size: int) -> None:
+        self.places[shown.id] = len(self.counts)
+        self.counts.append((tokens, size))
+        self.bytes += size
 
 
 # Loading: from what the cuts that serve a limit have kept, or from the root if none does.
@@ -158,8 +172,7 @@ async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> L
     loaded.start()
     for span in reversed(between(path, first, row.seq)):
         rows = await log.read(row.address, span)
-        for one, entry in zip(rows, await entries_of(rows), strict=True):
-            loaded.add(one, entry)
+        loaded.extend(rows, await entries_of(rows))
     loaded.head, loaded.active = row.head, row.active
     return loaded
 
