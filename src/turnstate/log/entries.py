@@ -7,6 +7,7 @@ its id wherever it is, so an id is also the cursor of a page: it stays valid wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -122,8 +123,10 @@ async def read_messages(log: Reads, at: Address, path: Sequence[Span], *, limit:
     if limit is None:
         return await shown_messages([row for span in reversed(path) for row in await log.read(at, span)])
     found = list[Message]()
-    if limit:
-        async for row in rows_forwards(log, at, path, page=min(limit, PAGE)):
+    if not limit:
+        return found
+    async with aclosing(rows_forwards(log, at, path, page=min(limit, PAGE))) as rows:
+        async for row in rows:
             found += await shown_messages([row])
             if len(found) == limit:
                 break
@@ -133,12 +136,14 @@ async def read_messages(log: Reads, at: Address, path: Sequence[Span], *, limit:
 async def last_messages(log: Reads, at: Address, path: Sequence[Span], count: int) -> list[Message]:
     """Return the last messages of a path, answers of the core included."""
     last = list[Message]()
-    if count:
-        async for rows in pages_backwards(log, at, path, page=min(count, PAGE)):
+    if not count:
+        return last
+    async with aclosing(pages_backwards(log, at, path, page=min(count, PAGE))) as pages:
+        async for rows in pages:
             last = await shown_messages(rows) + last
             if len(last) >= count:
                 break
-    return last[-count:] if count else []
+    return last[-count:]
 
 
 def time_of(id: str, entry: Entry | None) -> datetime | None:

@@ -10,7 +10,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
 from ..codec import decode_entry
 from ..entry import Answer, Entry, Revert
@@ -93,7 +93,7 @@ async def tip(log: Reads, at: Address, branch: BranchRow) -> Position:
 
 async def rows_forwards(
     log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE, kinds: Sequence[str] | None = None
-) -> AsyncIterator[Row]:
+) -> AsyncGenerator[Row, None]:
     """Walk a path from its root to its head, page by page; a page may be smaller if few rows are wanted."""
     for span in reversed(path):
         first = span.first
@@ -108,7 +108,7 @@ async def rows_forwards(
 
 async def rows_backwards(
     log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE
-) -> AsyncIterator[Row]:
+) -> AsyncGenerator[Row, None]:
     """Walk a path from its head to its root; a page may be smaller if few rows are wanted."""
     async for rows in pages_backwards(log, at, path, page=page):
         for row in reversed(rows):
@@ -117,7 +117,7 @@ async def rows_backwards(
 
 async def pages_backwards(
     log: Reads, at: Address, path: Sequence[Span], *, page: int = PAGE
-) -> AsyncIterator[list[Row]]:
+) -> AsyncGenerator[list[Row], None]:
     """Yield the rows of a path from its head to its root, page by page, those of each in order."""
     for span in path:
         last = span.last
