@@ -33,10 +33,10 @@ def readers(tmp_path: Path) -> Iterator[Readers]:
 
 async def warm(readers: Readers) -> None:
     """Read until the next small read is made in the loop's thread."""
-    for _ in range(QUICK_READS):
-        readers._note_speed(0)
     while await readers.run(thread, here=thread) != "MainThread":
-        await asyncio.sleep(0.001)
+        readers._note_speed(0)
+    for _ in range(2 * QUICK_READS):  # whatever the machine does meanwhile
+        readers._note_speed(0)
 
 
 def test_a_small_read_is_made_in_the_loop_after_some_that_were_quick(readers: Readers) -> None:
@@ -48,16 +48,19 @@ def test_a_small_read_is_made_in_the_loop_after_some_that_were_quick(readers: Re
     assert asyncio.run(scene()) == ["turnstate-reader", "MainThread", "turnstate-reader"]
 
 
-def test_a_slow_read_sends_the_next_ones_to_a_thread(readers: Readers) -> None:
+def test_two_slow_reads_send_the_next_ones_to_a_thread(readers: Readers) -> None:
     def slow(_: apsw.Connection) -> None:
         time.sleep(2 * QUICK)
 
-    async def scene() -> str:
+    async def scene() -> list[str]:
         await warm(readers)
-        await readers.run(slow, here=slow)
-        return await readers.run(thread, here=thread)
+        found = list[str]()
+        for _ in range(2):
+            await readers.run(slow, here=slow)
+            found.append(await readers.run(thread, here=thread))
+        return found
 
-    assert asyncio.run(scene()) == "turnstate-reader"
+    assert asyncio.run(scene()) == ["MainThread", "turnstate-reader"]
 
 
 @pytest.mark.parametrize("error", [apsw.BusyError, apsw.CorruptError, TooLarge])
@@ -124,14 +127,14 @@ def test_long_messages_are_read_in_a_thread_and_all_reads_of_a_store_that_wants_
         async with SessionManager.open(f"sqlite:///{tmp_path / 'agent.db'}{option}") as sessions:
             session = await sessions.create()
             await session.append(*(Message.user(f"short {number}") for number in range(30)))
-            for _ in range(100):
+            while not any(in_loop) and (not option or len(in_loop) < 20):
                 assert [one.text for one in await session.messages(last=2)] == ["short 28", "short 29"]
+                in_loop.extend([None] if option else [])
             await session.append(Message.user("x" * 30_000))
-            short = sum(found is not None for found in in_loop)
+            assert any(in_loop) == (option == "")
             in_loop.clear()
             assert [len(one.text) for one in await session.messages(last=2)] == [8, 30_000]
             assert all(found is None for found in in_loop)
-            assert (short > 0) == (option == "")
             for _ in range(3):
                 with pytest.raises(NotFound):
                     await sessions.open("no such session")

@@ -5,9 +5,9 @@ thread and one connection. A query is one job: it is handed to a thread and its 
 costs more than most queries. Whoever reads several things puts them into one job. The first thread also opens
 the store, so that opening needs no other.
 
-A small query is made in the thread of its loop instead, once several in a row waited for nothing: the file is
-in memory then. One that waits for the disk blocks the loop once, and the next ones go to a thread again. The
-loop waits for no lock, and what turns out to be large is left to a thread before it is read.
+A small query is made in the thread of its loop instead, once several waited for nothing: then the file is in
+memory. If two of the next ones wait for the disk, those after them go to a thread again. It waits for no
+lock there, and what turns out to be large is left to a thread before it is read.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ Query = Callable[[apsw.Connection], T]
 
 THREADS = 4
 
-QUICK, QUICK_READS = 0.000_2, 8
-"""Seconds that a quick query waits, and how many in a row allow the next one to be made in the loop's thread.
+QUICK, QUICK_READS = 0.000_5, 8
+"""Seconds that a quick query waits at most, and how many of these allow one in the loop's thread.
 
-A file that is in memory is not waited for at all; every page that is not takes a disk half of that.
+A file that is in memory is not waited for at all. One slow query among many quick ones may be due to a busy
+processor, so twice as many as needed are remembered, and a slow one takes half of them back.
 """
 
 
@@ -173,7 +174,8 @@ class Readers:
             self._note_speed(_waited() - start)
 
     def _note_speed(self, waited: float) -> None:
-        self._quick = 0 if waited >= QUICK else min(self._quick + 1, QUICK_READS)
+        quick = self._quick + 1 if waited < QUICK else self._quick - QUICK_READS
+        self._quick = max(0, min(quick, 2 * QUICK_READS))
 
     def _connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
