@@ -259,7 +259,8 @@ $$;
 -- Appends of one moment, each to one session, in one transaction that waits for no lock: who waits may hold what others
 -- wait for. Only what passes every check is written and answered; whatever is not answered has changed nothing, and is
 -- sent again alone, which waits and says why it is refused. A session that is named again has its turn in a later
--- round. Records name the change that they belong to, from 1 on, and their place in it.
+-- round. Records name the change that they belong to, from 1 on, and their place in it. The plan is the same for any
+-- number of changes; by itself the server would plan calls with few of them each time, which takes longer than they do.
 CREATE OR REPLACE FUNCTION turnstate.append_all(
     tenants text[], names text[], rounds int[], nows bigint[], creations bigint[], epochs bigint[], key_names text[],
     key_digests bytea[], key_life bigint, fences bigint[], versions bigint[], branches bigint[], seqs bigint[],
@@ -267,7 +268,7 @@ CREATE OR REPLACE FUNCTION turnstate.append_all(
     owners int[], places int[], ids text[], kinds text[], bodies bytea[], tokens bigint[], totals bigint[],
     checksums bigint[]
 ) RETURNS TABLE (change bigint, epoch bigint, version bigint, branch bigint, last bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     keys bigint[];
