@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import NamedTuple
 from unicodedata import category, normalize
 
@@ -50,8 +51,13 @@ _INVISIBLE = re.compile(
 
 _ASCII_SPACED = "".join(c if c.isalnum() or c == "_" else " " for c in map(chr, range(128)))
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
-_ALPHANUMERIC = "".join(filter(str.isalnum, map(chr, range(128))))
-_FROM_CAPITAL = re.compile("[A-Z_][A-Za-z0-9_]*").finditer  # or an underscore, to the end of the name
+
+# The shape of an ASCII text: a byte for each capital, underscore and other character of a name, and a space.
+_IN_NAMES = {"_": "_", **dict.fromkeys(ascii_uppercase, "A"), **dict.fromkeys(ascii_lowercase + digits, "a")}
+_SHAPE = "".join(_IN_NAMES.get(chr(code), " ") for code in range(256)).encode()
+_ANY_IN_NAME = bytes.maketrans(b"A_", b"aa")
+_CAPITAL_OR_UNDERSCORE = bytes.maketrans(b"_", b"A")
+_TOO_LONG = b"a" * (LONGEST_TOKEN + 1)
 
 _PLAIN = re.compile(f"[A-Z]?[a-z0-9]{{1,{LONGEST_TOKEN - 1}}}|[A-Z0-9]{{1,{LONGEST_TOKEN}}}").fullmatch
 _HEADLESS = re.compile(r"^[\W_]+")  # underscores, and marks that have lost their letter
@@ -109,29 +115,30 @@ def entry_text(kind: str, body: bytes) -> str:
     if message is None:
         return ""
     text = _searched("\n".join(searchable(message)))
-    if not text.isascii() or max(map(len, text.split()), default=0) > LONGEST_TOKEN:
-        return " ".join(words(text))
-    return "".join(_names_cut(text))
+    cut = _names_cut(text) if text.isascii() else None
+    return " ".join(words(text)) if cut is None else cut
 
 
-def _names_cut(text: str) -> Iterator[str]:
-    """Yield an ASCII text piece by piece, with tokens in place of names that may have several words.
+def _names_cut(text: str) -> str | None:
+    """Return an ASCII text with tokens in place of names of several words; None if a name is too long.
 
-    Such a name has an underscore, or a capital that is not its first letter, and a small letter. No name is
-    longer than a token.
+    Such a name has an underscore, or a capital that is not its first letter, and a small letter. They are
+    looked for in the shape of the text: searching bytes for one byte is faster than any pattern.
     """
-    done = 0
-    for found in _FROM_CAPITAL(text):
-        begin, end = found.span()
-        if begin and text[begin - 1].isalnum():
-            before = text[max(done, begin - LONGEST_TOKEN) : begin]
-            begin -= len(before) - len(before.rstrip(_ALPHANUMERIC))
+    text = f" {text} "
+    shape = text.encode().translate(_SHAPE)
+    if _TOO_LONG in shape.translate(_ANY_IN_NAME):
+        return None
+    inner = shape.replace(b" A", b"  ").translate(_CAPITAL_OR_UNDERSCORE)
+    pieces, done, place = list[str](), 0, inner.find(b"A")
+    while place >= 0:
+        begin, end = shape.rfind(b" ", done, place) + 1, shape.find(b" ", place)
         name = text[begin:end]
         if not _PLAIN(name):
-            yield text[done:begin]
-            yield _with_parts(name)
+            pieces += (text[done:begin], _with_parts(name))
             done = end
-    yield text[done:]
+        place = inner.find(b"A", end)
+    return "".join([*pieces, text[done:]])
 
 
 def _with_parts(name: str) -> str:
