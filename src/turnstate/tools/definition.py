@@ -239,7 +239,7 @@ class _Signature:
             named[self._context] = context
         if inspect.iscoroutinefunction(self._function):
             return await self._function(**named)
-        work = asyncio.ensure_future(asyncio.to_thread(self._function, **named))
+        work = asyncio.ensure_future(asyncio.to_thread(self._called, named))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -247,6 +247,12 @@ class _Signature:
             if work.done() and not work.cancelled():
                 work.exception()  # retrieved, so that asyncio does not report it
             raise
+
+    def _called(self, named: dict[str, Any]) -> Any:
+        try:
+            return self._function(**named)
+        except SystemExit as left:  # else it would end the event loop, and the program with it
+            raise RuntimeError(f"the tool ended with sys.exit({left.code!r:.200})") from None
 
 
 def _schema(struct: type[Struct]) -> dict[str, Any]:

@@ -153,11 +153,11 @@ class ToolManager:
                 if not watched.expired():
                     raise
                 return _error(call, f"{call.name} did not finish within {limit:g} seconds and was stopped")
+            return self._within_limit(call, output)
         except TurnstateError as error:
             return _error(call, str(error))
-        except Exception as error:  # a tool may raise anything, and the model must learn of it
-            return _error(call, f"{type(error).__name__}: {error}")
-        return self._within_limit(call, output)
+        except (Exception, SystemExit) as error:  # a tool may raise anything, and the model must learn of it
+            return _error(call, _described(error))
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)
@@ -176,6 +176,14 @@ class ToolManager:
         kept = shown.encode()[: self._output_limit].decode(errors="ignore")
         note = f"\n[The output had {size:,} bytes; the first {self._output_limit:,} were kept.]"
         return ToolCallResult.of(call.id, kept + note, is_error=given.is_error)
+
+
+def _described(error: BaseException) -> str:
+    """Return an exception as text, whatever its class does when it is printed."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def _error(call: ToolCallRequest, text: str) -> ToolCallResult:

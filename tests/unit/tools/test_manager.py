@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,44 @@ def test_whatever_goes_wrong_is_an_error_result_that_says_what() -> None:
         """Raise what a time limit raises."""
         raise TimeoutError("the server did not answer")
 
-    manager = ToolManager([hangs, fails, times_out_itself], approvals=ALLOW)
+    @tool
+    def leaves() -> None:
+        """End the program."""
+        sys.exit("bad usage")
+
+    @tool
+    async def leaves_at_once() -> None:
+        """End the program, in the event loop."""
+        sys.exit(3)
+
+    @tool
+    def endless() -> list[Any]:
+        """Return what contains itself."""
+        itself: list[Any] = []
+        itself.append(itself)
+        return itself
+
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise ValueError("not even this")
+
+    @tool
+    def unprintable() -> None:
+        """Fail, and fail to say why."""
+        raise Unprintable
+
+    broken = [hangs, fails, times_out_itself, leaves, leaves_at_once, endless, unprintable]
+    manager = ToolManager(broken, approvals=ALLOW)
     cases = {
+        "leaves": "the tool ended with sys.exit('bad usage')",
+        "leaves_at_once": "SystemExit: 3",
+        "endless": "nested deeper than",
+        "unprintable": "Unprintable",
         "hangs": "did not finish within 0.01 seconds",
         "fails": "ZeroDivisionError: by zero",
         "times_out_itself": "the server did not answer",
         "fals": "there is no tool fals; did you mean fails?",
-        "zzz": "the tools are hangs, fails, times_out_itself",
+        "zzz": "the tools are hangs, fails, times_out_itself, leaves",
     }
     for name, text in cases.items():
         result = one(manager, name)
