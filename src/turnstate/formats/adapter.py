@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -20,6 +20,7 @@ from ..ids import UNKNOWN_TIME
 from ..message import Message, Role, ToolCallRequest, ToolCallResult
 from ..part import Edit, FilePart, ImagePart, Native, OpaquePart, Part, ReasoningPart, TextPart
 from ..toolspec import ToolSpec
+from ..value import refuse
 from . import media
 from .draft import Document, Draft
 from .edits import apply, put
@@ -32,6 +33,8 @@ from .rules.report import Report
 from .scope import Piece, Scope, Slot
 
 __all__ = ["Adapter"]
+
+T = TypeVar("T")
 
 UNKNOWN_TOOL = "unknown"
 """The name of a tool whose call is missing."""
@@ -143,6 +146,7 @@ class Adapter(Format):
 
     def rendering(self, messages: Sequence[Message], *, tools: Iterable[ToolSpec] = ()) -> Rendering:
         """Render messages and list what had to be left out."""
+        messages, tools = _members(messages, "messages", Message), _members(tools, "tools", ToolSpec)
         ordered = self._ordered(messages)
         scope = self._scope(ordered)
         fields = self._assemble(self._pieces(ordered, messages, scope))
@@ -319,6 +323,19 @@ class Adapter(Format):
         first = messages[0].native if messages else None
         begun = first is not None and first.envelope is not UNSET and not first.mended
         return begun and all(is_native(message, self.name) for message in messages)
+
+
+def _members(given: Iterable[T], what: str, kind: type[T]) -> Sequence[T]:
+    """Return what is to be rendered as a sequence; raise `InvalidSetting` for anything of another type."""
+    if isinstance(given, str | dict) or not isinstance(given, Iterable):
+        refuse(what, given, f"a list of {kind.__name__} values; `parse` and `tools` read a provider's dicts")
+    members = given if isinstance(given, list | tuple) else list(given)
+    for number, one in enumerate(members):
+        if not isinstance(one, kind):
+            refuse(
+                f"{what}[{number}]", one, f"a {kind.__name__}; `parse` and `tools` read a provider's dicts"
+            )
+    return members
 
 
 def _is_plain(message: Message) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from cases import each
 
 from turnstate import formats
+from turnstate.errors import InvalidSetting
 from turnstate.formats.gemini import SKIP_SIGNATURE
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
@@ -668,3 +669,15 @@ def test_whoever_changes_a_document_does_not_change_the_messages(provider: forma
     assert native == before
     assert exact(provider.render(native)) == text
     assert exact(provider.render(messages, tools=[ToolSpec(name="look")])) == text
+
+
+@pytest.mark.req("A8")
+def test_only_messages_and_tool_definitions_are_rendered() -> None:
+    wrong: list[Any] = [None, 5, "text", {"role": "user"}, [{"role": "user", "content": "hi"}], [None]]
+    for name in formats.names():
+        for given in wrong:
+            for method in (formats.get(name).render, formats.get(name).request):
+                with pytest.raises(InvalidSetting, match="messages"):
+                    method(given)
+                with pytest.raises(InvalidSetting, match="tools"):
+                    method([Message.user("hi")], tools=given)
