@@ -47,7 +47,7 @@ def answers(done: Outcome) -> list[str]:
 
 STEPS = [
     ("where is the lamp", ""),
-    ("/help", "/checkpoint [list"),
+    ("/help", "/checkpoint  Save, compare and restore the files of this folder"),
     ("/help tangent", "as if nothing had been said"),
     ("/tangent", "in a tangent"),
     ("an aside", ""),

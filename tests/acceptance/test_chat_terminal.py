@@ -162,7 +162,7 @@ def test_every_command_answers(chat: Start, folder: Path) -> None:
     """Each slash command once, as a user would go through them."""
     steps = [
         ("first question", "You said: first question"),
-        ("/help", "/checkpoint [list"),
+        ("/help", "/checkpoint  Save, compare and restore the files of this folder"),
         ("/help tangent", "as if nothing had been said"),
         ("/tangent", "in a tangent"),
         ("aside", "You said: aside"),

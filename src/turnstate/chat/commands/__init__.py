@@ -50,12 +50,22 @@ async def show_help(chat: Chat, rest: str) -> None:
         found = _named(rest.removeprefix("/"))
         await chat.view.output(f"{found.usage}\n\n{found.help}")
         return
-    width = max(len(one.usage) for one in COMMANDS.values())
-    lines = [f"{one.usage:{width}}  {one.help.split('. ')[0].splitlines()[0]}" for one in COMMANDS.values()]
+    width = max(map(len, COMMANDS))
+    lines = [f"/{one.name:{width}}  {one.help.split('. ')[0].splitlines()[0]}" for one in COMMANDS.values()]
     keys = (
         "Enter sends, Alt-Enter begins a new line, Ctrl-C stops the turn (twice leaves), Esc Esc goes back."
     )
-    await chat.view.output("\n".join([*lines, "", keys, "@PATH in a message attaches a file."]))
+    await chat.view.output(
+        "\n".join(
+            [
+                *lines,
+                "",
+                "/help COMMAND shows what may follow it.",
+                keys,
+                "@PATH in a message attaches a file.",
+            ]
+        )
+    )
 
 
 async def leave(chat: Chat, rest: str) -> None:

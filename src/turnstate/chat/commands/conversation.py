@@ -186,9 +186,10 @@ async def tree(chat: Chat, rest: str) -> None:
 async def tangent(chat: Chat, rest: str) -> None:
     """Enter a side conversation, or leave it. What is said in a tangent is not part of the main conversation.
 
-    `/tangent` enters one, or leaves it; `/tangent enter` nests another. `/tangent leave` returns as if
-    nothing had been said, `/tangent tail` keeps the last question and answer, `/tangent summary` a summary
-    of all of it. `/tangent list` shows the tangents that were left, and `/tangent reopen N` continues one.
+    `/tangent` enters one, or leaves it; `/tangent enter` nests another. `/tangent leave` returns
+    as if nothing had been said, `/tangent tail` keeps the last question and answer, `/tangent summary`
+    a summary of all of it. `/tangent list` shows the tangents that were left, and `/tangent reopen N`
+    continues one.
     """
     word, _, more = rest.partition(" ")
     state = await chat.state()
