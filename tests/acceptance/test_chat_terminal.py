@@ -123,6 +123,8 @@ def test_input_of_every_kind(chat: Start, folder: Path, model: ChatModel) -> Non
         terminal.type("first line" + ALT_ENTER + "second line\r")
         terminal.wait("You said: first line")
         assert model.requests[-1]["messages"][-1]["content"] == "first line\nsecond line"
+        terminal.type("sent while something was printed\n")  # the terminal turns Enter into a line feed then
+        terminal.wait("You said: sent while something was printed")
         pasted = "\n".join(f"line {number}" for number in range(10_000))
         terminal.paste(pasted)
         terminal.wait("[pasted text 1: 10,000 lines]")

@@ -341,12 +341,13 @@ class TerminalView:
         empty = Condition(lambda: not self.prompt.default_buffer.text)
 
         @keys.add("enter")
+        @keys.add("c-j")  # what Enter becomes while something is printed: the terminal is not raw then
         def _(event: KeyPressEvent) -> None:
             self._interrupted = -TWICE_SECONDS  # twice means twice in a row
             event.current_buffer.validate_and_handle()
 
         @keys.add("escape", "enter")
-        @keys.add("c-j")
+        @keys.add("escape", "c-j")
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
