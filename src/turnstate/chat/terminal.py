@@ -175,13 +175,8 @@ class TerminalView:
     async def approve(self, question: Question) -> Answer:
         """Ask whether a tool may run: yes, always in this session or folder, no, or no and why."""
         await self._print(*self._proposal(question.call))
-        choices = [
-            Choice("y", "yes"),
-            Choice("a", "always"),
-            Choice("p", "always in this folder"),
-            Choice("n", "no"),
-            Choice("w", "no, say why"),
-        ]
+        answers = {"y": "yes", "a": "always", "p": "always in this folder", "n": "no", "w": "no, say why"}
+        choices = [Choice(key, text) for key, text in answers.items()]
         key = await self.choose(f"Run {question.tool.name}?", choices)
         if key == "w":
             self._question, self._choices = "Why not? (Enter sends)", []
@@ -252,12 +247,6 @@ class TerminalView:
     def redraw(self) -> None:
         """Have the prompt drawn again soon."""
         self.prompt.app.invalidate()
-
-    def leave(self) -> None:
-        """End the prompt, if it is waiting for input."""
-        reading = self.prompt.app.future
-        if reading is not None and not reading.done():
-            self.prompt.app.exit(exception=EOFError)
 
     async def _print(self, *lines: RenderableType) -> None:
         if not lines:
@@ -419,7 +408,8 @@ async def converse(chat: Chat, view: TerminalView, start: Coroutine[Any, Any, No
                 await _interruptible(view, chat.handle(line))
         finally:  # also after a failure: nobody would answer at this prompt any more
             chat.leaving = True
-            view.leave()
+            if (reading := view.prompt.app.future) and not reading.done():
+                view.prompt.app.exit(exception=EOFError)
 
     async def tick() -> None:
         while True:
