@@ -111,7 +111,13 @@ def _printable(text: str) -> str:
     """Return a text that can be printed and logged, whatever it quotes."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+    if text.isascii():
+        return text
+    try:
+        data = text.encode(errors="surrogateescape")  # the bytes of a file's name
+    except UnicodeEncodeError:
+        data = text.encode(errors="backslashreplace")
+    return data.decode(errors="backslashreplace")
 
 
 class TurnstateError(Exception):
