@@ -187,8 +187,7 @@ class Writer:
             if self._queued or self._closing or (db := self._db) is None or not self._begun_at_once(db):
                 return False
             start = time.perf_counter()
-            count_records([change])
-            self._guarded(self._finish, [waiting])
+            self._guarded(self._finish_here, [waiting])
             self._note_speed(time.perf_counter() - start)
             self._batches, self._latest = self._batches + 1, time.monotonic()
         except BaseException:  # a signal, which may interrupt the thread of a loop anywhere
@@ -241,7 +240,6 @@ class Writer:
             self._has_examined = True
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        count_records([waiting.change for waiting in batch if waiting.change is not None])
         with self._using:
             start = time.perf_counter()
             self._write(batch)
@@ -336,7 +334,13 @@ class Writer:
 
     def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
         """Run a batch in one transaction."""
+        _count(batch)
         db.execute("BEGIN IMMEDIATE")
+        self._finish(db, batch)
+
+    def _finish_here(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
+        """Count and run a batch in the transaction that was begun."""
+        _count(batch)
         self._finish(db, batch)
 
     def _finish(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
@@ -397,6 +401,11 @@ class Writer:
         self._heads = changes.Heads()
         if db is not None:
             db.close(True)
+
+
+def _count(batch: list[_Waiting]) -> None:
+    """Count the records that come without a count; to do it again does no harm."""
+    count_records([waiting.change for waiting in batch if waiting.change is not None])
 
 
 def _attempt_each(db: apsw.Connection, batch: list[_Waiting]) -> None:
