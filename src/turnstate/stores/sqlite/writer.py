@@ -51,7 +51,6 @@ BATCH = 32
 """Jobs in one transaction: enough to make the fsync cheap, few enough that the loop prepares the next ones
 while these are counted and written."""
 
-
 GROWN_AFTER = 8
 """Commits after which the WAL gets its final size: a process that writes so often writes more."""
 
@@ -187,7 +186,7 @@ class Writer:
             if self._queued or self._closing or (db := self._db) is None or not self._begun_at_once(db):
                 return False
             start = time.perf_counter()
-            self._guarded(self._finish_here, [waiting])
+            self._guarded(self._transact, [waiting])
             self._note_speed(time.perf_counter() - start)
             self._batches, self._latest = self._batches + 1, time.monotonic()
         except BaseException:  # a signal, which may interrupt the thread of a loop anywhere
@@ -333,18 +332,10 @@ class Writer:
                 waiting.error = waiting.error or translated
 
     def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
-        """Run a batch in one transaction."""
-        _count(batch)
-        db.execute("BEGIN IMMEDIATE")
-        self._finish(db, batch)
-
-    def _finish_here(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
-        """Count and run a batch in the transaction that was begun."""
-        _count(batch)
-        self._finish(db, batch)
-
-    def _finish(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
-        """Run a batch in the transaction that was begun."""
+        """Count and run a batch in one transaction, or in the one that was begun for it."""
+        count_records([waiting.change for waiting in batch if waiting.change is not None])
+        if not db.in_transaction:
+            db.execute("BEGIN IMMEDIATE")
         if not self._append_together(db, batch):
             self._heads.forget()
             _attempt_each(db, batch)
@@ -401,11 +392,6 @@ class Writer:
         self._heads = changes.Heads()
         if db is not None:
             db.close(True)
-
-
-def _count(batch: list[_Waiting]) -> None:
-    """Count the records that come without a count; to do it again does no harm."""
-    count_records([waiting.change for waiting in batch if waiting.change is not None])
 
 
 def _attempt_each(db: apsw.Connection, batch: list[_Waiting]) -> None:
