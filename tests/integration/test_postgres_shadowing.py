@@ -177,7 +177,7 @@ def test_every_function_sets_its_own_search_path() -> None:
         asyncio.run(opened(url))
         found = functions(target(url).schema)
     assert found.keys() >= {"append", "create_session", "remove"}
-    assert all(settings == [_PINNED] for settings in found.values()), found
+    assert all(_PINNED in (settings or ()) for settings in found.values()), found
 
 
 OLD_ROWS = """
@@ -219,7 +219,7 @@ def test_an_earlier_schema_keeps_its_words_and_gets_new_functions() -> None:
         asyncio.run(used(url))
         found = functions(schema)
         assert found.keys() >= {"append", "add_words", "remove"}
-        assert all(settings == [_PINNED] for settings in found.values())
+        assert all(_PINNED in (settings or ()) for settings in found.values())
         ((number,),) = execute(f"SELECT max(number) FROM {schema}.migration")
         assert number == len(migrations(schema)) > 4
 
