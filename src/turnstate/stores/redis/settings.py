@@ -8,6 +8,7 @@ memory is full is refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from .layout import VERSION, VERSION_KEY
 from .server import Server
 from .target import RedisTarget
 
-__all__ = ["RedisSettings", "claim_layout", "settings"]
+__all__ = ["RedisSettings", "claim_layout", "described", "settings", "weakest"]
 
 LEAST_VERSION = (7, 0)
 """Older versions know no script flags, and might abort a script halfway."""
@@ -60,6 +61,28 @@ class RedisSettings(Struct, frozen=True, kw_only=True):
     def durability(self) -> Durability:
         """What an acknowledged write means."""
         return "best_effort" if self.shortcomings else "fsync"
+
+
+def weakest(found: Iterable[RedisSettings]) -> Durability:
+    """Return the durability of the weakest server."""
+    return "best_effort" if any(one.shortcomings for one in found) else "fsync"
+
+
+def described(found: Sequence[RedisSettings]) -> dict[str, str]:
+    """Return settings for people to read; where masters differ, all values."""
+
+    def values(name: str) -> str:
+        return ", ".join(sorted({str(getattr(one, name)) or "unknown" for one in found}))
+
+    reasons, durability = sorted({reason for one in found for reason in one.shortcomings}), weakest(found)
+    shown = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory_policy", "used_memory")
+    return {
+        values("program"): values("version"),
+        "masters": str(len(found)),
+        "replicas": str(sum(one.replicas for one in found)),
+        "durability": f"{durability} ({'; '.join(reasons)})" if reasons else durability,
+        **{name: values(name) for name in shown},
+    }
 
 
 async def settings(server: Server, target: RedisTarget) -> list[RedisSettings]:

@@ -61,7 +61,7 @@ from .outbox import RedisOutbox
 from .rows import born, record_arguments, session, session_fields
 from .search import MAX_SCANNED, search
 from .server import Server, script
-from .settings import RedisSettings, claim_layout, settings
+from .settings import RedisSettings, claim_layout, described, settings, weakest
 from .target import RedisTarget, parsed
 from .verify import verified
 
@@ -369,7 +369,7 @@ class RedisStore:
     @property
     def durability(self) -> Durability:
         """What an acknowledgement meant when the store was opened."""
-        return "best_effort" if any(one.shortcomings for one in self._settings) else "fsync"
+        return weakest(self._settings)
 
     def lost(self, at: Address) -> str:
         """Return what is known to be lost of a session, for people to read; empty if nothing is."""
@@ -384,24 +384,10 @@ class RedisStore:
     async def facts(self) -> dict[str, str]:
         """Return versions, settings and sizes for people to read."""
         self._settings = found = await settings(self._server, self._target)
-
-        def values(name: str) -> str:
-            return ", ".join(sorted({str(getattr(one, name)) or "unknown" for one in found}))
-
-        reasons = sorted({reason for one in found for reason in one.shortcomings})
         return {
             "store": "redis",
             "server": self._server.name,
-            values("program"): values("version"),
-            "masters": str(len(found)),
-            "replicas": str(sum(one.replicas for one in found)),
-            "durability": f"{self.durability} ({'; '.join(reasons)})" if reasons else self.durability,
-            "appendonly": values("appendonly"),
-            "appendfsync": values("appendfsync"),
-            "save": values("save"),
-            "maxmemory": values("maxmemory"),
-            "maxmemory_policy": values("maxmemory_policy"),
-            "used_memory": values("used_memory"),
+            **described(found),
             "layout": str(VERSION),
             "buckets": str(BUCKETS),
             "search": f"the newest {MAX_SCANNED:,} entries after a mark",
