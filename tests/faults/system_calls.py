@@ -52,8 +52,13 @@ def missing() -> str:
 
 
 def threads(worker: Worker) -> list[int]:
-    """Return the threads of a worker in the order of their start, the main thread first."""
-    return sorted(int(task.name) for task in Path(f"/proc/{worker.pid}/task").iterdir())
+    """Return the threads of a worker in the order of their start, the main thread first.
+
+    Linux counts ids up, and starts again at the lowest after the highest.
+    """
+    highest = int(Path("/proc/sys/kernel/pid_max").read_text())
+    found = (int(task.name) for task in Path(f"/proc/{worker.pid}/task").iterdir())
+    return sorted(found, key=lambda id: (id - worker.pid) % highest)
 
 
 @contextmanager
