@@ -164,6 +164,7 @@ def test_everything_is_reported_without_peers(
     def missing(*_: object) -> str:
         raise PeerMissing("not here")
 
+    monkeypatch.setattr("gc.collect", lambda: 0)  # the heap of all tests, again and again
     monkeypatch.setattr(peer_process, "python", missing)
     monkeypatch.setattr(servers, "LENGTHS", (100, 200))
     monkeypatch.setattr(servers, "TURNS", 1)

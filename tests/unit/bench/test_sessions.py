@@ -248,6 +248,7 @@ def test_length_reads_latency_throughput_and_disk_are_reported_without_peers(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("gc.collect", lambda: 0)  # the heap of all tests, again and again
     monkeypatch.setattr(session_length, "READS", 2)
     session_length.report(ours, [raw], [], tmp_path, sizes=(100, 200), budgets=(4_000,), rounds=1)
     session_reads.report(ours, raw, [], tmp_path, rounds=1)

@@ -108,6 +108,7 @@ def test_a_conversation_that_fills_no_window_is_not_measured() -> None:
 def test_without_the_peer_our_figures_stand_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("gc.collect", lambda: 0)  # the heap of all tests, again and again
     monkeypatch.setattr(window_peer, "Peer", missing)
     monkeypatch.setattr(window_speed, "ADDED", 8)
     monkeypatch.setattr(window_speed, "ENOUGH", 0.0)
