@@ -36,6 +36,7 @@ __all__ = [
     "ToolCallResult",
     "is_timestamp",
     "minted",
+    "not_a_message",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -370,6 +371,13 @@ def _fault(message: Message) -> str | None:
         message.kind,
     )
     return None if shape in _SHAPES else _contradiction(message)
+
+
+def not_a_message(what: str, given: object) -> str:
+    """Return the text of the error for what is no message."""
+    kind = type(given).__name__
+    how = {"dict": "formats.get(…).parse([…]) reads a provider's dicts", "str": "write Message.user(…)"}
+    return f"{what} takes messages, not {kind}; {how.get(kind, 'write Message.user(…)')}"
 
 
 def is_timestamp(text: str) -> bool:

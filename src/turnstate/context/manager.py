@@ -7,10 +7,12 @@ that grows; both give the same bytes, since the one is made from the other. The 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import UnionType
+from typing import TypeVar
 
 from ..entry import Decision
-from ..errors import InputError
-from ..message import Message
+from ..errors import InputError, InvalidMessage
+from ..message import Message, not_a_message
 from ..tokens import Count, Counter, conversation_cost, counter_names
 from ..tokens import counter as counter_named
 from ..toolspec import ToolSpec
@@ -25,6 +27,8 @@ from .window import Tiers, Window, tiers
 
 __all__ = ["StateManager"]
 
+T = TypeVar("T")
+
 
 class StateManager:
     """Makes windows that fit, validate, and keep the prompt cache; keeps nothing itself."""
@@ -38,11 +42,11 @@ class StateManager:
 
     def count(self, messages: Iterable[Message], tools: Iterable[ToolSpec] = ()) -> Count:
         """Count what messages would cost if they were sent as they are."""
-        return conversation_cost(messages, self.counter, tools)
+        return conversation_cost(_checked(messages), self.counter, _all_of(ToolSpec, "tools", tools))
 
     def append(self, messages: Sequence[Message], message: Message) -> list[Message]:
         """Add a message, or refuse a result that no call awaits."""
-        return appended(messages, message)
+        return appended(_checked(messages), *_checked([message]))
 
     def tally(
         self,
@@ -58,8 +62,13 @@ class StateManager:
         `stored` says that a store holds the whole outputs; `counts` are those of messages that were
         counted before and need no reduction; `decisions` are those that were recorded so far.
         """
+        decisions = _all_of(Decision, "decisions", decisions)
+        counts = _all_of(tuple, "counts", counts)
+        for pair in counts:
+            if list(map(type, pair)) != [Message, int]:
+                refuse("counts", pair, "pairs of a message and its tokens")
         live = LiveWindow(self.counter, self.policy, stored=stored).under(budget, decisions)
-        return Tally.of(messages, self.counter, live.limits, stored=stored, counts=counts)
+        return Tally.of(_checked(messages), self.counter, live.limits, stored=stored, counts=counts)
 
     def window(
         self,
@@ -71,6 +80,8 @@ class StateManager:
         previous: Window | None = None,
     ) -> Window:
         """Make the window of a conversation, and say what had to be decided for it."""
+        check_kind("head", head, Head, optional=True)
+        check_kind("previous", previous, Window, optional=True)
         live = self._live(messages, budget, decisions)
         if previous is not None:
             live.sent(previous)
@@ -85,6 +96,7 @@ class StateManager:
         decisions: Sequence[Decision] = (),
     ) -> Window:
         """Make the window that recorded decisions lead to, whether it fits or not; decide nothing."""
+        check_kind("head", head, Head, optional=True)
         return self._live(messages, budget, decisions).shown(head or Head(), decisions)
 
     def classify(
@@ -101,14 +113,16 @@ class StateManager:
 
     def snapshot(self, messages: Sequence[Message], *, timestamp: int = 0) -> ContextSnapshot:
         """Take a snapshot of a conversation as it would be sent if nothing were cut."""
+        messages = _checked(messages)
         return snapshot(messages, tokens=self.count(messages).tokens, timestamp=timestamp)
 
     def _live(
         self, messages: Sequence[Message] | Tally, budget: Budget, decisions: Sequence[Decision]
     ) -> LiveWindow:
+        decisions = _all_of(Decision, "decisions", decisions)
         live = LiveWindow(self.counter, self.policy).under(budget, decisions)
         if not isinstance(messages, Tally):
-            live.tally = Tally.of(messages, self.counter, live.limits, shared=True)
+            live.tally = Tally.of(_checked(messages), self.counter, live.limits, shared=True)
         elif messages.limits == live.limits:
             live.tally = messages
         else:
@@ -116,3 +130,26 @@ class StateManager:
                 "the tally was made for another budget or policy; build it again from the messages"
             )
         return live
+
+
+def _checked(messages: Iterable[Message]) -> Sequence[Message]:
+    """Return messages as a sequence; raise `InvalidMessage` for anything else."""
+    if not isinstance(messages, Iterable) or isinstance(messages, str | bytes | dict):
+        raise InvalidMessage(not_a_message("the State Manager", messages))
+    listed = messages if isinstance(messages, Sequence) else list(messages)
+    for kind in set(map(type, listed)):
+        if not issubclass(kind, Message):
+            wrong = next(one for one in listed if type(one) is kind)
+            raise InvalidMessage(not_a_message("the State Manager", wrong))
+    return listed
+
+
+def _all_of(kind: type[T] | UnionType, setting: str, given: Iterable[T]) -> Sequence[T]:
+    """Return values as a sequence; raise `InvalidSetting` unless all of them are of a kind."""
+    if not isinstance(given, Iterable):
+        refuse(setting, given, "a sequence")
+    listed = given if isinstance(given, Sequence) else list(given)
+    for one in listed:
+        if not isinstance(one, kind):
+            refuse(setting, one, f"a sequence of values of type {getattr(kind, '__name__', kind)}")
+    return listed

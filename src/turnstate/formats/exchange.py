@@ -95,6 +95,8 @@ class Exchange(Adapter):
             chunks = chunks["stream"]
         if isinstance(chunks, AsyncIterable):
             return collected(collector, chunks, on_text)
+        if not isinstance(chunks, Iterable):
+            raise InvalidPayload(f"expected the chunks of a stream, got {type(chunks).__name__}", path="$")
         for chunk in chunks:
             if (text := collector.add(chunk)) and on_text:
                 on_text(text)

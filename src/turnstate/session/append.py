@@ -26,12 +26,12 @@ from ..formats.replies.reply import ReceivedMessage
 from ..ids import is_derived
 from ..log.path import between, messages_of, rows_backwards
 from ..log.records import digest
-from ..message import Message, minted
+from ..message import Message, minted, not_a_message
 from ..stores.values import Key, Position, Receipt, Span
 from ..tokens.exact import INLINE, is_large, off_loop
 from ..value import TOKENS, check_whole
 from .loaded import Loaded
-from .names import checked, not_a_message
+from .names import checked
 from .windows import WindowMaker
 from .writer import SessionWriter
 

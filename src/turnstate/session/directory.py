@@ -11,6 +11,7 @@ from datetime import datetime
 
 from msgspec import structs
 
+from .. import strict_json
 from ..errors import InputError, NotFound
 from ..ids import milliseconds
 from ..log.entries import LogEntry, log_entries
@@ -125,7 +126,9 @@ def _moment(setting: str, given: datetime | None) -> int | None:
 
 
 def asked_name(name: str | None, what: str) -> str | None:
-    """Return a name to look up; raise `InputError` for a number, which some stores would take for text."""
-    if name is not None and not isinstance(name, str):
+    """Return a name to look up; raise `InputError` for what no store could have under that name."""
+    if name is not None and not isinstance(name, str):  # some stores would take a number for text
         raise InputError(f"{what} must be text, not {type(name).__name__}")
+    if name is not None:
+        strict_json.check_text(name, at=what)
     return name

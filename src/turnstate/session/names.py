@@ -30,7 +30,6 @@ __all__ = [
     "checked_tags",
     "idle_milliseconds",
     "model_change",
-    "not_a_message",
 ]
 
 LONGEST = 500
@@ -116,13 +115,6 @@ def check_settings(
     for name, one in (("clock", clock), ("monotonic", monotonic or clock)):
         if not callable(one):
             refuse(name, one, "a function that returns milliseconds")
-
-
-def not_a_message(what: str, given: object) -> str:
-    """Return the text of the error for what is no message."""
-    kind = type(given).__name__
-    how = {"dict": "formats.get(…).parse([…]) reads a provider's dicts", "str": "write Message.user(…)"}
-    return f"{what} takes messages, not {kind}; {how.get(kind, 'write Message.user(…)')}"
 
 
 def _has(value: object, *methods: str) -> bool:

@@ -19,12 +19,11 @@ from ..log.entries import (
     read_entries,
     read_messages,
 )
-from ..message import Message
+from ..message import Message, not_a_message
 from ..stores.port import Reads
 from ..stores.values import SessionRow, Span
 from ..value import check_kind, check_number, check_whole, refuse
 from .info import Branch, SearchResult, SessionInfo, branch_of, info_of, search
-from .names import not_a_message
 from .writer import SessionWriter
 
 __all__ = ["SessionReader"]
@@ -112,7 +111,7 @@ class SessionReader:
         `kinds` names the kinds that are wanted; `after` is the id of an entry on that path, and `limit` how
         many are returned of those after it.
         """
-        if isinstance(kinds, str) or not isinstance(kinds, Collection | None):
+        if kinds is not None and not (isinstance(kinds, Collection) and _are_names(kinds)):
             refuse("kinds", kinds, "a sequence of kinds, such as ['message']")
         if limit is not None:
             check_whole("limit", limit)
@@ -182,3 +181,7 @@ class SessionReader:
             return await read(log, await path_after(log, row.address, path, after))
 
         return await self._writer.read(job, small=small)
+
+
+def _are_names(given: Collection[object]) -> bool:
+    return not isinstance(given, str) and all(isinstance(one, str) for one in given)

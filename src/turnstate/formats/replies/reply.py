@@ -78,7 +78,11 @@ class Collector:
 
     def add(self, chunk: Any) -> str:
         """Take the next chunk, an SDK's object or its JSON; return the text that is new in it."""
-        return self._stream.add(plain(chunk))
+        event = plain(chunk)
+        try:
+            return self._stream.add(event)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:  # of its shape
+            raise InvalidPayload(f"this is no chunk of a reply: {event!r:.200}", path="$") from error
 
     def reply(self) -> ReceivedMessage:
         """Return the whole reply; raise `ReplyInterrupted` if the stream ended before it was complete."""

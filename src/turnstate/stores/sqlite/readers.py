@@ -163,7 +163,7 @@ class Readers:
         start, db = _waited(), self._here
         try:
             return (_in_snapshot(db, job),) if db is not None else None
-        except (apsw.Error, UnicodeDecodeError, TooLarge):
+        except (*FAULTS, TooLarge):
             return None
         except BaseException:  # a signal may come anywhere, and must leave no transaction open
             if db is not None and db.in_transaction:
