@@ -167,6 +167,7 @@ def test_a_server_that_does_not_start_or_speaks_nonsense_costs_the_others_nothin
     servers = [
         stdio("good"),
         McpServer(name="missing", command="no-such-program"),
+        McpServer(name="ended", command="/bin/sh", args=("-c", "echo set TOKEN first >&2; exit 3")),
         McpServer(name="silent", command="/bin/sh", args=("-c", sleeper), start_seconds=1),
         McpServer(
             name="garbage",
@@ -184,7 +185,8 @@ def test_a_server_that_does_not_start_or_speaks_nonsense_costs_the_others_nothin
             return dict(running.failures)
 
     failures = asyncio.run(started())
-    assert set(failures) == {"missing", "silent", "garbage", "nowhere"}
+    assert set(failures) == {"missing", "ended", "silent", "garbage", "nowhere"}
+    assert failures["ended"].endswith("failed: it ended with exit code 3: set TOKEN first")
     assert all(f"MCP server {name}" in text for name, text in failures.items())
     assert all(has_ended(int(pid)) for pid in children.read_text().split())
 

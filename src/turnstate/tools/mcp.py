@@ -25,7 +25,7 @@ from ..message import ToolCallResult
 from ..toolspec import EMPTY_SCHEMA, ToolSpec
 from .definition import BadArguments, Tool, ToolContext
 from .manager import ToolManager
-from .process import message_streams
+from .process import LastWords, message_streams
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -72,6 +72,7 @@ class _Connection:
         self.server = server
         self.changed = False
         self._client: Client | None = None
+        self._last_words = LastWords()
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._serve(), name=f"turnstate-mcp-{server.name}")
@@ -117,7 +118,7 @@ class _Connection:
         """Stop a server that does not answer any more; the next call starts it again."""
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                await self._connected().send_ping()
+                await self._connected().list_tools(cache_mode="refresh")  # pings left the protocol
         except Exception:  # whatever it is, it is no answer
             await self.stop()
 
@@ -128,7 +129,7 @@ class _Connection:
 
     async def _serve(self) -> None:
         try:
-            async with _client(self.server, self._heard) as client:
+            async with _client(self.server, self._heard, self._last_words) as client:
                 self._client = client
                 self._ready.set_result(None)
                 listener = asyncio.create_task(self._listen(client))
@@ -139,7 +140,7 @@ class _Connection:
                     await asyncio.wait([listener])
         except Exception as error:  # the SDK, the server and the system may fail in any way
             if not self._ready.done():
-                self._ready.set_exception(_failed(self.server, error))
+                self._ready.set_exception(_failed(self.server, error, str(self._last_words)))
         finally:
             self._client = None
             if not self._ready.done():
@@ -241,7 +242,7 @@ class McpServers:
         )
 
 
-def _client(server: McpServer, heard: Any) -> Client:
+def _client(server: McpServer, heard: Any, last_words: LastWords) -> Client:
     try:
         from mcp import Client
     except ImportError:
@@ -253,7 +254,7 @@ def _client(server: McpServer, heard: Any) -> Client:
     from mcp.client.stdio import get_default_environment
 
     env = {**get_default_environment(), **server.env}
-    streams = message_streams(server.command, server.args, env=env, cwd=server.cwd)
+    streams = message_streams(server.command, server.args, env=env, cwd=server.cwd, last_words=last_words)
     return Client(streams, message_handler=heard)
 
 
@@ -294,10 +295,11 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
             return part
 
 
-def _failed(server: McpServer, error: BaseException) -> McpFailed:
+def _failed(server: McpServer, error: BaseException, last_words: str = "") -> McpFailed:
     """Return an error that names the server; a group of errors is named by its first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, McpFailed):
         return error
-    return McpFailed(f"the MCP server {server.name} failed: {type(error).__name__}: {error}"[:500])
+    why = last_words or f"{type(error).__name__}: {error}"
+    return McpFailed(f"the MCP server {server.name} failed: {why}"[:500])

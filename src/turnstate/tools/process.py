@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-__all__ = ["end_group", "message_streams"]
+__all__ = ["LastWords", "end_group", "message_streams"]
 
 KILL_AFTER = 2.0
 """Seconds between asking a process to end and ending it."""
@@ -24,6 +24,27 @@ POLL = 0.02
 CHUNK = 1 << 20
 LONGEST_MESSAGE = 128_000_000
 """Bytes of one message of a server; a longer one ends the connection."""
+
+LAST_WORDS = 400
+"""Bytes that are kept of what a server wrote to its standard error."""
+
+
+class LastWords:
+    """The end of what a process wrote to its standard error, and its exit code: why it failed."""
+
+    def __init__(self) -> None:
+        self._text, self.code = b"", 0
+
+    def __str__(self) -> str:
+        text = self._text.decode(errors="replace").strip()
+        ended = f"it ended with exit code {self.code}" if self.code > 0 else ""  # not by our signal
+        return ": ".join(filter(None, (ended, text)))
+
+    async def listen(self, process: Process) -> None:
+        """Read until the process closes its standard error."""
+        assert process.stderr is not None  # noqa: S101
+        while chunk := await process.stderr.read(CHUNK):
+            self._text = (self._text + chunk)[-LAST_WORDS:]
 
 
 async def end_group(process: Process) -> None:
@@ -51,7 +72,7 @@ async def _gone(group: int, seconds: float) -> None:
 
 @asynccontextmanager
 async def message_streams(
-    command: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str | None
+    command: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str | None, last_words: LastWords
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Start an MCP server and yield the streams of its messages, as the SDK wants them."""
     import anyio
@@ -61,7 +82,7 @@ async def message_streams(
         *args,
         stdin=PIPE,
         stdout=PIPE,
-        stderr=DEVNULL,
+        stderr=PIPE,
         env=dict(env),
         cwd=cwd,
         start_new_session=True,
@@ -70,7 +91,12 @@ async def message_streams(
     try:
         deliver, received = anyio.create_memory_object_stream[Any](0)
         send, waiting = anyio.create_memory_object_stream[Any](0)
-        tasks = [asyncio.create_task(_read(process, deliver)), asyncio.create_task(_write(process, waiting))]
+        heard = asyncio.create_task(last_words.listen(process))
+        tasks = [
+            heard,
+            asyncio.create_task(_read(process, deliver)),
+            asyncio.create_task(_write(process, waiting)),
+        ]
         try:
             yield received, send
         finally:
@@ -80,6 +106,8 @@ async def message_streams(
                 process.stdin.close()  # a good server ends by itself
             with suppress(ProcessLookupError):
                 await _gone(process.pid, KILL_AFTER)
+            await asyncio.wait([heard], timeout=POLL)  # what it said last may be on its way
+            last_words.code = process.returncode or 0
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
