@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,26 @@ def test_without_a_model_it_exits_with_2_and_shows_three_ways_on() -> None:
     assert (done.code, done.out) == (2, "")
     for way in ("export ANTHROPIC_API_KEY=", "--model NAME@http://", "--model local"):
         assert way in done.err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("model", "package", "advice"),
+    [
+        ("claude-sonnet-4-5", "anthropic", "turnstate[anthropic]"),
+        ("gemini-2.5-pro", "google.genai", "turnstate[gemini]"),
+        ("gpt-5", "openai", "turnstate[openai]"),
+        ("local", "xllamacpp", "turnstate[local]"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_before_anything_is_saved(
+    model: str, package: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    done = turnstate("chat", "--model", model, stdin="hello")
+    assert (done.code, done.out) == (1, "")
+    assert f"pip install '{advice}'" in done.err
+    assert "no sessions" in turnstate("sessions").err
 
 
 @pytest.mark.usefixtures("folder")

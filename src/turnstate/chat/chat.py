@@ -22,7 +22,7 @@ from ..catalog import named
 from ..checkpoints import CheckpointManager
 from ..cli_kit import screen
 from ..config import AgentProfile, Settings
-from ..config.assembly import Equipment, connect, equipped
+from ..config.assembly import Equipment, check_installed, connect, equipped
 from ..context.policy import Budget
 from ..conversation import ConversationState
 from ..entry import Usage
@@ -68,6 +68,7 @@ class ChosenModel:
         """Use another model from now on."""
         if not address.strip():
             raise InputError("name a model: gpt-5, claude-sonnet-4-5, NAME@URL, or local")
+        check_installed(address)
         self.address, self._model = address, None
 
     @property

@@ -48,7 +48,15 @@ from .settings import Settings
 from .source import suggestion
 from .table import KEY_VARIABLES
 
-__all__ = ["BUILT_IN_AGENT", "Equipment", "chosen_agent", "connect", "equipped", "load_agent"]
+__all__ = [
+    "BUILT_IN_AGENT",
+    "Equipment",
+    "check_installed",
+    "chosen_agent",
+    "connect",
+    "equipped",
+    "load_agent",
+]
 
 BUILT_IN_AGENT = AgentProfile(name="default", description="All tools, and no instructions of its own.")
 """The agent that works if no file describes one and none is named."""
@@ -183,6 +191,16 @@ def connect(address: str | None, settings: Settings) -> models.ProviderModel:
     variable = KEY_VARIABLES.get(provider, "")
     key = None if os.environ.get(variable) else settings.key(provider)
     return models.connect(address, api_key=key)
+
+
+def check_installed(address: str) -> None:
+    """Raise `ModelFailed` if the model of an address needs a package that is not installed; load nothing."""
+    if address == "local":
+        from ..models.local import weights  # deferred, as above
+
+        weights()
+    else:
+        models.check_installed(address)
 
 
 def chosen_agent(name: str | None, settings: Settings, folder: Path, home: Home) -> AgentProfile:

