@@ -22,7 +22,7 @@ from . import wire_text
 from ._version import __version__
 from .message import Message
 
-__all__ = ["Span", "captures_content", "message_texts", "started", "traced"]
+__all__ = ["TracedSpan", "captures_content", "message_texts", "started", "traced"]
 
 Attributes = Mapping[str, str | int | float | bool | list[str] | None]
 
@@ -31,7 +31,7 @@ logging.getLogger("turnstate").addHandler(logging.NullHandler())
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
-class Span:
+class TracedSpan:
     """A span under way; without OpenTelemetry, nothing."""
 
     __slots__ = ("_span", "_trace")
@@ -70,12 +70,12 @@ class Span:
             self._span.end()
 
 
-_NOTHING = Span()
+_NOTHING = TracedSpan()
 
 
 def started(
     operation: str, subject: str, attributes: Attributes, *, kind: Literal["CLIENT", "INTERNAL"] = "INTERNAL"
-) -> Span:
+) -> TracedSpan:
     """Begin a span of an operation on something, such as a model or a tool."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -86,11 +86,11 @@ def started(
         kind=trace.SpanKind[kind],
         attributes=_known({**named, **attributes}),
     )
-    return Span(trace, span)
+    return TracedSpan(trace, span)
 
 
 @contextmanager
-def traced(operation: str, attributes: Attributes) -> Iterator[Span]:
+def traced(operation: str, attributes: Attributes) -> Iterator[TracedSpan]:
     """Run a block in a span, which records an error of the block."""
     span = started(operation, "", attributes)
     try:

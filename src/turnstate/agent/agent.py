@@ -122,7 +122,7 @@ class _Run:
         self._spending = Spending(agent.limits)
         named = {"gen_ai.conversation.id": agent.session.id, "gen_ai.request.model": agent.model.name}
         self.span = telemetry.started("invoke_agent", "", named)
-        self._tool_spans = dict[CallId, telemetry.Span]()
+        self._tool_spans = dict[CallId, telemetry.TracedSpan]()
 
     def ended(self, reason: EndReason, text: str = "") -> Ended:
         self.span.set({"turnstate.end": reason})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..catalog import ModelInfo
 from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
 from .document import fields, from_json, to_json
-from .environment import Agents, Checkpoints, Os, System, ToolManager
+from .environment import Agents, Checkpoints, Os, System, ToolSource
 from .history import MAX_TRANSCRIPT_LEN, CheckpointState, HistoryEntry, RequestMetadata, UserMessage
 from .line_tracker import FileLineTracker
 from .state import ConversationState
@@ -27,8 +27,8 @@ __all__ = [
     "Os",
     "RequestMetadata",
     "System",
-    "ToolManager",
     "ToolOrigin",
+    "ToolSource",
     "UserMessage",
     "fields",
     "from_json",

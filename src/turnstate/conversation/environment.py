@@ -15,7 +15,7 @@ from ..ids import wall_clock
 from ..sticky import Workspace
 from ..toolspec import ToolSpec
 
-__all__ = ["Agents", "Checkpoints", "Os", "System", "ToolManager"]
+__all__ = ["Agents", "Checkpoints", "Os", "System", "ToolSource"]
 
 
 class Agents(Protocol):
@@ -37,7 +37,7 @@ class Agents(Protocol):
         ...
 
 
-class ToolManager(Protocol):
+class ToolSource(Protocol):
     """Which tools can be run now."""
 
     def schemas(self) -> Mapping[str, Sequence[ToolSpec]]:

@@ -46,7 +46,7 @@ from ..sticky import ContextManager, Gathered
 from ..toolspec import ToolSpec
 from ..value import refuse
 from . import settings
-from .environment import Agents, Checkpoints, Os, System, ToolManager
+from .environment import Agents, Checkpoints, Os, System, ToolSource
 from .history import MAX_TRANSCRIPT_LEN, CheckpointState, HistoryEntry, RequestMetadata, UserMessage
 from .line_tracker import FileLineTracker, tracker_to_json
 from .tangents import Tangents
@@ -68,7 +68,7 @@ class ConversationState(Tangents):
         *,
         agents: Agents | None = None,
         tool_config: Mapping[str, ToolSpec] | None = None,
-        tool_manager: ToolManager | None = None,
+        tool_manager: ToolSource | None = None,
         model_id: str | None = None,
         os: Os | None = None,
         mcp_enabled: bool = True,
@@ -90,7 +90,7 @@ class ConversationState(Tangents):
         self.file_line_tracker: dict[str, FileLineTracker] = {}
         self.files_lock = Lock()  # tools track files in threads, while the loop takes in what was appended
         self.mcp_enabled = mcp_enabled
-        self.tool_manager: ToolManager | None = None
+        self.tool_manager: ToolSource | None = None
         self.agents: Agents | None = None
         self.checkpoints: Checkpoints | None = None  # attached by whoever opens them
         self.extra: dict[str, Any] = {}
@@ -98,7 +98,7 @@ class ConversationState(Tangents):
         self._live: tuple[tuple[object, ...], LiveWindow] | None = None  # and what it was made for
         self.attach(agents=agents, tool_manager=tool_manager)
 
-    def attach(self, *, agents: Agents | None = None, tool_manager: ToolManager | None = None) -> None:
+    def attach(self, *, agents: Agents | None = None, tool_manager: ToolSource | None = None) -> None:
         """Use these agents and this tool manager from now on; after a restore they are attached again."""
         self.agents, self.tool_manager = agents, tool_manager
         self._use_agents_files()

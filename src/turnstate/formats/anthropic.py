@@ -24,7 +24,7 @@ from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text
 from .exchange import Exchange
 from .port import Violation
 from .replies import anthropic as replies
-from .replies.reply import Answer, ResponseStream
+from .replies.reply import ResponseContent, ResponseStream
 from .rules import anthropic as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
@@ -93,7 +93,7 @@ class Anthropic(Exchange):
         unthought = any(one.rule == "thinking-first" for one in rules.violations(request, request=True))
         return {key: value for key, value in request.items() if key != "thinking" or not unthought}
 
-    def _answer(self, payload: Any) -> Answer:
+    def _answer(self, payload: Any) -> ResponseContent:
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:

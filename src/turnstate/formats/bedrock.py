@@ -25,7 +25,7 @@ from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text
 from .exchange import Exchange
 from .port import Violation
 from .replies import bedrock as replies
-from .replies.reply import Answer, ResponseStream
+from .replies.reply import ResponseContent, ResponseStream
 from .rules import bedrock as rules
 from .schemas import minimal_specs, read_spec
 from .scope import Piece, Scope, Slot
@@ -106,7 +106,7 @@ class Bedrock(Exchange):
         call: dict[str, Any] = _with_bytes(request)
         return call
 
-    def _answer(self, payload: Any) -> Answer:
+    def _answer(self, payload: Any) -> ResponseContent:
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:

@@ -22,7 +22,7 @@ from ..toolspec import ToolSpec
 from .adapter import Adapter
 from .draft import Draft, Settling
 from .edits import difference, put, value_at
-from .replies.reply import Answer, Collector, ReceivedMessage, ResponseStream, collected, plain
+from .replies.reply import Collector, ReceivedMessage, ResponseContent, ResponseStream, collected, plain
 from .rules.fields import departures
 
 __all__ = ["Exchange"]
@@ -32,7 +32,7 @@ class Exchange(Adapter):
     """A format whose provider a program can talk to."""
 
     @abstractmethod
-    def _answer(self, payload: Any) -> Answer:
+    def _answer(self, payload: Any) -> ResponseContent:
         """Take a response apart."""
 
     @abstractmethod

@@ -28,7 +28,7 @@ from .exchange import Exchange
 from .pairing import is_native
 from .port import Violation
 from .replies import gemini as replies
-from .replies.reply import Answer, ResponseStream, plain
+from .replies.reply import ResponseContent, ResponseStream, plain
 from .rules import gemini as rules
 from .schemas import function_schemas, read_declaration
 from .scope import Piece, Scope, Slot
@@ -114,7 +114,7 @@ class Gemini(Exchange):
         contents = [{**one, "parts": list(map(_with_bytes, one["parts"]))} for one in request["contents"]]
         return {**own, "contents": contents, **({"config": named} if named else {})}
 
-    def _answer(self, payload: Any) -> Answer:
+    def _answer(self, payload: Any) -> ResponseContent:
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:

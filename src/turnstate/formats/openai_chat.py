@@ -23,7 +23,7 @@ from .exchange import Exchange
 from .pairing import is_native
 from .port import Violation
 from .replies import openai_chat as replies
-from .replies.reply import Answer, ResponseStream
+from .replies.reply import ResponseContent, ResponseStream
 from .rules import openai_chat as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
@@ -102,7 +102,7 @@ class OpenAIChat(Exchange):
     def _ordered(self, messages: Sequence[Message]) -> list[Message]:
         return list(_in_batches(super()._ordered(messages), self.name))
 
-    def _answer(self, payload: Any) -> Answer:
+    def _answer(self, payload: Any) -> ResponseContent:
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:

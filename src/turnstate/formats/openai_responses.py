@@ -23,7 +23,7 @@ from .draft import Call, Document, Draft, Result, expect, result_of_blocks, text
 from .exchange import Exchange
 from .port import Violation
 from .replies import openai_responses as replies
-from .replies.reply import Answer, ResponseStream
+from .replies.reply import ResponseContent, ResponseStream
 from .rules import openai_responses as rules
 from .schemas import function_schemas, read_function_schemas
 from .scope import Piece, Scope, Slot
@@ -249,7 +249,7 @@ class OpenAIResponses(Exchange):
     def _read_reply(self, items: list[Any]) -> Draft:
         return whole_draft(items)
 
-    def _answer(self, payload: Any) -> Answer:
+    def _answer(self, payload: Any) -> ResponseContent:
         return replies.answer(payload)
 
     def _stream(self) -> ResponseStream:

@@ -28,7 +28,7 @@ from typing import Any, Self
 from .. import formats
 from ..errors import ModelFailed, TurnstateError
 from ..formats.replies.reply import ReceivedMessage
-from ..telemetry import Span, captures_content, message_texts, started
+from ..telemetry import TracedSpan, captures_content, message_texts, started
 from .port import (
     Answered,
     Finished,
@@ -119,7 +119,7 @@ class ProviderModel:
         finally:
             span.end()
 
-    async def _attempts(self, request: ModelRequest, span: Span) -> AsyncGenerator[ModelEvent, None]:
+    async def _attempts(self, request: ModelRequest, span: TracedSpan) -> AsyncGenerator[ModelEvent, None]:
         payload, retry, loop = self._payload(request), self._retry, asyncio.get_running_loop()
         until = None if retry.deadline is None else loop.time() + retry.deadline
         failures = 0
@@ -149,7 +149,7 @@ class ProviderModel:
         for event in _events(reply, finish):
             yield event
 
-    def _span(self, request: ModelRequest) -> Span:
+    def _span(self, request: ModelRequest) -> TracedSpan:
         attributes: dict[str, Any] = {
             "gen_ai.provider.name": _PROVIDERS.get(self.format, self.format),
             "gen_ai.request.model": self.name,
@@ -170,7 +170,7 @@ class ProviderModel:
         return self._format.request(request.messages, tools=request.tools, **options)
 
     async def _chunks(
-        self, payload: dict[str, Any], until: float | None, span: Span
+        self, payload: dict[str, Any], until: float | None, span: TracedSpan
     ) -> AsyncGenerator[Any, None]:
         """Send a request and yield the parts of its answer; the connection is given back however it ends."""
         loop = asyncio.get_running_loop()
@@ -215,7 +215,7 @@ async def _close(stream: Any) -> None:
         await closing
 
 
-def _report(span: Span, reply: ReceivedMessage, finish: FinishReason) -> None:
+def _report(span: TracedSpan, reply: ReceivedMessage, finish: FinishReason) -> None:
     usage = reply.usage
     attributes: dict[str, Any] = {"gen_ai.response.finish_reasons": [finish]}
     if usage is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ReplyInterrupted
-from .reply import Answer, failure, reported, spelled_out, whole
+from .reply import ResponseContent, failure, reported, spelled_out, whole
 
 __all__ = ["Stream", "answer"]
 
 _ASIDE = frozenset({"role", "content", "type", "usage", "model"})
 
 
-def answer(payload: Any) -> Answer:
+def answer(payload: Any) -> ResponseContent:
     """Take a response apart."""
     match payload:
         case {"role": "assistant", "content": list() | str()}:
@@ -29,7 +29,7 @@ def answer(payload: Any) -> Answer:
         cached=read,
         model=payload.get("model"),
     )
-    return Answer([{"role": "assistant", "content": payload["content"]}], report)
+    return ResponseContent([{"role": "assistant", "content": payload["content"]}], report)
 
 
 class Stream:

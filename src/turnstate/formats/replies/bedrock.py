@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ReplyInterrupted
-from .reply import Answer, failure, reported, spelled_out, whole
+from .reply import ResponseContent, failure, reported, spelled_out, whole
 
 __all__ = ["Stream", "answer"]
 
 
-def answer(payload: Any) -> Answer:
+def answer(payload: Any) -> ResponseContent:
     """Take a response apart, or a message of one."""
     match payload:
         case {"output": {"message": {"content": list(content)}}}:
@@ -32,7 +32,7 @@ def answer(payload: Any) -> Answer:
         output=whole(usage.get("outputTokens")),
         cached=read,
     )
-    return Answer([{"role": "assistant", "content": content}], report)
+    return ResponseContent([{"role": "assistant", "content": content}], report)
 
 
 class Stream:

@@ -7,17 +7,17 @@ from typing import Any
 
 from ...errors import ModelFailed
 from ..rules.gemini import camel
-from .reply import Answer, failure, reported, whole
+from .reply import ResponseContent, failure, reported, whole
 
 __all__ = ["Stream", "answer"]
 
 _SNAKE = re.compile("_([a-z])")
 
 
-def answer(payload: Any) -> Answer:
+def answer(payload: Any) -> ResponseContent:
     """Take a response apart, or a content of one."""
     if isinstance(payload, dict) and payload.get("role") == "model":
-        return Answer([_content(payload)], None)
+        return ResponseContent([_content(payload)], None)
     response = _spelled(payload)
     candidates = response.get("candidates")
     candidate = _spelled(candidates[0]) if isinstance(candidates, list) and candidates else None
@@ -36,7 +36,7 @@ def answer(payload: Any) -> Answer:
         cached=counts.get("cachedContentTokenCount", 0),
         model=response.get("modelVersion"),
     )
-    return Answer([_content(candidate.get("content"))], report)
+    return ResponseContent([_content(candidate.get("content"))], report)
 
 
 class Stream:

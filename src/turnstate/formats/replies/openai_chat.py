@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ReplyInterrupted
-from .reply import Answer, failure, reported, whole
+from .reply import ResponseContent, failure, reported, whole
 
 __all__ = ["Stream", "answer"]
 
@@ -13,7 +13,7 @@ _ONCE = frozenset({"id", "type", "role", "name", "index", "expires_at"})
 """Fields of a delta that arrive whole; any other text is continued by the next delta."""
 
 
-def answer(payload: Any) -> Answer:
+def answer(payload: Any) -> ResponseContent:
     """Take a response apart, or a message of one."""
     match payload:
         case {"choices": [{"message": dict(message), **choice}, *_]}:
@@ -34,7 +34,7 @@ def answer(payload: Any) -> Answer:
         cached=whole(details.get("cached_tokens")) if isinstance(details, dict) else 0,
         model=response.get("model"),
     )
-    return Answer([{**known, "role": "assistant"}], report)
+    return ResponseContent([{**known, "role": "assistant"}], report)
 
 
 class Stream:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ReplyInterrupted
-from .reply import Answer, failure, reported, whole
+from .reply import ResponseContent, failure, reported, whole
 
 __all__ = ["Stream", "answer"]
 
 _ENDS = ("response.completed", "response.incomplete", "response.cancelled")
 
 
-def answer(payload: Any) -> Answer:
+def answer(payload: Any) -> ResponseContent:
     """Take a response apart, or the items of one."""
     if isinstance(payload, list) and payload:
-        return Answer(payload, None)
+        return ResponseContent(payload, None)
     if not isinstance(payload, dict) or not isinstance(payload.get("output"), list):
         raise failure(payload, "it has no output")
     if payload.get("status") in ("failed", "cancelled"):
@@ -37,7 +37,7 @@ def answer(payload: Any) -> Answer:
         cached=whole(details.get("cached_tokens")) if isinstance(details, dict) else 0,
         model=payload.get("model"),
     )
-    return Answer(payload["output"], report)
+    return ResponseContent(payload["output"], report)
 
 
 def _refuses(output: list[Any]) -> bool:

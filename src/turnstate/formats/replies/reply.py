@@ -19,9 +19,9 @@ from ...errors import InputError, InvalidPayload, ModelFailed, ReplyInterrupted,
 from ...message import UNPARSED, Message
 
 __all__ = [
-    "Answer",
     "Collector",
     "ReceivedMessage",
+    "ResponseContent",
     "ResponseStream",
     "collected",
     "failure",
@@ -51,7 +51,7 @@ class ReceivedMessage(Message, frozen=True, kw_only=True):
         return Message(**{name: getattr(self, name) for name in Message.__struct_fields__})
 
 
-class Answer(NamedTuple):
+class ResponseContent(NamedTuple):
     """What a response holds: the items that belong into the list of messages, and what was reported."""
 
     items: list[Any]

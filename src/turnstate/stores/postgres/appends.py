@@ -21,13 +21,13 @@ from .connections import Connections
 from .log import change_columns, refusal
 from .rows import entry_columns
 
-__all__ = ["Appends"]
+__all__ = ["BatchedAppends"]
 
 COUNTED_INLINE = 8
 """Changes whose texts are counted on the event loop; those of more are counted in a thread, beside it."""
 
 
-class Appends:
+class BatchedAppends:
     """Sends changes, and returns their receipts."""
 
     def __init__(self, connections: Connections) -> None:

@@ -39,7 +39,7 @@ from ..values import (
     Span,
 )
 from . import feed
-from .appends import Appends
+from .appends import BatchedAppends
 from .connections import LONG, Connections, migrate
 from .log import entries, missing, repeated_id
 from .queries import functions, migrations
@@ -70,7 +70,7 @@ class PostgresStore:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._appends, self._indexer = Appends(connections), Indexer(connections)
+        self._appends, self._indexer = BatchedAppends(connections), Indexer(connections)
 
     async def close(self) -> None:
         """Finish what was begun and close the connections."""

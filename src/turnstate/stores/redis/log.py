@@ -19,7 +19,7 @@ from .server import Server, script
 
 __all__ = [
     "MAX_BYTES",
-    "Appends",
+    "PipelinedAppends",
     "ahead",
     "branches",
     "commit",
@@ -39,7 +39,7 @@ SWEEP_STEP = 1_000
 """Entries of a removed session that are swept at a time: a few milliseconds, in which others wait."""
 
 
-class Appends:
+class PipelinedAppends:
     """Sends changes; those of one moment share a pipeline, but on a Cluster each is sent alone."""
 
     def __init__(self, server: Server) -> None:
@@ -71,7 +71,7 @@ class _Job(NamedTuple):
     until: float
 
 
-async def commit(server: Server, appends: Appends, losses: LossDetector, change: Change) -> Receipt:
+async def commit(server: Server, appends: PipelinedAppends, losses: LossDetector, change: Change) -> Receipt:
     """Apply a change as a whole, or raise the first check that fails and change nothing."""
     known = losses.known(change.at)
     answer = await _committed(server, appends, change, known)
@@ -88,7 +88,9 @@ async def commit(server: Server, appends: Appends, losses: LossDetector, change:
     raise refusal(change.at, answer)
 
 
-async def _committed(server: Server, appends: Appends, change: Change, known: Sighting | None) -> list[Any]:
+async def _committed(
+    server: Server, appends: PipelinedAppends, change: Change, known: Sighting | None
+) -> list[Any]:
     """Run the script; if the answer is lost, run it again, provided that the change has a key.
 
     A known key returns the receipt of the first request. Any other answer leaves open whether the first

@@ -76,7 +76,7 @@ class RedisStore:
 
     def __init__(self, server: Server, target: RedisTarget, found: Sequence[RedisSettings]) -> None:
         self._server, self._target, self._settings = server, target, found
-        self._outbox, self._appends = RedisOutbox(server), log.Appends(server)
+        self._outbox, self._appends = RedisOutbox(server), log.PipelinedAppends(server)
         # A server that cannot lose what it acknowledged needs no detection.
         self._losses = LossDetector(0 if self.durability == "fsync" else MAX_SESSIONS)
 
