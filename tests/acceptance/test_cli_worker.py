@@ -15,7 +15,7 @@ import pytest
 from cli_program import Outcome, command_line, environment, turnstate
 
 from turnstate import codec
-from turnstate.log.outbox import Ending
+from turnstate.log.records import Ending
 from turnstate.memory.jsonl import JsonlEngine
 from turnstate.memory.port import User
 from turnstate.message import Message

@@ -16,8 +16,8 @@ from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
 from turnstate.entry import Answer, Cut, Decision, Entry
 from turnstate.errors import ContextOverflow, InputError, SessionError
-from turnstate.log.outbox import Eviction, contents
 from turnstate.log.path import path_to
+from turnstate.log.records import Eviction, contents
 from turnstate.memory.handover import evicted
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import Session, SessionManager

@@ -1,9 +1,15 @@
-"""Records: entries made ready for a store, encoded and counted once.
+"""What a session writes: records of its entries, and parcels for the memory engine.
 
+Records are entries made ready for a store, encoded and counted once.
 A message is counted as it will be sent, a long one after reduction, in the counter of the model that is in
 force at its place: that of the newest change of model before it, or the session's own. The digest of a
 request leaves out what changes when a message is built again, such as id and timestamp, so that a retry is
 recognized.
+
+A parcel is small. It names a place in the log, which is never rewritten, and whoever delivers it reads
+the messages there; so ending a session costs the same however long it was. The id says what happened
+(this epoch of this session ended here, this cut was made), so the same event is one parcel however
+often it is put in, and the id serves the engine as the idempotency key.
 """
 
 from __future__ import annotations
@@ -12,24 +18,33 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from .. import codec, ids, long_json
 from ..codec import decode_entry, encode, kind_of
 from ..context.policy import COUNTED_WHOLE, Budget, OutputLimits, Policy
 from ..context.reduction import output_id, reduced
-from ..entry import Answer, Entry, ModelChange
-from ..errors import NewerFormat, TurnstateError, UnknownName
+from ..entry import Answer, Cut, Entry, ModelChange
+from ..errors import InvalidPayload, NewerFormat, TurnstateError, UnknownName
 from ..message import Message
 from ..search_terms import searchable
-from ..stores.values import Record, Uncounted
+from ..stores.values import Address, Parcel, Position, Record, Uncounted
 from ..tokens import Counter, counter, counter_names, message_cost
 from ..tokens.cost import Meter, price
 from ..tokens.exact import ExactCounter, is_large, off_loop
 
 __all__ = [
+    "ARCHIVE",
+    "INGEST",
+    "VERSION",
+    "Contents",
+    "Ending",
+    "Eviction",
+    "contents",
     "counter_of",
     "digest",
     "records",
@@ -178,3 +193,116 @@ def _content(plain: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
             for result in results
         ]
     return content
+
+
+# Parcels: what a session leaves for the memory engine, written in the change that makes it due.
+
+VERSION = 1
+"""Of the bodies; a newer one waits in the outbox for a newer worker."""
+
+INGEST = "ingest"
+ARCHIVE = "archive"
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """An epoch ended with the entry ``last``, which is at (``branch``, ``seq``).
+
+    Times are milliseconds of the clock that the session was kept by.
+    """
+
+    kind: ClassVar[str] = INGEST
+
+    epoch: int
+    branch: int
+    seq: int
+    last: str
+    user: str | None = None
+    reason: str
+    started: int
+    ended: int
+    version: int = VERSION
+
+    @property
+    def head(self) -> Position:
+        """The last entry of the path that ended."""
+        return Position(self.branch, self.seq)
+
+    def parcel(self, at: Address, *, due: int) -> Parcel:
+        """Wrap it up for the outbox."""
+        return _wrapped(self, at, self.epoch, self.last, due)
+
+
+class Eviction(Struct, frozen=True, kw_only=True):
+    """A cut took the messages from ``first`` to ``last`` out of the window.
+
+    ``branch`` and ``seq`` are a place on the path after them, such as the cut's own. ``first`` is best
+    the first message that the cut before had kept: earlier ones have a parcel of their own.
+    """
+
+    kind: ClassVar[str] = ARCHIVE
+
+    epoch: int
+    branch: int
+    seq: int
+    cut: str
+    first: str
+    last: str
+    summary: str = ""
+    version: int = VERSION
+
+    @classmethod
+    def of(cls, cut: Cut, *, epoch: int, head: Position, first: str, last: str) -> Eviction:
+        """Describe what a cut evicts, as seen from a place on the path after it."""
+        return cls(
+            epoch=epoch,
+            branch=head.branch,
+            seq=head.seq,
+            cut=cut.id,
+            first=first,
+            last=last,
+            summary=cut.summary,
+        )
+
+    @property
+    def head(self) -> Position:
+        """A place on the path after the messages."""
+        return Position(self.branch, self.seq)
+
+    def parcel(self, at: Address, *, due: int) -> Parcel:
+        """Wrap it up for the outbox."""
+        return _wrapped(self, at, self.epoch, self.cut, due)
+
+
+Contents = Ending | Eviction
+
+_KINDS: dict[str, type[Contents]] = {INGEST: Ending, ARCHIVE: Eviction}
+
+
+def contents(parcel: Parcel) -> Contents:
+    """Unwrap a parcel; one that a newer Turnstate wrapped is refused."""
+    kind = _KINDS.get(parcel.kind)
+    if kind is None:
+        raise UnknownName(f"parcel {parcel.id} is of an unknown kind {parcel.kind!r:.40}; update Turnstate")
+    try:
+        version = msgspec.json.decode(parcel.body, type=_Versioned).version
+        if version > VERSION:
+            raise NewerFormat(f"parcel {parcel.id} has version {version}; update Turnstate to deliver it")
+        return msgspec.json.decode(parcel.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidPayload(f"parcel {parcel.id} cannot be read: {error}") from None
+
+
+class _Versioned(Struct, frozen=True):
+    version: int = VERSION
+
+
+def _wrapped(body: Contents, at: Address, epoch: int, event: str, due: int) -> Parcel:
+    names = (body.kind, at.tenant, at.session, str(epoch), event)
+    return Parcel(
+        id=":".join(quote(name, safe="", errors="surrogatepass") for name in names),
+        tenant=at.tenant,
+        session=at.session,
+        kind=body.kind,
+        body=msgspec.json.encode(body),
+        due=due,
+    )

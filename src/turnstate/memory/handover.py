@@ -12,8 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from ..entry import Answer, Cut, Summary
-from ..log.outbox import Ending, Eviction
 from ..log.path import between, cut_in_force, path_to, read_entry, rows_forwards
+from ..log.records import Ending, Eviction
 from ..message import Message
 from ..stores.port import Log
 from ..stores.values import MESSAGE, Address, SessionRow, Span

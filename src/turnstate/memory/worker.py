@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ..errors import InputError, NotFound, StoreError
 from ..ids import Clock, wall_clock
-from ..log.outbox import Contents, Ending, contents
+from ..log.records import Contents, Ending, contents
 from ..stores.port import Store
 from ..stores.values import Address, Parcel, SessionRow
 from ..value import check_number, check_whole

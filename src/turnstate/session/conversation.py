@@ -22,8 +22,8 @@ from ..conversation.edits import kept_tracking
 from ..conversation.timeline import Timeline
 from ..entry import Cut, Entry, Tangent
 from ..errors import Conflict, InputError, SessionError, StoreError
-from ..log.outbox import Eviction
 from ..log.path import between
+from ..log.records import Eviction
 from ..message import Message
 from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow, Span
 from .timelines import TANGENT, Place, Sync, TimelineLoader, UnconfirmedWrite, extend, sync_of

@@ -23,7 +23,7 @@ from ..context.view import floor_of, serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Summary
 from ..errors import Conflict, SessionError, TurnstateError
-from ..log.outbox import Eviction
+from ..log.records import Eviction
 from ..stores.values import Parcel, Position, Receipt, Record
 from ..tokens.exact import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec

@@ -18,9 +18,8 @@ from ..context.policy import Policy
 from ..entry import Entry, ModelChange, Revert
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
-from ..log.outbox import Ending
 from ..log.path import CUTS, HEADS, Damage, WatchedLog, WatchedReads, path_to, read_entry
-from ..log.records import counter_of, small_records, uncounted_records
+from ..log.records import Ending, counter_of, small_records, uncounted_records
 from ..log.records import records as make_records
 from ..message import Message
 from ..stores.port import CountsRecords, Health, Reads, ReadsAhead, ReadsAtOnce, Store

@@ -12,7 +12,7 @@ from typing import Any
 
 from turnstate.codec import encode, kind_of
 from turnstate.entry import Cut, Entry, Summary
-from turnstate.log.outbox import Ending, Eviction
+from turnstate.log.records import Ending, Eviction
 from turnstate.memory import Evicted, Listed, Recollection, SessionRecord, User, Worker
 from turnstate.memory.jsonl import JsonlEngine
 from turnstate.memory.worker import Delivery

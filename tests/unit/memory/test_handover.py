@@ -11,7 +11,7 @@ from offload import HERE, STORES, Scene, begin, cut, end, evict, records, said, 
 
 from turnstate.entry import Answer, Bootstrap, Prompt
 from turnstate.ids import CallId
-from turnstate.log.outbox import Ending, Eviction, contents
+from turnstate.log.records import Ending, Eviction, contents
 from turnstate.memory import Evicted, SessionRecord, handover
 from turnstate.message import Message
 from turnstate.stores.values import Address, Change, Fork, Parcel, Position, Record, Row, Span

@@ -27,7 +27,7 @@ from turnstate.context.cut import Strategy
 from turnstate.conversation import ConversationState, RequestMetadata, ToolOrigin, from_json, to_json
 from turnstate.entry import Note, Settings, Usage
 from turnstate.errors import Conflict, EpochEnded, InputError
-from turnstate.log import outbox
+from turnstate.log import records
 from turnstate.memory import handover
 from turnstate.session import SessionManager
 from turnstate.stores.memory import MemoryStore
@@ -410,8 +410,8 @@ def test_what_leaves_by_a_cut_of_a_state_is_left_for_the_memory_engine(aside: bo
             await session.commit(state)
             found = []
             for parcel in await sessions.store.parcels(limit=9):
-                contents = outbox.contents(parcel)
-                assert isinstance(contents, outbox.Eviction)
+                contents = records.contents(parcel)
+                assert isinstance(contents, records.Eviction)
                 evicted = await handover.evicted(sessions.store, session._row, parcel.id, contents)
                 found.append([message.id async for message in evicted.messages])
             assert found == [[one.id for one in spoken[:2]], [one.id for one in spoken[2:4]]]

@@ -25,7 +25,7 @@ from turnstate import Message
 from turnstate.context.policy import Budget
 from turnstate.entry import Prompt
 from turnstate.errors import Busy, EpochEnded, NotFound
-from turnstate.log.outbox import Ending, contents
+from turnstate.log.records import Ending, contents
 
 ON_DISK = True
 

@@ -10,7 +10,7 @@ from session_fixtures import Harness, parcels, run, texts
 from turnstate import Message
 from turnstate.errors import ClockSkew, EpochEnded, InputError
 from turnstate.ids import ClockWatch
-from turnstate.log.outbox import Ending, contents
+from turnstate.log.records import Ending, contents
 from turnstate.testing import FixedClock
 
 

@@ -17,8 +17,8 @@ from turnstate.context.policy import Budget, Policy
 from turnstate.context.view import MOST_CUTS
 from turnstate.context.window import Window
 from turnstate.entry import Cut, Mask, Summary
-from turnstate.log.outbox import Eviction, contents
 from turnstate.log.path import WatchedLog
+from turnstate.log.records import Eviction, contents
 from turnstate.memory.handover import evicted
 from turnstate.session import Session, SessionManager
 from turnstate.testing import ScriptedModel

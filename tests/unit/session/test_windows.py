@@ -32,7 +32,7 @@ from turnstate.context.policy import Budget, Policy, Reduction
 from turnstate.context.window import Window
 from turnstate.entry import Mask
 from turnstate.errors import ContextOverflow
-from turnstate.log.outbox import Eviction, contents
+from turnstate.log.records import Eviction, contents
 from turnstate.memory.handover import evicted
 from turnstate.session import Session, SessionManager
 from turnstate.stores.memory import MemoryStore

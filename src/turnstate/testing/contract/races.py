@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import chain
 
 from ...errors import AlreadyExists, Busy, Conflict, EpochEnded, Fenced, TurnstateError
-from ...log.outbox import Ending, contents
+from ...log.records import Ending, contents
 from ...message import Message
 from ...session import SessionManager
 from ...stores.port import Store

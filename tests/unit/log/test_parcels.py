@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from turnstate.errors import InvalidPayload, NewerFormat, UnknownName
-from turnstate.log.outbox import Ending, Eviction, contents
+from turnstate.log.records import Ending, Eviction, contents
 from turnstate.stores.values import Address, Parcel, Position
 
 HERE = Address("default", "s1")
