@@ -28,7 +28,7 @@ from .. import codec, ids, long_json
 from ..codec import decode_entry, encode, kind_of
 from ..context.policy import COUNTED_WHOLE, Budget, OutputLimits, Policy
 from ..context.reduction import output_id, reduced
-from ..entry import Answer, Cut, Entry, ModelChange
+from ..entry import Answer, Entry, ModelChange
 from ..errors import InvalidPayload, NewerFormat, TurnstateError, UnknownName
 from ..message import Message
 from ..search_terms import searchable
@@ -249,19 +249,6 @@ class Eviction(Struct, frozen=True, kw_only=True):
     last: str
     summary: str = ""
     version: int = VERSION
-
-    @classmethod
-    def of(cls, cut: Cut, *, epoch: int, head: Position, first: str, last: str) -> Eviction:
-        """Describe what a cut evicts, as seen from a place on the path after it."""
-        return cls(
-            epoch=epoch,
-            branch=head.branch,
-            seq=head.seq,
-            cut=cut.id,
-            first=first,
-            last=last,
-            summary=cut.summary,
-        )
 
     @property
     def head(self) -> Position:

@@ -106,8 +106,6 @@ async def write(
 ) -> Receipt:
     """Write entries at the head, counted under the model there; if the head moved, count again and retry."""
     while True:
-        if writer.row.idle:
-            await writer.end_if_idle()
         head, model = writer.next_model or await writer.model()
         records, uncounted = (None, ()) if large else writer.small_records(entries, model)
         if records is None:

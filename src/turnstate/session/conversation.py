@@ -9,7 +9,7 @@ another writer has overtaken is refused with `Conflict`, and nothing of it is lo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 
 import msgspec
@@ -23,7 +23,6 @@ from ..conversation.timeline import Timeline
 from ..entry import Cut, Entry, Tangent
 from ..errors import Conflict, InputError, SessionError, StoreError
 from ..log.path import between
-from ..log.records import Eviction
 from ..message import Message
 from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow, Span
 from .timelines import TANGENT, Place, Sync, TimelineLoader, UnconfirmedWrite, extend, sync_of
@@ -206,7 +205,9 @@ class _Commit:
                 parcel
                 for number, one in enumerate(entries, start=place.written)
                 if isinstance(one, Cut)
-                for parcel in self._parcels(timeline, one, number)
+                for parcel in self._writer.eviction(
+                    timeline.fold, one, Position(place.branch, timeline.first + number)
+                )
             ]
             records = await self._writer.records(entries, timeline.model_before(place.written))
             receipt = await self._commit(timeline, records=records, select=moved, parcels=parcels)
@@ -254,14 +255,6 @@ class _Commit:
         self._sync.keep(timeline, place)
         self._writer.moved_head()
         return receipt
-
-    def _parcels(self, timeline: Timeline, cut: Cut, number: int) -> Iterator[Parcel]:
-        """Yield the parcel of what leaves with a cut and is in no parcel yet, if there is anything."""
-        if found := timeline.fold.evicted(cut):
-            first, last = found
-            head = Position(self._sync.place(timeline).branch or 0, timeline.first + number)
-            eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
-            yield eviction.parcel(self._writer.at, due=self._writer.clock())
 
     async def _commit(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,8 +23,7 @@ from ..context.view import floor_of, serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Summary
 from ..errors import Conflict, SessionError, TurnstateError
-from ..log.records import Eviction
-from ..stores.values import Parcel, Position, Receipt, Record
+from ..stores.values import Position, Receipt, Record
 from ..tokens.exact import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec
 from .loaded import Loaded, load, refreshed
@@ -274,19 +273,11 @@ class WindowMaker:
         """Write decisions that were made on a path, if it is still the path: up to `at`, or to its head."""
         head = at or loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
         decisions = [loaded.fold.archiving(one) if isinstance(one, Cut) else one for one in decisions]
-        parcels = [
-            parcel for one in decisions if isinstance(one, Cut) for parcel in self._parcels(loaded, one)
-        ]
+        cuts = [one for one in decisions if isinstance(one, Cut)]
+        parcels = [parcel for one in cuts for parcel in self._writer.eviction(loaded.fold, one, head)]
         records = await self._writer.records(decisions, large=False)  # they hold no long text
         receipt = await self._writer.commit(records=records, expected_head=head, parcels=parcels)
         self._writer.wrote(receipt, decisions, records)
-
-    def _parcels(self, loaded: Loaded, cut: Cut) -> Iterator[Parcel]:
-        """Yield the parcel of what leaves with a cut and is in no parcel yet, if there is anything."""
-        if found := loaded.fold.evicted(cut):
-            (first, last), head = found, loaded.head
-            eviction = Eviction.of(cut, epoch=self._writer.epoch, head=head, first=first, last=last)
-            yield eviction.parcel(self._writer.at, due=self._writer.clock())
 
     def _let_go(self, loaded: Loaded, window: Window) -> None:
         """Hold no more than the latest windows need, however long the process lives."""

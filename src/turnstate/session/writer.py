@@ -15,11 +15,12 @@ from msgspec import structs
 from ..codec import decode_entry
 from ..context.calls import KnownCalls
 from ..context.policy import Policy
-from ..entry import Entry, ModelChange, Revert
+from ..entry import Cut, Entry, ModelChange, Revert
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
+from ..log.fold import Fold
 from ..log.path import CUTS, HEADS, Damage, WatchedLog, WatchedReads, path_to, read_entry
-from ..log.records import Ending, counter_of, small_records, uncounted_records
+from ..log.records import Ending, Eviction, counter_of, small_records, uncounted_records
 from ..log.records import records as make_records
 from ..message import Message
 from ..stores.port import CountsRecords, Health, Reads, ReadsAhead, ReadsAtOnce, Store
@@ -269,24 +270,17 @@ class SessionWriter:
         So these need not wait for each other. If one of them is refused, those behind it are as well, and
         each begins again. The model is the one that the records are counted under.
         """
-        change = Change(
-            at=self.at,
-            now=self.clock(),
-            created=self._created,
-            epoch=self.epoch,
-            key=key,
-            fence=self.lease.fence if self.lease else None,
-            expected_version=expected_version,
-            expected_head=after,
-            records=tuple(records),
-            uncounted=uncounted,
-        )
         is_written, refusals = False, self._refusals
         self._ahead = Position(after[0], after[1] + len(records)), _last_model(records, model)
         self._on_way += 1
         try:
-            receipt = await self.store.commit(change)
-            self._seen(receipt, change)
+            receipt = await self.commit(
+                records=records,
+                uncounted=uncounted,
+                key=key,
+                expected_version=expected_version,
+                expected_head=after,
+            )
             is_written = not receipt.repeated
             return receipt
         except Conflict as conflict:
@@ -304,6 +298,7 @@ class SessionWriter:
         self,
         *,
         records: Sequence[Record] = (),
+        uncounted: tuple[Uncounted, ...] = (),
         key: Key | None = None,
         expected_version: int | None = None,
         expected_head: Position | None = None,
@@ -328,6 +323,7 @@ class SessionWriter:
             fork=fork,
             select=select,
             records=tuple(records),
+            uncounted=uncounted,
             parcels=tuple(parcels),
             next_epoch=next_epoch,
             end=end,
@@ -385,6 +381,26 @@ class SessionWriter:
             ended=now,
         )
         return [ending.parcel(self.at, due=now)]
+
+    def eviction(self, fold: Fold, cut: Cut, after: Position) -> tuple[Parcel, ...]:
+        """Return the parcel of what leaves with a cut and is in no parcel yet; none if there is nothing.
+
+        `after` is a place on the path after it.
+        """
+        found = fold.evicted(cut)
+        if found is None:
+            return ()
+        first, last = found
+        eviction = Eviction(
+            epoch=self.epoch,
+            branch=after.branch,
+            seq=after.seq,
+            cut=cut.id,
+            first=first,
+            last=last,
+            summary=cut.summary,
+        )
+        return (eviction.parcel(self.at, due=self.clock()),)
 
     async def _started(self, root: int) -> int:
         """Return when an epoch began: its root branch was created then."""
