@@ -20,7 +20,7 @@ from unittest import mock
 
 import tiktoken
 
-from turnstate.tokens import Estimator, ExactCounter, exact
+from turnstate.tokens import Estimator, ExactCounter, vocabulary
 
 ROUNDS = 7
 CHARACTERS = 300_000
@@ -50,7 +50,7 @@ def texts() -> dict[str, list[str]]:
 def shipped(name: str) -> tiktoken.Encoding:
     """Build the tokenizer as it ships, with our copy of the ranks in place of a download."""
     public = import_module("tiktoken_ext.openai_public")
-    with mock.patch.object(public, "load_tiktoken_bpe", return_value=exact.ranks(name)):
+    with mock.patch.object(public, "load_tiktoken_bpe", return_value=vocabulary.ranks(name)):
         return tiktoken.Encoding(**getattr(public, name)())
 
 

@@ -23,7 +23,7 @@ from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
 from turnstate.entry import Decision
 from turnstate.message import Message
-from turnstate.tokens.exact import encoding
+from turnstate.tokens.vocabulary import encoding
 
 from . import window_peer
 

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from turnstate.errors import TurnstateError
-from turnstate.tokens.exact import SIZES, unpacked
+from turnstate.tokens.vocabulary import SIZES, unpacked
 
 ORIGINALS = {
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -37,7 +37,7 @@ def original(tokens: list[bytes]) -> bytes:
 
 
 def packed(tokens: list[bytes]) -> bytes:
-    """Pack tokens into the form that `turnstate.tokens.exact` reads."""
+    """Pack tokens into the form that `turnstate.tokens.vocabulary` reads."""
     plain = bytes(map(len, tokens)) + b"".join(tokens)
     return lzma.compress(plain, format=lzma.FORMAT_XZ, check=lzma.CHECK_SHA256, filters=FILTERS)
 

@@ -18,7 +18,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from turnstate.tokens.exact import encoding
+from turnstate.tokens.vocabulary import encoding
 
 _messages = import_module("langchain_core.messages")  # here only, so there is nothing to type-check
 

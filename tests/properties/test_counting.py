@@ -15,9 +15,10 @@ from peer_tokenizer import peer
 from thoroughness import examples
 
 from turnstate.tokens import Count, Counter, counter
+from turnstate.tokens.cost import ExactCounter
 from turnstate.tokens.estimate import pieces_of
-from turnstate.tokens.exact import SIZES, ExactCounter
 from turnstate.tokens.pieces import pieces
+from turnstate.tokens.vocabulary import SIZES
 
 pytestmark = pytest.mark.req("B2")
 

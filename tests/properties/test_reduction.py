@@ -17,8 +17,8 @@ from turnstate.context.policy import OutputLimits
 from turnstate.context.reduction import full_range, output_texts, reduced
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallResult
+from turnstate.tokens.cost import ExactCounter
 from turnstate.tokens.counter import Count, Counter
-from turnstate.tokens.exact import ExactCounter
 
 
 class Bytes:

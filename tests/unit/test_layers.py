@@ -76,8 +76,8 @@ ALLOWED = {
     ("context.cut", "datetime"),  # the type of a time that is given
     ("entry", "datetime"),  # the type of a time that was recorded
     ("message", "datetime"),  # checks a time that is given
-    ("tokens.exact", "asyncio"),  # counts large texts in a thread
-    ("tokens.exact", "threading"),  # a vocabulary is loaded once, by whichever thread comes first
+    ("tokens.cost", "asyncio"),  # counts large texts in a thread
+    ("tokens.vocabulary", "threading"),  # a vocabulary is loaded once, by whichever thread comes first
 }
 
 

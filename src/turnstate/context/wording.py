@@ -17,7 +17,7 @@ from msgspec import Struct
 from ..ids import UNKNOWN_TIME, derived_id
 from ..message import Message
 from ..tokens import Counter, message_cost
-from ..tokens.exact import ExactCounter
+from ..tokens.cost import ExactCounter
 
 __all__ = [
     "LANGUAGES",

@@ -18,7 +18,7 @@ from ..errors import NewerFormat, TurnstateError
 from ..message import Message
 from ..stores.port import Log, Reads
 from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, Receipt, Row, Span
-from ..tokens.exact import INLINE, off_loop
+from ..tokens.cost import INLINE, off_loop
 
 __all__ = [
     "CUTS",

@@ -34,8 +34,7 @@ from ..message import Message
 from ..search_terms import searchable
 from ..stores.values import Address, Parcel, Position, Record, Uncounted
 from ..tokens import Counter, counter, counter_names, message_cost
-from ..tokens.cost import Meter, price
-from ..tokens.exact import ExactCounter, is_large, off_loop
+from ..tokens.cost import ExactCounter, Meter, is_large, off_loop, price
 
 __all__ = [
     "ARCHIVE",

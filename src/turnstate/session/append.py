@@ -28,7 +28,7 @@ from ..log.path import between, messages_of, rows_backwards
 from ..log.records import digest
 from ..message import Message, minted, not_a_message
 from ..stores.values import Key, Position, Receipt, Span
-from ..tokens.exact import INLINE, is_large, off_loop
+from ..tokens.cost import INLINE, is_large, off_loop
 from ..value import TOKENS, check_whole
 from .loaded import Loaded
 from .names import checked

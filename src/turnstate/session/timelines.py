@@ -45,7 +45,7 @@ from ..log.undo import BRANCHING
 from ..message import Message
 from ..stores.port import Log
 from ..stores.values import Address, BranchRow, Position, Row, Span
-from ..tokens.exact import INLINE, off_loop
+from ..tokens.cost import INLINE, off_loop
 from .loaded import leading
 
 __all__ = [

@@ -24,7 +24,7 @@ from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..stores.values import Position, Receipt, Record
-from ..tokens.exact import INLINE, is_ready, off_loop
+from ..tokens.cost import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec
 from .loaded import Loaded, load, refreshed
 from .summaries import Summarizer

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import structs
 
 from ..errors import TurnstateError
-from ..tokens.exact import ExactCounter
+from ..tokens.cost import ExactCounter
 from .values import Address, Change, Uncounted
 
 __all__ = ["Batches", "count_records", "is_plain"]

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct, field
 
 from ..errors import InputError
-from ..tokens.exact import ExactCounter
+from ..tokens.cost import ExactCounter
 
 __all__ = [
     "FOREVER",

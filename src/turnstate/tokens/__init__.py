@@ -11,10 +11,10 @@ from __future__ import annotations
 from .. import catalog
 from ..errors import UnknownName
 from .calibrate import Calibrated, Calibration
-from .cost import conversation_cost, message_cost, tools_cost
+from .cost import ExactCounter, conversation_cost, count_off_loop, message_cost, tools_cost
 from .counter import Count, Counter, Quality
 from .estimate import FACTORS, Estimator, estimator
-from .exact import SIZES, ExactCounter, count_off_loop
+from .vocabulary import SIZES
 
 __all__ = [
     "Calibrated",

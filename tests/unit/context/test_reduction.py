@@ -18,8 +18,8 @@ from turnstate.errors import InputError
 from turnstate.ids import CallId
 from turnstate.message import Message, ToolCallRequest, ToolCallResult
 from turnstate.part import Edit, Native
+from turnstate.tokens.cost import ExactCounter
 from turnstate.tokens.counter import Count
-from turnstate.tokens.exact import ExactCounter
 
 DEFAULT = OutputLimits.of(Reduction(), 128_000)
 

@@ -20,7 +20,7 @@ from turnstate.context import tally
 from turnstate.context.live_window import LiveWindow
 from turnstate.log import path, records
 from turnstate.session import append, windows
-from turnstate.tokens.exact import INLINE, is_large
+from turnstate.tokens.cost import INLINE, is_large
 
 LONG = "a" * (2 * INLINE)
 

@@ -24,7 +24,7 @@ from ...cli_kit import screen
 from ...cli_kit.screen import styled
 from ...errors import TurnstateError
 from ...home import Home
-from ...tokens.exact import SIZES as VOCABULARIES
+from ...tokens.vocabulary import SIZES as VOCABULARIES
 from .. import documents
 from ..options import json_option
 from ..store import file_of, opened, shown_url, store_option

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from ...errors import AlreadyExists, Busy, Fenced, InputError, NotFound
-from ...tokens.exact import INLINE, off_loop
+from ...tokens.cost import INLINE, off_loop
 from ..admission import admitted, advanced, check_meta
 from ..values import (
     MESSAGE,

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from ...errors import AlreadyExists, InputError, StoreDamaged
-from ...tokens.exact import INLINE, off_loop
+from ...tokens.cost import INLINE, off_loop
 from ..admission import KEY_LIFE
 from ..batches import Batches, count_records, is_plain
 from ..values import Address, Change, Receipt

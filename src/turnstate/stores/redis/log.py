@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import AlreadyExists, InputError, NotFound, StoreDamaged, StoreError, StoreUnavailable
-from ...tokens.exact import INLINE, off_loop
+from ...tokens.cost import INLINE, off_loop
 from ..admission import KEY_LIFE, admitted
 from ..ahead import FIRST, NEWEST, NEWEST_BYTES
 from ..batches import Batches, is_plain

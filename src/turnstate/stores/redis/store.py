@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from ...errors import Busy, Fenced
-from ...tokens.exact import INLINE, off_loop
+from ...tokens.cost import INLINE, off_loop
 from ..admission import check_meta
 from ..ahead import Ahead
 from ..values import (

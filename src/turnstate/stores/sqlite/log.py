@@ -17,7 +17,7 @@ import apsw
 from msgspec import structs
 
 from ...errors import StoreDamaged
-from ...tokens.exact import INLINE
+from ...tokens.cost import INLINE
 from ..values import (
     MESSAGE,
     Address,

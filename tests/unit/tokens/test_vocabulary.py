@@ -15,14 +15,14 @@ from cases import each
 from peer_tokenizer import peer
 
 from turnstate.errors import TurnstateError, UnknownName
-from turnstate.tokens import Count, ExactCounter, count_off_loop, exact
+from turnstate.tokens import Count, ExactCounter, count_off_loop, vocabulary
+from turnstate.tokens.cost import INLINE
 from turnstate.tokens.counter import total
-from turnstate.tokens.exact import INLINE
 from turnstate.tokens.pieces import LIMIT, UNBROKEN
 
 pytestmark = pytest.mark.req("B2")
 
-NAMES = sorted(exact.SIZES)
+NAMES = sorted(vocabulary.SIZES)
 SPECIALS = [
     "<|endoftext|>",
     "<|endofprompt|>",
@@ -120,7 +120,7 @@ def test_a_text_that_the_tokenizer_gives_up_on_is_estimated(monkeypatch: pytest.
         def encode(self, text: str, *, disallowed_special: tuple[str, ...]) -> list[int]:
             raise ValueError("the pattern overflowed")
 
-    monkeypatch.setattr(exact, "_loaded", {"o200k_base": Overflowing()})
+    monkeypatch.setattr(vocabulary, "loaded", {"o200k_base": Overflowing()})
     assert ExactCounter("o200k_base").count("six words that are quite short") == Count(6, "estimated")
 
 
@@ -145,7 +145,7 @@ def test_equal_names_are_equal_counters() -> None:
 
 
 TOOL = Path(__file__).parents[3] / "tools" / "pack_vocabularies.py"
-DATA = Path(exact.__file__).parent / "data"
+DATA = Path(vocabulary.__file__).parent / "data"
 
 
 def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -165,13 +165,13 @@ def test_the_shipped_vocabularies_are_the_published_ones() -> None:
 
 
 def test_a_planted_wrong_token_is_caught(tmp_path: Path) -> None:
-    for name, size in exact.SIZES.items():
-        tokens = exact.unpacked((DATA / f"{name}.ranks.xz").read_bytes(), size=size)
+    for name, size in vocabulary.SIZES.items():
+        tokens = vocabulary.unpacked((DATA / f"{name}.ranks.xz").read_bytes(), size=size)
         tokens[300], tokens[301] = tokens[301], tokens[300]
         (tmp_path / f"{name}.ranks.xz").write_bytes(packed(*tokens))
     done = tool("--check", "--folder", str(tmp_path))
     assert done.returncode == 1
-    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == sorted(exact.SIZES)
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == sorted(vocabulary.SIZES)
 
 
 def test_the_tool_explains_itself() -> None:
@@ -179,40 +179,40 @@ def test_the_tool_explains_itself() -> None:
 
 
 def test_tokens_come_out_in_the_order_of_rank() -> None:
-    assert exact.unpacked(packed(b"a", b"", b"\x00bc"), size=3) == [b"a", b"", b"\x00bc"]
+    assert vocabulary.unpacked(packed(b"a", b"", b"\x00bc"), size=3) == [b"a", b"", b"\x00bc"]
 
 
 def test_every_vocabulary_has_all_single_bytes() -> None:
-    for name in exact.SIZES:
-        table = exact.ranks(name)
-        assert len(table) == exact.SIZES[name]
+    for name in vocabulary.SIZES:
+        table = vocabulary.ranks(name)
+        assert len(table) == vocabulary.SIZES[name]
         assert {bytes([byte]) for byte in range(256)} <= table.keys()
 
 
 @each("damage", [b"", b"not an xz file", packed(b"a", b"b")[:-9], packed(b"a")])
 def test_a_damaged_file_is_named_as_such(damage: bytes) -> None:
     with pytest.raises(TurnstateError, match="reinstall Turnstate"):
-        exact.unpacked(damage, size=2)
+        vocabulary.unpacked(damage, size=2)
 
 
 def test_a_flipped_bit_is_noticed() -> None:
     whole = bytearray(packed(b"some", b"tokens"))
     whole[len(whole) // 2] ^= 1
     with pytest.raises(TurnstateError, match="reinstall Turnstate"):
-        exact.unpacked(bytes(whole), size=2)
+        vocabulary.unpacked(bytes(whole), size=2)
 
 
 def test_an_unknown_vocabulary_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownName, match="cl100k_base, o200k_base"):
-        exact.ranks("p50k_base")
+        vocabulary.ranks("p50k_base")
 
 
 def test_many_threads_get_one_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    monkeypatch.setattr(exact, "_loaded", {})
-    monkeypatch.setattr(exact, "_built", lambda name: built.append(name) or object())
+    monkeypatch.setattr(vocabulary, "loaded", {})
+    monkeypatch.setattr(vocabulary, "_built", lambda name: built.append(name) or object())
     with ThreadPoolExecutor(16) as pool:
-        found = set(pool.map(exact.encoding, ["o200k_base"] * 200))
+        found = set(pool.map(vocabulary.encoding, ["o200k_base"] * 200))
     assert len(found) == 1
     assert built == ["o200k_base"]
     assert ExactCounter("o200k_base").is_loaded
@@ -253,10 +253,10 @@ def test_a_long_text_is_counted_in_a_thread() -> None:
 
 def test_the_first_loading_of_a_vocabulary_is_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     on_loop = []
-    build = exact._built
-    monkeypatch.setattr(exact, "_loaded", {})
+    build = vocabulary._built
+    monkeypatch.setattr(vocabulary, "loaded", {})
     monkeypatch.setattr(
-        exact,
+        vocabulary,
         "_built",
         lambda name: on_loop.append(threading.current_thread() is threading.main_thread()) or build(name),
     )
