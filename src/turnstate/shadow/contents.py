@@ -13,11 +13,10 @@ from __future__ import annotations
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from ..errors import CheckpointsDamaged, NewerFormat
-from .git import AROUND, EXECUTABLE, FOLDER, LINK, Git, Leaf, Objects, object_id, tree
+from .git import AROUND, EXECUTABLE, FOLDER, LINK, Git, Leaf, object_id, tree
 from .values import Diff, FileDiff, FileEntry, Listing, shown
 
 __all__ = [
@@ -157,18 +156,11 @@ class Commit(NamedTuple):
 
 
 class Reader:
-    """Reads commits and trees of a repository; create one with `opened`."""
+    """Reads commits and trees of a repository."""
 
-    def __init__(self, objects: Objects) -> None:
-        self.objects = objects
+    def __init__(self, git: Git) -> None:
+        self.objects = git.objects
         self._trees = dict[str, tuple[Leaf, ...]]()
-
-    @classmethod
-    @contextmanager
-    def opened(cls, git: Git) -> Iterator[Reader]:
-        """Open a reader of a repository."""
-        with git.objects() as objects:
-            yield cls(objects)
 
     def commit(self, id: str) -> Commit:
         """Read a commit."""
@@ -245,20 +237,19 @@ class Reader:
 
 def listing(git: Git, commit: str) -> Listing:
     """Return the files and folders of a commit."""
-    with Reader.opened(git) as reader:
-        return reader.listing(reader.commit(commit).tree)
+    reader = Reader(git)
+    return reader.listing(reader.commit(commit).tree)
 
 
 def left_databases(git: Git, commit: str) -> set[bytes]:
     """Return the paths that a commit does not hold because they belonged to databases in use."""
-    with Reader.opened(git) as reader:
-        return reader.left_databases(reader.commit(commit).tree)
+    reader = Reader(git)
+    return reader.left_databases(reader.commit(commit).tree)
 
 
 def tree_of(git: Git, commit: str) -> str:
     """Return the name of a commit's tree."""
-    with Reader.opened(git) as reader:
-        return reader.commit(commit).tree
+    return Reader(git).commit(commit).tree
 
 
 def _leaves(id: str, data: bytes) -> tuple[Leaf, ...]:
@@ -324,10 +315,10 @@ def _lines(said: bytes) -> dict[bytes, tuple[int | None, int | None]]:
 
 def _modes_differ(git: Git, before: str, after: str) -> list[FileDiff]:
     """Return what differs only in its mode, and the empty folders that were added or deleted."""
-    with Reader.opened(git) as reader:
-        if before and reader.parts(before)[1] == reader.parts(after)[1]:
-            return []
-        old, new = reader.listing(before) if before else Listing({}, {}), reader.listing(after)
+    reader = Reader(git)
+    if before and reader.parts(before)[1] == reader.parts(after)[1]:
+        return []
+    old, new = reader.listing(before) if before else Listing({}, {}), reader.listing(after)
     found = [
         FileDiff(path=path, status="modified")
         for path in old.files.keys() & new.files.keys()

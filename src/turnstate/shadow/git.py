@@ -3,7 +3,8 @@
 The environment is built from nothing: no variable of the user, no configuration except that of our own
 repository and the command line, no hooks, prompts, pagers or replaced objects. Only plumbing commands
 run; they read neither the index nor the configuration of a repository in the work tree. Every git
-process inherits the lock, so that it outlives us only while the repository is still locked.
+process inherits the lock, so that it outlives us only while the repository is still locked. One of them
+answers all questions about objects.
 
 New objects go to the disk as one pack that is synced once; loose objects would each wait for the disk.
 We read the bytes ourselves, so no filter, line ending or odd name comes between. `index-pack` checks
@@ -20,13 +21,12 @@ import shutil
 import struct
 import subprocess
 import zlib
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, Self
 
 from msgspec import Struct
 
@@ -53,7 +53,8 @@ __all__ = [
 ]
 
 OLDEST = (2, 36)
-"""The first version with `core.fsync`, without which a checkpoint would not survive a power cut."""
+"""The first version with `core.fsync`, without which a checkpoint would not survive a power cut, and with
+`cat-file --batch-command`."""
 
 _CONFIG_SECONDS = 5.0  # reading a setting takes some milliseconds
 _MAX_SECONDS = 900.0  # then git counts as hung; a first snapshot of a huge tree takes a few
@@ -95,7 +96,7 @@ _AUTHOR = "Turnstate <turnstate@localhost>"
 
 
 class Git:
-    """Runs git on one bare repository."""
+    """Runs git on one bare repository; the process that reads ``objects`` ends with the block."""
 
     def __init__(
         self,
@@ -109,6 +110,13 @@ class Git:
         self._program = find_git(_safe_path())
         self._held = tuple(held)
         self._objects, self._alone = objects, alone
+        self.objects = Objects(self._start_reading)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.objects.close()
 
     def apart(self, objects: Path, *, alone: bool = False) -> Git:
         """Return a Git that writes objects elsewhere, and reads those of the repository unless ``alone``."""
@@ -140,24 +148,6 @@ class Git:
             raise self._failed(arguments[0], done.returncode, done.stderr)
         return done.stdout
 
-    @contextmanager
-    def objects(self, *, only_ask: bool = False) -> Iterator[Objects]:
-        """Start one process that reads objects, or with ``only_ask`` says which exist."""
-        with subprocess.Popen(  # noqa: S603
-            self._command(("cat-file", "--batch-check" if only_ask else "--batch"), None),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=self._environment(None) | {"GIT_FLUSH": "1"},
-            cwd=self.folder,
-            pass_fds=self._held,
-        ) as process:
-            try:
-                yield Objects(process)
-            except BaseException:
-                process.kill()
-                raise
-
     def users_path(self, setting: str, *, at: Path, repository: Path | None) -> Path | None:
         """Return a path from the user's own git configuration for a folder; no setting takes effect.
 
@@ -170,6 +160,17 @@ class Git:
         done = _completed(command, env=env, cwd=at if repository else Path("/"), timeout=_CONFIG_SECONDS)
         found = os.fsdecode(done.stdout.rstrip(b"\0"))
         return at / found if done.returncode == 0 and found else None
+
+    def _start_reading(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603
+            self._command(("cat-file", "--batch-command"), None),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._environment(None),
+            cwd=self.folder,
+            pass_fds=self._held,
+        )
 
     def _command(self, arguments: tuple[str, ...], settings: dict[str, str] | None) -> list[str]:
         chosen = _SETTINGS | (settings or {})
@@ -194,33 +195,51 @@ class Git:
 
 
 class Objects:
-    """A running `cat-file`."""
+    """The objects of a repository, read by one git process, which starts with the first question."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._asking, self._answering = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._start = start
+        self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, name: str) -> bytes:
         """Return the content of an object; raise CheckpointsDamaged unless it is what its name says."""
-        head = self._ask(name)
+        head, data = self._ask("contents", name)
         if len(head) != 3:
             raise CheckpointsDamaged(f"object {name} is missing, or cannot be read")
-        size = int(head[2])
-        data = self._answering.read(size + 1)
-        if len(data) != size + 1 or object_id(head[1].decode(), data[:-1]) != name:
+        if len(data) != int(head[2]) or object_id(head[1].decode(), data) != name:
             raise CheckpointsDamaged(f"object {name} is damaged")
-        return data[:-1]
+        return data
 
     def has(self, name: str) -> bool:
-        """Return True if there is such an object; only for a process that was started with ``only_ask``."""
-        return len(self._ask(name)) == 3
+        """Return True if there is such an object."""
+        return len(self._ask("info", name)[0]) == 3
 
-    def _ask(self, name: str) -> list[bytes]:
+    def close(self) -> None:
+        """End the process; the next question starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            with process:
+                process.kill()
+
+    def _ask(self, command: str, name: str) -> tuple[list[bytes], bytes]:
+        """Return the words of an answer and its content; git ends at an object that it cannot read."""
+        self._process = self._process or self._start()
+        asking, answering = self._process.stdin, self._process.stdout
+        assert asking is not None  # noqa: S101
+        assert answering is not None  # noqa: S101
+        head, data, is_complete = list[bytes](), b"", False
         try:
-            self._asking.write(name.encode() + b"\n")
-            self._asking.flush()
+            os.write(asking.fileno(), f"{command} {name}\n".encode())
+            head = answering.readline().split()
+            size = int(head[2]) + 1 if command == "contents" and len(head) == 3 else 0
+            data = answering.read(size)
+            is_complete = bool(head) and len(data) == size
         except BrokenPipeError:
-            return []
-        return self._answering.readline().split()
+            pass
+        finally:
+            if not is_complete:
+                self.close()
+        return head, data[:-1]
 
 
 @cache

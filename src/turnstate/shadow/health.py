@@ -32,18 +32,11 @@ WAY_OUT = (
 
 
 class Survey:
-    """Finds what is missing in snapshots; create one with `opened`."""
+    """Finds what is missing in snapshots, by the objects that the repository has now."""
 
-    def __init__(self, reader: Reader, names: set[str]) -> None:
-        self._reader, self._names = reader, names
+    def __init__(self, git: Git) -> None:
+        self._reader, self._names = Reader(git), packs.object_names(git)
         self._trees = dict[str, tuple[tuple[bytes, str, bool], ...]]()
-
-    @classmethod
-    @contextmanager
-    def opened(cls, git: Git) -> Iterator[Survey]:
-        """Read which objects a repository has now."""
-        with Reader.opened(git) as reader:
-            yield cls(reader, packs.object_names(git))
 
     def problem(self, commit: str) -> str:
         """Return what is wrong with a snapshot, or an empty text."""
@@ -117,13 +110,12 @@ def repair_heads(git: Git) -> None:
     does not count as kept.
     """
     heads, changed = {"history": "", **references(git, HEADS)}, dict[str, str]()
-    with Survey.opened(git) as survey:
-        known = {*references(git, TAGS).values(), *references(git, WAS).values()} - {""}
-        newest = survey.newest_first(one for one in sorted(known) if survey.has_trees(one))
-        for name, commit in heads.items():
-            if not commit or not survey.has_trees(commit):
-                usable = (one.id for one in newest if name != "history" or one.is_checkpoint)
-                changed[HEADS + name] = next(usable, "")
+    survey, known = Survey(git), {*references(git, TAGS).values(), *references(git, WAS).values()} - {""}
+    newest = survey.newest_first(one for one in sorted(known) if survey.has_trees(one))
+    for name, commit in heads.items():
+        if not commit or not survey.has_trees(commit):
+            usable = (one.id for one in newest if name != "history" or one.is_checkpoint)
+            changed[HEADS + name] = next(usable, "")
     update_references(git, {name: id for name, id in changed.items() if id or (git.folder / name).exists()})
 
 
@@ -142,7 +134,7 @@ def verify_folder(folder: Path, *, repair: bool = False) -> Iterator[Finding]:
             kept = folder if repair else stack.enter_context(_copied(folder))
             for text in folders.repair_layout(kept):
                 yield finding(whose, text, "rewritten" if repair else "")
-            git = Git(kept / "repository")
+            git = stack.enter_context(Git(kept / "repository"))
             checked = packs.check(git, kept, deep=True)
             for text in checked.found:
                 yield finding(whose, text, "the sound objects were saved" if repair else "")
@@ -156,14 +148,14 @@ def verify_folder(folder: Path, *, repair: bool = False) -> Iterator[Finding]:
 
 
 def _snapshots(git: Git, whose: tuple[str, str, str]) -> Iterator[Finding]:
-    with Survey.opened(git) as survey:
-        for tag, commit in references(git, TAGS).items():
-            if not commit:
-                yield finding(whose, f"the reference {TAGS}{tag} cannot be read")
-            elif problem := survey.problem(commit):
-                message = survey.message(commit)
-                name = f'checkpoint "{message}" ({commit[:12]})' if message else f"checkpoint {commit[:12]}"
-                yield finding(whose, f"{name} cannot be restored: {problem}")
+    survey = Survey(git)
+    for tag, commit in references(git, TAGS).items():
+        if not commit:
+            yield finding(whose, f"the reference {TAGS}{tag} cannot be read")
+        elif problem := survey.problem(commit):
+            message = survey.message(commit)
+            name = f'checkpoint "{message}" ({commit[:12]})' if message else f"checkpoint {commit[:12]}"
+            yield finding(whose, f"{name} cannot be restored: {problem}")
 
 
 def finding(whose: tuple[str, str, str], fault: str, done: str = "") -> Finding:

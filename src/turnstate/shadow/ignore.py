@@ -17,14 +17,14 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..errors import CheckpointsDamaged, GitFailed, WorkTreeRefused
-from .contents import Reader, listing, split
+from .contents import listing, split
 from .git import BLOB, Git, object_id
 from .protected import UnreadableFile, read_regular
 from .refs import RULES as KEPT_RULES
@@ -34,9 +34,9 @@ __all__ = [
     "RULES",
     "Rules",
     "enclosing_repository",
+    "holds_rules",
     "is_readable_rules",
     "other_rules",
-    "replaces_rules",
     "rules_of",
 ]
 
@@ -67,8 +67,9 @@ class Rules:
         self._work_tree = work_tree
         self._folder = folder
         root = work_tree if alone else enclosing_repository(work_tree) or work_tree
-        self._users = _users_rules(git, root)
-        self._general = _read_plain_file(self._users, MAX_RULES_BYTES)
+        self.users = _users_rules(git, root)
+        """The file with the rules that the user has for all repositories."""
+        self._general = _read_plain_file(self.users, MAX_RULES_BYTES)
         above = os.fsencode(work_tree.relative_to(root))
         self._scopes = [self._scope(root, b"", b"" if above == b"." else above + b"/")]
         self.elsewhere = set[bytes]()
@@ -98,7 +99,7 @@ class Rules:
 
     def is_rules(self, path: bytes) -> bool:
         """Return True if a file of the work tree holds rules."""
-        return split(path)[1] == RULES or self._work_tree / os.fsdecode(path) == self._users
+        return holds_rules(self._work_tree, path, self.users)
 
     def also(self, files: Mapping[bytes, bytes], *, instead: bool = False) -> None:
         """Apply rules, too, that these files of the work tree held at another time.
@@ -192,13 +193,9 @@ class Rules:
             folder = folder.parent
 
 
-def replaces_rules(git: Git, work_tree: Path, paths: Iterable[bytes]) -> bool:
-    """Return True if one of the files that a restore would write or remove holds ignore rules."""
-    changed = list(paths)
-    if any(split(path)[1] == RULES for path in changed):
-        return True
-    users = _users_rules(git, enclosing_repository(work_tree) or work_tree)
-    return any(work_tree / os.fsdecode(path) == users for path in changed)
+def holds_rules(work_tree: Path, path: bytes, users: Path) -> bool:
+    """Return True if a file of the work tree holds ignore rules: its own, or those that the user has."""
+    return split(path)[1] == RULES or work_tree / os.fsdecode(path) == users
 
 
 def enclosing_repository(folder: Path) -> Path | None:
@@ -349,10 +346,8 @@ def other_rules(git: Git, work_tree: Path, base: str, *, most: int, trusted: boo
 
 def rules_of(git: Git, commit: str, rules: Rules) -> dict[bytes, bytes]:
     """Return the files of a snapshot that hold ignore rules, with their content."""
-    with Reader.opened(git) as reader:
-        files = reader.listing(reader.commit(commit).tree).files
-        return {
-            path: reader.objects.read(entry.blob)
-            for path, entry in files.items()
-            if not entry.link and rules.is_rules(path)
-        }
+    return {
+        path: git.objects.read(entry.blob)
+        for path, entry in listing(git, commit).files.items()
+        if not entry.link and rules.is_rules(path)
+    }

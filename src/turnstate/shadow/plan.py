@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence, Set
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 import msgspec
 from msgspec import Struct, structs
@@ -21,7 +20,7 @@ from msgspec import Struct, structs
 from .. import files as durable
 from ..errors import CheckpointsDamaged
 from .contents import Reader, left_databases, listing, parents
-from .git import FOLDER, Git, Objects
+from .git import FOLDER, Git
 from .protected import IN_USE, OURS, SIDES, Kind, Owned, kind_of, main_file, side_files
 from .refs import TAGS, references
 from .snapshot import Captured
@@ -287,7 +286,8 @@ def _refused(
     refused = dict[bytes, str]()
     mains = {main for put in puts if (main := main_file(put.path)) in wanted.files}
     blobs = {put.entry.blob for put in puts} | {wanted.files[main].blob for main in mains}
-    with SafeTree.opened(work_tree, owned) as tree, _Kinds(git, blobs) as kinds:
+    kinds = _Kinds(git, blobs)
+    with SafeTree.opened(work_tree, owned) as tree:
         for put in puts:
             kind, main = kinds.of(put.path, put.entry), main_file(put.path)
             beside = kinds.of(main, wanted.files[main]) if main in wanted.files else "file"
@@ -312,8 +312,7 @@ class _Kinds:
         names = "".join(f"{blob}\n" for blob in blobs).encode()
         said = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", input=names) if names else b""
         self._sizes = {name: size for name, _, size in (line.partition(b" ") for line in said.splitlines())}
-        self._git, self._stack = git, ExitStack()
-        self._objects: Objects | None = None
+        self._objects = git.objects
 
     def of(self, path: bytes, entry: FileEntry) -> Kind:
         """Return the kind of a file; the size of a database is a multiple of 512 bytes."""
@@ -322,18 +321,10 @@ class _Kinds:
             return "file"
         if int(size) % _PAGE and not path.endswith(_SUSPECT):
             return "file"
-        if self._objects is None:
-            self._objects = self._stack.enter_context(self._git.objects())
         try:
             return kind_of(self._objects.read(entry.blob), path)
         except CheckpointsDamaged:
             return "file"  # writing it fails and reports the damage
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
 
 def _paths_ever_kept(git: Git, base: str) -> set[bytes]:
@@ -341,23 +332,21 @@ def _paths_ever_kept(git: Git, base: str) -> set[bytes]:
 
     Checkpoints before a damaged one are found by their tags.
     """
-    found, seen = set[bytes](), set[tuple[bytes, str]]()
-    with Reader.opened(git) as reader:
-        commits = reader.ordered([base, *references(git, TAGS).values()]).values()
-        for commit in commits:
-            with suppress(CheckpointsDamaged):
-                waiting = [(b"", reader.parts(commit.tree)[0])] if commit.is_checkpoint else []
-                while waiting:
-                    before, tree = waiting.pop()
-                    if (before, tree) in seen:
-                        continue
-                    seen.add((before, tree))
-                    with suppress(CheckpointsDamaged):
-                        for leaf in reader.tree(tree):
-                            if leaf.mode == FOLDER:
-                                waiting.append((before + leaf.name + b"/", leaf.id))
-                            else:
-                                found.add(before + leaf.name)
+    found, seen, reader = set[bytes](), set[tuple[bytes, str]](), Reader(git)
+    for commit in reader.ordered([base, *references(git, TAGS).values()]).values():
+        with suppress(CheckpointsDamaged):
+            waiting = [(b"", reader.parts(commit.tree)[0])] if commit.is_checkpoint else []
+            while waiting:
+                before, tree = waiting.pop()
+                if (before, tree) in seen:
+                    continue
+                seen.add((before, tree))
+                with suppress(CheckpointsDamaged):
+                    for leaf in reader.tree(tree):
+                        if leaf.mode == FOLDER:
+                            waiting.append((before + leaf.name + b"/", leaf.id))
+                        else:
+                            found.add(before + leaf.name)
     return found
 
 

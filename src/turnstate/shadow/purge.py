@@ -38,15 +38,15 @@ class Purged(Struct, frozen=True, kw_only=True):
 
 def ignored_now(settings: ShadowSettings, git: Git) -> tuple[bytes, ...]:
     """Return the files in snapshots that the rules in the work tree ignore now."""
-    with Reader.opened(git) as reader:
-        files, _ = _ignored(settings, git, reader, [one.tree for one in _commits(git, reader).values()])
+    reader = Reader(git)
+    files, _ = _ignored(settings, git, reader, [one.tree for one in _commits(git, reader).values()])
     return tuple(sorted(files))
 
 
 def purge(settings: ShadowSettings, git: Git) -> Purged:
     """Remove from all snapshots what is ignored now, so that no object holds a byte of it."""
-    before = _size(git.folder)
-    with Reader.opened(git) as reader, Pack(settings.folder) as pack:
+    before, reader = _size(git.folder), Reader(git)
+    with Pack(settings.folder) as pack:
         commits = _commits(git, reader)
         files, folders = _ignored(settings, git, reader, [one.tree for one in commits.values()])
         rewriter = _Rewriter(reader, pack, files, folders)

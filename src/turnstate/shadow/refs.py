@@ -174,8 +174,7 @@ def references(git: Git, under: str) -> dict[str, str]:
 def tagged(git: Git) -> list[Tagged]:
     """Return the tags, the oldest commit first."""
     tags = references(git, TAGS)
-    with Reader.opened(git) as reader:
-        commits = reader.ordered([newest_checkpoint(git), newest_snapshot(git), *sorted({*tags.values()})])
+    commits = Reader(git).ordered([newest_checkpoint(git), newest_snapshot(git), *sorted({*tags.values()})])
     order = {id: place for place, id in enumerate(commits)}
     found = [
         Tagged(tag, id, commits[id].seconds, commits[id].message) for tag, id in tags.items() if id in commits
@@ -195,15 +194,13 @@ def is_known(git: Git, name: str) -> bool:
     tags = references(git, TAGS)
     if name in tags or name in tags.values() or name in references(git, WAS):
         return True
-    with git.objects(only_ask=True) as objects:
-        return bool(_COMMIT.fullmatch(name)) and objects.has(name)
+    return bool(_COMMIT.fullmatch(name)) and git.objects.has(name)
 
 
 def resolve(git: Git, name: str) -> str:
     """Return the commit of a name. Raise UnknownCheckpoint or CheckpointsDamaged if it cannot be read."""
     try:
-        with Reader.opened(git) as reader:
-            return reader.commit(commit_named(git, name)).id
+        return Reader(git).commit(commit_named(git, name)).id
     except CheckpointsDamaged as error:
         if is_known(git, name):
             raise CheckpointsDamaged(f"the snapshot {name:.80} cannot be read: {error}") from error

@@ -25,7 +25,7 @@ from .contents import diff, tree_of
 from .folder import checked_work_tree
 from .git import Git
 from .health import WAY_OUT, Survey, repair_heads, verify_folder
-from .ignore import replaces_rules
+from .ignore import holds_rules
 from .plan import RestorePlan, RestoreRecord, restore_plan, undo_plan, without_unchanged
 from .protected import Owned, OwnPlaces
 from .purge import Purged, ignored_now, purge
@@ -226,8 +226,8 @@ class ShadowRepository:
     def _damaged(self, git: Git, names: Collection[str]) -> dict[str, str]:
         if not self._suspect:
             return {}
-        with Survey.opened(git) as survey:
-            found = {name: survey.problem(commit_named(git, name)) for name in names}
+        survey = Survey(git)
+        found = {name: survey.problem(commit_named(git, name)) for name in names}
         return {name: problem for name, problem in found.items() if problem}
 
     def _restore(
@@ -262,7 +262,7 @@ class ShadowRepository:
             kept=kept,
             tag=undo,
             undoes=undoes,
-            rules=replaces_rules(git, self.work_tree, steps.paths),
+            rules=any(holds_rules(self.work_tree, path, captured.users_rules) for path in steps.paths),
         )
         if not steps:
             return _restored(journal, before, kept)
@@ -309,8 +309,7 @@ class ShadowRepository:
         if tag not in records:
             return RestoreRecord(), ()
         try:
-            with git.objects() as objects:
-                return RestoreRecord.decoded(objects.read(records[tag])), ()
+            return RestoreRecord.decoded(git.objects.read(records[tag])), ()
         except CheckpointsDamaged:
             return RestoreRecord(), (
                 KeptPath(b".", "the record of the restore is damaged; the files that it created stay"),
@@ -322,8 +321,10 @@ class ShadowRepository:
     @contextmanager
     def _locked(self) -> Iterator[Git]:
         """Lock the repository, clean up after a crashed process and finish its restore."""
-        with folders.locked(self.folder) as lock:
-            git = Git(self.folder / "repository", held=(lock,))
+        with (
+            folders.locked(self.folder) as lock,
+            Git(self.folder / "repository", held=(lock,)) as git,
+        ):
             try:
                 self._contain_damage(git)
                 if (journal := journals.read(self.folder)) is not None:

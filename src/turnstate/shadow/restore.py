@@ -105,8 +105,7 @@ def perform(
         if again:
             work.unstage()
         try:
-            with git.objects() as objects:
-                work.stage(objects, again=again)
+            work.stage(git.objects, again=again)
         except (OSError, CheckpointError) as error:
             if again:
                 raise

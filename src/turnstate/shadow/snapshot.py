@@ -12,7 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache as cached
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -113,9 +113,10 @@ def take(
 ) -> tuple[Snapshot, Captured]:
     """Take a snapshot of the files; it is durable when this returns.
 
-    A snapshot that is not a ``checkpoint`` is taken before or after a restore; it also leaves out what the
-    rules of the snapshot ``beside`` it ignore. ``names`` are references that change in the same step, and
-    ``record`` is a blob with the reference to store it under.
+    A snapshot that is not a ``checkpoint`` is taken before or after a restore: it does not say what changed
+    since the one before, and it also leaves out what the rules of the snapshot ``beside`` it ignore.
+    ``names`` are references that change in the same step, and ``record`` is a blob with the reference to
+    store it under.
     """
     base, history, seconds = newest_snapshot(git), newest_checkpoint(git), int(settings.clock())
     others = other_rules(
@@ -140,7 +141,7 @@ def take(
     captured.cache(made).save(settings.folder / STAMPS)
     with suppress(GitFailed, OSError):  # the snapshot is durable; joining packs can wait
         join_packs(git)
-    changes = Changes() if same else _changes(git, base, captured)
+    changes = _changes(git, base, captured) if checkpoint and not same else Changes()
     return (
         Snapshot(
             commit=made,
@@ -187,37 +188,20 @@ def examine(
             with suppress(CheckpointsDamaged):
                 rules.also(rules_of(git, other, rules))
         scan = scan_work_tree(settings.work_tree, rules, limits=settings.limits, owned=owned)
-    with _known_objects(git, base, cache) as known:
-        captured = _Capture(settings, scan, cache, known, pack).run()
+    captured = _Capture(settings, scan, cache, git.objects if base else None, pack).run()
     same = bool(base) and captured.tree == (cache.tree if cache.commit == base else tree_of(git, base))
     return captured, same
 
 
 @contextmanager
-def _known_objects(git: Git, base: str, cache: StatCache) -> Iterator[Callable[[str], bool]]:
-    """Yield a function that says whether the repository has an object, from the cache or by asking git."""
-    if not base:
-        yield lambda _: False
-        return
-    remembered, asked = cache.known(), list[Objects]()
-    with ExitStack() as stack:
-
-        def known(id: str) -> bool:
-            if id in remembered:
-                return True
-            if not asked:
-                asked.append(stack.enter_context(git.objects(only_ask=True)))
-            return asked[0].has(id)
-
-        yield known
-
-
-@contextmanager
 def current_tree(settings: ShadowSettings, git: Git) -> Iterator[tuple[Git, str]]:
     """Store a tree of the current files outside of the repository, and remove it afterwards."""
-    with TemporaryDirectory(dir=git.folder, prefix="live-") as folder, Pack(settings.folder) as pack:
+    with (
+        TemporaryDirectory(dir=git.folder, prefix="live-") as folder,
+        Pack(settings.folder) as pack,
+        git.apart(Path(folder)) as apart,
+    ):
         (Path(folder) / "pack").mkdir()
-        apart = git.apart(Path(folder))
         captured, _ = examine(settings, git, newest_snapshot(git), pack=pack)
         store_pack(apart, pack)
         yield apart, captured.tree
@@ -298,6 +282,7 @@ class Captured(NamedTuple):
     left_out: tuple[LeftOut, ...]
     own: frozenset[bytes]  # paths that belong to Turnstate
     stores: frozenset[bytes]  # files that belong to Turnstate by their content
+    users_rules: Path  # the ignore rules that the user has for all repositories
 
     def cache(self, commit: str) -> StatCache:
         """Return the cache for when these objects are stored under a commit."""
@@ -313,18 +298,21 @@ class Captured(NamedTuple):
 
 
 class _Capture:
-    """Reads the files of a scan that changed since the last snapshot, and builds the tree of a new one."""
+    """Reads the files of a scan that changed since the last snapshot, and builds the tree of a new one.
+
+    ``objects`` are those of the repository; None if it has none yet.
+    """
 
     def __init__(
         self,
         settings: ShadowSettings,
         scan: Scan,
         cache: StatCache,
-        known: Callable[[str], bool],
+        objects: Objects | None,
         pack: Pack | None,
     ) -> None:
         self._settings, self._scan, self._cache = settings, scan, cache
-        self._known, self._pack = known, pack
+        self._objects, self._stored, self._pack = objects, cache.known() if objects else set[str](), pack
         self._frame, self._stores = set[str](), set[bytes]()
         self._left_out, self._in_use = list(scan.left_out), list[bytes]()
 
@@ -341,6 +329,7 @@ class _Capture:
             left_out=tuple(sorted(self._left_out, key=lambda one: one.path)),
             own=frozenset(self._scan.own),
             stores=frozenset(self._stores),
+            users_rules=self._scan.users_rules,
         )
 
     def _files(self) -> Iterator[tuple[bytes, KnownFile]]:
@@ -410,7 +399,9 @@ class _Capture:
     def _add(self, kind: str, data: bytes) -> str:
         """Return the id of an object, and add it to the pack if the repository lacks it."""
         id = object_id(kind, data)
-        if self._pack is not None and not self._known(id):
+        if self._pack is None or id in self._stored:
+            return id
+        if self._objects is None or not self._objects.has(id):
             self._pack.add(kind, data, id)
         return id
 

@@ -78,6 +78,7 @@ class Scan(NamedTuple):
     folders: dict[bytes, tuple[int, dict[bytes, FileStat]]]
     left_out: list[LeftOut]
     own: set[bytes]  # paths that belong to Turnstate
+    users_rules: Path  # the ignore rules that the user has for all repositories
 
     @property
     def entries(self) -> int:
@@ -99,7 +100,7 @@ def file_stat(status: os.stat_result) -> FileStat:
 
 def scan_work_tree(work_tree: Path, rules: Rules, *, limits: SnapshotLimits, owned: Owned) -> Scan:
     """Scan a work tree; skip what is ignored or belongs to Turnstate."""
-    scan = Scan(time.time_ns(), {}, [], set())
+    scan = Scan(time.time_ns(), {}, [], set(), rules.users)
     top = file_stat(os.stat(work_tree))
     level = {b"": top}
     while level:
