@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnstate.errors import CheckpointsDamaged
 from turnstate.shadow import git as git_module
-from turnstate.shadow.git import BLOB, COMMIT, EXECUTABLE, FILE, FOLDER, TREE, Leaf, Pack
+from turnstate.shadow.git import BLOB, COMMIT, EXECUTABLE, FILE, FOLDER, TREE, Git, Leaf, Pack
 
 
 @pytest.fixture
@@ -60,3 +61,40 @@ def test_an_object_goes_into_a_pack_once(tmp_path: Path) -> None:
     with Pack(tmp_path) as pack:
         assert pack.add(BLOB, b"x") == pack.add(BLOB, b"x")
         assert len(pack) == 1
+
+
+def written(repository: Path, data: bytes) -> str:
+    return git(repository, "hash-object", "-w", "--stdin", input=data).decode().strip()
+
+
+def test_one_process_reads_all_objects_also_newer_ones(repository: Path, tmp_path: Path) -> None:
+    first = written(repository, b"first")
+    with Git(repository) as shadow:
+        assert shadow.objects.read(first) == b"first"
+        process = shadow.objects._process
+        with Pack(tmp_path) as pack:
+            second = pack.add(BLOB, b"")
+            assert not shadow.objects.has(second)
+            stored(repository, pack)
+        assert shadow.objects.has(second)
+        assert shadow.objects.read(second) == b""
+        assert shadow.objects._process is process
+    assert process is not None
+    assert process.returncode is not None
+
+
+def test_other_objects_are_read_after_one_that_git_cannot_read(repository: Path) -> None:
+    damaged, sound = written(repository, b"damaged" * 1000), written(repository, b"sound")
+    path = repository / "objects" / damaged[:2] / damaged[2:]
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:20])
+    with Git(repository) as shadow:
+        for _ in range(2):
+            with pytest.raises(CheckpointsDamaged):
+                shadow.objects.read(damaged)
+            assert shadow.objects.read(sound) == b"sound"
+        with pytest.raises(CheckpointsDamaged, match="missing"):
+            shadow.objects.read("0" * 40)
+        with pytest.raises(CheckpointsDamaged, match="missing"):
+            shadow.objects.read("")
+        assert shadow.objects.read(sound) == b"sound"
