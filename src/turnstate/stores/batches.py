@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from typing import Any, Generic, TypeVar
 
-from msgspec import structs
-
 from ..errors import TurnstateError
-from ..tokens.cost import ExactCounter
-from .values import Address, Change, Uncounted
+from .values import Address, Change
 
-__all__ = ["Batches", "count_records", "is_plain"]
+__all__ = ["Batches", "is_plain"]
 
 TOGETHER = 64
 """Changes in one call."""
@@ -49,18 +46,6 @@ def is_plain(change: Change) -> bool:
     ends = change.next_epoch or change.end is not None
     large = sum(len(record.body) for record in change.records) > LARGE
     return not (branches or ends or change.parcels or large)
-
-
-def count_records(changes: Iterable[Change]) -> None:
-    """Complete the records of changes that are not counted, all in one call of the tokenizer."""
-    uncounted = dict[ExactCounter, list[Uncounted]]()
-    for change in changes:
-        for one in change.uncounted:
-            uncounted.setdefault(one.counter, []).append(one)
-    for counter, some in uncounted.items():
-        counts = counter.count_groups([one.texts for one in some])
-        for one, count in zip(some, counts, strict=True):
-            structs.force_setattr(one.record, "tokens", one.tokens + count.tokens)
 
 
 class _Waiting(Generic[J]):

@@ -6,10 +6,10 @@ not at all. A store keeps bytes and does not interpret them: it does not know wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ..errors import InputError
 from ..tokens.cost import ExactCounter
@@ -41,6 +41,7 @@ __all__ = [
     "SessionRow",
     "Span",
     "Uncounted",
+    "count_records",
     "feed_number",
 ]
 
@@ -267,6 +268,18 @@ class Change(Struct, frozen=True, kw_only=True):
     def is_activity(self) -> bool:
         """True if the change counts as activity: only messages and a new epoch do."""
         return self.next_epoch or any(record.kind == MESSAGE for record in self.records)
+
+
+def count_records(changes: Iterable[Change]) -> None:
+    """Complete the records of changes that are not counted, all in one call of the tokenizer."""
+    uncounted = dict[ExactCounter, list[Uncounted]]()
+    for change in changes:
+        for one in change.uncounted:
+            uncounted.setdefault(one.counter, []).append(one)
+    for counter, some in uncounted.items():
+        counts = counter.count_groups([one.texts for one in some])
+        for one, count in zip(some, counts, strict=True):
+            structs.force_setattr(one.record, "tokens", one.tokens + count.tokens)
 
 
 class Receipt(Struct, frozen=True, kw_only=True):

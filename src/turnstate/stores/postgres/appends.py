@@ -15,8 +15,8 @@ from typing import Any
 from ...errors import AlreadyExists, InputError, StoreDamaged
 from ...tokens.cost import INLINE, off_loop
 from ..admission import KEY_LIFE
-from ..batches import Batches, count_records, is_plain
-from ..values import Address, Change, Receipt
+from ..batches import Batches, is_plain
+from ..values import Address, Change, Receipt, count_records
 from .connections import Connections
 from .log import change_columns, refusal
 from .rows import entry_columns

@@ -34,8 +34,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ...errors import StoreError, TurnstateError
-from ..batches import count_records
-from ..values import Change, Receipt
+from ..values import Change, Receipt, count_records
 from . import changes
 from .connection import connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault, unusable
