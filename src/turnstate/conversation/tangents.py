@@ -20,8 +20,7 @@ from ..context.digest import digest, text
 from ..entry import LEFT, Answer, Entry, Tangent
 from ..errors import NotFound, NothingToUndo
 from ..ids import CallId, MessageId
-from ..log.fold import LastRound
-from ..log.undo import Undoable, UndoSearch
+from ..log.undo import LastRound, Undoable, UndoSearch
 from ..message import Message
 from ..tokens import counter
 from ..value import Extra

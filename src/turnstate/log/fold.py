@@ -3,7 +3,8 @@
 Messages, the newest prompt, bootstrap and model, and the decisions with what follows from them: the newest
 cut that holds, the summary in force, the calls that are open. A session folds the rows that it loads; the
 timeline of a conversation state folds the same entries into lists that can be forked. Both agree because
-both are this class.
+both are this class. `Loaded` is the part of a path that windows are made of, with the stored counts of its
+messages; a damaged row is set aside and reported, and the entries around it are used.
 
 An answer that the core gave for a call is shown as a tool message, but it is no result: the first real
 result of that call is still accepted.
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from msgspec import structs
 
 from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
+from ..context.head import Head
 from ..context.view import in_force
 from ..entry import (
     Answer,
@@ -35,8 +37,10 @@ from ..entry import (
 )
 from ..ids import CallId, MessageId
 from ..message import Message, ToolCallRequest
+from ..stores.values import Position, Row, Span
+from ..toolspec import ToolSpec
 
-__all__ = ["Fold", "ForkedList", "GrowingList", "LastRound"]
+__all__ = ["Fold", "ForkedList", "GrowingList", "Loaded"]
 
 T = TypeVar("T")
 
@@ -302,30 +306,114 @@ class Fold:
         return known
 
 
-class LastRound(Generic[T]):
-    """Where a path may end: after any message, but not between calls and their answers.
+class Loaded:
+    """Messages and decisions of a path, from some entry on to its head."""
 
-    `add` takes the messages from the last one back, each with its place, until the round is complete: a run
-    of assistant messages and the answers after it.
-    """
-
-    def __init__(self) -> None:
-        self._first: T | None = None
-        self._calls, self._answered = set[CallId](), set[CallId]()
-        self._asked = False
-
-    def add(self, place: T, message: Message) -> bool:
-        """Take an earlier message in; return False if it belongs to the round before."""
-        if message.role == "user" or (message.role == "tool" and self._asked):
-            return False
-        self._asked = message.role == "assistant"
-        self._answered.update(result.tool_call_id for result in message.tool_results)
-        if message.tool_calls:
-            self._calls.update(call.id for call in message.tool_calls)
-            self._first = place
-        return True
+    def __init__(self, path: Sequence[Span], *, first: int) -> None:
+        self.path = list(path)
+        self.first = first
+        self.head = Position(path[0].branch if path else 0, first - 1)
+        self.at_head = ""  # id of the entry there, as far as it is known
+        self.active = 0  # when the session was last active, as of then
+        self.messages = list[Message]()
+        self.decisions = list[Decision]()
+        self.fold = Fold(self.messages, self.decisions, whole=self.whole)
+        self.places = dict[str, int]()
+        self._held = set[str]()  # cuts that everything is loaded for
+        self.damaged = list[Row]()
+        self.counts = list[tuple[int, int]]()  # stored tokens and bytes of each message
+        self.counted_from = 0  # before this message, counts are in another counter than the one in force
+        self.bytes = 0
 
     @property
-    def open_from(self) -> T | None:
-        """The place of the first message of the round that calls tools, if some calls have no answer."""
-        return None if self._calls <= self._answered else self._first
+    def whole(self) -> bool:
+        """Whether it begins at the root."""
+        return self.first <= 1
+
+    @property
+    def cut(self) -> Cut | None:
+        """The newest cut that holds."""
+        return self.fold.cut
+
+    def holds(self, cut: Cut) -> bool:
+        """Return True if everything is loaded that a cut keeps."""
+        if self.whole or cut.id in self._held:
+            return True
+        first = self.fold.place_of(cut.kept_from or cut.covers[1])
+        held = first is not None and first >= self.fold.recalled
+        if cut.kept_from is None and not held:
+            held = any(isinstance(one, Cut) and one.id == cut.id for one in self.decisions)
+        if held and all(id in self.places for id in cut.pinned):
+            self._held.add(cut.id)
+            return True
+        return False
+
+    def kept_place(self, cut: Cut) -> int:
+        """Return the place of the first message that a cut kept; 0 if it is the first that is loaded."""
+        return self.fold.first_kept(cut)
+
+    def summary_of(self, cut: Cut | None) -> str:
+        """Return the text in place of what a cut covers."""
+        return self.fold.summary_of(cut)
+
+    def add(self, row: Row, entry: Entry | None) -> None:
+        """Fold the next row in, given its entry; none where it is damaged."""
+        self.head, self.at_head = Position(row.branch, row.seq), row.id
+        self.recall(row, entry)
+
+    def extend(self, rows: Sequence[Row], entries: Sequence[Entry | None]) -> None:
+        """Fold the next rows in, as adding one after the other would; most are messages."""
+        for row, entry in zip(rows, entries, strict=True):
+            if type(entry) is Message:
+                self.fold.add(entry)
+                self._take(entry, row.tokens, len(row.body))
+            else:
+                self.recall(row, entry)
+        if rows:
+            self.head, self.at_head = Position(rows[-1].branch, rows[-1].seq), rows[-1].id
+
+    def recall(self, row: Row, entry: Entry | None) -> None:
+        """Fold in a row from before the part that is loaded."""
+        if entry is None:
+            self.damaged.append(row)
+        else:
+            self._fold(entry, row.tokens, len(row.body))
+
+    def start(self) -> None:
+        """Begin with the part that is loaded; under a model, what was recalled may be counted otherwise."""
+        self.fold.recalled = len(self.messages)
+        self.counted_from = len(self.counts) if self.fold.model else 0
+
+    def grow(self, entries: Sequence[tuple[Entry, int, int]], head: Position, at_head: str = "") -> None:
+        """Fold entries in that were just written, each with its tokens and bytes."""
+        self.head, self.at_head = head, at_head
+        for entry, tokens, size in entries:
+            self._fold(entry, tokens, size)
+
+    def tokens_of(self, id: str) -> int | None:
+        """Return the stored token count of a message; None if it is in another counter than the current."""
+        place = self.places[id]
+        return self.counts[place][0] if place >= self.counted_from else None
+
+    def message_head(self, tools: Sequence[ToolSpec], context: str | None, memory: str | None) -> Head:
+        """Return the head of a window: what comes before the messages."""
+        return Head(
+            system=self.fold.prompt,
+            bootstrap=self.fold.bootstrap,
+            context=context,
+            memory=memory,
+            tools=tuple(tools),
+        )
+
+    def _fold(self, entry: Entry, tokens: int, size: int) -> None:
+        if isinstance(entry, ModelChange) and (
+            not self.fold.model or self.fold.model.counter != entry.counter
+        ):
+            self.counted_from = len(self.counts)
+        if shown := self.fold.add(entry):
+            self._take(shown, tokens, size)
+
+    def _take(self, shown: Message, tokens: int, size: int) -> None:
+        self.places[shown.id] = len(self.counts)
+        self.counts.append((tokens, size))
+        self.bytes += size

@@ -6,19 +6,27 @@ fork, so a number identifies a place on a path whatever branches it crosses. Mos
 Everything that reads a log goes through here: walking a path page by page, decoding rows, and finding the
 newest cut that holds. A damaged row has no entry; `Damage` collects such rows, so that the user hears of
 them.
+
+`load` reads the part that windows are made of. The newest cut carries those that may serve other limits, so
+opening a long session reads one cut and what is kept by those that serve the limit; it reads from the root if
+none does.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
 from ..codec import decode_entry
-from ..entry import Answer, Entry, Revert
+from ..context.calls import is_shown_as
+from ..context.view import in_force
+from ..entry import Answer, Cut, Decision, Entry, Revert
 from ..errors import NewerFormat, TurnstateError
+from ..ids import MessageId
 from ..message import Message
 from ..stores.port import Log, Reads
-from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, Receipt, Row, Span
+from ..stores.values import MESSAGE, Address, BranchRow, Change, Hit, Position, Receipt, Row, SessionRow, Span
 from ..tokens.cost import INLINE, off_loop
+from .fold import Loaded
 
 __all__ = [
     "CUTS",
@@ -26,12 +34,15 @@ __all__ = [
     "HEADS",
     "PAGE",
     "Damage",
+    "Serving",
     "WatchedLog",
     "WatchedReads",
     "between",
     "cut_in_force",
     "entries_of",
     "entry_of",
+    "leading",
+    "load",
     "message_of",
     "messages_of",
     "pages_backwards",
@@ -277,3 +288,94 @@ class WatchedLog(WatchedReads):
     ) -> list[Hit]:
         """Return the entries that contain all the words, newest first, starting after a mark."""
         return await self._log.search(tenant, words, user=user, session=session, before=before, limit=limit)
+
+
+# Loading: from what the cuts that serve a limit have kept, or from the root if none does.
+
+_FEW = 4  # rows of a read that looks for leading system messages
+
+Serving = Callable[[Sequence[Decision]], list[Cut]]
+"""Returns which cuts of those in force a window may be made from; none if everything is needed."""
+
+
+async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> Loaded:
+    """Load a path for windows from the cuts that `serving` returns; by default from its newest cut on."""
+    path = await path_to(log, row.address, row.head)
+    marks = await log.newest(row.address, path, (*CUTS, *HEADS))
+    mark = await cut_in_force(log, row.address, path, marks)
+    pinned, first = await _start(log, row.address, path, mark, serving)
+    loaded = Loaded(path, first=first)
+    loaded.head = Position(row.branch, first - 1)
+    early = [marks[kind] for kind in HEADS if kind in marks and marks[kind].seq < first]
+    system = await leading(log, row.address, path, first)
+    before = [*early, *system, *pinned]
+    for one, entry in zip(before, await entries_of(before), strict=True):
+        loaded.recall(one, entry)
+    loaded.start()
+    for span in reversed(between(path, first, row.seq)):
+        rows = await log.read(row.address, span)
+        loaded.extend(rows, await entries_of(rows))
+    loaded.head, loaded.active = row.head, row.active
+    return loaded
+
+
+async def leading(log: Reads, at: Address, path: Sequence[Span], end: int) -> list[Row]:
+    """Return the system messages that a conversation begins with, if they are before the part to load."""
+    found = list[Row]()
+    for span in reversed(between(path, 1, end - 1)):
+        place = span.first
+        while rows := await log.read(at, Span(span.branch, place, span.last), limit=_FEW):
+            for row in rows:
+                for message in await messages_of([row]):
+                    if message.role != "system":
+                        return found
+                    found.append(row)
+            place = rows[-1].seq + 1
+    return found
+
+
+async def _start(
+    log: Reads, at: Address, path: Sequence[Span], mark: Row | None, serving: Serving | None
+) -> tuple[list[Row], int]:
+    """Return the messages that usable cuts pinned, and where to begin to read: without a cut, at the root."""
+    newest = await read_entry(mark) if mark else None
+    if mark is None or not isinstance(newest, Cut):
+        return [], 1
+    cuts = serving(in_force([newest])) if serving else [newest]
+    named = [id for cut in cuts for id in (cut.kept_from, *cut.pinned, cut.covers[1]) if id]
+    found = {row.id: row for row in await log.find(at, list(dict.fromkeys(named)))} if named else {}
+    starts, pinned = list[int](), dict[MessageId, Row]()
+    for cut in cuts:
+        rows = {id: row for id in cut.pinned if (row := found.get(id)) and await messages_of([row])}
+        start = await _first_kept(log, at, between(path, 1, mark.seq), cut, found)
+        if start is None and cut is newest and cut.kept_from is None:
+            start = mark.seq  # it keeps what comes after itself
+        if start is None or len(rows) < len(cut.pinned):
+            return [], 1
+        starts.append(start)
+        pinned |= rows
+    first = min(starts, default=1)
+    early = (row for row in pinned.values() if row.seq < first)
+    return sorted(early, key=lambda row: row.seq), first
+
+
+async def _first_kept(
+    log: Reads, at: Address, path: Sequence[Span], cut: Cut, found: Mapping[str, Row]
+) -> int | None:
+    """Return the number of the first entry that a cut kept; None if it is not to be found."""
+    if cut.kept_from is None:
+        last = found.get(cut.covers[1]) if cut.asked.get("operation") != "clear" else None
+        return last.seq + 1 if last else None
+    row = found.get(cut.kept_from)
+    if row is None or not await messages_of([row]):
+        row = await _late_results(log, at, path, cut)
+    return row.seq if row else None
+
+
+async def _late_results(log: Reads, at: Address, path: Sequence[Span], cut: Cut) -> Row | None:
+    """Return the late results that a cut kept first: they are shown as a note, which has an id of its own."""
+    async for row in rows_backwards(log, at, path):
+        for message in await messages_of([row]):
+            if cut.kept_from and is_shown_as(message, cut.kept_from):
+                return row
+    return None

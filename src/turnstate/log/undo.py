@@ -9,16 +9,22 @@ Undo looks at the branch of the head, from its newest entry back to where the br
 
 What was taken back is passed over, with everything that came on top of it. Cuts of the collector are not
 operations of the user and stay.
+
+Wherever the head goes, `LastRound` says where a path may end.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ..entry import Cut, Entry, Revert, Tangent
 from ..errors import NothingToUndo
+from ..ids import CallId
+from ..message import Message
 
-__all__ = ["BRANCHING", "UNDO_KINDS", "UndoSearch", "Undoable"]
+__all__ = ["BRANCHING", "UNDO_KINDS", "LastRound", "UndoSearch", "Undoable"]
+
+T = TypeVar("T")
 
 BRANCHING = ("rewind", "fork", "tangent", "restore")
 """The operations that create a branch and that undo takes back."""
@@ -88,3 +94,32 @@ class UndoSearch:
             f"conversation {self._id}: there is nothing to undo in the part that is loaded; "
             "commit the state, take older operations back with session.undo(), and load it again"
         )
+
+
+class LastRound(Generic[T]):
+    """Where a path may end: after any message, but not between calls and their answers.
+
+    `add` takes the messages from the last one back, each with its place, until the round is complete: a run
+    of assistant messages and the answers after it.
+    """
+
+    def __init__(self) -> None:
+        self._first: T | None = None
+        self._calls, self._answered = set[CallId](), set[CallId]()
+        self._asked = False
+
+    def add(self, place: T, message: Message) -> bool:
+        """Take an earlier message in; return False if it belongs to the round before."""
+        if message.role == "user" or (message.role == "tool" and self._asked):
+            return False
+        self._asked = message.role == "assistant"
+        self._answered.update(result.tool_call_id for result in message.tool_results)
+        if message.tool_calls:
+            self._calls.update(call.id for call in message.tool_calls)
+            self._first = place
+        return True
+
+    @property
+    def open_from(self) -> T | None:
+        """The place of the first message of the round that calls tools, if some calls have no answer."""
+        return None if self._calls <= self._answered else self._first

@@ -24,13 +24,13 @@ from ..entry import Entry
 from ..errors import Conflict, InvalidMessage
 from ..formats.replies.reply import ReceivedMessage
 from ..ids import is_derived
+from ..log.fold import Loaded
 from ..log.path import between, messages_of, rows_backwards
 from ..log.records import digest
 from ..message import Message, minted, not_a_message
 from ..stores.values import Key, Position, Receipt, Span
 from ..tokens.cost import INLINE, is_large, off_loop
 from ..value import TOKENS, check_whole
-from .loaded import Loaded
 from .names import checked
 from .windows import WindowMaker
 from .writer import SessionWriter

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from ..entry import Bootstrap, Cut, Entry, Prompt, Revert, Tangent
 from ..errors import Busy, Conflict, NotFound, SessionError
-from ..log.fold import LastRound
 from ..log.path import between, cut_in_force, entry_of, path_to, rows_backwards, shown_messages
-from ..log.undo import BRANCHING, UNDO_KINDS, UndoSearch
+from ..log.undo import BRANCHING, UNDO_KINDS, LastRound, UndoSearch
 from ..stores.port import Log
 from ..stores.values import FOREVER, Address, BranchRow, Fork, Position, Row, SessionRow, Span
 from .memory import UserMemory

@@ -16,7 +16,7 @@ from ..context.summary import Refusal
 from ..entry import Cut, Decision, Summary
 from ..errors import Conflict, SessionError
 from ..ids import utc
-from .loaded import Loaded
+from ..log.fold import Loaded
 from .summaries import SHARES, Summarizer
 from .windows import WindowMaker
 

@@ -26,11 +26,11 @@ from ..context.wording import bare, rendered
 from ..entry import INTERRUPTED, Answer, Bootstrap, Cut, Entry, ModelChange, Prompt, Summary
 from ..errors import EpochEnded, InputError, NotFound, TurnstateError
 from ..ids import MessageId
+from ..log.fold import Loaded
 from ..message import Message
 from ..snapshots import RestoredSnapshot, SnapshotPace, Snapshots
 from ..stores.values import SessionRow
 from ..tokens import counter_names
-from .loaded import Loaded
 from .summaries import Background
 
 __all__ = ["EVERY", "SnapshotWriter", "described", "from_snapshot", "interrupted", "to_snapshot"]

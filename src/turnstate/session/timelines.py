@@ -35,6 +35,7 @@ from ..log.path import (
     cut_in_force,
     entries_of,
     entry_of,
+    leading,
     messages_of,
     pages_backwards,
     read_entry,
@@ -46,7 +47,6 @@ from ..message import Message
 from ..stores.port import Log
 from ..stores.values import Address, BranchRow, Position, Row, Span
 from ..tokens.cost import INLINE, off_loop
-from .loaded import leading
 
 __all__ = [
     "TANGENT",

@@ -23,10 +23,12 @@ from ..context.view import floor_of, serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Summary
 from ..errors import Conflict, SessionError, TurnstateError
-from ..stores.values import Position, Receipt, Record
+from ..log.fold import Loaded
+from ..log.path import entries_of, load
+from ..stores.port import Reads
+from ..stores.values import Position, Receipt, Record, SessionRow, Span
 from ..tokens.cost import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec
-from .loaded import Loaded, load, refreshed
 from .summaries import Summarizer
 from .writer import SessionWriter
 
@@ -150,7 +152,7 @@ class WindowMaker:
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Return the path as it is now, loaded for windows under a budget if one is given."""
         if (known := self.known) is not None:
-            current = await refreshed(self._writer.log, await self._writer.refresh(), known)
+            current = await _refreshed(self._writer.log, await self._writer.refresh(), known)
             if current and _serves(known, budget, self._policy):
                 return known
         wanted = partial(serving, limit=budget.limit, policy=self._policy) if budget else None
@@ -299,3 +301,21 @@ def _serves(loaded: Loaded, budget: Budget | None, policy: Policy) -> bool:
         return loaded.cut is not None and loaded.holds(loaded.cut)
     cuts = serving(loaded.fold.in_force, budget.limit, policy)
     return bool(cuts) and all(map(loaded.holds, cuts))
+
+
+async def _refreshed(log: Reads, row: SessionRow, loaded: Loaded) -> bool:
+    """Fold in what was written since; return False if the path has to be loaded again."""
+    if row.branch != loaded.head.branch or row.seq < loaded.head.seq:
+        return False
+    if row.seq > loaded.head.seq or row.active != loaded.active:
+        head, id = loaded.head, loaded.at_head  # it is read again: a store may have lost it and gone on
+        rows = await log.read(row.address, Span(row.branch, head.seq, row.seq))
+        if rows and rows[0].seq == head.seq and id not in ("", rows[0].id) and not rows[0].damaged:
+            return False
+        if any(one.kind == "revert" for one in rows):
+            return False  # the cut that holds again may be before the part that is loaded
+        for one, entry in zip(rows, await entries_of(rows), strict=True):
+            if one.seq > loaded.head.seq:  # this handle may have written some of them meanwhile
+                loaded.add(one, entry)
+        loaded.active = row.active
+    return True

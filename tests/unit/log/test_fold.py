@@ -14,10 +14,9 @@ from turnstate.conversation import ConversationState
 from turnstate.conversation.timeline import Timeline
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Revert, Summary, Usage
 from turnstate.errors import InvalidMessage
-from turnstate.log.fold import Fold
+from turnstate.log.fold import Fold, Loaded
 from turnstate.message import ToolCallRequest, ToolCallResult
 from turnstate.session import SessionManager
-from turnstate.session.loaded import Loaded
 from turnstate.stores.memory import MemoryStore
 from turnstate.stores.values import Position, Span
 

@@ -20,9 +20,9 @@ from turnstate.context.window import Window
 from turnstate.entry import Answer, Bootstrap, Cut, Entry, Mask, Note, Prompt, Usage
 from turnstate.errors import NewerFormat
 from turnstate.ids import MessageId
-from turnstate.log.path import entry_of, message_of, path_to, rows_backwards
+from turnstate.log.fold import Loaded
+from turnstate.log.path import entry_of, load, message_of, path_to, rows_backwards
 from turnstate.session import Session
-from turnstate.session.loaded import Loaded, load
 from turnstate.stores.sqlite.rows import stored_id
 from turnstate.stores.values import Change, Position, Record, Row, Span
 from turnstate.tokens import message_cost
