@@ -81,7 +81,7 @@ bench: $(DEV) ## run the benchmarks, beside other libraries and raw limits
 
 faults: $(DEV) ## run every fault test at full length, and the property tests with more examples
 	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/faults tests/acceptance/test_quickstart.py tests/acceptance/test_moving.py tests/integration/test_local_model.py
-	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/unit/stores tests/properties tests/unit/formats/test_odd_documents.py
+	@TURNSTATE_THOROUGH=10 $(BIN)/pytest -o timeout=3600 tests/contract/test_stores_agree.py tests/properties tests/unit
 
 docs: $(DOCS) ## build the documentation into site/ and check its links
 	@$(BIN)/zensical build --clean --strict

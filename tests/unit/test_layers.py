@@ -6,7 +6,8 @@ The source is read, not run: imports inside functions and under ``TYPE_CHECKING`
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,19 +87,21 @@ def modules() -> list[str]:
     return [name for name in names if name != "__init__"]
 
 
-def imports(module: str, source: str | None = None) -> Iterator[str]:
-    """Yield the imports of a module: ours relative to the package, others with a colon before the name."""
+@cache
+def imports(module: str, source: str | None = None) -> list[str]:
+    """Return the imports of a module: ours relative to the package, others with a colon before the name."""
     path = ROOT / Path(*module.split(".")).with_suffix(".py")
-    package = module.split(".")[:-1]
+    package, found = module.split(".")[:-1], list[str]()
     for node in ast.walk(ast.parse(path.read_text() if source is None else source)):
         if isinstance(node, ast.Import):
-            yield from (f":{alias.name.split('.')[0]}" for alias in node.names)
+            found += [f":{alias.name.split('.')[0]}" for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield f":{(node.module or '').split('.')[0]}"
+            found.append(f":{(node.module or '').split('.')[0]}")
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] + (node.module or "").split(".")
             origin = ".".join(part for part in base if part)
-            yield from ([origin] if origin else [alias.name for alias in node.names])
+            found += [origin] if origin else [alias.name for alias in node.names]
+    return found
 
 
 def layer(module: str) -> int:

@@ -29,7 +29,11 @@ def carried() -> dict[str, set[str]]:
         if "mark.req(" not in source:
             continue
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.req"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "req"
+            ):
                 for argument in node.args:
                     if isinstance(argument, ast.Constant):
                         numbers.setdefault(str(argument.value), set()).add(path.relative_to(TESTS).as_posix())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cases import each
+from thoroughness import runs
 
 import turnstate
 from turnstate import formats
@@ -120,7 +121,8 @@ def test_a_long_output_is_left_alone_where_the_document_fits() -> None:
 @each("format", FORMATS)
 def test_generated_conversations_fit_or_overflow(format: Format, kind: Any) -> None:
     done = 0
-    for seed in range(4):
+    seeds = runs(2, long=4)
+    for seed in range(seeds):
         payload = format.render(kind(seed))
         for document in (as_object(payload, format, model="m"), listed(payload, format)):
             whole = cost(document, format)
@@ -129,7 +131,7 @@ def test_generated_conversations_fit_or_overflow(format: Format, kind: Any) -> N
                     result = fit(document, format, budget)
                     assert not isinstance(result.payload, dict) or result.payload["model"] == "m"
                     done += 1
-    assert done > 15
+    assert done > 4 * seeds - 1
 
 
 def test_the_fields_stay_when_the_message_that_carried_them_is_gone() -> None:

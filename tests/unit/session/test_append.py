@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from session_fixtures import Harness, answer, answers, asks, call, everything, grown, rows, run, texts
+from thoroughness import runs
 
 from turnstate import Message, StateManager
 from turnstate.catalog import ModelInfo
@@ -482,7 +483,7 @@ def nested(depth: int) -> dict[str, Any]:
 async def test_very_large_and_very_deep_messages_come_back_as_they_were(harness: Harness) -> None:
     sessions = await harness.manager()
     session, one = await sessions.create(id="s1"), call(**nested(180))
-    big = Message.user("x" * 5_000_000 + "日本" * 1_000_000)
+    big = Message.user("x" * runs(1_000_000, long=5_000_000) + "日本" * runs(200_000, long=1_000_000))
     said = [big, asks(one), answers(answer(one, nested(180))), Message.user("\0\u2028<|endoftext|>")]
     await session.append(*said)
     other = await (await harness.manager()).open("s1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 from session_fixtures import (
@@ -21,6 +22,7 @@ from session_fixtures import (
 )
 from state_cap import state_cap
 from state_fixtures import BUDGET, elsewhere, exchanges, plain, prompts, reloaded, said
+from thoroughness import runs
 
 from turnstate import Budget, Message, ToolSpec
 from turnstate.context.cut import Strategy
@@ -219,21 +221,30 @@ async def test_what_is_known_of_a_request_is_an_entry_of_its_own(harness: Harnes
     assert (await reloaded(harness, session)).history == state.history
 
 
+@pytest.fixture
+def cap() -> Iterator[int]:
+    """A tenth of the real number of exchanges, which the tests of the history reach."""
+    with state_cap(runs(1_000, long=10_000)) as exchanges:
+        yield exchanges
+
+
 @pytest.mark.req("I4", "I6")
 @run
-async def test_of_10_001_exchanges_10_000_or_fewer_are_live_and_the_log_has_all(harness: Harness) -> None:
+async def test_of_one_exchange_too_many_no_more_than_the_cap_are_live_and_the_log_has_all(
+    harness: Harness, cap: int
+) -> None:
     session = await (await harness.manager()).create(system="You keep a lighthouse.")
     state = await session.conversation()
     state.tools = {ToolOrigin("builtin"): [LS]}
     state.record_settings()
-    state.head.extend(exchanges(10_001, a_turn=3))
+    state.head.extend(exchanges(cap + 1, a_turn=3))
     await session.commit(state)
     loaded = await reloaded(harness, session)
     for one in (state, loaded):
-        assert len(one.history) == 9_998
+        assert len(one.history) == cap - 2
         assert one.history[0].user.prompt == "question 3"
-        assert one.valid_history_range == (999, 9_998)  # a turn's edge: room for a thousand more
-        assert len(one.transcript) == 10_000
+        assert one.valid_history_range == (cap // 10 - 1, cap - 2)  # a turn's edge: room for a tenth more
+        assert len(one.transcript) == cap
     assert plain(loaded) == plain(state)
     wide = Budget(10_000_000)
     windows = [state.window(wide), loaded.window(wide), await session.window(wide, tools=[LS])]
@@ -246,7 +257,7 @@ async def test_of_10_001_exchanges_10_000_or_fewer_are_live_and_the_log_has_all(
     assert first == kept[0].user.messages[0]
     assert len(windows[0].messages) == 2 + 2 * len(kept) + 1  # the last call is under way
     assert plain(from_json(to_json(loaded))) == plain(state)
-    assert len(await session.messages()) == 20_002
+    assert len(await session.messages()) == 2 * cap + 2
 
 
 @pytest.mark.req("I4", "J4")

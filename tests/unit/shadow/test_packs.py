@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from random import Random
@@ -20,30 +21,39 @@ Objects = dict[str, bytes]
 
 def objects(repository: Path) -> Objects:
     """Read all objects that git can read, by name."""
-    where = ["git", "--git-dir", str(repository), "cat-file", "--batch-all-objects"]
-    listed = subprocess.run([*where, "--batch-check"], capture_output=True, check=True).stdout.decode()
+    command = ["git", "--git-dir", str(repository), "cat-file", "--batch-all-objects", "--batch"]
+    data = subprocess.run(command, capture_output=True, check=True).stdout
     found = Objects()
-    for line in listed.splitlines():
-        id, kind, _ = line.split()
-        command = ["git", "--git-dir", str(repository), "cat-file", kind, id]
-        found[id] = subprocess.run(command, capture_output=True, check=True).stdout
+    while data:
+        line, _, data = data.partition(b"\n")
+        id, _, size = line.decode().split()
+        found[id], data = data[: int(size)], data[int(size) + 1 :]
     return found
 
 
-@pytest.fixture
-def shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A shadow repository with one pack, in which some objects are differences to others."""
-    monkeypatch.setattr("turnstate.shadow.refs.MAX_PACKS", 1)
-    (tmp_path / "work").mkdir()
-    repository = ShadowRepository.open(tmp_path / "shadow", tmp_path / "work")
-    lines = [f"line {Random(number).random()}\n" for number in range(300)]
-    for number in range(6):
-        lines[number * 40] = f"changed {number}\n"
-        (tmp_path / "work" / "a").write_text("".join(lines))
-        repository.snapshot(f"{number}")
-    command = ["git", "--git-dir", str(tmp_path / "shadow" / "repository"), "repack", "-adfq", "--depth=50"]
+    folder = tmp_path_factory.mktemp("packs")
+    (folder / "work").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turnstate.shadow.refs.MAX_PACKS", 1)
+        repository = ShadowRepository.open(folder / "shadow", folder / "work")
+        lines = [f"line {Random(number).random()}\n" for number in range(300)]
+        for number in range(6):
+            lines[number * 40] = f"changed {number}\n"
+            (folder / "work" / "a").write_text("".join(lines))
+            repository.snapshot(f"{number}")
+    command = ["git", "--git-dir", str(folder / "shadow" / "repository"), "repack", "-adfq", "--depth=50"]
     subprocess.run(command, check=True)
-    return tmp_path / "shadow"
+    return folder / "shadow"
+
+
+@pytest.fixture
+def shadow(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the template."""
+    monkeypatch.setattr("turnstate.shadow.refs.MAX_PACKS", 1)
+    return Path(shutil.copytree(template, tmp_path / "shadow"))
 
 
 def only_pack(shadow: Path) -> Path:

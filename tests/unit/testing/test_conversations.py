@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from cases import each
+from thoroughness import runs
 
 from turnstate import codec
 from turnstate.errors import InputError
@@ -26,7 +27,8 @@ from turnstate.part import FilePart, ImagePart
 from turnstate.testing import conversations, samples
 from turnstate.testing.conversations import Fault
 
-COUNT = 2_000
+COUNT = runs(1_000, long=2_000)
+BROKEN = 500
 ENOUGH = 10  # conversations that show a feature, so that chance plays no part
 
 
@@ -37,7 +39,7 @@ def written() -> tuple[list[Message], ...]:
 
 @cache
 def written_broken() -> tuple[list[Message], ...]:
-    return tuple(conversations.many(COUNT // 4, kind=conversations.broken))
+    return tuple(conversations.many(BROKEN, kind=conversations.broken))
 
 
 @cache
@@ -327,7 +329,7 @@ def test_times_grow_with_the_position() -> None:
 
 @pytest.mark.req("A6")
 @each("feature", FEATURES)
-def test_two_thousand_seeds_show_every_feature(feature: str) -> None:
+def test_the_seeds_show_every_feature(feature: str) -> None:
     showing = (messages for messages in written() if FEATURES[feature](messages))
     assert len(list(islice(showing, ENOUGH))) == ENOUGH
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3]))  # the benches are no part of the package
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benches are no part of the package
 
 from bench import peer_process, server_appends, server_start, servers, session_messages
 from bench.peer_process import PeerMissing

@@ -16,10 +16,9 @@ HERE = Path(__file__).parent
 
 
 def reports(folder: Path, kind: str, bug: str = "") -> list[dict[str, Any]]:
-    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, str(HERE / "killed_worker.py"), str(folder), kind, bug],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         check=True,
         text=True,

@@ -22,11 +22,12 @@ from turnstate.home import Home
 from turnstate.snapshots import SnapshotFailed, Snapshots
 
 HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def cuts(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
     command = [sys.executable, str(HERE / "snapshot_cuts.py"), str(tmp_path), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -126,7 +127,8 @@ def started(tmp_path: Path, *commands: list[str]) -> Iterator[subprocess.Popen[s
     """Start programs that run at the same moment."""
     program = [sys.executable, str(HERE / "snapshot_race.py"), str(tmp_path)]
     running = [
-        subprocess.Popen([*program, *command], stdout=subprocess.PIPE, text=True) for command in commands
+        subprocess.Popen([*program, *command], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+        for command in commands
     ]
     for process in running:
         assert process.stdout is not None
