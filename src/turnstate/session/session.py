@@ -37,7 +37,6 @@ from ..value import check_kind, check_number, check_whole
 from . import conversation, leases
 from .append import append, write
 from .branching import begin_epoch, end_of, place_of, undo, undo_restore
-from .compaction import Compactor
 from .info import Branch
 from .memory import UserMemory
 from .names import (
@@ -76,7 +75,6 @@ class Session(SessionReader):
         self._memory: UserMemory | None = None
         self._files: tuple[Path, ...] = ()  # that its manager keeps on this machine, checkpoints included
         self._windows = WindowMaker(writer, policy, summaries)
-        self._compactor = Compactor(self._windows, policy, summaries)
         if summaries:
             summaries.spent = self._spent
         self._committing = asyncio.Lock()
@@ -290,7 +288,7 @@ class Session(SessionReader):
         with telemetry.traced(
             "turnstate.compact", {"gen_ai.conversation.id": self._writer.at.session}
         ) as span:
-            outcome = await self._compactor.compact(
+            outcome = await self._windows.compact(
                 budget, strategy or DEFAULT_STRATEGY, focus, model=model, patience=patience
             )
             span.set({"turnstate.messages": outcome.messages, "turnstate.tokens": outcome.tokens_after})
@@ -308,7 +306,7 @@ class Session(SessionReader):
         """Return what `compact` would do without a model, and write nothing."""
         check_budget(budget, optional=True)
         check_kind("strategy", strategy, Strategy, optional=True)
-        return await self._compactor.preview(budget, strategy or DEFAULT_STRATEGY)
+        return await self._windows.preview_compact(budget, strategy or DEFAULT_STRATEGY)
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
         """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""

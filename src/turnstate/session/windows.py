@@ -16,20 +16,32 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN, capped
+from msgspec import structs
+
+from ..context.cut import (
+    MAX_CONVERSATION_STATE_HISTORY_LEN,
+    Compaction,
+    PendingCut,
+    Strategy,
+    capped,
+    compacted,
+    compaction,
+)
 from ..context.live_window import LiveWindow, known_counts
 from ..context.policy import Budget, Policy
+from ..context.summary import Refusal
 from ..context.view import floor_of, serving
 from ..context.window import Window
 from ..entry import Cut, Decision, Entry, Summary
 from ..errors import Conflict, SessionError, TurnstateError
+from ..ids import utc
 from ..log.fold import Loaded
 from ..log.path import entries_of, load
 from ..stores.port import Reads
 from ..stores.values import Position, Receipt, Record, SessionRow, Span
 from ..tokens.cost import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec
-from .summaries import Summarizer
+from .summaries import SHARES, Summarizer
 from .writer import SessionWriter
 
 __all__ = ["WindowMaker"]
@@ -60,7 +72,6 @@ class WindowMaker:
 
     def __init__(self, writer: SessionWriter, policy: Policy, summaries: Summarizer | None) -> None:
         self._writer, self._policy, self._summaries = writer, policy, summaries
-        self.clock = writer.clock
         self._loaded: Loaded | None = None
         self._live: LiveWindow | None = None  # made with the first window, and after each move of the head
         self._moves = writer.moves
@@ -122,32 +133,6 @@ class WindowMaker:
     ) -> Window:
         """Make a window, and write nothing."""
         return (await self._decided(budget, tools, context, memory)).window
-
-    @property
-    def version(self) -> int:
-        """The version of the session as last seen."""
-        return self._writer.row.version
-
-    @property
-    def limit(self) -> int | None:
-        """The limit of the window that was made last."""
-        return self._limit
-
-    async def shown(self, budget: Budget) -> tuple[Loaded, Window]:
-        """Make the window that shows what is decided already, fitting or not, and say what it is made of."""
-        async with self._making:
-            loaded = await self.loaded(budget)
-            return loaded, await self._shown(loaded, budget, ())
-
-    async def showing(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
-        """Make the window that some more decisions would lead to, with no tools and no data before it."""
-        async with self._making:
-            return await self._shown(loaded, budget, more)
-
-    async def _shown(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
-        live = self._opened(loaded, budget)
-        head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
-        return await self._made(loaded, live, lambda: live.shown(head, decisions))
 
     async def loaded(self, budget: Budget | None = None) -> Loaded:
         """Return the path as it is now, loaded for windows under a budget if one is given."""
@@ -240,7 +225,8 @@ class WindowMaker:
         known = {message.id for message, _ in counts}
         unknown = sum(size for one, (_, size) in zip(messages, sizes, strict=True) if one.id not in known)
         work = unknown + BYTES_A_MESSAGE * len(messages)
-        if work <= INLINE and loaded.bytes <= MAX_INLINE_BYTES and is_ready(live.counter):
+        ready = live.length or is_ready(live.counter)  # after the first window, its counter is
+        if work <= INLINE and loaded.bytes <= MAX_INLINE_BYTES and ready:
             return made()
         try:
             return await off_loop(made, large=True)
@@ -287,10 +273,101 @@ class WindowMaker:
         if len(loaded.messages) > 2 * max(self._lengths) + SPARE:
             self._hold(None)
 
+    # Compaction on request: the cut is planned on what is shown now, a model is asked if there is one, and
+    # then cut and summary are written together. Messages that came meanwhile stay after the cut. Without a
+    # model, or with one that fails, the digest replaces what left: compaction never depends on a model.
+
+    async def compact(
+        self,
+        budget: Budget | None,
+        strategy: Strategy,
+        focus: str | None,
+        *,
+        model: bool,
+        patience: float | None,
+    ) -> Compaction:
+        """Compact, and return what it came to.
+
+        If another process cut meanwhile, reset the session or took the lease, nothing is written, and the
+        error says so.
+        """
+        budget = await self._last_budget(budget)
+        loaded, plan = await self._compaction(budget, strategy, focus)
+        base, summary, refused = loaded.cut, None, ""
+        if model and self._summaries:
+            answer = await self._summaries.ask(plan, strategy=strategy, tries=len(SHARES), patience=patience)
+            summary, refused = (None, answer.text) if isinstance(answer, Refusal) else (answer, "")
+        while True:
+            loaded = await self.loaded(budget)  # a model takes its time, and others go on
+            if loaded.cut != base or not _is_there(plan.cut, loaded):
+                raise Conflict(
+                    "another process cut this conversation meanwhile; nothing was compacted, try again",
+                    version=self._writer.row.version,
+                    head=loaded.head,
+                )
+            outcome, decisions = await self._compacted(loaded, budget, plan, summary, refused)
+            try:
+                await self.record(loaded, decisions)
+            except Conflict:
+                continue
+            return structs.replace(outcome, time=utc(self._writer.clock()))
+
+    async def preview_compact(self, budget: Budget | None, strategy: Strategy) -> Compaction:
+        """Return what a compaction without a model would come to; write nothing and ask no model."""
+        budget = await self._last_budget(budget)
+        loaded, plan = await self._compaction(budget, strategy, None)
+        return (await self._compacted(loaded, budget, plan, None, ""))[0]
+
+    async def _last_budget(self, given: Budget | None) -> Budget:
+        """Return the given budget, or the one that the session was used with last."""
+        if given is not None:
+            return given
+        limit = self._limit
+        if limit is None:
+            cut = (await self.loaded()).cut
+            limit = cut.limit if cut else 0
+        return Budget(limit) if limit else Budget.UNLIMITED
+
+    async def _compaction(
+        self, budget: Budget, strategy: Strategy, focus: str | None
+    ) -> tuple[Loaded, PendingCut]:
+        """Plan a compaction of what is shown now, and say what that is made of."""
+        async with self._making:
+            loaded = await self.loaded(budget)
+            window = await self._shown(loaded, budget, ())
+        plan = compaction(window, self._policy, strategy, focus=focus)
+        if plan is None:
+            raise SessionError(
+                f"there is nothing to compact: the conversation has no more than the {strategy.keep} "
+                "exchanges that are to be kept"
+            )
+        return loaded, plan
+
+    async def _compacted(
+        self, loaded: Loaded, budget: Budget, plan: PendingCut, summary: Summary | None, refused: str
+    ) -> tuple[Compaction, tuple[Decision, ...]]:
+        """Return what a compaction comes to, measured by the window that it leads to, and its decisions."""
+        plan = structs.replace(plan, cut=loaded.fold.archiving(plan.cut))
+        async with self._making:
+            after = await self._shown(loaded, budget, [plan.cut, *([summary] if summary else [])])
+        return compacted(plan, summary, after.tokens, refused=refused)
+
+    async def _shown(self, loaded: Loaded, budget: Budget, more: Sequence[Decision]) -> Window:
+        """Make the window that recorded decisions and some more lead to, fitting or not."""
+        live = self._opened(loaded, budget)
+        head, decisions = loaded.message_head((), None, None), [*loaded.decisions, *more]
+        return await self._made(loaded, live, lambda: live.shown(head, decisions))
+
 
 def _from_floor(decisions: Sequence[Decision]) -> list[Cut]:
     floor = floor_of(decisions)
     return [floor] if floor else []
+
+
+def _is_there(cut: Cut, loaded: Loaded) -> bool:
+    """Return True if what a cut keeps is still on the path."""
+    ids = [*([cut.kept_from] if cut.kept_from else []), *cut.pinned, cut.covers[1]]
+    return all(id in loaded.places for id in ids)
 
 
 def _serves(loaded: Loaded, budget: Budget | None, policy: Policy) -> bool:
