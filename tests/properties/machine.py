@@ -239,7 +239,7 @@ class Machine:
     async def check(self) -> None:
         """Check that all readers see what the model says, and that every window can be sent."""
         self._check_model(self.state)
-        self.model.head.kept |= len(self.state.head.entries.own) > 1
+        self.model.head.kept |= len(self.state.head.entries) > self.state.head.forked_at + 1
         if self.tree:
             self.tree.check()
         windows = [shown(self.state, budget) for budget in self.budgets]

@@ -242,7 +242,7 @@ class CheckpointManager:
         if not self.state.is_in_tangent_mode():
             raise CheckpointError("there is no tangent to leave")
         tangent, label = self.state.head, self.numbers.next_turn
-        own = reversed(tangent.entries.own)
+        own = reversed(tangent.entries[tangent.forked_at :])
         before = next((one for one in own if isinstance(one, Checkpoint) and one.label == ASIDE), None)
         commit = before.commit if before is not None and files else ""
         changed = bool(commit) and await asyncio.to_thread(self.repository.has_changes)

@@ -133,7 +133,10 @@ def _tangent(state: ConversationState) -> dict[str, Any] | None:
 def _timeline(timeline: Timeline, timelines: list[Timeline], shown: set[Any]) -> dict[str, Any]:
     """Return what a timeline adds; one that begins in the middle of a log begins with what it recalls."""
     recalled = [] if timeline.forked_at else timeline.recalled
-    entries: list[Entry] = [*recalled, *(_renumbered(entry, timeline) for entry in timeline.entries.own)]
+    entries: list[Entry] = [
+        *recalled,
+        *(_renumbered(entry, timeline) for entry in timeline.entries[timeline.forked_at :]),
+    ]
     plain: dict[str, Any] = {"entries": [_kept(entry, shown) for entry in entries]}
     if timeline.parent is not None:
         at = timeline.forked_at + len(timeline.recalled) if timeline.forked_at else 0

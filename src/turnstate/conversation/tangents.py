@@ -321,7 +321,7 @@ class Tangents:
         """Forget a tangent in which nothing was said and which no log holds; return True if it is one."""
         needed = any(timeline in (one.parent, one.former) for one in self.timelines)
         is_new = timeline.operation == "tangent" and not timeline.recorded
-        if needed or not is_new or len(timeline.entries.own) > 1:
+        if needed or not is_new or len(timeline.entries) > timeline.forked_at + 1:
             return False
         self.timelines.remove(timeline)
         return True

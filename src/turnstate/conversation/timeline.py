@@ -90,7 +90,7 @@ class Timeline:
         self.checkpoints = ForkedList(parent.checkpoints if parent else None)
         self.operation = ""
         self.former: Timeline | None = None
-        self.begun = self.created = self.shared = 0
+        self.begun = self.forked_at = self.created = self.shared = 0
         self.leavings = dict[int, Timeline]()
         self.pending: tuple[Message, ...] = parent.pending if parent else ()
         self.settings: Settings | None = parent.settings if parent else None
@@ -109,6 +109,8 @@ class Timeline:
     """Where leaving leads; None outside of a tangent."""
     begun: int
     """How many entries there were when its tangent began."""
+    forked_at: int
+    """How many of its entries are those of the parent; 0 outside of a tangent, and if it is loaded alone."""
     operation: str
     """What created it: a tangent, a restore, a rewind or a fork; nothing for the first one."""
     former: Timeline | None
@@ -130,7 +132,7 @@ class Timeline:
         base = self if at is None or at == len(self.entries) else self._earlier(at)
         tangent = Timeline(first=self.first, parent=base, name=name)
         tangent.parent, tangent.operation, tangent.former = self, "tangent", self
-        tangent.begun = tangent.created = tangent.shared = tangent.forked_at
+        tangent.begun = tangent.forked_at = tangent.created = tangent.shared = len(tangent.entries)
         return tangent
 
     def restored(self, at: int, operation: str = "restore") -> Timeline:
@@ -139,20 +141,20 @@ class Timeline:
         while level.parent is not None and at <= level.begun:
             at = max(0, at + level.first - level.parent.first)  # it may be loaded from elsewhere on
             level = level.parent
-        if level.parent is not None and (begun := level.forked_at):
-            back = level.parent.fork(name=level.name, at=begun)
-            back.extend(level.entries[begun:at])
-        else:
-            back = level._prefix(at)
-            back.parent, back.name = level.parent, level.name
-        back.operation, back.former, back.begun = operation, self, level.begun
+        back = level._earlier(at)
+        back.parent, back.name, back.started = level.parent, level.name, level.started
+        back.begun, back.forked_at = level.begun, level.forked_at
+        back.operation, back.former = operation, self
         back.created = back.shared = at
         return back
 
     def _earlier(self, at: int) -> Timeline:
         """Return the timeline as it was after so many entries, without folding any of them again."""
         if at == 0:
-            return self._prefix(0)
+            base = Timeline(first=self.first)
+            for entry in self.recalled:
+                base.recall(entry, at=self.recalled_at.get(getattr(entry, "id", ""), 0))
+            return base
         moment, base = self._moments[at - 1], Timeline(first=self.first, parent=self)
         base.entries, base._moments = self.entries.fork(at), self._moments.fork(at)
         base.messages, base.decisions = (
@@ -197,13 +199,6 @@ class Timeline:
             )
         )
 
-    def _prefix(self, at: int) -> Timeline:
-        base = Timeline(first=self.first)
-        for entry in self.recalled:
-            base.recall(entry, at=self.recalled_at.get(getattr(entry, "id", ""), 0))
-        base.extend(self.entries[:at])
-        return base
-
     def left(self, tangent: Timeline) -> None:
         """Record that a tangent was left, and that the conversation continues here."""
         self.leavings[len(self.entries)] = tangent
@@ -212,11 +207,6 @@ class Timeline:
     def last_left(self, name: str) -> Timeline | None:
         """Return the timeline on which the tangent of that name was left last, to come back here."""
         return next((one for one in reversed(self.leavings.values()) if one.name == name), None)
-
-    @property
-    def forked_at(self) -> int:
-        """How many of its entries are those of the timeline that it was forked from."""
-        return len(self.entries) - len(self.entries.own)
 
     @property
     def said(self) -> list[Message]:

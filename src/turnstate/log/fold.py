@@ -92,11 +92,6 @@ class ForkedList(Sequence[T]):
         """Return a list that continues from here, or from an earlier place."""
         return ForkedList(self, at)
 
-    @property
-    def own(self) -> Sequence[T]:
-        """The items that were added since the fork."""
-        return self._own
-
     def __len__(self) -> int:
         return self._base + len(self._own)
 

@@ -167,14 +167,28 @@ def test_a_tangent_from_far_back_folds_nothing_again() -> None:
     assert many_bytes < 2_000_000
 
 
-@pytest.mark.req("J4")
-@pytest.mark.parametrize("back", range(1, 8))
-def test_a_tangent_from_the_past_shows_just_what_was_shown_then(back: int) -> None:
+def test_a_restore_folds_nothing_again() -> None:
+    def restored(count: int) -> tuple[int, int]:
+        state = ConversationState("c")
+        state.head.extend(exchanges(count))
+        state.restore_moment(moment(state) - 1)  # what is loaded once is loaded before
+        return work_of(lambda: state.restore_moment(moment(state) - 1))
+
+    (few_calls, few_bytes), (many_calls, many_bytes) = restored(10), restored(5_000)
+    assert many_calls < few_calls + 50
+    assert many_bytes < few_bytes + 20_000
+
+
+Shown = list[tuple[str, int, dict[str, Any]]]
+
+
+def eventful() -> tuple[ConversationState, Shown]:
+    """Return a conversation with all that can happen, and what it showed after messages and entries."""
     state = ConversationState("c")
-    shown = list[tuple[str, dict[str, Any]]]()
+    shown = Shown()
 
     def note() -> None:
-        shown.append((state.messages[-1].id, fields(state)))
+        shown.append((state.messages[-1].id, moment(state), fields(state)))
 
     state.set_system("Keep.")
     talk(state, "a", "b", "c")
@@ -200,7 +214,14 @@ def test_a_tangent_from_the_past_shows_just_what_was_shown_then(back: int) -> No
     state.undo()
     talk(state, "h")
     note()
-    id, then = shown[-back]
+    return state, shown
+
+
+@pytest.mark.req("J4")
+@pytest.mark.parametrize("back", range(1, 8))
+def test_a_tangent_from_the_past_shows_just_what_was_shown_then(back: int) -> None:
+    state, shown = eventful()
+    id, _, then = shown[-back]
     state.begin_tangent(at=id)
     assert {**fields(state), "tangent_state": None} == {**then, "tangent_state": None}
     restored = read_back(state)
@@ -211,7 +232,22 @@ def test_a_tangent_from_the_past_shows_just_what_was_shown_then(back: int) -> No
     texts = [[message.text for message in one.preview().messages] for one in (state, restored)]
     assert texts[0] == texts[1]
     state.exit_tangent_mode()
-    assert fields(state) == shown[-1][1]
+    assert fields(state) == shown[-1][2]
+
+
+@pytest.mark.parametrize("back", range(1, 8))
+def test_a_restored_moment_shows_just_what_was_shown_then_and_leaves_the_rest_alone(back: int) -> None:
+    state, shown = eventful()
+    _, place, then = shown[-back]
+    state.restore_moment(place)
+    assert fields(state) == then
+    restored = read_back(state)
+    for one in (state, restored):
+        one.append_transcript("restored")
+        talk(one, "again")
+    assert prompts(state) == prompts(restored)
+    state.undo_restore()
+    assert fields(state) == shown[-1][2]
 
 
 @pytest.mark.req("J4", "I9")

@@ -108,7 +108,7 @@ async def test_a_state_that_was_overtaken_is_refused_and_nothing_of_it_is_lost(h
     assert await everything(session) == before
     assert prompts(state) == ["mine"]
     again = await session.conversation()
-    again.head.extend(state.head.entries.own)
+    again.head.extend(state.head.entries)
     await session.commit(again)
     assert await texts(session) == ["theirs", "mine", "answer to mine"]
 

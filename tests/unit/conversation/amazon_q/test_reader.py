@@ -21,7 +21,7 @@ from original_stage import (
     uses,
 )
 
-from turnstate import ImagePart, ids
+from turnstate import ImagePart, Message, ids
 from turnstate.conversation import ToolOrigin, amazon_q
 from turnstate.errors import ForbiddenJSON, InvalidPayload, MalformedJSON, TooLarge
 
@@ -418,7 +418,7 @@ def test_a_tangent_under_way_shares_the_beginning_and_leaves_to_the_main_convers
     document = aside("2025-10-25T14:03:11.5+09:00", main_latest_summary=None)
     state = read(document)
     assert [entry.user.prompt for entry in state.history] == ["one", "two", "what if?"]
-    assert len(state.head.messages.own) == 2
+    assert len(state.head.said) == 2
     state.exit_tangent_mode()
     assert [entry.user.prompt for entry in state.history] == ["one", "two", "three"]
     assert state.next_message is not None
@@ -432,7 +432,8 @@ def test_a_tangent_that_was_compacted_has_nothing_in_common_with_its_main_conver
     document = aside([2025, 1, 0, 0, 0, 0, 0, 0, 0])
     document["latest_summary"] = ["in short", record()]
     state = read(document)
-    ids = [message.id for timeline in state.timelines for message in timeline.messages.own]
+    entries = [entry for timeline in state.timelines for entry in timeline.entries[timeline.forked_at :]]
+    ids = [entry.id for entry in entries if isinstance(entry, Message)]
     assert len(ids) == len(set(ids))
     assert amazon_q.write(state) == document
     state.exit_tangent_mode()
