@@ -282,7 +282,7 @@ async def test_an_undo_that_the_log_refuses_leaves_ignored_files_alone(
 def test_a_purge_leaves_no_byte_of_what_is_ignored_now_and_keeps_the_rest(
     here: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnstate.shadow.refs.MAX_PACKS", 3)  # so that some packs are joined, with deltas
+    monkeypatch.setattr("turnstate.shadow.packs.MAX_PACKS", 3)  # so that some packs are joined, with deltas
     git(here.tree, "init", "--quiet")
     (here.tree / "nested").mkdir()
     git(here.tree / "nested", "init", "--quiet")

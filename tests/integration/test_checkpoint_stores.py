@@ -24,10 +24,9 @@ from turnstate.memory.builtin import BuiltinEngine
 from turnstate.memory.engines import NoEngine
 from turnstate.memory.port import SessionRecord
 from turnstate.shadow import restore, snapshot
-from turnstate.shadow.contents import Modes
+from turnstate.shadow.contents import Modes, store_pack, update_references
 from turnstate.shadow.git import BLOB, COMMIT, FILE, FOLDER, TREE, Git, Leaf, Pack, commit, object_id, tree
 from turnstate.shadow.plan import Put, Remove, RestorePlan
-from turnstate.shadow.refs import store_pack, update_references
 from turnstate.shadow.restore import Journal
 from turnstate.shadow.snapshot import KnownFile, StatCache
 from turnstate.shadow.values import FileEntry, RestoredFiles

@@ -1,49 +1,78 @@
-"""The contents of a snapshot: how files and modes are kept as git objects, read back and compared.
+"""Snapshots as the repository holds them: their contents are git objects, their names are references.
 
 The tree of a snapshot has two entries: `files`, the work tree as git would keep it, and `modes`, what git
 does not keep: permission bits and empty folders. A third, `left`, names the databases that were in use,
 if any: they existed, so no restore of this snapshot may remove them.
 
-Git compares the trees, with every external program switched off. Modes are compared here, and only if
-the blobs that hold them differ; the path of a folder ends in a slash.
+Objects are synced first, then the folder of their pack, then the reference. A reference never names an
+object that is not durable, so a power cut leaves the last snapshot or this one.
 """
 
 from __future__ import annotations
 
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
-from ..errors import CheckpointsDamaged, NewerFormat
-from .git import AROUND, EXECUTABLE, FOLDER, LINK, Git, Leaf, object_id, tree
-from .values import Diff, FileDiff, FileEntry, Listing, shown
+from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, UnknownCheckpoint
+from ..files import sync_folder
+from .git import AROUND, EXECUTABLE, FOLDER, LINK, Git, Leaf, Pack
+from .values import FileEntry, Listing
 
 __all__ = [
-    "EMPTY",
     "FILES",
+    "HEADS",
     "LEFT",
     "MODES",
+    "RECORDS",
+    "RULES",
+    "SEEN",
+    "TAGS",
+    "WAS",
     "Commit",
     "Modes",
     "Reader",
-    "diff",
-    "difference",
+    "Tagged",
+    "check_tag",
+    "commit_named",
+    "is_known",
     "is_program",
     "left_databases",
     "listing",
+    "newest_checkpoint",
+    "newest_snapshot",
     "parents",
     "permissions",
+    "references",
+    "resolve",
     "split",
+    "store_pack",
+    "tagged",
     "tree_of",
+    "update_references",
 ]
 
 FILES, MODES, LEFT = "files", "modes", "left"
-EMPTY = object_id("tree", tree([]))
-"""The empty tree, which git knows without storing it."""
+SEEN = "refs/heads/seen"
+"""The newest snapshot of any kind: a checkpoint, or one that was taken before or after a restore."""
 
-_SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
-_STATUS: dict[bytes, Literal["added", "modified", "deleted"]] = {b"A": "added", b"D": "deleted"}
+TAGS = "refs/tags/"
+HEADS = "refs/heads/"
+RECORDS = "refs/restores/"
+"""The records of restores, under the tags of the snapshots that were taken before them."""
+
+RULES = "refs/rules/"
+"""Snapshots whose ignore rules still apply after a restore replaced them, under the same tags."""
+
+WAS = "refs/was/"
+"""Rewritten commits, under their old ids, which the log of a conversation keeps."""
+
+_TAG = re.compile(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _MAGIC = b"turnstate modes "
 _VERSION = 1
 _USUAL = (0o644, 0o755, 0o755)
@@ -264,76 +293,100 @@ def _leaves(id: str, data: bytes) -> tuple[Leaf, ...]:
     return tuple(found)
 
 
-def difference(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
-    """Return the files that differ between two snapshot trees; ``before`` is empty for the first snapshot."""
-    trees = _trees(before, after)
-    lines = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", *_SAFE, *trees).split(b"\0")[
-        :-1
-    ]
-    found = {
-        path: FileDiff(path=path, status=_STATUS.get(letter, "modified"))
-        for letter, path in zip(lines[::2], lines[1::2], strict=True)
-    }
-    for file in _modes_differ(git, before, after):
-        found.setdefault(file.path, file)
-    return tuple(found[path] for path in sorted(found))
-
-
-def diff(git: Git, before: str, after: str) -> Diff:
-    """Compare two snapshot trees: the files, how many lines changed, and the text of the diff."""
-    trees = _trees(before, after)
-    counted = _lines(git.run("diff-tree", "-r", "-z", "--no-renames", "--numstat", *_SAFE, *trees))
-    files = tuple(
-        FileDiff(
-            path=file.path,
-            status=file.status,
-            lines_added=counts[0] or 0,
-            lines_removed=counts[1] or 0,
-            binary=counts[0] is None,
+def check_tag(tag: str) -> str:
+    """Return the tag. Raise CheckpointError if git could not store it as a file."""
+    if not _TAG.fullmatch(tag) or _COMMIT.fullmatch(tag):
+        raise CheckpointError(
+            f"{tag!r:.80} is not a valid tag; use letters, digits, dots, dashes and underscores"
         )
-        for file in difference(git, before, after)
-        for counts in [counted.get(file.path, (0, 0))]
-    )
-    text = git.run("diff-tree", "-r", "-p", "-M", *_SAFE, *trees).decode(errors="replace")
-    silent = [file for file in files if file.path not in counted]
-    return Diff(
-        files=files, text=text + "".join(f"{file.status} mode: {shown(file.path)}\n" for file in silent)
-    )
+    return tag
 
 
-def _trees(before: str, after: str) -> tuple[str, str]:
-    return f"{before}:{FILES}" if before else EMPTY, f"{after}:{FILES}"
-
-
-def _lines(said: bytes) -> dict[bytes, tuple[int | None, int | None]]:
-    found = dict[bytes, tuple[int | None, int | None]]()
-    for line in said.split(b"\0")[:-1]:
-        added, removed, path = line.split(b"\t", 2)
-        found[path] = (None, None) if added == b"-" else (int(added), int(removed))
+def references(git: Git, under: str) -> dict[str, str]:
+    """Return the ids of the references below a name; empty for one that cannot be read."""
+    found = dict[str, str]()
+    for path in sorted((git.folder / under).glob("*")):
+        found[path.name] = text if _COMMIT.fullmatch(text := _text(path)) else ""
     return found
 
 
-def _modes_differ(git: Git, before: str, after: str) -> list[FileDiff]:
-    """Return what differs only in its mode, and the empty folders that were added or deleted."""
-    reader = Reader(git)
-    if before and reader.parts(before)[1] == reader.parts(after)[1]:
-        return []
-    old, new = reader.listing(before) if before else Listing({}, {}), reader.listing(after)
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def newest_snapshot(git: Git) -> str:
+    """Return the newest snapshot of any kind, or nothing."""
+    return references(git, HEADS).get("seen", "") or newest_checkpoint(git)
+
+
+def newest_checkpoint(git: Git) -> str:
+    """Return the newest checkpoint, or nothing."""
+    return references(git, HEADS).get("history", "")
+
+
+def commit_named(git: Git, name: str) -> str:
+    """Return the commit of a tag, an old id or a commit id."""
+    if _COMMIT.fullmatch(name):
+        return references(git, WAS).get(name) or name
+    return references(git, TAGS).get(name, "")
+
+
+def is_known(git: Git, name: str) -> bool:
+    """Return True if there is a snapshot of that name, readable or not."""
+    tags = references(git, TAGS)
+    if name in tags or name in tags.values() or name in references(git, WAS):
+        return True
+    return bool(_COMMIT.fullmatch(name)) and git.objects.has(name)
+
+
+def resolve(git: Git, name: str) -> str:
+    """Return the commit of a name. Raise UnknownCheckpoint or CheckpointsDamaged if it cannot be read."""
+    try:
+        return Reader(git).commit(commit_named(git, name)).id
+    except CheckpointsDamaged as error:
+        if is_known(git, name):
+            raise CheckpointsDamaged(f"the snapshot {name:.80} cannot be read: {error}") from error
+        raise UnknownCheckpoint(f"there is no checkpoint {name!r:.80}") from None
+
+
+class Tagged(NamedTuple):
+    """A commit that a tag names."""
+
+    tag: str
+    commit: str
+    seconds: int
+    message: str
+
+
+def tagged(git: Git) -> list[Tagged]:
+    """Return the tags, the oldest commit first."""
+    tags = references(git, TAGS)
+    commits = Reader(git).ordered([newest_checkpoint(git), newest_snapshot(git), *sorted({*tags.values()})])
+    order = {id: place for place, id in enumerate(commits)}
     found = [
-        FileDiff(path=path, status="modified")
-        for path in old.files.keys() & new.files.keys()
-        if old.files[path].mode != new.files[path].mode
+        Tagged(tag, id, commits[id].seconds, commits[id].message) for tag, id in tags.items() if id in commits
     ]
-    bare_old, bare_new = _bare(old), _bare(new)
-    found += [
-        FileDiff(path=path + b"/", status="modified")
-        for path in old.folders.keys() & new.folders.keys()
-        if old.folders[path] != new.folders[path]
-    ]
-    found += [FileDiff(path=path + b"/", status="added") for path in bare_new - old.folders.keys()]
-    found += [FileDiff(path=path + b"/", status="deleted") for path in bare_old - new.folders.keys()]
-    return found
+    return sorted(found, key=lambda one: (order[one.commit], one.tag))
 
 
-def _bare(of: Listing) -> set[bytes]:
-    return of.folders.keys() - {path.rpartition(b"/")[0] for paths in of for path in paths}
+def store_pack(git: Git, pack: Pack) -> None:
+    """Store the objects of a pack durably."""
+    if len(pack):
+        git.run("index-pack", "--stdin", input=pack.finished())
+        sync_folder(git.objects_folder / "pack")
+
+
+def update_references(git: Git, names: Mapping[str, str]) -> None:
+    """Set references durably; one with an empty id is removed."""
+    for name in names:
+        if (git.folder / name).is_file() and not _COMMIT.fullmatch(_text(git.folder / name)):
+            (git.folder / name).unlink()  # git would refuse to replace what it cannot read
+    names = {name: id for name, id in names.items() if id or (git.folder / name).exists()}
+    lines = [f"update {name}\0{id}\0\0" if id else f"delete {name}\0\0" for name, id in names.items()]
+    git.run("update-ref", "--stdin", "-z", input="".join(lines).encode())
+    for folder in {name.rpartition("/")[0] for name in names} | {"refs"}:
+        with suppress(FileNotFoundError):  # git removes a folder of references with the last of them
+            sync_folder(git.folder / folder)

@@ -16,17 +16,21 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import msgspec
+from msgspec import Struct
 
 from .. import files
 from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, NewerFormat, WorkTreeRefused
 from ..home import Home
+from .git import Git
 
 __all__ = [
     "ASIDE",
     "HISTORY",
     "About",
+    "RepositoryState",
     "checked_work_tree",
     "copy_aside",
     "discard",
@@ -52,6 +56,8 @@ HISTORY = "refs/heads/history"
 """The newest checkpoint; the first parents of it are the checkpoints before."""
 
 _FORMAT = 1
+_STATE = "packs"
+_STATE_MAGIC = b"turnstate packs 1\n"
 _PACKED = re.compile(r"[0-9a-f]{40} refs/(?:heads|tags|restores|rules|was)/[A-Za-z0-9._-]+")
 _LOCK_SECONDS = 30.0  # a snapshot takes less
 _FILES = {
@@ -70,7 +76,7 @@ _TEMPORARY = ("rules-", "live-")  # prefixes of temporary folders
 _FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class About(Struct, frozen=True, kw_only=True):
     """The owner of the checkpoints: the work tree, and whose conversation it is."""
 
     format: int = _FORMAT
@@ -321,3 +327,59 @@ def _refuse_whole_machine(real: Path) -> None:
         raise WorkTreeRefused(
             f"{real} holds the home folder {above}, and a restore would reach it; start in a project"
         )
+
+
+class RepositoryState(Struct, frozen=True, array_like=True):
+    """The stat of all packs and references at the last check; while it is unchanged, none is read.
+
+    ``suspect`` is true if objects may be missing.
+    """
+
+    packs: dict[str, tuple[tuple[int, int, int, int], ...]]
+    references: bytes
+    suspect: bool = False
+
+    @classmethod
+    def current(cls, git: Git, *, suspect: bool = False) -> Self:
+        """Return the state of the files as they are now."""
+        packs = dict[str, tuple[tuple[int, int, int, int], ...]]()
+        folder = git.folder / "objects" / "pack"
+        for path in sorted((*folder.glob("pack-*.pack"), *folder.glob("pack-*.idx"))):
+            one = path.stat()
+            stamp = (one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino)
+            packs[path.stem] = (*packs.get(path.stem, ()), stamp)
+        digest = hashlib.sha256()
+        for above, folders, names in os.walk(git.folder / "refs"):
+            folders.sort()
+            for name in sorted(names):
+                one = os.lstat(os.path.join(above, name))
+                of_name = (
+                    os.path.join(above, name),
+                    one.st_size,
+                    one.st_mtime_ns,
+                    one.st_ctime_ns,
+                    one.st_ino,
+                )
+                digest.update(repr(of_name).encode("utf-8", "surrogateescape"))
+        return cls(packs, digest.digest(), suspect)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Read the state that was saved last, or return None."""
+        start = len(_STATE_MAGIC) + 32
+        try:
+            data = (folder / _STATE).read_bytes()
+            if data[:start] != _STATE_MAGIC + hashlib.sha256(data[start:]).digest():
+                return None
+            return msgspec.msgpack.decode(data[start:], type=cls)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def save(self, folder: Path) -> None:
+        """Write the state, unless it is what was saved last."""
+        if self == self.load(folder):
+            return
+        payload = msgspec.msgpack.encode(self)
+        temporary = folder / f"{_STATE}.tmp"
+        temporary.write_bytes(_STATE_MAGIC + hashlib.sha256(payload).digest() + payload)
+        os.replace(temporary, folder / _STATE)

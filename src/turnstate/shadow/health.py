@@ -18,9 +18,9 @@ from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat
 from ..stores.values import Finding
 from . import folder as folders
 from . import packs
-from .contents import Commit, Modes, Reader
+from .contents import HEADS, TAGS, WAS, Commit, Modes, Reader, references, update_references
+from .folder import RepositoryState
 from .git import FOLDER, Git
-from .refs import HEADS, TAGS, WAS, RepositoryState, references, update_references
 from .values import shown
 
 __all__ = ["WAY_OUT", "Survey", "finding", "repair_heads", "verify_folder"]

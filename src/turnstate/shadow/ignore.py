@@ -24,11 +24,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..errors import CheckpointsDamaged, GitFailed, WorkTreeRefused
-from .contents import listing, split
+from .contents import RULES as KEPT_RULES
+from .contents import listing, references, split
 from .git import BLOB, Git, object_id
 from .protected import UnreadableFile, read_regular
-from .refs import RULES as KEPT_RULES
-from .refs import references
 
 __all__ = [
     "RULES",

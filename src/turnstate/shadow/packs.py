@@ -3,6 +3,8 @@
 Git refuses a whole pack for one wrong byte in its trailer or its index. So a changed pack is read here,
 object by object: those whose bytes match their ids go into a new pack, and the damaged pack is set
 aside. After that every object in the repository is sound; a damaged one is missing.
+
+Every snapshot adds a pack; the small ones are joined from time to time, the largest is left alone.
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ from typing import NamedTuple
 
 from ..errors import GitFailed
 from ..files import sync_folder
-from .folder import copy_aside, set_aside
+from .contents import store_pack
+from .folder import RepositoryState, copy_aside, set_aside
 from .git import BLOB, COMMIT, TREE, Git, Pack, object_id
-from .refs import RepositoryState, store_pack
 
-__all__ = ["Checked", "check", "object_names"]
+__all__ = ["Checked", "check", "join_packs", "object_names", "remove_pack"]
 
 _KINDS = {1: COMMIT, 2: TREE, 3: BLOB}
 _OFFSET, _REFERENCE = 6, 7  # kinds of objects that are stored as deltas
 _CHUNK = 1 << 16
+MAX_PACKS = 40
+"""Packs before they are joined; git searches each for every object."""
+
 _MAX_DELTA_DEPTH = 200  # git writes at most 50
 
 
@@ -296,3 +301,26 @@ def _trailer(path: Path) -> bytes:
 
 def _packs(git: Git) -> Path:
     return git.folder / "objects" / "pack"
+
+
+def join_packs(git: Git) -> None:
+    """Join all packs but the largest, once there are many."""
+    folder = git.folder / "objects" / "pack"
+    packs = sorted(folder.glob("pack-*.pack"), key=lambda pack: pack.stat().st_size)
+    if len(packs) <= MAX_PACKS:
+        return
+    small = packs[:-1]
+    made = git.run(
+        *("pack-objects", "--stdin-packs", "--delta-base-offset", "--quiet", str(folder / "pack")),
+        input="".join(f"{pack.name}\n" for pack in small).encode(),
+    )
+    sync_folder(folder)
+    for pack in small:
+        if pack.stem != f"pack-{made.decode().strip()}":
+            remove_pack(pack)
+
+
+def remove_pack(pack: Path) -> None:
+    """Remove a pack, its index last: an index without a pack is removed after a crash."""
+    for suffix in (".pack", ".rev", ".idx"):
+        pack.with_suffix(suffix).unlink(missing_ok=True)

@@ -19,10 +19,9 @@ from msgspec import Struct, structs
 
 from .. import files as durable
 from ..errors import CheckpointsDamaged
-from .contents import Reader, left_databases, listing, parents
+from .contents import TAGS, Reader, left_databases, listing, parents, references
 from .git import FOLDER, Git
 from .protected import IN_USE, OURS, SIDES, Kind, Owned, kind_of, main_file, side_files
-from .refs import TAGS, references
 from .snapshot import Captured
 from .values import Changes, FileEntry, KeptPath, Listing
 from .work_tree import SafeTree

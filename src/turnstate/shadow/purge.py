@@ -16,13 +16,29 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from ..files import sync_folder
-from .contents import FILES, LEFT, MODES, Commit, Modes, Reader, parents
+from .contents import (
+    FILES,
+    HEADS,
+    LEFT,
+    MODES,
+    RECORDS,
+    RULES,
+    TAGS,
+    WAS,
+    Commit,
+    Modes,
+    Reader,
+    parents,
+    references,
+    store_pack,
+    update_references,
+)
 from .folder import ASIDE
 from .git import BLOB, COMMIT, FOLDER, TREE, Git, Leaf, Pack, tree
 from .ignore import MAX_RULES_BYTES, Rules
 from .ignore import RULES as IGNORE
+from .packs import remove_pack
 from .plan import RestoreRecord
-from .refs import HEADS, RECORDS, RULES, TAGS, WAS, references, remove_pack, store_pack, update_references
 from .snapshot import STAMPS, ShadowSettings
 
 __all__ = ["Purged", "ignored_now", "purge"]

@@ -21,20 +21,11 @@ from ..stores.values import Finding
 from . import folder as folders
 from . import packs
 from . import restore as journals
-from .contents import diff, tree_of
-from .folder import checked_work_tree
-from .git import Git
-from .health import WAY_OUT, Survey, repair_heads, verify_folder
-from .ignore import holds_rules
-from .plan import RestorePlan, RestoreRecord, restore_plan, undo_plan, without_unchanged
-from .protected import Owned, OwnPlaces
-from .purge import Purged, ignored_now, purge
-from .refs import (
+from .contents import (
     RECORDS,
     RULES,
     TAGS,
     WAS,
-    RepositoryState,
     check_tag,
     commit_named,
     is_known,
@@ -43,7 +34,16 @@ from .refs import (
     references,
     resolve,
     tagged,
+    tree_of,
 )
+from .diff import diff
+from .folder import RepositoryState, checked_work_tree
+from .git import Git
+from .health import WAY_OUT, Survey, repair_heads, verify_folder
+from .ignore import holds_rules
+from .plan import RestorePlan, RestoreRecord, restore_plan, undo_plan, without_unchanged
+from .protected import Owned, OwnPlaces
+from .purge import Purged, ignored_now, purge
 from .restore import Journal, perform
 from .snapshot import STAMPS, Captured, ShadowSettings, current_tree, examine, take
 from .values import Diff, KeptPath, LeftOut, RestoredFiles, Snapshot, SnapshotLimits

@@ -23,7 +23,25 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from ..errors import CheckpointsDamaged, GitFailed
-from .contents import FILES, LEFT, MODES, Modes, difference, is_program, permissions, tree_of
+from .contents import (
+    FILES,
+    LEFT,
+    MODES,
+    RECORDS,
+    RULES,
+    SEEN,
+    TAGS,
+    Modes,
+    is_program,
+    newest_checkpoint,
+    newest_snapshot,
+    permissions,
+    references,
+    store_pack,
+    tree_of,
+    update_references,
+)
+from .diff import difference
 from .folder import HISTORY
 from .git import (
     BLOB,
@@ -42,6 +60,7 @@ from .git import (
     tree,
 )
 from .ignore import Rules, other_rules, rules_of
+from .packs import join_packs
 from .protected import (
     InUse,
     Opened,
@@ -52,18 +71,6 @@ from .protected import (
     kind_of,
     main_file,
     read_regular,
-)
-from .refs import (
-    RECORDS,
-    RULES,
-    SEEN,
-    TAGS,
-    join_packs,
-    newest_checkpoint,
-    newest_snapshot,
-    references,
-    store_pack,
-    update_references,
 )
 from .values import Changes, Diff, FileEntry, LeftOut, Listing, Snapshot, SnapshotLimits
 from .work_tree import FileStat, Scan, scan_work_tree

@@ -11,8 +11,8 @@ import pytest
 
 from turnstate.checkpoints import ShadowRepository
 from turnstate.shadow import packs
+from turnstate.shadow.folder import RepositoryState
 from turnstate.shadow.git import Git
-from turnstate.shadow.refs import RepositoryState
 
 pytestmark = pytest.mark.req("O3")
 
@@ -37,7 +37,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packs")
     (folder / "work").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turnstate.shadow.refs.MAX_PACKS", 1)
+        patch.setattr("turnstate.shadow.packs.MAX_PACKS", 1)
         repository = ShadowRepository.open(folder / "shadow", folder / "work")
         lines = [f"line {Random(number).random()}\n" for number in range(300)]
         for number in range(6):
@@ -52,7 +52,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shadow(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the template."""
-    monkeypatch.setattr("turnstate.shadow.refs.MAX_PACKS", 1)
+    monkeypatch.setattr("turnstate.shadow.packs.MAX_PACKS", 1)
     return Path(shutil.copytree(template, tmp_path / "shadow"))
 
 

@@ -1,0 +1,96 @@
+"""How two snapshots differ.
+
+Git compares the trees, with every external program switched off. Modes are compared here, and only if
+the blobs that hold them differ; the path of a folder ends in a slash.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .contents import FILES, Reader
+from .git import Git, object_id, tree
+from .values import Diff, FileDiff, Listing, shown
+
+__all__ = ["EMPTY", "diff", "difference"]
+
+EMPTY = object_id("tree", tree([]))
+"""The empty tree, which git knows without storing it."""
+
+_SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
+_STATUS: dict[bytes, Literal["added", "modified", "deleted"]] = {b"A": "added", b"D": "deleted"}
+
+
+def difference(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
+    """Return the files that differ between two snapshot trees; ``before`` is empty for the first snapshot."""
+    trees = _trees(before, after)
+    lines = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", *_SAFE, *trees).split(b"\0")[
+        :-1
+    ]
+    found = {
+        path: FileDiff(path=path, status=_STATUS.get(letter, "modified"))
+        for letter, path in zip(lines[::2], lines[1::2], strict=True)
+    }
+    for file in _modes_differ(git, before, after):
+        found.setdefault(file.path, file)
+    return tuple(found[path] for path in sorted(found))
+
+
+def diff(git: Git, before: str, after: str) -> Diff:
+    """Compare two snapshot trees: the files, how many lines changed, and the text of the diff."""
+    trees = _trees(before, after)
+    counted = _lines(git.run("diff-tree", "-r", "-z", "--no-renames", "--numstat", *_SAFE, *trees))
+    files = tuple(
+        FileDiff(
+            path=file.path,
+            status=file.status,
+            lines_added=counts[0] or 0,
+            lines_removed=counts[1] or 0,
+            binary=counts[0] is None,
+        )
+        for file in difference(git, before, after)
+        for counts in [counted.get(file.path, (0, 0))]
+    )
+    text = git.run("diff-tree", "-r", "-p", "-M", *_SAFE, *trees).decode(errors="replace")
+    silent = [file for file in files if file.path not in counted]
+    return Diff(
+        files=files, text=text + "".join(f"{file.status} mode: {shown(file.path)}\n" for file in silent)
+    )
+
+
+def _trees(before: str, after: str) -> tuple[str, str]:
+    return f"{before}:{FILES}" if before else EMPTY, f"{after}:{FILES}"
+
+
+def _lines(said: bytes) -> dict[bytes, tuple[int | None, int | None]]:
+    found = dict[bytes, tuple[int | None, int | None]]()
+    for line in said.split(b"\0")[:-1]:
+        added, removed, path = line.split(b"\t", 2)
+        found[path] = (None, None) if added == b"-" else (int(added), int(removed))
+    return found
+
+
+def _modes_differ(git: Git, before: str, after: str) -> list[FileDiff]:
+    """Return what differs only in its mode, and the empty folders that were added or deleted."""
+    reader = Reader(git)
+    if before and reader.parts(before)[1] == reader.parts(after)[1]:
+        return []
+    old, new = reader.listing(before) if before else Listing({}, {}), reader.listing(after)
+    found = [
+        FileDiff(path=path, status="modified")
+        for path in old.files.keys() & new.files.keys()
+        if old.files[path].mode != new.files[path].mode
+    ]
+    bare_old, bare_new = _bare(old), _bare(new)
+    found += [
+        FileDiff(path=path + b"/", status="modified")
+        for path in old.folders.keys() & new.folders.keys()
+        if old.folders[path] != new.folders[path]
+    ]
+    found += [FileDiff(path=path + b"/", status="added") for path in bare_new - old.folders.keys()]
+    found += [FileDiff(path=path + b"/", status="deleted") for path in bare_old - new.folders.keys()]
+    return found
+
+
+def _bare(of: Listing) -> set[bytes]:
+    return of.folders.keys() - {path.rpartition(b"/")[0] for paths in of for path in paths}
