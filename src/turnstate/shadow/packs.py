@@ -25,7 +25,7 @@ from .contents import store_pack
 from .folder import RepositoryState, copy_aside, set_aside
 from .git import BLOB, COMMIT, TREE, Git, Pack, object_id
 
-__all__ = ["Checked", "check", "join_packs", "object_names", "remove_pack"]
+__all__ = ["Checked", "check", "join", "object_names", "remove_pack"]
 
 _KINDS = {1: COMMIT, 2: TREE, 3: BLOB}
 _OFFSET, _REFERENCE = 6, 7  # kinds of objects that are stored as deltas
@@ -303,13 +303,10 @@ def _packs(git: Git) -> Path:
     return git.folder / "objects" / "pack"
 
 
-def join_packs(git: Git) -> None:
-    """Join all packs but the largest, once there are many."""
-    folder = git.folder / "objects" / "pack"
-    packs = sorted(folder.glob("pack-*.pack"), key=lambda pack: pack.stat().st_size)
-    if len(packs) <= MAX_PACKS:
-        return
-    small = packs[:-1]
+def join(git: Git) -> None:
+    """Join all packs but the largest."""
+    folder = _packs(git)
+    small = sorted(folder.glob("pack-*.pack"), key=lambda pack: pack.stat().st_size)[:-1]
     made = git.run(
         *("pack-objects", "--stdin-packs", "--delta-base-offset", "--quiet", str(folder / "pack")),
         input="".join(f"{pack.name}\n" for pack in small).encode(),

@@ -330,7 +330,7 @@ class ShadowRepository:
                 if (journal := journals.read(self.folder)) is not None:
                     self.recovered = self._finish(git, journal, again=True)
                 yield git
-                RepositoryState.current(git, suspect=self._suspect).save(self.folder)
+                self._save_state(git)
             except OSError as error:
                 raise CheckpointError(
                     f"the checkpoints of {self.work_tree} cannot be used: {error}; {WAY_OUT}"
@@ -359,6 +359,15 @@ class ShadowRepository:
             (self.folder / STAMPS).unlink(missing_ok=True)  # it names objects that may be missing
         if checked.changed:
             repair_heads(git)
+
+    def _save_state(self, git: Git) -> None:
+        """Save the state of the files for the next check; join packs first if there are many by now."""
+        state = RepositoryState.current(git, suspect=self._suspect)
+        if len(state.packs) > packs.MAX_PACKS:
+            with suppress(GitFailed, OSError):  # snapshots are durable; joining packs can wait
+                packs.join(git)
+            state = RepositoryState.current(git, suspect=self._suspect)
+        state.save(self.folder)
 
     def _check_all_packs(self, git: Git) -> bool:
         """Check every pack after a failure, so that damage is contained; return True if there is any."""

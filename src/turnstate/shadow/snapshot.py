@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from ..errors import CheckpointsDamaged, GitFailed
+from ..errors import CheckpointsDamaged
 from .contents import (
     FILES,
     LEFT,
@@ -60,7 +60,6 @@ from .git import (
     tree,
 )
 from .ignore import Rules, other_rules, rules_of
-from .packs import join_packs
 from .protected import (
     InUse,
     Opened,
@@ -146,8 +145,6 @@ def take(
         changed |= dict.fromkeys(stale, "") | {TAGS + tag: made}
     update_references(git, changed)
     captured.cache(made).save(settings.folder / STAMPS)
-    with suppress(GitFailed, OSError):  # the snapshot is durable; joining packs can wait
-        join_packs(git)
     changes = _changes(git, base, captured) if checkpoint and not same else Changes()
     return (
         Snapshot(
