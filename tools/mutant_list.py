@@ -849,7 +849,7 @@ MUTANTS = (
     Mutant(
         "transaction-went-on",
         "a restore that was cut off is finished although others went on",
-        "return intent.head == self._log_head() and intent.operation.is_possible(self._state)",
+        "return intent.head == self._log_head() and operation.is_possible(self._state)",
         "return intent.operation.is_possible(self._state)",
         TRANSACTION,
     ),

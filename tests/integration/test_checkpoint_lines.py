@@ -8,7 +8,7 @@ import pytest
 from checkpoint_talk import Desk, Talk, played
 
 from turnstate import Message, SessionManager
-from turnstate.checkpoints.operations import newest_restore
+from turnstate.checkpoints.transaction import newest_restore
 
 
 def agent_writes(talk: Talk, text: str) -> None:

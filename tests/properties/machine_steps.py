@@ -12,7 +12,7 @@ from machine import BUDGETS, ID, WIDE, Machine, as_bytes, rule
 from machine_model import Conversation, Event
 
 from turnstate import Message, ToolCallRequest, ToolCallResult
-from turnstate.checkpoints.operations import RestoreOperation, Undo, newest_restore
+from turnstate.checkpoints.transaction import RestoreOperation, Undo, newest_restore
 from turnstate.context.cut import Strategy
 from turnstate.entry import Checkpoint
 from turnstate.errors import (

@@ -19,8 +19,8 @@ from ..shadow.values import (
     SnapshotLimits,
     shown,
 )
-from .manager import CheckpointManager
-from .transaction import Recovered, RestoreResult, verify
+from .manager import CheckpointManager, verify
+from .transaction import Recovered, RestoreResult
 
 __all__ = [
     "Changes",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -37,15 +38,26 @@ from ..ids import CallId
 from ..message import Message
 from ..session import Session
 from ..shadow.folder import discard, folder_for, is_in_repository, read_about
-from ..shadow.health import WAY_OUT
+from ..shadow.health import WAY_OUT, finding, verify_folder
 from ..shadow.purge import Purged
 from ..shadow.repository import ShadowRepository
 from ..shadow.values import Diff, LeftOut, Snapshot, SnapshotLimits
+from ..stores.values import Finding
 from .labels import ASIDE, CheckpointTurn, Numbers, description, numbers, turns
-from .operations import Bring, LeaveTangent, RestoreOperation, Undo, newest_restore
-from .transaction import Recovered, RestoreResult, RestoreTransaction, new_tag
+from .transaction import (
+    Bring,
+    LeaveTangent,
+    Recovered,
+    RestoreOperation,
+    RestoreResult,
+    RestoreTransaction,
+    Undo,
+    new_tag,
+    newest_restore,
+    read,
+)
 
-__all__ = ["CheckpointManager", "Recovered", "RestoreResult"]
+__all__ = ["CheckpointManager", "Recovered", "RestoreResult", "verify"]
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -410,3 +422,14 @@ def _own(home: Home, session: Session | None) -> list[Path]:
         homes.append(Home.from_environment())
     own = [path for one in homes for path in (one.path, one.path / KEY_FILE)]
     return [*own, *(session._files if session else ())]
+
+
+def verify(home: Home, *, repair: bool = False) -> Iterator[Finding]:
+    """Check all checkpoints in a home; yield what is damaged and what to do about it."""
+    for folder in sorted((home.path / "checkpoints").glob("*")):
+        if not folder.name.startswith("."):
+            yield from verify_folder(folder, repair=repair)
+            try:
+                read(folder)
+            except CheckpointError as error:
+                yield finding(("", "", folder.name), str(error))

@@ -6,6 +6,9 @@
 That one write decides. If it is refused, or the process dies between two steps, the log is read: if it
 has the operation, the files stay; if it is unchanged, the next process completes the operation; if
 another process continued the conversation, the files are put back as they were.
+
+An operation (restore a checkpoint, undo a restore, leave a tangent) is a value, so it can be recorded before
+it is applied. It can see from a conversation whether it was applied already and whether it still can be.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import msgspec
 from msgspec import Struct, structs
@@ -23,35 +28,189 @@ from msgspec import Struct, structs
 from .. import files, ids
 from ..conversation import ConversationState
 from ..conversation.edits import LineTracking
+from ..entry import RAN, UNDONE, Answer, Checkpoint, Restore
 from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, SessionError
-from ..home import Home
 from ..session import Session
-from ..session.timelines import head_of
-from ..shadow.health import finding, verify_folder
+from ..session.timelines import branch_of, head_of
 from ..shadow.repository import ShadowRepository
 from ..shadow.restore import NAME as JOURNAL
 from ..shadow.values import RestoredFiles
-from ..stores.values import Finding
-from .operations import LeaveTangent, Operation, Undo
 
 __all__ = [
+    "Bring",
     "Intent",
+    "LeaveTangent",
+    "Operation",
     "Recovered",
+    "RestoreOperation",
     "RestoreResult",
     "RestoreTransaction",
+    "Undo",
     "forget",
-    "has_file_changes",
     "locked",
     "new_tag",
+    "newest_restore",
     "read",
-    "verify",
     "write",
 ]
 
+Bring = Literal["nothing", "tail", "summary"]
 NAME = "intent.json"
 LOCK = "intent.lock"
 _DRAFT = "intent.json.draft"  # not *.tmp, which the sweep of the shadow repository removes
 _LOCK_SECONDS = 60.0  # a restore of a large tree takes less
+
+
+class RestoreOperation(Struct, frozen=True, kw_only=True, tag="restore", tag_field="operation"):
+    """Restore a checkpoint; ``number`` is the number of its entry in the log."""
+
+    label: str
+    commit: str
+    number: int
+    files: bool
+    conversation: bool
+
+    def is_done(self, state: ConversationState, name: str) -> bool:
+        """Return True if the conversation has this restore."""
+        return any(one.undo == name for _, one in _restores(state))
+
+    def is_possible(self, state: ConversationState) -> bool:
+        """Return True if the checkpoint is still at its place."""
+        entries, place = state.head.entries, self.number - state.head.first
+        entry = entries[place] if 0 <= place < len(entries) else None
+        return not self.conversation or (isinstance(entry, Checkpoint) and entry.commit == self.commit)
+
+    async def apply(self, state: ConversationState, _session: Session | None, name: str) -> None:
+        """Go back to the checkpoint, and answer the calls that were open then."""
+        if self.conversation:
+            state.restore_moment(self.number - state.head.first + 1)
+            for answer in _answers(state, state.head.checkpoints[-1][1]):
+                state.add(answer)
+        state.add(
+            Restore(
+                label=self.label,
+                commit=self.commit,
+                undo=name,
+                files=self.files,
+                conversation=self.conversation,
+            )
+        )
+
+
+class Undo(Struct, frozen=True, kw_only=True, tag="undo", tag_field="operation"):
+    """Undo a restore; ``number`` is the number of its entry in the log, ``undoes`` its name."""
+
+    label: str
+    number: int
+    undoes: str
+    files: bool
+    conversation: bool
+
+    def is_done(self, state: ConversationState, name: str) -> bool:
+        """Return True if the restore is off the path or recorded as undone."""
+        names = [one.undo for _, one in _restores(state)]
+        return self.undoes not in names if self.conversation else name in names
+
+    def is_possible(self, state: ConversationState) -> bool:
+        """Return True if the restore is on the path."""
+        return any(one.undo == self.undoes for _, one in _restores(state))
+
+    async def apply(self, state: ConversationState, session: Session | None, name: str) -> None:
+        """Return to the branch before the restore; a restore of files only is recorded as undone."""
+        if not self.conversation:
+            state.add(Restore(label=self.label, commit="", undo=name, conversation=False, undone=self.number))
+        elif session is None:
+            state.undo_restore()
+        else:
+            await session._undo_restore(branch_of(state, self.number))
+            state.adopt(await session.conversation(os=state.os))
+
+
+class LeaveTangent(Struct, frozen=True, kw_only=True, tag="leave", tag_field="operation"):
+    """Leave a tangent; ``kept`` labels the checkpoint of its files that no other one holds."""
+
+    tangent: str
+    bring: Bring = "nothing"
+    summary: str | None = None
+    kept: str = ""
+    at: int = 0
+
+    label: ClassVar[str] = "tangent"  # of the checkpoint that the files go back to
+    conversation: ClassVar[bool] = True  # it always goes back
+
+    def is_done(self, state: ConversationState, _name: str) -> bool:
+        """Return True if the conversation is outside the tangent and those inside it."""
+        return self.tangent not in _tangents(state)
+
+    def is_possible(self, state: ConversationState) -> bool:
+        """Return True if the tangent is the current one."""
+        return self.tangent in islice(_tangents(state), 1)
+
+    def record_files(self, state: ConversationState, name: str) -> None:
+        """Add a checkpoint of the tangent's files to the tangent, in a write before the operation's own."""
+        if self.kept and not _ends_with_files(state, name):
+            text = "when the tangent was left"
+            state.add(Checkpoint(label=self.kept, commit=name, description=text, at=self.at))
+
+    def has_recorded_files(self, state: ConversationState, name: str) -> bool:
+        """Return True if the checkpoint of the tangent's files is the last entry in it."""
+        return self.is_possible(state) and _ends_with_files(state, name)
+
+    async def apply(self, state: ConversationState, _session: Session | None, _name: str) -> None:
+        """Go back to where the tangent began."""
+        match self.bring:
+            case "nothing":
+                state.exit_tangent_mode()
+            case "tail":
+                state.exit_tangent_mode_with_tail()
+            case "summary":
+                state.exit_tangent_mode_with_summary(self.summary)
+
+
+Operation = RestoreOperation | Undo | LeaveTangent
+
+
+def newest_restore(state: ConversationState) -> tuple[int, Restore] | None:
+    """Return the newest restore on the path that was not undone, and its number in the log."""
+    undone = set[int]()
+    for number, one in _restores(state):
+        if one.undone:
+            undone.add(one.undone)
+        elif number not in undone:
+            return number, one
+    return None
+
+
+def _restores(state: ConversationState) -> Iterator[tuple[int, Restore]]:
+    number = state.head.first + len(state.head.entries)
+    for entry in reversed(state.head.entries):
+        number -= 1
+        if isinstance(entry, Restore):
+            yield number, entry
+
+
+def _tangents(state: ConversationState) -> Iterator[str]:
+    """Yield the names of the tangents that contain the head, the innermost first."""
+    timeline = state.head
+    while timeline.parent is not None:
+        yield timeline.name
+        timeline = timeline.parent
+
+
+def _ends_with_files(state: ConversationState, name: str) -> bool:
+    entries = state.head.entries
+    last = entries[-1] if entries else None
+    return isinstance(last, Checkpoint) and last.commit == name
+
+
+def _answers(state: ConversationState, checkpoint: Checkpoint) -> list[Answer]:
+    """Return answers for the calls that were open at a checkpoint: some had run by then."""
+    return [
+        Answer.give(call.id, RAN, is_error=False)
+        if call.id in checkpoint.ran
+        else Answer.give(call.id, UNDONE)
+        for call in state.head.open_calls
+    ]
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -119,11 +278,6 @@ def forget(folder: Path) -> None:
     files.sync_folder(folder)
 
 
-def has_file_changes(folder: Path) -> bool:
-    """Return True if a restore of files is incomplete."""
-    return (folder / JOURNAL).exists()
-
-
 class RestoreResult(Struct, frozen=True, kw_only=True):
     """The result of a restore: the checkpoint, and what happened to the files, if they were restored."""
 
@@ -170,7 +324,7 @@ class RestoreTransaction:
                 name=new_tag(), operation=operation, files=files, hard=hard, head=self._log_head()
             )
             await asyncio.to_thread(write, intent, folder)
-            return await self._execute(intent)
+            return await self._execute(intent, again=False)
 
     async def finish(self) -> Recovered | None:
         """Recover a restore that another process began and did not finish."""
@@ -183,7 +337,7 @@ class RestoreTransaction:
                 await self._forget()
                 return Recovered(label=label, finished=True)
             if self._is_unchanged(intent):
-                went = await self._execute(intent)
+                went = await self._execute(intent, again=True)
                 return Recovered(label=label, finished=True, files=went.files)
             return Recovered(label=label, finished=False, files=await self._roll_back(intent))
 
@@ -192,10 +346,12 @@ class RestoreTransaction:
         if self._session is not None:
             await self._session.commit(self._state)
 
-    async def _execute(self, intent: Intent) -> RestoreResult:
+    async def _execute(self, intent: Intent, *, again: bool) -> RestoreResult:
         restored = None
         if intent.files and not intent.placed:
-            restored = await self._restore_files(intent)
+            # On a second attempt, the tag of the files before the first one stays valid.
+            undo = new_tag() if again and await self._has_restored(intent) else intent.name
+            restored = await self._restore_files(intent, undo)
             intent = structs.replace(intent, placed=True)
             await asyncio.to_thread(write, intent, self._repository.folder)
         await self._apply(intent, restored)
@@ -227,11 +383,10 @@ class RestoreTransaction:
 
     def _is_unchanged(self, intent: Intent) -> bool:
         """Return True if no one has continued the conversation since the intent was written."""
-        if isinstance(intent.operation, LeaveTangent) and intent.operation.has_recorded_files(
-            self._state, intent.name
-        ):
+        operation = intent.operation
+        if isinstance(operation, LeaveTangent) and operation.has_recorded_files(self._state, intent.name):
             return True
-        return intent.head == self._log_head() and intent.operation.is_possible(self._state)
+        return intent.head == self._log_head() and operation.is_possible(self._state)
 
     async def _settle_files(self, log: ConversationState | None, intent: Intent) -> str:
         """Keep the files if another process completed the operation, else put them back; return which."""
@@ -243,16 +398,12 @@ class RestoreTransaction:
 
     async def _log(self) -> ConversationState | None:
         """Return the conversation as it is in the log, or None if it ended."""
-        if self._session is None:
-            return None
-        try:
-            return await self._session.conversation(os=self._state.os)
-        except SessionError:
-            return None
+        with suppress(SessionError):
+            return await self._session.conversation(os=self._state.os) if self._session else None
+        return None
 
-    async def _restore_files(self, intent: Intent) -> RestoredFiles:
-        """Restore the files; the tag of the files before it stays valid on a second attempt."""
-        undo = new_tag() if await self._has_restored(intent) else intent.name
+    async def _restore_files(self, intent: Intent, undo: str) -> RestoredFiles:
+        """Restore the files; those before it get the tag ``undo``."""
         try:
             if isinstance(intent.operation, Undo):
                 return await asyncio.to_thread(self._repository.undo, intent.files, undo=undo)
@@ -260,7 +411,7 @@ class RestoreTransaction:
                 self._repository.restore, intent.files, hard=intent.hard, undo=undo
             )
         except CheckpointError:
-            if not has_file_changes(self._repository.folder):
+            if not (self._repository.folder / JOURNAL).exists():  # else files were changed
                 await self._forget()
             raise
 
@@ -274,14 +425,11 @@ class RestoreTransaction:
 
     def _update_lines(self, operation: Operation, restored: RestoredFiles | None) -> None:
         """Update the line tracker: what a restore changed, the user did not."""
-        put_back = list[str]()
+        paths: tuple[bytes, ...] = ()
         if restored is not None and not operation.conversation:
-            changes = restored.changes
-            paths = (*changes.added, *changes.modified, *changes.deleted)
-            put_back = [
-                os.fsdecode(os.path.join(os.fsencode(self._repository.work_tree), one)) for one in paths
-            ]
-        self._lines.follow(put_back)
+            paths = (*restored.changes.added, *restored.changes.modified, *restored.changes.deleted)
+        work_tree = os.fsencode(self._repository.work_tree)
+        self._lines.follow(os.fsdecode(os.path.join(work_tree, path)) for path in paths)
 
     async def _has_restored(self, intent: Intent) -> bool:
         """Return True if the files were changed already."""
@@ -298,14 +446,3 @@ class RestoreTransaction:
 def new_tag() -> str:
     """Return a new, unique tag."""
     return f"c-{ids.message_id()}"
-
-
-def verify(home: Home, *, repair: bool = False) -> Iterator[Finding]:
-    """Check all checkpoints in a home; yield what is damaged and what to do about it."""
-    for folder in sorted((home.path / "checkpoints").glob("*")):
-        if not folder.name.startswith("."):
-            yield from verify_folder(folder, repair=repair)
-            try:
-                read(folder)
-            except CheckpointError as error:
-                yield finding(("", "", folder.name), str(error))
