@@ -1,36 +1,42 @@
-"""Settings: the part of a conversation's state that no message says, as one JSON object.
+"""Settings: the part of a conversation's state that no message says, and the head that they belong to.
 
-Tools, sticky files and the rest go into the log as one entry whenever one of them changed; the newest on a
-path counts. The model has an entry of its own, which a session without a state writes as well; the settings
+Tools, sticky files and the rest go into the log as one JSON object whenever one of them changed; the newest
+on a path counts. The model has an entry of its own, which a session without a state writes as well; the settings
 have what is known of it beyond the catalog. What the line tracker knows of a file is an entry of its own,
-too. Written like this they come back with the timeline they belong to.
+too. Written like this they come back with the timeline they belong to, whenever it becomes the head.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from threading import Lock
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct, structs
 
 from ..catalog import ModelInfo
 from ..catalog import named as model_named
-from ..entry import ModelChange
-from ..errors import InvalidPayload, UnknownName
+from ..context.cut import capped
+from ..context.manager import StateManager
+from ..context.policy import Policy
+from ..entry import Cut, Entry, FileLines, ModelChange, Revert, Settings
+from ..errors import InvalidPayload, NotFound, NothingToUndo, UnknownName
+from ..message import Message
 from ..sticky import ContextManager, ContextState
 from ..tokens import counter
 from ..toolspec import ToolSpec
-from .line_tracker import FileLineTracker, tracker_from_json
+from .environment import Agents, Os
+from .line_tracker import FileLineTracker, tracker_from_json, tracker_to_json
+from .timeline import Timeline
 from .tools import ToolOrigin, Tools
-
-if TYPE_CHECKING:
-    from .state import ConversationState
 
 __all__ = [
     "DEFAULTS",
+    "ConversationHead",
     "beside",
     "fields_of",
+    "is_stored",
     "model_from_json",
     "model_to_json",
     "model_under",
@@ -42,7 +48,152 @@ __all__ = [
 DEFAULTS: dict[str, Any] = {"tools": {}, "mcp_enabled": True}
 
 
-def fields_of(state: ConversationState) -> dict[str, Any]:
+class ConversationHead:
+    """The timeline that a conversation continues on, and the settings in force there.
+
+    Every entry is added here, after one for settings that have changed; going to another timeline brings
+    back the settings that it had.
+    """
+
+    def __init__(self, os: Os, policy: Policy) -> None:
+        self.os, self.policy = os, policy
+        self.head = Timeline()
+        self.timelines = [self.head]
+        self.tools: Tools = {}
+        self.default_counter = "o200k_base"  # for a conversation without a model
+        self.model: str | None = None
+        self.model_info: ModelInfo | None = None
+        self.context_manager: ContextManager | None = None
+        self.file_line_tracker: dict[str, FileLineTracker] = {}
+        self.files_lock = Lock()  # tools track files in threads, while the loop takes in what was appended
+        self.mcp_enabled = True
+        self.agents: Agents | None = None
+        self.extra: dict[str, Any] = {}
+        self.sync: object | None = None  # owned by the session: what of the conversation is in its log
+
+    @property
+    def manager(self) -> StateManager:
+        """The State Manager for this conversation's model and policy."""
+        return StateManager(self.model_info.counter if self.model_info else self.default_counter, self.policy)
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry, after an entry for settings that have changed; a message is copied."""
+        self.record_settings()
+        match entry:
+            case Message():
+                entry = entry.owned()
+            case Cut():
+                entry = self.head.fold.archiving(entry)
+        self.head.add(entry)
+        if isinstance(entry, Message | Revert):
+            self.cap()
+
+    def record_settings(self) -> None:
+        """Add entries for settings and line trackers that have changed."""
+        self._record_model()
+        change = self.head.fold.model
+        fields = beside(fields_of(self), change)
+        before = self.head.settings.fields if self.head.settings else DEFAULTS
+        if fields != beside(before, change):
+            self.head.add(Settings(fields))
+        if self.file_line_tracker != self.head.trackers:
+            for path in {**self.head.trackers, **self.file_line_tracker}:
+                now = self.file_line_tracker.get(path)
+                if now != self.head.trackers.get(path):
+                    self.head.add(FileLines(path, tracker_to_json(now) if now else None))
+
+    def _record_model(self) -> None:
+        """Add an entry for the model if another one is in force: from here on its counter counts."""
+        info, known = self.model_info, self.head.fold.model
+        wanted = ModelChange(info.id, info.counter) if info else ModelChange("", self.default_counter)
+        if wanted != known and (info or (known and known.id)):
+            self.head.add(wanted)
+
+    def apply_settings(self) -> None:
+        """Use the settings, the model and the line trackers that the head's timeline has."""
+        restore(self, self.head.settings.fields if self.head.settings else DEFAULTS)
+        self.model_info = model_under(self.head.fold.model, self.model_info)
+        if self.context_manager is None:
+            self._use_agents_files()
+        self.file_line_tracker = dict(self.head.trackers)
+
+    def _use_agents_files(self) -> None:
+        """Send the sticky files of the attached agents from now on; those of the user stay."""
+        if self.agents is None:
+            return
+        if self.context_manager is None:
+            self.context_manager = ContextManager()
+        self.context_manager.attach(self.os.workspace())
+        self.context_manager.for_agent(self.agents.active, self.agents.context_paths)
+        if self.model_info:
+            self.context_manager.for_window(self.model_info.context_window)
+
+    def cap(self) -> None:
+        """Add a cut if windows could show more exchanges than the history holds, whatever the budget.
+
+        What it is made of has to be loaded; if it is not, a session makes the cut when the state is written.
+        """
+        while self.head.is_over_cap and not self.head.lacks_a_start:
+            fold, counter, stored = self.head.fold, self.manager.counter, is_stored(self.head)
+            cut = capped(fold.messages, tuple(fold.decisions), self.policy, counter, stored=stored)
+            if cut is None:
+                return
+            self.head.add(fold.archiving(cut))
+
+    def restore_moment(self, at: int) -> None:
+        """Go back to when the conversation had so many entries; what came after stays in the log."""
+        self.record_settings()
+        moment = self.head.restored(at)
+        self._check_loaded(moment)
+        self.timelines.append(moment)
+        self._go_to(moment)
+
+    def undo_restore(self) -> None:
+        """Undo the last restore, whatever tangents began since."""
+        timeline: Timeline | None = self.head
+        while timeline is not None and timeline.operation != "restore":
+            timeline = timeline.parent
+        if timeline is None or timeline.former is None:
+            raise NothingToUndo("there is no restore to undo")
+        self._check_loaded(timeline.former)
+        self.record_settings()
+        self._go_to(timeline.former)
+
+    def adopt(self, other: ConversationHead) -> None:
+        """Replace the content by that of another state of the same conversation, as loaded from the log."""
+        self.timelines, self.sync = other.timelines, other.sync
+        self._go_to(other.head)
+
+    def stand_at(self, head: Timeline, timelines: list[Timeline]) -> None:
+        """Go back to an earlier head after a step that could not be written."""
+        self.timelines = timelines
+        self._go_to(head)
+
+    def _is_loaded(self, timeline: Timeline) -> bool:
+        """Return True if all is loaded that a timeline shows, or no less than of the head."""
+        return self.head.lacks_a_start or not timeline.lacks_a_start
+
+    def _check_loaded(self, timeline: Timeline) -> None:
+        if not self._is_loaded(timeline):
+            raise NotFound(
+                "not all that this moment shows is loaded, and nothing was changed; commit the state, go "
+                "there with session.rewind() or session.fork(), and load the conversation again"
+            )
+
+    def _go_to(self, timeline: Timeline) -> None:
+        self.head = timeline
+        self.apply_settings()
+        self.cap()  # the cut may have come after the moment that it goes back to
+
+
+def is_stored(timeline: Timeline) -> bool:
+    """Return True if a log holds the timeline, or will: then whole outputs can be found there."""
+    while not timeline.recorded and timeline.former is not None:
+        timeline = timeline.former
+    return timeline.recorded
+
+
+def fields_of(state: ConversationHead) -> dict[str, Any]:
     """Return the settings of a conversation as plain JSON, without those that are not set."""
     fields = {
         "tools": tools_to_json(state.tools),
@@ -74,7 +225,7 @@ def model_under(change: ModelChange | None, info: ModelInfo | None) -> ModelInfo
     return structs.replace(model_named(change.id), counter=change.counter) if change.id else None
 
 
-def restore(state: ConversationState, fields: dict[str, Any], *, at: str = "$") -> None:
+def restore(state: ConversationHead, fields: dict[str, Any], *, at: str = "$") -> None:
     """Apply settings from plain JSON; if one is invalid, raise `InvalidPayload` and set nothing."""
     tools = tools_from_json(fields.get("tools", {}), at=f"{at}.tools")
     info = fields.get("model_info")
@@ -207,7 +358,7 @@ def _tracked(document: Any, *, at: str) -> dict[str, FileLineTracker]:
     return {path: tracker_from_json(one, at=f"{at}.{path}") for path, one in document.items()}
 
 
-def _restore_context(state: ConversationState, manager: ContextManager | None) -> None:
+def _restore_context(state: ConversationHead, manager: ContextManager | None) -> None:
     """Set the paths; an existing manager keeps its workspace and its cache."""
     if manager is not None and state.context_manager is not None:
         state.context_manager.state = manager.state

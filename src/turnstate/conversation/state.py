@@ -9,13 +9,12 @@ JSON. ``tool_manager``, ``agents`` and ``checkpoints`` are never kept: attach th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from threading import Lock
 from typing import Any
 
 from .. import catalog, ids
 from ..catalog import ModelInfo
 from ..context.calls import late_note
-from ..context.cut import PendingCut, Strategy, capped, cleared, compacted, compaction
+from ..context.cut import PendingCut, Strategy, cleared, compacted, compaction
 from ..context.head import Head
 from ..context.live_window import LiveWindow
 from ..context.manager import StateManager
@@ -28,13 +27,9 @@ from ..entry import (
     Answer,
     Cut,
     Decision,
-    Entry,
-    FileLines,
-    ModelChange,
     Note,
     Prompt,
     Revert,
-    Settings,
     Summary,
 )
 from ..errors import InputError, InvalidMessage
@@ -42,16 +37,14 @@ from ..ids import MessageId
 from ..log.undo import UndoSearch
 from ..message import Message, ToolCallResult
 from ..part import Part
-from ..sticky import ContextManager, Gathered
+from ..sticky import Gathered
 from ..toolspec import ToolSpec
 from ..value import refuse
-from . import settings
 from .environment import Agents, Checkpoints, Os, System, ToolSource
 from .history import MAX_TRANSCRIPT_LEN, CheckpointState, HistoryEntry, RequestMetadata, UserMessage
-from .line_tracker import FileLineTracker, tracker_to_json
+from .settings import is_stored
 from .tangents import Tangents
-from .timeline import Timeline
-from .tools import BUILTIN, ToolOrigin, Tools, repaired, specs
+from .tools import BUILTIN, ToolOrigin, repaired, specs
 
 __all__ = ["ConversationState"]
 
@@ -74,27 +67,17 @@ class ConversationState(Tangents):
         mcp_enabled: bool = True,
         policy: Policy | None = None,
     ) -> None:
-        super().__init__(os or System())
-        self.conversation_id = conversation_id if conversation_id is not None else str(ids.message_id())
         if not isinstance(policy, Policy | None):
             refuse("ConversationState(policy)", policy, "nothing or a value of type Policy")
-        self.policy = policy or Policy()
-        self.tools: Tools = {}
+        super().__init__(os or System(), policy or Policy())
+        self.conversation_id = conversation_id if conversation_id is not None else str(ids.message_id())
         self._tool_config = list(tool_config.values()) if tool_config else []
         if self._tool_config:
             self.tools[BUILTIN] = list(self._tool_config)
-        self.default_counter = "o200k_base"  # for a conversation without a model
-        self.model: str | None = None
-        self.model_info: ModelInfo | None = catalog.named(model_id) if model_id else None
-        self.context_manager: ContextManager | None = None
-        self.file_line_tracker: dict[str, FileLineTracker] = {}
-        self.files_lock = Lock()  # tools track files in threads, while the loop takes in what was appended
+        self.model_info = catalog.named(model_id) if model_id else None
         self.mcp_enabled = mcp_enabled
         self.tool_manager: ToolSource | None = None
-        self.agents: Agents | None = None
         self.checkpoints: Checkpoints | None = None  # attached by whoever opens them
-        self.extra: dict[str, Any] = {}
-        self.sync: object | None = None  # owned by the session: what of the conversation is in its log
         self._live: tuple[tuple[object, ...], LiveWindow] | None = None  # and what it was made for
         self.attach(agents=agents, tool_manager=tool_manager)
 
@@ -111,17 +94,6 @@ class ConversationState(Tangents):
             if configured:
                 found[BUILTIN] = [*found.get(BUILTIN, []), *configured]
             self.tools = found
-
-    def _use_agents_files(self) -> None:
-        """Send the sticky files of the attached agents from now on; those of the user stay."""
-        if self.agents is None:
-            return
-        if self.context_manager is None:
-            self.context_manager = ContextManager()
-        self.context_manager.attach(self.os.workspace())
-        self.context_manager.for_agent(self.agents.active, self.agents.context_paths)
-        if self.model_info:
-            self.context_manager.for_window(self.model_info.context_window)
 
     # Views.
 
@@ -221,11 +193,6 @@ class ConversationState(Tangents):
     # Windows.
 
     @property
-    def manager(self) -> StateManager:
-        """The State Manager for this conversation's model and policy."""
-        return StateManager(self.model_info.counter if self.model_info else self.default_counter, self.policy)
-
-    @property
     def budget(self) -> Budget:
         """The budget of this conversation's model, or a default one."""
         return Budget.of(self.model_info) if self.model_info else DEFAULT_BUDGET
@@ -266,7 +233,7 @@ class ConversationState(Tangents):
 
     def _live_window(self, manager: StateManager, budget: Budget, tools: Sequence[ToolSpec]) -> LiveWindow:
         """Return the live window of this timeline with all its messages, under the tool names of now."""
-        timeline, names, stored = self.head, frozenset(spec.name for spec in tools), _is_stored(self.head)
+        timeline, names, stored = self.head, frozenset(spec.name for spec in tools), is_stored(self.head)
         wanted = (timeline, manager.counter.name, manager.policy, names, stored)
         if self._live is None or self._live[0] != wanted or self._live[1].length > len(timeline.messages):
             live = LiveWindow(manager.counter, manager.policy, stored=stored, whole=timeline.first == 1)
@@ -274,18 +241,6 @@ class ConversationState(Tangents):
         live = self._live[1].under(budget, timeline.decisions)
         live.grow(repaired(message, names) for message in timeline.messages[live.length :])
         return live
-
-    def cap(self) -> None:
-        """Add a cut if windows could show more exchanges than the history holds, whatever the budget.
-
-        What it is made of has to be loaded; if it is not, a session makes the cut when the state is written.
-        """
-        while self.head.is_over_cap and not self.head.lacks_a_start:
-            fold, counter, stored = self.head.fold, self.manager.counter, _is_stored(self.head)
-            cut = capped(fold.messages, tuple(fold.decisions), self.policy, counter, stored=stored)
-            if cut is None:
-                return
-            self.head.add(fold.archiving(cut))
 
     # Compaction and undo.
 
@@ -374,59 +329,6 @@ class ConversationState(Tangents):
             self._undo_exit(found, search)
         return found.name
 
-    # Entries.
-
-    def add(self, entry: Entry) -> None:
-        """Add an entry, after an entry for settings that have changed; a message is copied."""
-        self.record_settings()
-        match entry:
-            case Message():
-                entry = entry.owned()
-            case Cut():
-                entry = self.head.fold.archiving(entry)
-        self.head.add(entry)
-        if isinstance(entry, Message | Revert):
-            self.cap()
-
-    def record_settings(self) -> None:
-        """Add entries for settings and line trackers that have changed."""
-        self._record_model()
-        change = self.head.fold.model
-        fields = settings.beside(settings.fields_of(self), change)
-        before = self.head.settings.fields if self.head.settings else settings.DEFAULTS
-        if fields != settings.beside(before, change):
-            self.head.add(Settings(fields))
-        if self.file_line_tracker != self.head.trackers:
-            for path in {**self.head.trackers, **self.file_line_tracker}:
-                now = self.file_line_tracker.get(path)
-                if now != self.head.trackers.get(path):
-                    self.head.add(FileLines(path, tracker_to_json(now) if now else None))
-
-    def _record_model(self) -> None:
-        """Add an entry for the model if another one is in force: from here on its counter counts."""
-        info, known = self.model_info, self.head.fold.model
-        wanted = ModelChange(info.id, info.counter) if info else ModelChange("", self.default_counter)
-        if wanted != known and (info or (known and known.id)):
-            self.head.add(wanted)
-
-    def adopt(self, other: Tangents) -> None:
-        """Replace the content by that of another state of the same conversation, as loaded from the log."""
-        if isinstance(other, ConversationState):
-            self.sync = other.sync
-        super().adopt(other)
-
-    def apply_settings(self) -> None:
-        """Use the settings, the model and the line trackers that the head's timeline has."""
-        settings.restore(self, self.head.settings.fields if self.head.settings else settings.DEFAULTS)
-        self.model_info = settings.model_under(self.head.fold.model, self.model_info)
-        if self.context_manager is None:
-            self._use_agents_files()
-        self.file_line_tracker = dict(self.head.trackers)
-
-    def _switched(self) -> None:
-        self.apply_settings()
-        self.cap()  # the cut may have come after the moment that it goes back to
-
     def _cancel_open_calls(self) -> None:
         for call in self.head.open_calls:
             self.add(Answer.give(call.id, CANCELLED))
@@ -441,10 +343,3 @@ class ConversationState(Tangents):
         if not self._is_loaded(timeline.after(revert)):
             raise search.not_loaded()
         self.add(revert)
-
-
-def _is_stored(timeline: Timeline) -> bool:
-    """Return True if a log holds the timeline, or will: then whole outputs can be found there."""
-    while not timeline.recorded and timeline.former is not None:
-        timeline = timeline.former
-    return timeline.recorded

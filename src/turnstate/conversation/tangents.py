@@ -18,14 +18,14 @@ from .. import ids
 from ..context.calls import open_calls
 from ..context.digest import digest, text
 from ..entry import LEFT, Answer, Entry, Tangent
-from ..errors import NotFound, NothingToUndo
+from ..errors import NotFound
 from ..ids import CallId, MessageId
 from ..log.undo import LastRound, Undoable, UndoSearch
 from ..message import Message
 from ..tokens import counter
 from ..value import Extra
-from .environment import Os
 from .history import MAX_TRANSCRIPT_LEN, HistoryEntry, RequestMetadata, UserMessage
+from .settings import ConversationHead
 from .timeline import Timeline
 
 __all__ = ["ConversationCheckpoint", "KeptTangent", "Tangents", "tail"]
@@ -130,13 +130,8 @@ class KeptTangent(Struct, frozen=True, kw_only=True):
     opening: str
 
 
-class Tangents:
-    """A conversation with its tangents; ``head`` is the timeline that it continues on."""
-
-    def __init__(self, os: Os) -> None:
-        self.os = os
-        self.head = Timeline()
-        self.timelines = [self.head]
+class Tangents(ConversationHead):
+    """A conversation with its tangents."""
 
     def enter_tangent_mode(self) -> None:
         """Begin a tangent; do nothing inside of one (`begin_tangent` nests)."""
@@ -220,25 +215,6 @@ class Tangents:
             tangent_start_time=self.head.started,
         )
 
-    def restore_moment(self, at: int) -> None:
-        """Go back to when the conversation had so many entries; what came after stays in the log."""
-        self.record_settings()
-        moment = self.head.restored(at)
-        self._check_loaded(moment)
-        self.timelines.append(moment)
-        self._go_to(moment)
-
-    def undo_restore(self) -> None:
-        """Undo the last restore, whatever tangents began since."""
-        timeline: Timeline | None = self.head
-        while timeline is not None and timeline.operation != "restore":
-            timeline = timeline.parent
-        if timeline is None or timeline.former is None:
-            raise NothingToUndo("there is no restore to undo")
-        self._check_loaded(timeline.former)
-        self.record_settings()
-        self._go_to(timeline.former)
-
     def _undo_exit(self, exit: Undoable, search: UndoSearch) -> None:
         """Go back into a tangent that was left; an entry says that leaving it was undone."""
         tangent = self.head.leavings[exit.number - self.head.first]
@@ -260,41 +236,6 @@ class Tangents:
         self._go_to(undone.former)
         self._drop_if_empty(undone)
         return undone.operation
-
-    def adopt(self, other: Tangents) -> None:
-        """Replace the content by that of another state of the same conversation, as loaded from the log."""
-        self.timelines = other.timelines
-        self._go_to(other.head)
-
-    def stand_at(self, head: Timeline, timelines: list[Timeline]) -> None:
-        """Go back to an earlier head after a step that could not be written."""
-        self.timelines = timelines
-        self._go_to(head)
-
-    def add(self, entry: Entry) -> None:
-        """Fold an entry in."""
-        self.head.add(entry)
-
-    def record_settings(self) -> None:
-        """Add an entry for settings that have changed."""
-
-    def _switched(self) -> None:
-        """Apply the settings of the timeline that is the head now."""
-
-    def _is_loaded(self, timeline: Timeline) -> bool:
-        """Return True if all is loaded that a timeline shows, or no less than of the head."""
-        return self.head.lacks_a_start or not timeline.lacks_a_start
-
-    def _check_loaded(self, timeline: Timeline) -> None:
-        if not self._is_loaded(timeline):
-            raise NotFound(
-                "not all that this moment shows is loaded, and nothing was changed; commit the state, go "
-                "there with session.rewind() or session.fork(), and load the conversation again"
-            )
-
-    def _go_to(self, timeline: Timeline) -> None:
-        self.head = timeline
-        self._switched()
 
     def _left(self) -> list[Timeline]:
         """Return the tangents that were left and lead back to the current timelines, or to each other."""
