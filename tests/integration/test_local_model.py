@@ -154,6 +154,6 @@ def test_turns_of_an_agent_stay_within_a_small_window_and_calibrate_it(server: L
         models = [server.chat(), server.messages()] + [server.chat(responses=True)] * LONG
         for model in models:
             async with model:
-                await talk(model, runs(7, long=20), summarized=LONG or model.format == "anthropic")
+                await talk(model, runs(5, long=20), summarized=LONG or model.format == "anthropic")
 
     asyncio.run(talked())

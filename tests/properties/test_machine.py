@@ -114,20 +114,21 @@ def _without_reverts(decisions: Iterable[Decision]) -> list[Decision]:
     return effective(one for one in decisions if not isinstance(one, Revert))
 
 
-PLANTED: list[tuple[object, str, Callable[..., Any]]] = [
-    (Timeline, "newest_operation", _passes_over_exits),
-    (UndoSearch, "check", _undoes_again),
-    (Tangents, "_leave", Tangents._go_to),  # a tangent is left without an entry that says so
-    (Tangents, "_is_loaded", lambda *_: True),  # a step may lead to what is not loaded
-    (fold, "effective", _without_reverts),
+PLANTED: list[tuple[object, str, Callable[..., Any], int]] = [
+    (Timeline, "newest_operation", _passes_over_exits, 22),
+    (UndoSearch, "check", _undoes_again, 1),
+    (Tangents, "_leave", Tangents._go_to, 13),  # a tangent is left without an entry that says so
+    (Tangents, "_is_loaded", lambda *_: True, 75),  # a step may lead to what is not loaded
+    (fold, "effective", _without_reverts, 37),
 ]
+"""What is replaced by what, and the seed to try first: it catches the bug unless the steps have changed."""
 
 
 def test_planted_bugs_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner, name, bug in PLANTED:
+    for owner, name, bug, first in PLANTED:
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, bug)
-            assert failing_seed(range(300)) is not None, f"{bug.__name__} was not caught"
+            assert failing_seed([first, *range(300)]) is not None, f"{bug.__name__} was not caught"
 
 
 def test_a_failing_run_is_made_shorter_and_can_be_played_again(
