@@ -1,9 +1,9 @@
 """Settings: the part of a conversation's state that no message says, and the head that they belong to.
 
 Tools, sticky files and the rest go into the log as one JSON object whenever one of them changed; the newest
-on a path counts. The model has an entry of its own, which a session without a state writes as well; the settings
-have what is known of it beyond the catalog. What the line tracker knows of a file is an entry of its own,
-too. Written like this they come back with the timeline they belong to, whenever it becomes the head.
+on a path counts. The model has an entry of its own, which a session without a state writes as well; the
+settings have what is known of it beyond the catalog. What the line tracker knows of a file is an entry of its
+own, too. Written like this they come back with the timeline they belong to, whenever it becomes the head.
 """
 
 from __future__ import annotations
