@@ -1304,8 +1304,15 @@ MUTANTS = (
     Mutant(
         "engine-neighbors",
         "a turn is found through turns of another session",
-        "other is not None and other.session == session",
-        "other is not None",
+        "if place is None or around.sessions[place] != turn.session:",
+        "if place is None:",
+        RANKING,
+    ),
+    Mutant(
+        "engine-single-terms",
+        "turns with one very telling term are not candidates if enough turns have several terms",
+        "            if weight >= least:\n",
+        "            if not least:\n",
         RANKING,
     ),
     Mutant(

@@ -5,7 +5,7 @@ and the words of the question are in the turn before. So the frequency of a term
 that of the turns around it in the session, discounted with distance, and BM25 runs on that. What is known
 of question and turn beyond their words multiplies the score.
 
-Everything is pure, and in two steps, so that a large memory costs little: `Scan` finds the turns worth a
+Everything is pure, and in two steps, so that a large memory costs little: `TurnScan` finds the turns worth a
 second look with nothing but the lists of which term occurs where; `Ranking` looks at those, and at their
 neighbors, exactly. With an embedder, the similarities of turns are added to the scores of their words.
 """
@@ -15,17 +15,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from math import log
-from operator import itemgetter
 from typing import NamedTuple
 
 from .dates import closeness
 from .question import Group, Question
 from .signs import Sign
 
-__all__ = ["REACH", "RankedTurn", "Ranking", "TurnScan", "idf"]
+__all__ = ["REACH", "RankedTurn", "Ranking", "Surroundings", "TurnScan", "idf"]
 
 REACH = 4
 DISCOUNT = 0.55
@@ -41,6 +40,12 @@ CANDIDATES = 120
 
 MAX_SCANNED = 12_000
 """Occurrences that the first step looks at; the most frequent terms are left to the second."""
+
+WINDOW = 16_384
+"""Numbers of turns that the first step adds up at a time: in a list, which is faster than a dictionary."""
+
+LONG = 8
+"""Numbers of a list for each run of turns that one looks for; in a longer list, searching takes less time."""
 
 AUTHOR, AUTHOR_WITH_VECTORS = 2.0, 1.5
 VECTORS = 1.0
@@ -62,7 +67,7 @@ ROLES = {"tool": 0.6, "summary": 0.8}
 
 
 class RankedTurn(NamedTuple):
-    """What ranking knows of a turn besides its words."""
+    """What ranking knows of a candidate besides its words."""
 
     number: int
     session: int
@@ -71,6 +76,19 @@ class RankedTurn(NamedTuple):
     said: str
     length: int
     signs: int
+
+
+class Surroundings(NamedTuple):
+    """Candidates and the turns around them, by column.
+
+    With an object for each of these hundreds of turns the garbage collector would run in every search, and
+    now and then over all objects of the process, which takes longer than the search.
+    """
+
+    numbers: Sequence[int]
+    sessions: Sequence[int]
+    lengths: Sequence[int]
+    signs: Sequence[int]
 
 
 class TurnScan:
@@ -82,17 +100,39 @@ class TurnScan:
 
     def found(self) -> list[int]:
         """Return turns that contain terms of the question or are near them, the best first."""
-        scores = dict[int, float]()
-        for term, weight in self._scanned():
-            more = dict.fromkeys(self._lists[term], weight)  # most turns have one of the terms only
-            for number in more.keys() & scores.keys():
-                more[number] += scores[number]
-            scores |= more
         near = defaultdict[int, float](float)
-        for number, score in _best(scores, HITS):
+        for number, score in _best(self._hits(), HITS):
             for offset, share in KERNEL:
                 near[number + offset] += score * share
         return [number for number, _ in _best(near, CANDIDATES)]
+
+    def _hits(self) -> dict[int, float]:
+        """Return what turns score by their own words, for each of the best `HITS` at least.
+
+        Most turns have one of the terms only. They are left out where enough turns with several terms score
+        more.
+        """
+        scanned = self._scanned()
+        scores = dict[int, float]()
+        for base, parts in _windows([self._lists[term] for term, _ in scanned]):
+            sums, several = [0.0] * WINDOW, list[int]()
+            for numbers, (_, weight) in zip(parts, scanned, strict=True):
+                last = -1
+                for number in numbers:
+                    if number == last:  # a turn with the term twice
+                        continue
+                    last, place = number, number - base
+                    if sums[place]:
+                        several.append(number)
+                    sums[place] += weight
+            for number in several:
+                scores[number] = sums[number - base]
+        least = sorted(scores.values())[-HITS] if len(scores) >= HITS else 0.0
+        for term, weight in scanned:
+            if weight >= least:
+                for number in self._lists[term]:
+                    scores.setdefault(number, weight)
+        return scores
 
     def _scanned(self) -> list[tuple[str, float]]:
         """Return the terms to scan with their weights: rare ones first, until there are enough."""
@@ -112,93 +152,121 @@ class TurnScan:
         return taken
 
 
+def _windows(lists: Sequence[array[int]]) -> Iterator[tuple[int, list[array[int]]]]:
+    """Yield parts of ordered lists with numbers of one range each, and where the range begins."""
+    places = [0] * len(lists)
+    while True:
+        base = min(
+            (numbers[p] for numbers, p in zip(lists, places, strict=True) if p < len(numbers)), default=-1
+        )
+        if base < 0:
+            return
+        ends = [bisect_left(numbers, base + WINDOW, p) for numbers, p in zip(lists, places, strict=True)]
+        yield base, [numbers[p:end] for numbers, p, end in zip(lists, places, ends, strict=True)]
+        places = ends
+
+
 def _best(scores: Mapping[int, float], most: int) -> list[tuple[int, float]]:
-    """Return the best scores; numbers are sorted faster than pairs, so the least of them is found first."""
-    if len(scores) > most:
-        least = sorted(scores.values(), reverse=True)[most - 1]
+    """Return the best scores; of equal ones the older turn comes first."""
+    if len(scores) > most:  # numbers are sorted faster than pairs, so the least of them is found first
+        least = sorted(scores.values())[-most]
         scores = {number: score for number, score in scores.items() if score >= least}
-    return sorted(scores.items(), key=itemgetter(1), reverse=True)[:most]
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
 
 
 class Ranking:
-    """The second step: the scores of some turns, exactly; ``turns`` has them and their neighbors."""
+    """The second step: the scores of some turns, exactly."""
 
     def __init__(
         self,
         question: Question,
-        turns: Mapping[int, RankedTurn],
-        numbers: Iterable[int],
+        candidates: Sequence[RankedTurn],
+        around: Surroundings,
         mean_length: float,
         similarities: Mapping[int, float] | None = None,
     ) -> None:
-        self._turns, self._similarities = turns, similarities
-        self._targets = defaultdict[int, list[tuple[int, float]]](list)
-        self._norms, self._factors = dict[int, float](), dict[int, float]()
-        self._scores = defaultdict[int, float](float)
+        self._similarities = similarities
+        self._numbers = [turn.number for turn in candidates]
+        self._scores = [0.0] * len(candidates)
         author = AUTHOR if similarities is None else AUTHOR_WITH_VECTORS
-        for number in numbers:
-            if number in turns:
-                length = self._join(number, turns[number].session)
-                self._norms[number] = K1 * (1 - B + B * length / (mean_length * SPREAD))
-                self._factors[number] = _factor(question, turns[number], author)
-        self._runs = _runs(self._targets)
+        self._factors = [_factor(question, turn, author) for turn in candidates]
+        # Which candidates a turn counts for, and how much: the place of its first link, and links in columns.
+        self._first = dict[int, int]()
+        self._targets, self._shares, self._next = list[int](), list[float](), list[int]()
+        lengths = self._join(candidates, around)
+        self._norms = [K1 * (1 - B + B * length / (mean_length * SPREAD)) for length in lengths]
+        self._runs = _runs(self._first)
 
-    def _join(self, number: int, session: int) -> float:
-        """Note which turns count for a turn, and how much; return its length with theirs."""
-        length = 0.0
-        for offset, share in KERNEL:
-            other = self._turns.get(number + offset)
-            if other is not None and other.session == session:
-                self._targets[number + offset].append((number, share))
-                length += other.length * share
-        return length
+    def _join(self, candidates: Sequence[RankedTurn], around: Surroundings) -> list[float]:
+        """Link the turns around each candidate to it; return the lengths of candidates with theirs."""
+        places = {number: place for place, number in enumerate(around.numbers)}
+        found = list[float]()
+        for target, turn in enumerate(candidates):
+            length = 0.0
+            for offset, share in KERNEL:
+                number = turn.number + offset
+                place = places.get(number)
+                if place is None or around.sessions[place] != turn.session:
+                    continue
+                length += around.lengths[place] * share
+                self._next.append(self._first.get(number, -1))
+                self._first[number] = len(self._targets)
+                self._targets.append(target)
+                is_ended = around.signs[place] & _ENDED  # its neighbors are no better than it
+                self._shares.append(share * ENDED if is_ended else share)
+            found.append(length)
+        return found
 
     def add(
         self, terms: Iterable[tuple[str, float]], telling: float, lists: Mapping[str, array[int]]
     ) -> None:
         """Add what turns score for some terms that stand for one another, each with its weight."""
-        own = defaultdict[int, float](float)
+        targets, shares, following = self._targets, self._shares, self._next
+        frequencies = [0.0] * len(self._scores)
         for term, weight in terms:
-            for number in self._within(lists.get(term)):
-                own[number] += weight
-        spread = defaultdict[int, float](float)
-        for number, frequency in own.items():
-            if self._turns[number].signs & _ENDED:  # neighbors of what no longer holds are no better than it
-                frequency *= ENDED  # noqa: PLW2901
-            for target, share in self._targets[number]:
-                spread[target] += frequency * share
-        for number, frequency in spread.items():
-            self._scores[number] += telling * frequency * (K1 + 1) / (frequency + self._norms[number])
+            for link in self._links(lists.get(term, ())):
+                while link >= 0:
+                    frequencies[targets[link]] += weight * shares[link]
+                    link = following[link]  # noqa: PLW2901
+        for target, frequency in enumerate(frequencies):
+            if frequency:
+                norm = self._norms[target]
+                self._scores[target] += telling * frequency * (K1 + 1) / (frequency + norm)
 
-    def _within(self, numbers: array[int] | None) -> list[int]:
-        """Return the numbers of an ordered list that count for a turn, without looking at all others."""
-        if not numbers:
-            return []
-        if len(numbers) < 4 * len(self._runs):
-            return [number for number in numbers if number in self._targets]
-        found, place = list[int](), 0
-        for first, last in self._runs:
-            place = bisect_left(numbers, first, place)
-            end = bisect_right(numbers, last, place)
-            found += numbers[place:end]
-            place = end
-        return found
+    def _links(self, numbers: Sequence[int]) -> list[int]:
+        """Return the first links of the numbers of an ordered list, without looking at all of a long one."""
+        first = self._first
+        if len(numbers) > LONG * len(self._runs):
+            numbers = _within(numbers, self._runs)
+        return [first[number] for number in numbers if number in first]
 
     def best(self) -> list[tuple[int, float]]:
         """Return the turns with their scores, the best first."""
-        scores: Mapping[int, float] = self._scores
+        scores = self._scores
         if self._similarities is not None:
-            top = max(scores.values(), default=0.0) or 1.0
-            scores = {
-                number: scores.get(number, 0.0) / top + VECTORS * self._similarities.get(number, 0.0)
-                for number in self._factors
-            }
+            top = max(scores, default=0.0) or 1.0
+            similar = [self._similarities.get(number, 0.0) for number in self._numbers]
+            scores = [score / top + VECTORS * near for score, near in zip(scores, similar, strict=True)]
         found = [
-            (number, scores[number] * factor)
-            for number, factor in self._factors.items()
-            if scores.get(number, 0.0) > 0
+            (number, score * factor)
+            for number, score, factor in zip(self._numbers, scores, self._factors, strict=True)
+            if score > 0
         ]
         return sorted(found, key=lambda pair: (-pair[1], -pair[0]))
+
+
+def _within(numbers: Sequence[int], runs: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the numbers of an ordered list that are in one of some runs."""
+    found, place = list[int](), 0
+    for first, last in runs:
+        place = bisect_left(numbers, first, place)
+        if place == len(numbers):
+            break
+        if numbers[place] <= last:
+            end = bisect_right(numbers, last, place)
+            found += numbers[place:end]
+            place = end
+    return found
 
 
 def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -12,9 +12,10 @@ question with all turns.
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from .database import Database, Operation, asked
 from .documents import Owner
 from .meaning import Meaning
 from .question import Question
-from .ranking import CANDIDATES, REACH, RankedTurn, Ranking, TurnScan, idf
+from .ranking import CANDIDATES, REACH, RankedTurn, Ranking, Surroundings, TurnScan, idf
 from .terms import terms
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def _answers(
 ) -> Operation[list[Recollection]]:
     """Return the best turns; the terms of ``known`` say nothing new about a question."""
     ranking = yield from _ranking(owner, question, meaning, similar)
-    yield from _look_again(owner, ranking, known)
+    texts = yield from _look_again(owner, ranking, known)
     best = ranking.best()[:k]
-    texts = yield from _texts(owner.id, best)
+    texts |= yield from _texts(owner.id, [number for number, _ in best if number not in texts])
     return [
         Recollection(text=text, session=session, message=message, timestamp=said, role=role, score=score)
         for number, score in best
@@ -104,12 +105,11 @@ def _ranking(
     if meaning is not None and similar is not None:
         numbers = list(dict.fromkeys([*numbers, *similar.best(CANDIDATES)]))
         near_in_meaning = yield from meaning.of(owner, similar, numbers)
-    near = {number + offset for number in numbers for offset in range(-REACH, REACH + 1)}
-    rows = yield from asked("turns", owner=owner.id, numbers=sorted(number for number in near if number >= 0))
+    rows = yield from asked("turns", owner=owner.id, numbers=[number for number in numbers if number >= 0])
     ranking = Ranking(
         question,
-        {row[0]: RankedTurn._make(row) for row in rows},
-        numbers,
+        [RankedTurn._make(row) for row in rows],
+        (yield from _surroundings(owner.id, [row[0] for row in rows])),
         owner.words / max(1, owner.size) or 1.0,
         near_in_meaning,
     )
@@ -118,10 +118,19 @@ def _ranking(
     return ranking
 
 
-def _look_again(owner: Owner, ranking: Ranking, known: Collection[str]) -> Operation[None]:
-    """Add what turns score for the telling terms of the best."""
+def _surroundings(owner: int, numbers: Iterable[int]) -> Operation[Surroundings]:
+    """Return the turns with some numbers, and those around them."""
+    near = {number + offset for number in numbers for offset in range(-REACH, REACH + 1)}
+    (columns,) = yield from asked("surroundings", owner=owner, numbers=sorted(n for n in near if n >= 0))
+    return Surroundings(*(json.loads(f"[{column or ''}]") for column in columns))
+
+
+def _look_again(
+    owner: Owner, ranking: Ranking, known: Collection[str]
+) -> Operation[dict[int, tuple[Any, ...]]]:
+    """Add what turns score for the telling terms of the best; return the rows of those."""
     best = ranking.best()[:LOOKED_AT]
-    texts = yield from _texts(owner.id, best)
+    texts = yield from _texts(owner.id, [number for number, _ in best])
     told = _told({number: row[-1] for number, row in texts.items()}, known, best)
     lists = yield from _lists(owner.id, list(told))
     rare = {
@@ -132,6 +141,7 @@ def _look_again(owner: Owner, ranking: Ranking, known: Collection[str]) -> Opera
     telling = nlargest(ADDED, ((told[term] * value, term) for term, value in rare.items()))
     for weight, term in telling:
         ranking.add([(term, 1.0)], SHARE * rare[term] * weight / telling[0][0], lists)
+    return texts
 
 
 def _told(
@@ -155,6 +165,6 @@ def _lists(owner: int, terms: list[str]) -> Operation[dict[str, array[int]]]:
     return lists
 
 
-def _texts(owner: int, best: Sequence[tuple[int, float]]) -> Operation[dict[int, tuple[Any, ...]]]:
-    rows = yield from asked("texts", owner=owner, numbers=[number for number, _ in best])
+def _texts(owner: int, numbers: list[int]) -> Operation[dict[int, tuple[Any, ...]]]:
+    rows = (yield from asked("texts", owner=owner, numbers=numbers)) if numbers else []
     return {row[0]: row[1:] for row in rows}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnstate.memory.builtin import ranking
 from turnstate.memory.builtin.question import Question
-from turnstate.memory.builtin.ranking import RankedTurn, Ranking, TurnScan
+from turnstate.memory.builtin.ranking import KERNEL, RankedTurn, Ranking, Surroundings, TurnScan
 from turnstate.memory.builtin.signs import Sign, signs
 from turnstate.memory.builtin.terms import terms
 
@@ -34,10 +37,20 @@ class Memory:
         scan = TurnScan(question, lists, len(self.turns))
         numbers = scan.found() if similar is None else list(self.turns)
         mean = sum(turn.length for turn in self.turns.values()) / len(self.turns)
-        ranking = Ranking(question, self.turns, numbers, mean, similar)
+        candidates = [self.turns[number] for number in numbers if number in self.turns]
+        ranking = Ranking(question, candidates, self.around(), mean, similar)
         for group in question.groups:
             ranking.add(group.weights, scan.idf[group.term], lists)
         return [number for number, _ in ranking.best()]
+
+    def around(self) -> Surroundings:
+        turns = self.turns.values()
+        return Surroundings(
+            [turn.number for turn in turns],
+            [turn.session for turn in turns],
+            [turn.length for turn in turns],
+            [turn.signs for turn in turns],
+        )
 
 
 DAY = "2025-06-15"
@@ -99,3 +112,50 @@ def test_every_turn_with_a_word_of_the_question_is_found_once(texts: list[str]) 
     found = memory.found("tea milk")
     assert len(found) == len(set(found))
     assert {number for number, text in enumerate(texts) if "tea" in text or "milk" in text} <= set(found)
+
+
+WORDS = ["tea", "milk", "rain", "boat"]
+postings = st.dictionaries(
+    st.sampled_from(WORDS),
+    st.lists(st.integers(0, 40).map(lambda number: number * 1_000), min_size=1, max_size=40).map(sorted),
+    min_size=1,
+)
+
+
+@given(postings, st.integers(1, 12), st.integers(1, 20))
+def test_a_scan_finds_what_adding_up_all_words_of_all_turns_would(
+    found: dict[str, list[int]], hits: int, most: int
+) -> None:
+    question = Question.of(" ".join(WORDS))
+    lists = {term: array("I", numbers) for term, numbers in found.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "HITS", hits)
+        patch.setattr(ranking, "CANDIDATES", most)
+        scan = TurnScan(question, lists, 50)
+        result = scan.found()
+    scores = defaultdict[int, float](float)
+    for term in sorted(lists, key=lambda term: len(lists[term]) / scan.idf[term]):
+        for number in set(lists[term]):
+            scores[number] += scan.idf[term]
+    near = defaultdict[int, float](float)
+    for number, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:hits]:
+        for offset, share in KERNEL:
+            near[number + offset] += score * share
+    assert result == [n for n, _ in sorted(near.items(), key=lambda pair: (-pair[1], pair[0]))[:most]]
+
+
+def test_of_a_long_list_only_what_is_near_the_candidates_counts() -> None:
+    texts = ["tea with milk" if number in (40, 900) else "tea" for number in range(1_000)]
+    memory = Memory(*(("user", number // 10, text, DAY) for number, text in enumerate(texts)))
+    every = list(memory.turns.values())
+    question = Question.of("tea milk")
+
+    def scores(candidates: list[RankedTurn]) -> dict[int, float]:
+        ranked = Ranking(question, candidates, memory.around(), 1.0)
+        for term in ("tea", "milk"):
+            ranked.add([(term, 1.0)], 1.0, memory.lists)
+        return dict(ranked.best())
+
+    some = scores([memory.turns[number] for number in (40, 44, 900)])  # its runs are bisected
+    assert some == {number: score for number, score in scores(every).items() if number in some}
+    assert len(some) == 3

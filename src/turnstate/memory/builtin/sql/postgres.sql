@@ -5,11 +5,16 @@ SELECT pg_advisory_xact_lock(:key);
 
 -- name: postings
 SELECT term, chunk, numbers FROM turnstate.posting
-WHERE owner = :owner AND term = ANY(:terms::text[]) ORDER BY chunk;
+WHERE owner = :owner AND term = ANY(:terms::text[]) ORDER BY term, chunk;
 
 -- name: turns
 SELECT number, session, author, role, said, length, signs FROM turnstate.document
 WHERE owner = :owner AND number = ANY(:numbers::bigint[]);
+
+-- name: surroundings
+SELECT string_agg(number::text, ','), string_agg(session::text, ','), string_agg(length::text, ','),
+    string_agg(signs::text, ',')
+FROM turnstate.document WHERE owner = :owner AND number = ANY(:numbers::bigint[]);
 
 -- name: texts
 SELECT d.number, s.name, d.message, d.said, d.role, d.author, d.text

@@ -5,11 +5,15 @@ SELECT 1;
 
 -- name: postings
 SELECT term, chunk, numbers FROM posting
-WHERE owner = :owner AND term IN (SELECT value FROM json_each(:terms)) ORDER BY chunk;
+WHERE owner = :owner AND term IN (SELECT value FROM json_each(:terms)) ORDER BY term, chunk;
 
 -- name: turns
 SELECT number, session, author, role, said, length, signs FROM document
 WHERE owner = :owner AND number IN (SELECT value FROM json_each(:numbers));
+
+-- name: surroundings
+SELECT group_concat(number, ','), group_concat(session, ','), group_concat(length, ','), group_concat(signs, ',')
+FROM document WHERE owner = :owner AND number IN (SELECT value FROM json_each(:numbers));
 
 -- name: texts
 SELECT d.number, s.name, d.message, d.said, d.role, d.author, d.text
