@@ -740,8 +740,8 @@ MUTANTS = (
     Mutant(
         "cap-beside",
         "a cut at the cap ends the cuts that start after it",
-        "if new.is_operation:",
-        "if new.asked:",
+        "return structs.replace(cut, beside=carried)",
+        "return cut",
         LONG_STATES,
     ),
     Mutant(

@@ -19,6 +19,7 @@ import msgspec
 
 from . import long_json, strict_json
 from .entry import (
+    CAP,
     Answer,
     Bootstrap,
     Checkpoint,
@@ -133,7 +134,9 @@ def kind_of(entry: Entry) -> str:
     """Return the name of an entry's kind; a cut that the user asked for is a compaction."""
     if isinstance(entry, Message):
         return "message"
-    return "compaction" if isinstance(entry, Cut) and entry.is_operation else _NAMES[type(entry)]
+    if isinstance(entry, Cut) and entry.asked and entry.asked.get("operation") != CAP:
+        return "compaction"
+    return _NAMES[type(entry)]
 
 
 def encode(entry: Entry, *, short: bool = False) -> bytes:

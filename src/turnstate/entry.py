@@ -130,11 +130,6 @@ class Cut(Value, frozen=True, kw_only=True, tag="cut", tag_field="kind"):
     beside: tuple[Cut | Mask | Summary, ...] = ()
 
     @property
-    def is_operation(self) -> bool:
-        """Whether the user asked for it, so that `undo` takes it back."""
-        return bool(self.asked) and self.asked.get("operation") != CAP
-
-    @property
     def imported(self) -> bool:
         """Whether the summary came from elsewhere: the messages that it covers are in no log."""
         return not self.covers[1] and self.asked.get("operation") != "clear"

@@ -208,7 +208,7 @@ def compaction(
     asked: dict[str, Any] = {"operation": "compact", "keep": strategy.keep}
     asked |= {"focus": focus} if focus else {}
     asked |= {"before": window.tokens}
-    return _pending_cut(tally, view, plan, policy, limit, window.applied, asked=asked)
+    return _pending_cut(tally, view, plan, policy, limit, (), asked=asked)  # it ends all cuts before it
 
 
 def capped(

@@ -27,7 +27,7 @@ from itertools import accumulate
 
 from msgspec import Struct, field, structs
 
-from ..entry import Cut, Decision, Mask, Revert, Summary, effective
+from ..entry import CAP, Cut, Decision, Mask, Revert, Summary, effective
 from .policy import Policy, step
 from .summary import with_facts
 from .tally import Tally
@@ -86,7 +86,7 @@ def serving(decisions: Sequence[Decision], limit: int, policy: Policy, *, whole:
     """
     cuts = [one for one in decisions if isinstance(one, Cut)]
     floor = floor_of(cuts)
-    first = cuts.index(floor) + 1 if floor and (floor.is_operation or floor.imported) else 0
+    first = cuts.index(floor) + 1 if floor and floor.asked.get("operation") != CAP else 0
     tried = [cut for cut in cuts[first:] if cut is not floor]
     if floor and not any(policy.serves(cut.limit, floor.limit) for cut in tried):
         tried.append(floor)
@@ -105,8 +105,6 @@ def beside(
     decisions: Sequence[Decision], new: Cut, policy: Policy, *, starts_later: Callable[[Cut], bool]
 ) -> tuple[Cut | Mask | Summary, ...]:
     """Return which of the decisions in force a new cut carries; `starts_later` compares a cut with it."""
-    if new.is_operation:
-        return ()
     cuts = [one for one in decisions if isinstance(one, Cut)]
     floor = floor_of(cuts)
     others = [cut for cut in cuts if cut is not floor]
@@ -154,7 +152,7 @@ def named_scale(decisions: Sequence[Decision], limit: int, policy: Policy) -> in
 def floor_of(decisions: Sequence[Decision]) -> Cut | None:
     """Return the newest cut that holds under every limit: asked for, or of messages that are in no log."""
     cuts = (one for one in reversed(decisions) if isinstance(one, Cut))
-    return next((cut for cut in cuts if cut.asked or cut.imported), None)
+    return next((cut for cut in cuts if cut.asked or not cut.covers[1]), None)
 
 
 def _is_of(decision: Decision, cut: str) -> bool:

@@ -256,7 +256,7 @@ class Fold:
 
     def archiving(self, cut: Cut) -> Cut:
         """Return a cut that is about to be written, with the last message that is archived after it."""
-        if cut.imported or cut.asked.get("operation") == "clear":
+        if not cut.covers[1] or cut.asked.get("operation") == "clear":
             return cut
         end = max(self._archived_before(cut), self.first_kept(cut))
         return structs.replace(cut, archived_to=self.messages[end - 1].id if end else None)

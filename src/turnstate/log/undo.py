@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from ..codec import kind_of
 from ..entry import Cut, Entry, Revert, Tangent
 from ..errors import NothingToUndo
 from ..ids import CallId
@@ -77,7 +78,7 @@ class UndoSearch:
                 self.last = at - 1
             case Tangent(started=0):
                 return Undoable(number, entry)
-            case Cut() if entry.is_operation:
+            case Cut() if kind_of(entry) == "compaction":
                 if entry.imported:
                     raise NothingToUndo(f"conversation {self._id}: {IMPORTED}")
                 return Undoable(number, entry)
