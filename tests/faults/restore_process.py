@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from turnstate.checkpoints import ShadowRepository
-from turnstate.shadow import git, refs, repository, restore
+from turnstate.shadow import contents, git, repository, restore
 
 
 def no_journal() -> None:
@@ -40,7 +40,7 @@ def _forgetful(really):  # type: ignore[no-untyped-def]
 
 def does_not_sync() -> None:
     git._SETTINGS["core.fsync"] = "none"
-    refs.sync_folder = lambda _: None  # type: ignore[assignment]
+    contents.sync_folder = lambda _: None  # type: ignore[assignment]
 
 
 PLANTED = {

@@ -12,7 +12,7 @@ from checkpoint_scene import Scene, scene, state, write
 
 from turnstate.checkpoints import Changes, SnapshotLimits
 from turnstate.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
-from turnstate.shadow import refs as checkpoint_committing
+from turnstate.shadow import packs
 from turnstate.shadow import snapshot as capture
 
 
@@ -176,7 +176,7 @@ def test_comparing_with_live_files_keeps_nothing(here: Scene) -> None:
 
 
 def test_many_packs_become_few_and_nothing_is_lost(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_committing, "MAX_PACKS", 3)
+    monkeypatch.setattr(packs, "MAX_PACKS", 3)
     repository = here.open()
     for number in range(9):
         write(here.tree, f"f{number}", f"{number}" * 50)
