@@ -28,9 +28,18 @@ from ..values import (
     SessionRow,
     Span,
 )
-from .log import last_branch, longer_than_promised, single_value
 from .queries import SQL
-from .rows import SessionPlace, advance_columns, entry_values, marks, session_place, session_row
+from .rows import (
+    SessionPlace,
+    advance_columns,
+    entry_values,
+    last_branch,
+    longer_than_promised,
+    marks,
+    session_place,
+    session_row,
+    single_value,
+)
 from .salvage import rows_around
 
 __all__ = ["Heads", "add_entries", "commit", "commit_together", "deletion_bytes", "is_plain", "remove"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 from msgspec import structs
@@ -33,7 +33,10 @@ from .rows import (
     SessionPlace,
     branch_row,
     entry_row,
+    last_branch,
+    longer_than_promised,
     session_row,
+    single_value,
     stored_id,
 )
 from .salvage import promised, rows_around
@@ -43,11 +46,8 @@ __all__ = [
     "at_once",
     "branches",
     "find",
-    "last_branch",
-    "longer_than_promised",
     "newest",
     "read",
-    "single_value",
 ]
 
 T = TypeVar("T")
@@ -126,22 +126,6 @@ def _check_size(
     ((size,),) = db.execute(SQL["size_of_span"], which)
     if size > most:
         raise TooLarge
-
-
-def last_branch(db: apsw.Connection, key: int, head: int) -> int:
-    """Return the number of the newest branch; raise `StoreDamaged` if there are entries of a newer one."""
-    ((last,),) = db.execute(SQL["last_branch"], {"key": key})
-    if last is None or last < max(head, single_value(db, "last_branch_of_entries", key=key) or 0):
-        raise StoreDamaged("branches of a session are missing; run `turnstate verify`")
-    return int(last)
-
-
-def single_value(db: apsw.Connection, name: str, **which: int | str) -> Any:
-    """Return the single value of a query, or None if what it reads is damaged."""
-    with suppress(*UNREADABLE):
-        for (value,) in db.execute(SQL[name], which):
-            return value
-    return None
 
 
 def read(
@@ -231,13 +215,6 @@ def _fills(span: Span, seqs: Sequence[int], limit: int | None, *, newest: bool) 
     size = max(0, span.last - span.first + 1)
     wanted = size if limit is None else min(limit, size)
     return len(seqs) == wanted and (not wanted or seqs[0] == (span.last if newest else span.first))
-
-
-def longer_than_promised(branch: int, seq: int) -> StoreDamaged:
-    """Return the error of a branch that has entries after its end."""
-    return StoreDamaged(
-        f"branch {branch} should end at entry {seq}, but there are entries after it; run `turnstate verify`"
-    )
 
 
 def find(db: apsw.Connection, place: SessionPlace, ids: Sequence[str]) -> list[Row]:

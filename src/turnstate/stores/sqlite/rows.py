@@ -1,10 +1,11 @@
-"""Conversion between rows of tables and values."""
+"""Conversion between rows of tables and values, and looking up single ones."""
 
 from __future__ import annotations
 
 import re
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
@@ -12,6 +13,7 @@ import msgspec
 
 from ...errors import NotFound, StoreDamaged
 from ..values import MESSAGE, Address, BranchRow, Parcel, Record, Row, SessionRow
+from .faults import UNREADABLE
 from .queries import SQL
 from .soundness import ids_are_indexed
 
@@ -23,12 +25,15 @@ __all__ = [
     "checksum",
     "entry_row",
     "entry_values",
+    "last_branch",
+    "longer_than_promised",
     "marks",
     "parcel",
     "session_columns",
     "session_place",
     "session_row",
     "sessions",
+    "single_value",
     "stored_content",
     "stored_id",
     "unreadable_row",
@@ -87,6 +92,29 @@ def _scanned(db: apsw.Connection, at: Address) -> int | None:
     if known:
         raise StoreDamaged(f"the row of session {at.session} cannot be read; run `turnstate verify`")
     return None
+
+
+def last_branch(db: apsw.Connection, key: int, head: int) -> int:
+    """Return the number of the newest branch; raise `StoreDamaged` if there are entries of a newer one."""
+    ((last,),) = db.execute(SQL["last_branch"], {"key": key})
+    if last is None or last < max(head, single_value(db, "last_branch_of_entries", key=key) or 0):
+        raise StoreDamaged("branches of a session are missing; run `turnstate verify`")
+    return int(last)
+
+
+def single_value(db: apsw.Connection, name: str, **which: int | str) -> Any:
+    """Return the single value of a query, or None if what it reads is damaged."""
+    with suppress(*UNREADABLE):
+        for (value,) in db.execute(SQL[name], which):
+            return value
+    return None
+
+
+def longer_than_promised(branch: int, seq: int) -> StoreDamaged:
+    """Return the error of a branch that has entries after its end."""
+    return StoreDamaged(
+        f"branch {branch} should end at entry {seq}, but there are entries after it; run `turnstate verify`"
+    )
 
 
 def sessions(found: apsw.Cursor) -> list[SessionRow]:
