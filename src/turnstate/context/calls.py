@@ -48,10 +48,10 @@ class KnownCalls:
 
     def __init__(self, path: PathCalls | None = None) -> None:
         self._path = path
-        self._calls = set[CallId]()
-        self._results = dict[CallId, ToolCallResult]()
-        self._used_again = set[CallId]()
-        self._named = dict[str, list[list[CallId]]]()  # by an id of a document: batches, the newest first
+        self._calls: set[CallId] = set()
+        self._results: dict[CallId, ToolCallResult] = {}
+        self._used_again: set[CallId] = set()
+        self._named: dict[str, list[list[CallId]]] = {}  # by an id of a document: batches, the newest first
         if path:
             self._name(path.batch, newest=True)
 
@@ -80,7 +80,7 @@ class KnownCalls:
         """
         if message.role != "tool":
             return message
-        new = list[ToolCallResult]()
+        new: list[ToolCallResult] = []
         for given in message.tool_results:
             result = self.resolved(given)
             before = self.result_of(result.tool_call_id)
@@ -119,7 +119,7 @@ class KnownCalls:
 
     def _name(self, batch: Iterable[ToolCallRequest], *, newest: bool) -> None:
         """Note under which ids the documents of others know the calls of a batch."""
-        names = dict[str, list[CallId]]()
+        names: dict[str, list[CallId]] = {}
         for call in batch:
             for name in {call.provider_id, call.parsed_id} - {None, call.id}:
                 names.setdefault(str(name), []).append(call.id)
@@ -144,7 +144,7 @@ class KnownCalls:
 
 def fresh(known: KnownCalls, messages: Iterable[Message]) -> list[Message]:
     """Return what is new in messages that are to be written together; `KnownCalls.fresh` says how."""
-    kept = list[Message]()
+    kept: list[Message] = []
     for message in messages:
         taken = known.fresh(message)
         if taken is not None:

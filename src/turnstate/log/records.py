@@ -97,7 +97,7 @@ def uncounted_records(
     """Return short messages as records whose texts a store counts; None if they must be counted here."""
     if not isinstance(counter, ExactCounter) or not counter.is_loaded:
         return None
-    uncounted = list[Uncounted]()
+    uncounted: list[Uncounted] = []
     for entry in entries:
         if type(entry) is not Message or len(body := encode(entry, short=True)) > COUNTED_WHOLE:
             return None

@@ -77,14 +77,15 @@ async def append(
 
 def _are_large(messages: Sequence[Message]) -> bool:
     """Do what `is_large` does, without looking at every field of usual messages."""
-    size, args = 0, list[Any]()
+    size = 0
+    args: list[Any] = []
     for message in messages:
         if type(message.content) is str:
             size += len(message.content)
         if type(message.content) is tuple or message.native is not None or message.extra is not UNSET:
             return is_large(*messages)
-        for result in message.tool_results:
-            args.append(result.result)
+        if message.tool_results:
+            args += [result.result for result in message.tool_results]
         for call in message.tool_calls:
             args += (call.args, call.raw)
     return size > INLINE or (bool(args) and is_large(*args))
@@ -92,7 +93,9 @@ def _are_large(messages: Sequence[Message]) -> bool:
 
 def _is_derived(message: Message) -> bool:
     """Return True if a message or a call has an id that was derived from a document."""
-    return is_derived(message.id) or any(is_derived(call.id) for call in message.tool_calls)
+    if is_derived(message.id):
+        return True
+    return bool(message.tool_calls) and any(is_derived(call.id) for call in message.tool_calls)
 
 
 async def write(
@@ -204,7 +207,7 @@ class _AddingResults:
 
 def _entries(messages: Sequence[Message]) -> Sequence[Entry]:
     """Return messages as entries; what a provider reported with one is an entry after it."""
-    entries = list[Entry]()
+    entries: list[Entry] = []
     for message in messages:
         if isinstance(message, ReceivedMessage):
             entries += [message.without_usage, *([message.usage] if message.usage else [])]
@@ -215,7 +218,8 @@ def _entries(messages: Sequence[Message]) -> Sequence[Entry]:
 
 def _ids(pairs: Iterable[tuple[Message, Message]], taken: Iterable[Message]) -> dict[str, str]:
     """Return the ids of messages and calls that were stored, by the ids under which they were given."""
-    stored, ids = {message.id for message in taken}, dict[str, str]()
+    stored = {message.id for message in taken}
+    ids: dict[str, str] = {}
     for given, kept in pairs:
         if kept.id in stored:
             ids[given.id] = kept.id

@@ -103,7 +103,7 @@ class Record(Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class Uncounted(NamedTuple):
+class Uncounted(Struct, frozen=True):
     """A record whose texts are still to be counted, and the tokens that it has beside them."""
 
     record: Record
@@ -261,13 +261,17 @@ class Change(Struct, frozen=True, kw_only=True):
     @property
     def moves_path(self) -> bool:
         """True if the path of messages is another one afterwards."""
-        branches = self.fork is not None or self.select is not None
-        return branches or any(record.kind == MESSAGE for record in self.records)
+        return self.fork is not None or self.select is not None or self._has_message
 
     @property
     def is_activity(self) -> bool:
         """True if the change counts as activity: only messages and a new epoch do."""
-        return self.next_epoch or any(record.kind == MESSAGE for record in self.records)
+        return self.next_epoch or self._has_message
+
+    @property
+    def _has_message(self) -> bool:
+        records = self.records  # most often one, which is a message
+        return bool(records) and (records[0].kind == MESSAGE or any(one.kind == MESSAGE for one in records))
 
 
 def count_records(changes: Iterable[Change]) -> None:
