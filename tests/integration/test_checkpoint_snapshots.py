@@ -12,7 +12,7 @@ from checkpoint_scene import Scene, scene, state, write
 
 from turnstate.checkpoints import Changes, SnapshotLimits
 from turnstate.errors import CheckpointError, GitMissing, NewerFormat, UnknownCheckpoint, WorkTreeRefused
-from turnstate.shadow import packs
+from turnstate.shadow import folder, packs
 from turnstate.shadow import snapshot as capture
 
 
@@ -265,3 +265,55 @@ def test_what_a_killed_process_left_is_swept(here: Scene) -> None:
     here.open().snapshot("1")
     assert not any((inside / name).exists() for name in [*left, "rules-x"])
     assert [one.tag for one in here.open().snapshots()] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "refs/heads/history.lock",
+        "config.lock",
+        "objects/pack/tmp_pack_x",
+        "objects/tmp_obj_x",
+        "rules-x/0",
+        "live-x/pack/0",
+        "hooks/post-update",
+        "../stamps.x.tmp",
+    ],
+)
+def test_what_another_process_left_is_swept_by_one_that_has_the_checkpoints_open(
+    name: str, here: Scene
+) -> None:
+    repository = here.open()
+    repository.snapshot("0")
+    write(here.shadow / "repository", name)
+    repository.has_changes()
+    assert not (here.shadow / "repository" / name).exists()
+
+
+@pytest.mark.parametrize("name", ["HEAD", "config", "info/attributes", "info/exclude"])
+def test_a_file_of_the_layout_that_was_damaged_meanwhile_is_rewritten(name: str, here: Scene) -> None:
+    repository = here.open()
+    repository.snapshot("0")
+    path = here.shadow / "repository" / name
+    before = path.read_bytes()
+    path.write_bytes(b"x" * len(before) or b"x")
+    repository.has_changes()
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_swept_or_checked_while_no_file_has_changed(
+    here: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = here.open()
+    write(here.tree, "a", "1")
+    repository.snapshot("0")
+
+    def fail(*_: object) -> None:
+        pytest.fail("files have not changed since they were checked")
+
+    for name in ("sweep", "repair_layout"):
+        monkeypatch.setattr(folder, name, fail)
+    write(here.tree, "a", "2")
+    repository.snapshot("1")
+    repository.restore("0")
+    assert not repository.has_changes()

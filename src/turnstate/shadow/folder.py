@@ -330,14 +330,15 @@ def _refuse_whole_machine(real: Path) -> None:
 
 
 class RepositoryState(Struct, frozen=True, array_like=True):
-    """The stat of all packs and references at the last check; while it is unchanged, none is read.
+    """The stat of all files at the last check; while it is unchanged, none is read and nothing is repaired.
 
-    ``suspect`` is true if objects may be missing.
+    ``suspect`` is true if objects may be missing. ``layout`` is of what is neither a pack nor a reference.
     """
 
     packs: dict[str, tuple[tuple[int, int, int, int], ...]]
     references: bytes
     suspect: bool = False
+    layout: bytes = b""
 
     @classmethod
     def current(cls, git: Git, *, suspect: bool = False) -> Self:
@@ -348,10 +349,16 @@ class RepositoryState(Struct, frozen=True, array_like=True):
             one = path.stat()
             stamp = (one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino)
             packs[path.stem] = (*packs.get(path.stem, ()), stamp)
-        digest = hashlib.sha256()
-        for above, folders, names in os.walk(git.folder / "refs"):
+        references, layout = hashlib.sha256(), hashlib.sha256()
+        beside = sorted(one.name for one in os.scandir(git.folder.parent) if _is_odd(one))
+        layout.update(repr(beside).encode("utf-8", "surrogateescape"))
+        for above, folders, names in os.walk(git.folder):
             folders.sort()
+            digest = references if Path(above).is_relative_to(git.folder / "refs") else layout
+            layout.update(repr(folders).encode("utf-8", "surrogateescape"))
             for name in sorted(names):
+                if name.removesuffix(".pack").removesuffix(".idx") in packs:
+                    continue
                 one = os.lstat(os.path.join(above, name))
                 of_name = (
                     os.path.join(above, name),
@@ -361,7 +368,7 @@ class RepositoryState(Struct, frozen=True, array_like=True):
                     one.st_ino,
                 )
                 digest.update(repr(of_name).encode("utf-8", "surrogateescape"))
-        return cls(packs, digest.digest(), suspect)
+        return cls(packs, references.digest(), suspect, layout.digest())
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -383,3 +390,8 @@ class RepositoryState(Struct, frozen=True, array_like=True):
         temporary = folder / f"{_STATE}.tmp"
         temporary.write_bytes(_STATE_MAGIC + hashlib.sha256(payload).digest() + payload)
         os.replace(temporary, folder / _STATE)
+
+
+def _is_odd(entry: os.DirEntry[str]) -> bool:
+    """Return True for what a crashed process may have left beside the repository, and for any folder."""
+    return entry.name.endswith(".tmp") or entry.is_dir()

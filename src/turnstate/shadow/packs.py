@@ -19,6 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from msgspec import structs
+
 from ..errors import GitFailed
 from ..files import sync_folder
 from .contents import store_pack
@@ -67,7 +69,8 @@ def check(git: Git, folder: Path, *, deep: bool = False) -> Checked:
         found += [f"{stem}.pack is missing" for stem in known.packs.keys() - now.packs.keys()]
     moved = known is None or known.references != now.references
     suspect = bool(found) or (bool(now.packs) if known is None else known.suspect or moved)
-    RepositoryState(RepositoryState.current(git).packs, now.references, suspect).save(folder)
+    after = RepositoryState.current(git, suspect=suspect)
+    structs.replace(after, references=now.references).save(folder)
     return Checked(tuple(found), suspect, changed=bool(found) or moved)
 
 

@@ -105,7 +105,7 @@ class ShadowRepository:
             )
         settings = ShadowSettings(kept, real, limits, OwnPlaces(real, [kept, *own]), force=force, clock=clock)
         repository = cls(settings)
-        with repository._locked():
+        with repository._locked(opening=True):
             return repository
 
     @property
@@ -319,14 +319,14 @@ class ShadowRepository:
         return self._settings.own.now()
 
     @contextmanager
-    def _locked(self) -> Iterator[Git]:
+    def _locked(self, *, opening: bool = False) -> Iterator[Git]:
         """Lock the repository, clean up after a crashed process and finish its restore."""
         with (
             folders.locked(self.folder) as lock,
             Git(self.folder / "repository", held=(lock,)) as git,
         ):
             try:
-                self._contain_damage(git)
+                self._contain_damage(git, opening=opening)
                 if (journal := journals.read(self.folder)) is not None:
                     self.recovered = self._finish(git, journal, again=True)
                 yield git
@@ -345,13 +345,16 @@ class ShadowRepository:
                     raise GitFailed(text, stderr=error.stderr) from error
                 raise CheckpointsDamaged(text) from error
 
-    def _contain_damage(self, git: Git) -> None:
-        """Repair what can be repaired, and note whether objects may be missing."""
+    def _contain_damage(self, git: Git, *, opening: bool) -> None:
+        """Clean up and repair if files changed since the last check; note whether objects may be missing."""
+        known = RepositoryState.load(self.folder)
+        self._suspect = known is not None and known.suspect
+        if not opening and known == RepositoryState.current(git, suspect=self._suspect):
+            return
         folders.sweep(self.folder)
         folders.repair_layout(self.folder)
-        state = RepositoryState.load(self.folder)
-        if state is not None and state == RepositoryState.current(git, suspect=state.suspect):
-            self._suspect = state.suspect
+        now = RepositoryState.current(git, suspect=self._suspect)
+        if known is not None and (known.packs, known.references) == (now.packs, now.references):
             return
         checked = packs.check(git, self.folder)
         self._suspect = checked.suspect
@@ -370,8 +373,9 @@ class ShadowRepository:
         state.save(self.folder)
 
     def _check_all_packs(self, git: Git) -> bool:
-        """Check every pack after a failure, so that damage is contained; return True if there is any."""
+        """Check everything after a failure, so that damage is contained; return True if packs have any."""
         with suppress(CheckpointError, OSError):
+            folders.repair_layout(self.folder)
             if not packs.check(git, self.folder, deep=True).found:
                 return False
             (self.folder / STAMPS).unlink(missing_ok=True)
