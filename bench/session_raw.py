@@ -1,6 +1,8 @@
 """Raw SQLite as a contestant: what the same bytes cost when nothing is done with them.
 
-`Raw` is a plain table and one insert a transaction, with nothing looked at: the floor. `Bare` writes
+`Raw` is a plain table and one insert a transaction, with nothing looked at: the floor. A WAL that has its
+final size from the start is written faster than one that grows, and ours has it soon, so there is a `Raw` of
+either kind. `Bare` writes
 the very rows that Turnstate writes, and at once the words that it indexes later, into its schema, in a loop
 without checks, threads or event loop; the rows are ready, or made from messages on the way: encoded, counted,
 cut into words.
@@ -26,6 +28,7 @@ from turnstate.search_terms import words_of
 from turnstate.stores.sqlite.connection import connect
 from turnstate.stores.sqlite.queries import SQL
 from turnstate.stores.sqlite.rows import advance_columns, entry_values, session_row
+from turnstate.stores.sqlite.wal import grow_log
 from turnstate.stores.values import Address, Record
 from turnstate.tokens import counter
 
@@ -53,12 +56,11 @@ def settings_of(db: apsw.Connection) -> Settings:
 
 
 class Raw:
-    """A plain table of bodies."""
+    """A plain table of bodies; `grown` says that the WAL has its final size from the start."""
 
-    name = "raw SQLite"
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, grown: bool = False) -> None:
+        self.name = "raw on a grown WAL" if grown else "raw SQLite"
+        self.folder, self._grown = folder, grown
         self._open = dict[str, apsw.Connection]()
         self.settings = settings_of(self._connection("settings"))
 
@@ -111,6 +113,8 @@ class Raw:
             db.pragma("journal_mode", "wal")
             db.pragma("synchronous", "FULL")
             db.execute(_TABLE)
+            if self._grown:
+                grow_log(db, str(self.folder / file))
         return self._open[file]
 
 

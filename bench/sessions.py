@@ -40,7 +40,9 @@ def main() -> None:
         quick = [one for one in peers if one not in slow]
         session_length.report(ours, [raw, *quick], slow, folder)
         session_reads.report(ours, raw, quick, folder)
-        session_latency.report([ours, raw, *quick], folder)
+        grown = Raw(_made(folder / "grown"), grown=True)
+        session_latency.report([ours, raw, grown, *quick], folder)
+        grown.end()
         session_throughput.report(ours, quick, folder)
         session_disk.report(contestants, [one.name for one in slow], folder)
         for one in contestants:

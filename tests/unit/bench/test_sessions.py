@@ -31,6 +31,7 @@ from bench.session_messages import Book
 from bench.session_ours import Ours
 
 from turnstate.context.manager import StateManager
+from turnstate.stores.sqlite.wal import FULL_SIZE
 
 _FROM = "FROM entry JOIN session ON session.key = entry.session"
 _ORDER = "ORDER BY session.id, entry.seq"
@@ -241,6 +242,19 @@ def test_a_peer_that_cannot_be_installed_is_told_of(
     assert "without LangGraph: not here" in capsys.readouterr().out
 
 
+def test_raw_on_a_grown_wal_does_not_extend_it(tmp_path: Path) -> None:
+    book, sizes = Book(tmp_path, "some", session_messages.talk(8)), dict[bool, set[int]]()
+    for grown in (False, True):
+        (folder := tmp_path / f"grown {grown}").mkdir()
+        one, sizes[grown] = session_raw.Raw(folder, grown=grown), set()
+        for step in range(8):
+            one.append(Place("a.db"), book, range(step, step + 1))
+            sizes[grown].add((folder / "a.db-wal").stat().st_size)
+        one.end()
+    assert len(sizes[False]) > 1
+    assert sizes[True] == {FULL_SIZE}
+
+
 def test_length_reads_latency_throughput_and_disk_are_reported_without_peers(
     ours: Ours,
     raw: session_raw.Raw,
@@ -252,7 +266,10 @@ def test_length_reads_latency_throughput_and_disk_are_reported_without_peers(
     monkeypatch.setattr(session_length, "READS", 2)
     session_length.report(ours, [raw], [], tmp_path, sizes=(100, 200), budgets=(4_000,), rounds=1)
     session_reads.report(ours, raw, [], tmp_path, rounds=1)
-    session_latency.report([ours, raw], tmp_path, turns=1)
+    (tmp_path / "grown").mkdir()
+    grown = session_raw.Raw(tmp_path / "grown", grown=True)
+    session_latency.report([ours, raw, grown], tmp_path, turns=1)
+    grown.end()
     case = session_throughput.Case("4 clients, agent", session_messages.agent, 4, 16)
     session_throughput.report(ours, [], tmp_path, cases=[case], turns=1)
     session_disk.report([ours, raw], [], tmp_path, count=60)
@@ -263,6 +280,7 @@ def test_length_reads_latency_throughput_and_disk_are_reported_without_peers(
         "the last 20 of 600: at most 3 × raw",
         "open a session and its window, 100 messages: at most 4 × raw",
         "append of question",
+        "append: at most 2.6 × raw on a grown WAL",
         "4 clients, agent: at least 0.6 × the bare loop",
         "disk, generated conversations: at most 2 × the JSON",
     ):
