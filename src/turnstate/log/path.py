@@ -321,16 +321,16 @@ async def load(log: Reads, row: SessionRow, serving: Serving | None = None) -> L
 
 async def leading(log: Reads, at: Address, path: Sequence[Span], end: int) -> list[Row]:
     """Return the system messages that a conversation begins with, if they are before the part to load."""
-    found = list[Row]()
+    found, few = list[Row](), 1  # the first message is seldom one
     for span in reversed(between(path, 1, end - 1)):
         place = span.first
-        while rows := await log.read(at, Span(span.branch, place, span.last), limit=_FEW):
+        while rows := await log.read(at, Span(span.branch, place, span.last), limit=few):
             for row in rows:
                 for message in await messages_of([row]):
                     if message.role != "system":
                         return found
                     found.append(row)
-            place = rows[-1].seq + 1
+            place, few = rows[-1].seq + 1, _FEW
     return found
 
 

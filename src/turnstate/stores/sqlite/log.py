@@ -246,14 +246,30 @@ def newest(
     db: apsw.Connection, place: SessionPlace, spans: Sequence[Span], kinds: Sequence[str]
 ) -> dict[str, Row]:
     """Return the newest entry of each kind on a path, whose newest span comes first."""
-    # The index of kinds does not hold messages. It is trusted only if it has all that the session promises.
-    is_indexed = single_value(db, "marks", key=place.key)
-    found = dict[str, Row]()
+    last, found = _last_marks(db, place.key), dict[str, Row]()
     for kind in kinds:
-        newest_of = _newest_by_index if is_indexed and kind != MESSAGE else _newest_by_reading
-        if row := newest_of(db, place, spans, kind):
+        if last is None or kind == MESSAGE:  # the index does not hold messages
+            row = _newest_by_reading(db, place, spans, kind)
+        else:
+            there = [span for span in spans if last.get((span.branch, kind), 0) >= span.first]
+            row = _newest_by_index(db, place, there, kind) if there else None
+        if row:
             found[kind] = row
     return found
+
+
+def _last_marks(db: apsw.Connection, key: int) -> dict[tuple[int, str], int] | None:
+    """Return the last entry of each branch and kind, by the index of kinds.
+
+    None if that is damaged: it is trusted only if it has all that the session promises.
+    """
+    last, missing = dict[tuple[int, str], int](), 0
+    with suppress(*UNREADABLE):
+        for branch, kind, seq, sum in db.execute(SQL["last_marks"], {"key": key}):
+            last[branch, kind] = seq
+            missing += sum
+        return None if missing else last
+    return None
 
 
 def _newest_by_index(

@@ -79,12 +79,19 @@ class Readers:
             if self._closed:
                 raise StoreError(f"{self._path} is closed; open it again")
             self._unfinished += 1
+            self._jobs.put((work, future))  # first, so that a new thread need not wait for it
             if self._unfinished > len(self._threads) < THREADS:
                 thread = threading.Thread(target=self._run, name="turnstate-reader", daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            self._jobs.put((work, future))
         return await future
+
+    def adopt(self, db: apsw.Connection) -> None:
+        """Read with a connection that this thread has opened; from now on it changes nothing."""
+        db.pragma("query_only", True)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer looks at the WAL before that
+        self._local.db = db
+        self._open.append(db)
 
     def close(self) -> None:
         """Finish what was begun, and close the connections."""

@@ -145,11 +145,6 @@ def stored_id(id: str) -> str | bytes:
     return bytes.fromhex(id.replace("-", "")) if _is_uuid(id) else id
 
 
-def _plain_id(stored: str | bytes) -> str:
-    """Return an id from what is stored."""
-    return stored if isinstance(stored, str) else _uuid(stored)
-
-
 def _uuid(raw: bytes) -> str:
     digits = raw.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
@@ -192,7 +187,8 @@ def entry_row(columns: Sequence[Any]) -> Row:
     """Convert columns to an entry, which is damaged if its bytes do not match its checksum."""
     session, branch, seq, id, kind, body, tokens, total, known = columns
     try:
-        id, kind = _plain_id(id), MESSAGE if kind == 0 else kind
+        id = id if type(id) is str else _uuid(id)
+        kind = MESSAGE if kind == 0 else kind
         body = _whole_body(id, body)
         sound = checksum(session, branch, seq, id, kind, tokens, body) == known and type(total) is int
     except (TypeError, AttributeError):  # in a damaged row a column may have another type
