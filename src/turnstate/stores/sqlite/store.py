@@ -91,8 +91,11 @@ class SqliteStore:
         self.read_only = readers is None and is_read_only(path)
         with translated(path):
             db = None if self.read_only else migrated(path, mode)
-            self._readers = readers or readers_of(path)
-            self._writer = NoWriter(path) if db is None else Writer(path, db, in_loop=commits_in_loop)
+        if readers is not None and db is not None:  # this is one of their threads, and a read comes first
+            readers.adopt(db)
+            db = None
+        self._readers = readers or readers_of(path)
+        self._writer = NoWriter(path) if self.read_only else Writer(path, db, in_loop=commits_in_loop)
         if readers is None:
             self._writer.start()
 

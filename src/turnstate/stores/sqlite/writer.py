@@ -111,7 +111,7 @@ class Writer:
         self._batches, self._pages, self._is_grown = 0, 0, False
         self._has_examined = False  # the WAL, for what it lost
         self._may_wait = True
-        self._db: apsw.Connection | None = self._adopted(db or connect(path, write=True))
+        self._db = self._adopted(db) if db is not None else None  # the first job opens it otherwise
         self._thread = threading.Thread(target=self._run, name="turnstate-writer", daemon=True)
         self._is_started = False
 
