@@ -168,8 +168,7 @@ class Tally(Structure):
     ) -> Tally:
         """Build the tally of a whole conversation, counting nothing yet; some counts may be known."""
         tally = cls(counter, limits, stored=stored, shared=shared)
-        for message, tokens in counts:
-            tally.foresee(message, tokens)
+        tally._foreseen = {known[0].id: known for known in counts}
         tally.extend(map(Message.owned, messages) if tally._copies else messages)
         tally._ledger = Ledger(len(tally.items), tally._finished)
         tally._places = Places(tally.items, len(tally.items))
@@ -324,9 +323,9 @@ class Tally(Structure):
 
     def _is_scaled(self, shown: Sequence[Shown]) -> bool:
         """Return True if one of the outputs of a group is reduced, or nearly long enough to be."""
-        if any(message.id in self.whole for message, _ in shown):
+        if self.whole and any(message.id in self.whole for message, _ in shown):
             return True
-        longest, count = max(cost for _, cost in shown), sum(len(one.tool_results) for one, _ in shown)
+        longest, count = max([cost for _, cost in shown]), sum([len(one.tool_results) for one, _ in shown])
         return longest > self.limits.soft // 2 or longest * count > self.limits.batch // 2
 
     def _finished(self, index: int) -> int:
@@ -353,12 +352,23 @@ class Tally(Structure):
             return self._reduced(message)
         if message.id not in self._settled:
             group = [self.items[place] for place in self.outputs(index)]
-            shared = self._shared(group, is_open=False)
+            shared = self._foreseen_group(group) or self._shared(group, is_open=False)
             for one, shown in zip(group, shared, strict=True):
                 self._settled[one.id] = shown
             if self._is_scaled(shared):
                 self._scaled_at = max(self._scaled_at, index)
         return self._settled[message.id]
+
+    def _foreseen_group(self, group: Sequence[Message]) -> list[Shown] | None:
+        """Return the outputs of a group as they are, if their counts are known and there is room for all."""
+        shown = [known for message in group if (known := self._foreseen.get(message.id))]
+        are_known = [one for one, _ in shown if one.native is None] == list(group)
+        if not are_known or sum([cost for _, cost in shown]) > self.limits.batch:
+            return None
+        for message in group:
+            del self._foreseen[message.id]
+            self.whole.pop(message.id, None)
+        return shown
 
     def _shared(self, group: Sequence[Message], *, is_open: bool) -> list[Shown]:
         """Reduce and count the messages of a group, and let their outputs share the limit of a batch."""

@@ -52,7 +52,7 @@ from .session import Session
 from .snapshots import SnapshotWriter, described, from_snapshot
 from .state import State, owner_address
 from .summaries import Background, Summarizer
-from .writer import SessionWriter, check_store_time
+from .writer import Abilities, SessionWriter, check_store_time
 
 __all__ = ["Erasure", "SessionManager"]
 
@@ -92,6 +92,7 @@ class SessionManager(SessionDirectory):
             monotonic=monotonic,
         )
         super().__init__(store, tenant)
+        self._abilities = Abilities.of(store)
         self.policy = policy or Policy()
         self._counter, self._clock = counter_named(counter).name, clock
         self._watch = ClockWatch(clock, monotonic or (monotonic_clock if clock is wall_clock else clock))
@@ -370,6 +371,7 @@ class SessionManager(SessionDirectory):
         return SessionWriter(
             self.store,
             row,
+            abilities=self._abilities,
             clock=self._clock,
             watch=self._watch,
             counter=_counter_of(row),

@@ -222,8 +222,10 @@ class WindowMaker:
             live.grow(messages, counts)
             return make()
 
-        known = {message.id for message, _ in counts}
-        unknown = sum(size for one, (_, size) in zip(messages, sizes, strict=True) if one.id not in known)
+        unknown = 0
+        if len(counts) < len(messages):
+            known = {message.id for message, _ in counts}
+            unknown = sum(size for one, (_, size) in zip(messages, sizes, strict=True) if one.id not in known)
         work = unknown + BYTES_A_MESSAGE * len(messages)
         ready = live.length or is_ready(live.counter)  # after the first window, its counter is
         if work <= INLINE and loaded.bytes <= MAX_INLINE_BYTES and ready:

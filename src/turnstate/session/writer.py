@@ -40,7 +40,7 @@ from ..stores.values import (
 )
 from ..tokens import Counter
 
-__all__ = ["LatestCalls", "SessionWriter", "check_store_time"]
+__all__ = ["Abilities", "LatestCalls", "SessionWriter", "check_store_time"]
 
 T = TypeVar("T")
 
@@ -104,6 +104,23 @@ class Written(NamedTuple):
     active: int
 
 
+class Abilities(NamedTuple):
+    """What a store can do beside its ports. It is asked once: to look at a protocol takes 10 µs."""
+
+    at_once: ReadsAtOnce | None
+    ahead: ReadsAhead | None
+    counts: bool
+
+    @classmethod
+    def of(cls, store: Store) -> Abilities:
+        """Ask a store."""
+        return cls(
+            store if isinstance(store, ReadsAtOnce) else None,
+            store if isinstance(store, ReadsAhead) else None,
+            isinstance(store, CountsRecords),
+        )
+
+
 class SessionWriter:
     """Reads and writes one session for one handle.
 
@@ -116,6 +133,7 @@ class SessionWriter:
         store: Store,
         row: SessionRow,
         *,
+        abilities: Abilities,
         clock: Clock,
         watch: ClockWatch,
         counter: Counter,
@@ -131,9 +149,7 @@ class SessionWriter:
         self.moves = 0
         self.damage = Damage()
         self.log = WatchedLog(store, self.damage)
-        self._store_counts = isinstance(store, CountsRecords)
-        self._at_once = store if isinstance(store, ReadsAtOnce) else None
-        self._reads_ahead = store if isinstance(store, ReadsAhead) else None
+        self._at_once, self._reads_ahead, self._store_counts = abilities
         self._wrote: Callable[[], None] | None = None
         self._on_way, self._refusals = 0, 0  # appends of this handle that wait for the store; refused ones
         self._ahead: tuple[Position, ModelChange | None] | None = (
