@@ -15,7 +15,7 @@ from checkpoint_talk import Desk, played
 
 from turnstate import SessionManager
 from turnstate.errors import CheckpointsBusy
-from turnstate.shadow.folder import locked
+from turnstate.shadow.git import locked
 
 
 @pytest.mark.req("G9")
@@ -65,7 +65,7 @@ async def test_the_home_of_the_environment_is_where_erasing_looks(
 async def test_while_somebody_is_at_work_on_the_files_nothing_is_erased(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnstate.shadow.folder._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("turnstate.shadow.git._LOCK_SECONDS", 0.05)
     async with desk.started(home=desk.home) as talk, other_sessions(desk) as sessions:
         with locked(talk.checkpoints.repository.folder), pytest.raises(CheckpointsBusy):
             await sessions.erase(session=desk.id)

@@ -13,7 +13,7 @@ from checkpoint_scene import Scene, scene, write
 
 from turnstate.checkpoints import ShadowRepository
 from turnstate.errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, GitFailed
-from turnstate.shadow import folder
+from turnstate.shadow import git
 from turnstate.shadow.git import Git
 
 TAKE = """
@@ -45,7 +45,7 @@ def test_processes_that_take_snapshots_at_once_lose_none(here: Scene) -> None:
 
 def test_whoever_waits_too_long_is_told(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = here.open()
-    monkeypatch.setattr(folder, "_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(git, "_LOCK_SECONDS", 0.05)
     with (here.shadow / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(CheckpointsBusy, match="another process"):
@@ -124,7 +124,7 @@ def test_a_lock_of_checkpoints_that_were_removed_and_made_again_is_not_the_lock(
         really(lock, how)
 
     monkeypatch.setattr(fcntl, "flock", overtaken)
-    with folder.locked(here.shadow) as lock, (here.shadow / "lock").open() as other:
+    with git.locked(here.shadow) as lock, (here.shadow / "lock").open() as other:
         assert os.path.samestat(os.fstat(lock), os.fstat(other.fileno()))
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

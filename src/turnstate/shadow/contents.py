@@ -5,18 +5,24 @@ does not keep: permission bits and empty folders. A third, `left`, names the dat
 if any: they existed, so no restore of this snapshot may remove them.
 
 Objects are synced first, then the folder of their pack, then the reference. A reference never names an
-object that is not durable, so a power cut leaves the last snapshot or this one.
+object that is not durable, so a power cut leaves the last snapshot or this one. What the files were like
+after the last operation is saved, so that the next one sees whether anything else has changed them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+import msgspec
+from msgspec import Struct
 
 from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, UnknownCheckpoint
 from ..files import sync_folder
@@ -36,7 +42,7 @@ __all__ = [
     "Commit",
     "Modes",
     "Reader",
-    "Tagged",
+    "RepositoryState",
     "check_tag",
     "commit_named",
     "is_known",
@@ -51,7 +57,6 @@ __all__ = [
     "resolve",
     "split",
     "store_pack",
-    "tagged",
     "tree_of",
     "update_references",
 ]
@@ -72,6 +77,8 @@ WAS = "refs/was/"
 """Rewritten commits, under their old ids, which the log of a conversation keeps."""
 
 _TAG = re.compile(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
+_STATE = "packs"
+_STATE_MAGIC = b"turnstate packs 1\n"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _MAGIC = b"turnstate modes "
 _VERSION = 1
@@ -245,24 +252,6 @@ class Reader:
         found = [leaf.id for leaf in self.tree(tree) if leaf.name == LEFT.encode()]
         return {path for id in found for path in self.objects.read(id).split(b"\0")[:-1]}
 
-    def ordered(self, heads: Iterable[str]) -> dict[str, Commit]:
-        """Return the readable ancestors of the heads, and the heads, each after its parents."""
-        found, seen = dict[str, Commit](), set[str]()
-        for head in heads:
-            waiting: list[str | Commit] = [head]
-            while waiting:
-                match waiting.pop():
-                    case Commit() as commit:
-                        found[commit.id] = commit
-                    case str(id) if id and id not in seen:
-                        seen.add(id)
-                        try:
-                            commit = self.commit(id)
-                        except CheckpointsDamaged:
-                            continue
-                        waiting += [commit, *reversed(commit.parents)]
-        return found
-
 
 def listing(git: Git, commit: str) -> Listing:
     """Return the files and folders of a commit."""
@@ -352,26 +341,6 @@ def resolve(git: Git, name: str) -> str:
         raise UnknownCheckpoint(f"there is no checkpoint {name!r:.80}") from None
 
 
-class Tagged(NamedTuple):
-    """A commit that a tag names."""
-
-    tag: str
-    commit: str
-    seconds: int
-    message: str
-
-
-def tagged(git: Git) -> list[Tagged]:
-    """Return the tags, the oldest commit first."""
-    tags = references(git, TAGS)
-    commits = Reader(git).ordered([newest_checkpoint(git), newest_snapshot(git), *sorted({*tags.values()})])
-    order = {id: place for place, id in enumerate(commits)}
-    found = [
-        Tagged(tag, id, commits[id].seconds, commits[id].message) for tag, id in tags.items() if id in commits
-    ]
-    return sorted(found, key=lambda one: (order[one.commit], one.tag))
-
-
 def store_pack(git: Git, pack: Pack) -> None:
     """Store the objects of a pack durably."""
     if len(pack):
@@ -390,3 +359,71 @@ def update_references(git: Git, names: Mapping[str, str]) -> None:
     for folder in {name.rpartition("/")[0] for name in names} | {"refs"}:
         with suppress(FileNotFoundError):  # git removes a folder of references with the last of them
             sync_folder(git.folder / folder)
+
+
+class RepositoryState(Struct, frozen=True, array_like=True):
+    """The stat of all files at the last check; while it is unchanged, none is read and nothing is repaired.
+
+    ``suspect`` is true if objects may be missing. ``layout`` is of what is neither a pack nor a reference.
+    """
+
+    packs: dict[str, tuple[tuple[int, int, int, int], ...]]
+    references: bytes
+    suspect: bool = False
+    layout: bytes = b""
+
+    @classmethod
+    def current(cls, git: Git, *, suspect: bool = False) -> Self:
+        """Return the state of the files as they are now."""
+        packs = dict[str, tuple[tuple[int, int, int, int], ...]]()
+        folder = git.folder / "objects" / "pack"
+        for path in sorted((*folder.glob("pack-*.pack"), *folder.glob("pack-*.idx"))):
+            one = path.stat()
+            stamp = (one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino)
+            packs[path.stem] = (*packs.get(path.stem, ()), stamp)
+        references, layout = hashlib.sha256(), hashlib.sha256()
+        beside = sorted(one.name for one in os.scandir(git.folder.parent) if _is_odd(one))
+        layout.update(repr(beside).encode("utf-8", "surrogateescape"))
+        for above, folders, names in os.walk(git.folder):
+            folders.sort()
+            digest = references if Path(above).is_relative_to(git.folder / "refs") else layout
+            layout.update(repr(folders).encode("utf-8", "surrogateescape"))
+            for name in sorted(names):
+                if name.removesuffix(".pack").removesuffix(".idx") in packs:
+                    continue
+                one = os.lstat(os.path.join(above, name))
+                of_name = (
+                    os.path.join(above, name),
+                    one.st_size,
+                    one.st_mtime_ns,
+                    one.st_ctime_ns,
+                    one.st_ino,
+                )
+                digest.update(repr(of_name).encode("utf-8", "surrogateescape"))
+        return cls(packs, references.digest(), suspect, layout.digest())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Read the state that was saved last, or return None."""
+        start = len(_STATE_MAGIC) + 32
+        try:
+            data = (folder / _STATE).read_bytes()
+            if data[:start] != _STATE_MAGIC + hashlib.sha256(data[start:]).digest():
+                return None
+            return msgspec.msgpack.decode(data[start:], type=cls)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def save(self, folder: Path) -> None:
+        """Write the state, unless it is what was saved last."""
+        if self == self.load(folder):
+            return
+        payload = msgspec.msgpack.encode(self)
+        temporary = folder / f"{_STATE}.tmp"
+        temporary.write_bytes(_STATE_MAGIC + hashlib.sha256(payload).digest() + payload)
+        os.replace(temporary, folder / _STATE)
+
+
+def _is_odd(entry: os.DirEntry[str]) -> bool:
+    """Return True for what a crashed process may have left beside the repository, and for any folder."""
+    return entry.name.endswith(".tmp") or entry.is_dir()

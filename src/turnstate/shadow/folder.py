@@ -1,8 +1,8 @@
-"""The folder of a shadow repository: layout, lock, cleanup after a crash, and removal.
+"""The folder of a shadow repository: layout, cleanup after a crash, and removal.
 
-A folder is created whole or not at all and is locked while in use. Whoever holds the lock removes what a
-crashed process left and rewrites the files that are the same in every repository. Removal reads nothing
-in the folder, so it works whatever its condition is; every copy of a file goes, or an error says so.
+A folder is created whole or not at all. Whoever opens it, or sees that files in it have changed, removes
+what a crashed process left and rewrites the files that are the same in every repository. Removal reads
+nothing in the folder, so it works whatever its condition is; every copy of a file goes, or an error says so.
 """
 
 from __future__ import annotations
@@ -13,31 +13,27 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self
 
 import msgspec
 from msgspec import Struct
 
 from .. import files
-from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, NewerFormat, WorkTreeRefused
+from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, WorkTreeRefused
 from ..home import Home
-from .git import Git
+from .git import locked
 
 __all__ = [
     "ASIDE",
     "HISTORY",
     "About",
-    "RepositoryState",
     "checked_work_tree",
     "copy_aside",
     "discard",
     "erase",
     "folder_for",
     "is_in_repository",
-    "locked",
     "make",
     "make_accessible",
     "read_about",
@@ -56,10 +52,7 @@ HISTORY = "refs/heads/history"
 """The newest checkpoint; the first parents of it are the checkpoints before."""
 
 _FORMAT = 1
-_STATE = "packs"
-_STATE_MAGIC = b"turnstate packs 1\n"
 _PACKED = re.compile(r"[0-9a-f]{40} refs/(?:heads|tags|restores|rules|was)/[A-Za-z0-9._-]+")
-_LOCK_SECONDS = 30.0  # a snapshot takes less
 _FILES = {
     "HEAD": b"ref: " + HISTORY.encode() + b"\n",
     "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tlogAllRefUpdates = false\n",
@@ -193,26 +186,6 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[int]:
-    """Lock a shadow repository; the lock is released when its last holder ends, killed or not."""
-    try:
-        lock = files.lock(folder / "lock", seconds=_LOCK_SECONDS)
-    except files.LockTimeout:
-        raise CheckpointsBusy(
-            f"another process is using the checkpoints in {folder}; try again when it has finished"
-        ) from None
-    except OSError as error:
-        raise CheckpointsDamaged(
-            f"{folder} holds no checkpoints that can be locked: {error}; "
-            "`turnstate checkpoint clean SESSION` removes them"
-        ) from error
-    try:
-        yield lock
-    finally:
-        os.close(lock)
-
-
 def sweep(folder: Path) -> None:
     """Remove what a crashed process left unfinished; call it with the lock held."""
     repository = folder / "repository"
@@ -327,71 +300,3 @@ def _refuse_whole_machine(real: Path) -> None:
         raise WorkTreeRefused(
             f"{real} holds the home folder {above}, and a restore would reach it; start in a project"
         )
-
-
-class RepositoryState(Struct, frozen=True, array_like=True):
-    """The stat of all files at the last check; while it is unchanged, none is read and nothing is repaired.
-
-    ``suspect`` is true if objects may be missing. ``layout`` is of what is neither a pack nor a reference.
-    """
-
-    packs: dict[str, tuple[tuple[int, int, int, int], ...]]
-    references: bytes
-    suspect: bool = False
-    layout: bytes = b""
-
-    @classmethod
-    def current(cls, git: Git, *, suspect: bool = False) -> Self:
-        """Return the state of the files as they are now."""
-        packs = dict[str, tuple[tuple[int, int, int, int], ...]]()
-        folder = git.folder / "objects" / "pack"
-        for path in sorted((*folder.glob("pack-*.pack"), *folder.glob("pack-*.idx"))):
-            one = path.stat()
-            stamp = (one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_ino)
-            packs[path.stem] = (*packs.get(path.stem, ()), stamp)
-        references, layout = hashlib.sha256(), hashlib.sha256()
-        beside = sorted(one.name for one in os.scandir(git.folder.parent) if _is_odd(one))
-        layout.update(repr(beside).encode("utf-8", "surrogateescape"))
-        for above, folders, names in os.walk(git.folder):
-            folders.sort()
-            digest = references if Path(above).is_relative_to(git.folder / "refs") else layout
-            layout.update(repr(folders).encode("utf-8", "surrogateescape"))
-            for name in sorted(names):
-                if name.removesuffix(".pack").removesuffix(".idx") in packs:
-                    continue
-                one = os.lstat(os.path.join(above, name))
-                of_name = (
-                    os.path.join(above, name),
-                    one.st_size,
-                    one.st_mtime_ns,
-                    one.st_ctime_ns,
-                    one.st_ino,
-                )
-                digest.update(repr(of_name).encode("utf-8", "surrogateescape"))
-        return cls(packs, references.digest(), suspect, layout.digest())
-
-    @classmethod
-    def load(cls, folder: Path) -> Self | None:
-        """Read the state that was saved last, or return None."""
-        start = len(_STATE_MAGIC) + 32
-        try:
-            data = (folder / _STATE).read_bytes()
-            if data[:start] != _STATE_MAGIC + hashlib.sha256(data[start:]).digest():
-                return None
-            return msgspec.msgpack.decode(data[start:], type=cls)
-        except (OSError, msgspec.DecodeError):
-            return None
-
-    def save(self, folder: Path) -> None:
-        """Write the state, unless it is what was saved last."""
-        if self == self.load(folder):
-            return
-        payload = msgspec.msgpack.encode(self)
-        temporary = folder / f"{_STATE}.tmp"
-        temporary.write_bytes(_STATE_MAGIC + hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, folder / _STATE)
-
-
-def _is_odd(entry: os.DirEntry[str]) -> bool:
-    """Return True for what a crashed process may have left beside the repository, and for any folder."""
-    return entry.name.endswith(".tmp") or entry.is_dir()

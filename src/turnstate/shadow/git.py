@@ -21,7 +21,8 @@ import shutil
 import struct
 import subprocess
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,7 +31,8 @@ from typing import BinaryIO, Self
 
 from msgspec import Struct
 
-from ..errors import CheckpointsDamaged, GitFailed, GitMissing
+from .. import files
+from ..errors import CheckpointsBusy, CheckpointsDamaged, GitFailed, GitMissing
 
 __all__ = [
     "AROUND",
@@ -48,6 +50,7 @@ __all__ = [
     "Pack",
     "commit",
     "find_git",
+    "locked",
     "object_id",
     "tree",
 ]
@@ -57,6 +60,7 @@ OLDEST = (2, 36)
 `cat-file --batch-command`."""
 
 _CONFIG_SECONDS = 5.0  # reading a setting takes some milliseconds
+_LOCK_SECONDS = 30.0  # a snapshot takes less
 _MAX_SECONDS = 900.0  # then git counts as hung; a first snapshot of a huge tree takes a few
 _SETTINGS = {
     "core.fsync": "all",
@@ -93,6 +97,26 @@ _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}
 _FAST = 1
 _CHUNK = 1 << 20
 _AUTHOR = "Turnstate <turnstate@localhost>"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Lock a shadow repository; the lock is released when its last holder ends, killed or not."""
+    try:
+        lock = files.lock(folder / "lock", seconds=_LOCK_SECONDS)
+    except files.LockTimeout:
+        raise CheckpointsBusy(
+            f"another process is using the checkpoints in {folder}; try again when it has finished"
+        ) from None
+    except OSError as error:
+        raise CheckpointsDamaged(
+            f"{folder} holds no checkpoints that can be locked: {error}; "
+            "`turnstate checkpoint clean SESSION` removes them"
+        ) from error
+    try:
+        yield lock
+    finally:
+        os.close(lock)
 
 
 class Git:

@@ -18,9 +18,9 @@ from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat
 from ..stores.values import Finding
 from . import folder as folders
 from . import packs
-from .contents import HEADS, TAGS, WAS, Commit, Modes, Reader, references, update_references
-from .folder import RepositoryState
-from .git import FOLDER, Git
+from .contents import HEADS, TAGS, WAS, Commit, Modes, Reader, RepositoryState, references, update_references
+from .git import FOLDER, Git, locked
+from .history import ordered
 from .values import shown
 
 __all__ = ["WAY_OUT", "Survey", "finding", "repair_heads", "verify_folder"]
@@ -60,9 +60,8 @@ class Survey:
     def newest_first(self, commits: Iterable[str]) -> list[Commit]:
         """Return commits, the newest first; in the same second, descendants come first."""
         wanted = set(commits)
-        ordered = [one for id, one in self._reader.ordered(sorted(wanted)).items() if id in wanted]
-        ordered.reverse()
-        return sorted(ordered, key=lambda one: -one.seconds)
+        newest = [one for id, one in ordered(self._reader, sorted(wanted)).items() if id in wanted][::-1]
+        return sorted(newest, key=lambda one: -one.seconds)
 
     def message(self, commit: str) -> str:
         """Return the message of a snapshot, or an empty text if it cannot be read."""
@@ -130,7 +129,7 @@ def verify_folder(folder: Path, *, repair: bool = False) -> Iterator[Finding]:
         return
     try:
         with ExitStack() as stack:
-            stack.enter_context(folders.locked(folder))
+            stack.enter_context(locked(folder))
             kept = folder if repair else stack.enter_context(_copied(folder))
             for text in folders.repair_layout(kept):
                 yield finding(whose, text, "rewritten" if repair else "")

@@ -23,8 +23,8 @@ from msgspec import structs
 
 from ..errors import GitFailed
 from ..files import sync_folder
-from .contents import store_pack
-from .folder import RepositoryState, copy_aside, set_aside
+from .contents import RepositoryState, store_pack
+from .folder import copy_aside, set_aside
 from .git import BLOB, COMMIT, TREE, Git, Pack, object_id
 
 __all__ = ["Checked", "check", "join", "object_names", "remove_pack"]

@@ -21,6 +21,7 @@ from .. import files as durable
 from ..errors import CheckpointsDamaged
 from .contents import TAGS, Reader, left_databases, listing, parents, references
 from .git import FOLDER, Git
+from .history import ordered
 from .protected import IN_USE, OURS, SIDES, Kind, Owned, kind_of, main_file, side_files
 from .snapshot import Captured
 from .values import Changes, FileEntry, KeptPath, Listing
@@ -332,7 +333,7 @@ def _paths_ever_kept(git: Git, base: str) -> set[bytes]:
     Checkpoints before a damaged one are found by their tags.
     """
     found, seen, reader = set[bytes](), set[tuple[bytes, str]](), Reader(git)
-    for commit in reader.ordered([base, *references(git, TAGS).values()]).values():
+    for commit in ordered(reader, [base, *references(git, TAGS).values()]).values():
         with suppress(CheckpointsDamaged):
             waiting = [(b"", reader.parts(commit.tree)[0])] if commit.is_checkpoint else []
             while waiting:

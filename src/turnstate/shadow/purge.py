@@ -35,6 +35,7 @@ from .contents import (
 )
 from .folder import ASIDE
 from .git import BLOB, COMMIT, FOLDER, TREE, Git, Leaf, Pack, tree
+from .history import ordered
 from .ignore import MAX_RULES_BYTES, Rules
 from .ignore import RULES as IGNORE
 from .packs import remove_pack
@@ -165,7 +166,7 @@ class _Rewriter:
 def _commits(git: Git, reader: Reader) -> dict[str, Commit]:
     """Return all commits that references lead to, parents first. Raise CheckpointsDamaged for a bad one."""
     heads = {id for under in (HEADS, TAGS, RULES, WAS) for id in references(git, under).values() if id}
-    commits = reader.ordered(sorted(heads))
+    commits = ordered(reader, sorted(heads))
     for id in {*heads, *(one for commit in commits.values() for one in commit.parents)} - commits.keys():
         reader.commit(id)  # raises an error that says what is wrong
     return commits

@@ -26,6 +26,7 @@ from .contents import (
     RULES,
     TAGS,
     WAS,
+    RepositoryState,
     check_tag,
     commit_named,
     is_known,
@@ -33,13 +34,12 @@ from .contents import (
     newest_snapshot,
     references,
     resolve,
-    tagged,
     tree_of,
 )
-from .diff import diff
-from .folder import RepositoryState, checked_work_tree
-from .git import Git
+from .folder import checked_work_tree
+from .git import Git, locked
 from .health import WAY_OUT, Survey, repair_heads, verify_folder
+from .history import diff, tagged
 from .ignore import holds_rules
 from .plan import RestorePlan, RestoreRecord, restore_plan, undo_plan, without_unchanged
 from .protected import Owned, OwnPlaces
@@ -220,7 +220,7 @@ class ShadowRepository:
 
     def clean(self) -> int:
         """Remove all checkpoints and return their size in bytes. The files in the work tree stay."""
-        with folders.locked(self.folder):
+        with locked(self.folder):
             return folders.remove(self.folder)
 
     def _damaged(self, git: Git, names: Collection[str]) -> dict[str, str]:
@@ -322,7 +322,7 @@ class ShadowRepository:
     def _locked(self, *, opening: bool = False) -> Iterator[Git]:
         """Lock the repository, clean up after a crashed process and finish its restore."""
         with (
-            folders.locked(self.folder) as lock,
+            locked(self.folder) as lock,
             Git(self.folder / "repository", held=(lock,)) as git,
         ):
             try:

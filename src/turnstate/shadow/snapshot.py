@@ -41,7 +41,6 @@ from .contents import (
     tree_of,
     update_references,
 )
-from .diff import difference
 from .folder import HISTORY
 from .git import (
     BLOB,
@@ -59,6 +58,7 @@ from .git import (
     object_id,
     tree,
 )
+from .history import difference
 from .ignore import Rules, other_rules, rules_of
 from .protected import (
     InUse,

@@ -11,7 +11,7 @@ import pytest
 
 from turnstate.checkpoints import ShadowRepository
 from turnstate.shadow import packs
-from turnstate.shadow.folder import RepositoryState
+from turnstate.shadow.contents import RepositoryState
 from turnstate.shadow.git import Git
 
 pytestmark = pytest.mark.req("O3")

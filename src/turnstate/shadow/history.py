@@ -1,4 +1,4 @@
-"""How two snapshots differ.
+"""The history of snapshots: in which order they were taken, their tags, and how two of them differ.
 
 Git compares the trees, with every external program switched off. Modes are compared here, and only if
 the blobs that hold them differ; the path of a folder ends in a slash.
@@ -6,19 +6,60 @@ the blobs that hold them differ; the path of a folder ends in a slash.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
-from .contents import FILES, Reader
+from ..errors import CheckpointsDamaged
+from .contents import FILES, TAGS, Commit, Reader, newest_checkpoint, newest_snapshot, references
 from .git import Git, object_id, tree
 from .values import Diff, FileDiff, Listing, shown
 
-__all__ = ["EMPTY", "diff", "difference"]
+__all__ = ["EMPTY", "Tagged", "diff", "difference", "ordered", "tagged"]
 
 EMPTY = object_id("tree", tree([]))
 """The empty tree, which git knows without storing it."""
 
 _SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
 _STATUS: dict[bytes, Literal["added", "modified", "deleted"]] = {b"A": "added", b"D": "deleted"}
+
+
+class Tagged(NamedTuple):
+    """A commit that a tag names."""
+
+    tag: str
+    commit: str
+    seconds: int
+    message: str
+
+
+def tagged(git: Git) -> list[Tagged]:
+    """Return the tags, the oldest commit first."""
+    tags = references(git, TAGS)
+    commits = ordered(Reader(git), [newest_checkpoint(git), newest_snapshot(git), *sorted({*tags.values()})])
+    order = {id: place for place, id in enumerate(commits)}
+    found = [
+        Tagged(tag, id, commits[id].seconds, commits[id].message) for tag, id in tags.items() if id in commits
+    ]
+    return sorted(found, key=lambda one: (order[one.commit], one.tag))
+
+
+def ordered(reader: Reader, heads: Iterable[str]) -> dict[str, Commit]:
+    """Return the readable ancestors of the heads, and the heads, each after its parents."""
+    found, seen = dict[str, Commit](), set[str]()
+    for head in heads:
+        waiting: list[str | Commit] = [head]
+        while waiting:
+            match waiting.pop():
+                case Commit() as commit:
+                    found[commit.id] = commit
+                case str(id) if id and id not in seen:
+                    seen.add(id)
+                    try:
+                        commit = reader.commit(id)
+                    except CheckpointsDamaged:
+                        continue
+                    waiting += [commit, *reversed(commit.parents)]
+    return found
 
 
 def difference(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
