@@ -1,4 +1,4 @@
-"""Calls and their results: which results a conversation takes, and which calls await one.
+"""Calls and their results: which results a conversation takes, and what is shown for calls without one.
 
 A result names its call by the core's id or by the provider's. The first real result of a call is taken,
 however late; the same result again is ignored; a different one, or one of an unknown call, is refused
@@ -8,7 +8,7 @@ of it and takes older messages one by one.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Reversible, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import structs
@@ -26,8 +26,6 @@ __all__ = [
     "appended",
     "fresh",
     "is_shown_as",
-    "late_note",
-    "open_calls",
     "unknown_calls",
 ]
 
@@ -175,18 +173,6 @@ def appended(messages: Sequence[Message], message: Message) -> list[Message]:
 # Calls of a list of messages.
 
 
-def open_calls(messages: Reversible[Message]) -> list[ToolCallRequest]:
-    """Return the calls of the last round that await a result, in their order."""
-    answered, found, asked = set[CallId](), list[ToolCallRequest](), False
-    for message in reversed(messages):
-        if message.role == "user" or (asked and message.role == "tool"):
-            break
-        asked = asked or message.role == "assistant"
-        answered.update(result.tool_call_id for result in message.tool_results)
-        found += reversed(message.tool_calls)
-    return [call for call in reversed(found) if call.id not in answered]
-
-
 def answered(messages: Iterable[Message]) -> Iterator[Message]:
     """Yield the messages with a visible error for each abandoned call, at the end of its round."""
     asked, known, replied = list[Message](), set[CallId](), False
@@ -201,16 +187,6 @@ def answered(messages: Iterable[Message]) -> Iterator[Message]:
             asked.append(message)
         known.update(result.tool_call_id for result in message.tool_results)
         replied = replied or message.role == "tool"
-
-
-def late_note(messages: Sequence[Message]) -> Message | None:
-    """Return the note that shows a late result if the last message brought one."""
-    if not messages or messages[-1].role != "tool":
-        return None
-    awaited = {call.id for call in open_calls(messages[:-1])}
-    results = enumerate(messages[-1].tool_results)
-    late = [note(messages[-1], one, number) for number, one in results if one.tool_call_id not in awaited]
-    return late[-1] if late else None
 
 
 def is_shown_as(message: Message, id: str) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 
 from .. import catalog, ids
 from ..catalog import ModelInfo
-from ..context.calls import late_note
 from ..context.cut import PendingCut, Strategy, cleared, compacted, compaction
 from ..context.head import Head
 from ..context.live_window import LiveWindow
 from ..context.manager import StateManager
 from ..context.policy import Budget, Policy
 from ..context.summary import with_facts
+from ..context.turns import note
 from ..context.window import Window
 from ..context.wording import filled
 from ..entry import (
@@ -34,6 +34,7 @@ from ..entry import (
 )
 from ..errors import InputError, InvalidMessage
 from ..ids import MessageId
+from ..log.fold import open_calls
 from ..log.undo import UndoSearch
 from ..message import Message, ToolCallResult
 from ..part import Part
@@ -251,7 +252,7 @@ class ConversationState(Tangents):
             return
         self._cancel_open_calls()
         spoken = [one.id for one in self.head.messages if one.role in ("user", "assistant")]
-        if late := late_note(self.head.messages):
+        if late := _late_note(self.head.messages):
             spoken.append(late.id)
         first, last = (spoken[0], spoken[-1]) if spoken else (MessageId(""), MessageId(""))
         self.add(cleared(first, last, len(self.head.entries)))
@@ -343,3 +344,13 @@ class ConversationState(Tangents):
         if not self._is_loaded(timeline.after(revert)):
             raise search.not_loaded()
         self.add(revert)
+
+
+def _late_note(messages: Sequence[Message]) -> Message | None:
+    """Return the note that shows a late result if the last message brought one."""
+    if not messages or messages[-1].role != "tool":
+        return None
+    awaited = {call.id for call in open_calls(messages[:-1])}
+    results = enumerate(messages[-1].tool_results)
+    late = [note(messages[-1], one, number) for number, one in results if one.tool_call_id not in awaited]
+    return late[-1] if late else None

@@ -15,11 +15,11 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from .. import ids
-from ..context.calls import open_calls
 from ..context.digest import digest, text
 from ..entry import LEFT, Answer, Entry, Tangent
 from ..errors import NotFound
 from ..ids import CallId, MessageId
+from ..log.fold import open_calls
 from ..log.undo import LastRound, Undoable, UndoSearch
 from ..message import Message
 from ..tokens import counter

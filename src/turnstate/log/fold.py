@@ -12,13 +12,13 @@ result of that call is still accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Reversible, Sequence
 from itertools import takewhile
 from typing import Any, Protocol, TypeVar, overload
 
 from msgspec import structs
 
-from ..context.calls import KnownCalls, is_shown_as, open_calls, unknown_calls
+from ..context.calls import KnownCalls, is_shown_as, unknown_calls
 from ..context.head import Head
 from ..context.view import in_force
 from ..entry import (
@@ -40,7 +40,7 @@ from ..message import Message, ToolCallRequest
 from ..stores.values import Position, Row, Span
 from ..toolspec import ToolSpec
 
-__all__ = ["Fold", "ForkedList", "GrowingList", "Loaded"]
+__all__ = ["Fold", "ForkedList", "GrowingList", "Loaded", "open_calls"]
 
 T = TypeVar("T")
 
@@ -299,6 +299,18 @@ class Fold:
                 if message.tool_calls and not unknown_calls(known, messages):
                     break
         return known
+
+
+def open_calls(messages: Reversible[Message]) -> list[ToolCallRequest]:
+    """Return the calls of the last round that await a result, in their order."""
+    answered, found, asked = set[CallId](), list[ToolCallRequest](), False
+    for message in reversed(messages):
+        if message.role == "user" or (asked and message.role == "tool"):
+            break
+        asked = asked or message.role == "assistant"
+        answered.update(result.tool_call_id for result in message.tool_results)
+        found += reversed(message.tool_calls)
+    return [call for call in reversed(found) if call.id not in answered]
 
 
 class Loaded:

@@ -30,11 +30,12 @@ from ..context.policy import COUNTED_WHOLE, Budget, OutputLimits, Policy
 from ..context.reduction import output_id, reduced
 from ..entry import Answer, Entry, ModelChange
 from ..errors import InvalidPayload, NewerFormat, TurnstateError, UnknownName
+from ..long_json import exceeds
 from ..message import Message
 from ..search_terms import searchable
 from ..stores.values import Address, Parcel, Position, Record, Uncounted
 from ..tokens import Counter, counter, counter_names, message_cost
-from ..tokens.cost import ExactCounter, Meter, is_large, off_loop, price
+from ..tokens.cost import INLINE, ExactCounter, Meter, off_loop, price
 
 __all__ = [
     "ARCHIVE",
@@ -78,7 +79,10 @@ async def records(
     caller knows already.
     """
     if large is None:
-        large = is_large(*entries)
+        large = exceeds(INLINE, *entries)
+    is_counted = any(isinstance(entry, Message | Answer) for entry in entries)
+    if not large and not is_counted:  # no vocabulary is needed
+        return _records(entries, counter, policy, short=True)
     if not large and (made := small_records(entries, counter, policy)):
         return made
     return await off_loop(lambda: _records(entries, counter, policy, short=not large), large=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from turnstate.message import ToolCallRequest
 from turnstate.part import ImagePart, ReasoningPart, TextPart
 from turnstate.search_terms import entry_words
 from turnstate.stores.values import Record
-from turnstate.tokens import counter, message_cost
+from turnstate.tokens import counter, message_cost, vocabulary
 from turnstate.value import Extra
 
 EXACT = counter("o200k_base")
@@ -68,6 +69,22 @@ def test_what_is_no_message_costs_nothing_and_is_not_searched() -> None:
     (record,) = recorded(Prompt("You help."))
     assert (record.kind, record.tokens) == ("prompt", 0)
     assert entry_words(record.kind, record.body) == []
+
+
+def test_what_is_not_counted_waits_for_no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    loading = list[bool]()
+
+    async def off_loop(work: Callable[[], Any], *, large: bool) -> Any:
+        loading.append(large)
+        return work()
+
+    monkeypatch.setattr(vocabulary, "loaded", {})
+    monkeypatch.setattr("turnstate.log.records.off_loop", off_loop)
+    assert recorded() == ()
+    assert [record.kind for record in recorded(Prompt("You help."))] == ["prompt"]
+    assert (loading, vocabulary.loaded) == ([], {})
+    recorded(Message.user("hello"))
+    assert loading == [True]
 
 
 def test_much_at_once_is_counted_in_a_thread_and_comes_out_the_same() -> None:
