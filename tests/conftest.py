@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ settings.register_profile(
     "steady", deadline=None, derandomize=not LONG, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("steady")
+
+gc.disable()  # until all tests are collected: what is imported stays
 
 TESTS = Path(__file__).parent
 LONGEST_FIRST = ("faults", "acceptance", "integration", "contract", "properties", "unit")
@@ -32,14 +35,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in the order of their folders, and among them and at its end tests that compute. A file stays in one
     run, where its tests share their fixtures.
     """
-    items.sort(key=lambda item: LONGEST_FIRST.index(_folder(item)))  # a stable sort: files stay together
+    items.sort(key=lambda item: LONGEST_FIRST.index(_folder(item.path)))  # a stable sort: files stay together
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
     shares = [
         list[list[pytest.Item]]() for _ in range(getattr(config, "workerinput", {}).get("workercount", 1))
     ]
-    waiting = [tests for tests in files.values() if _folder(tests[0]) not in COMPUTING]
+    waiting = [tests for tests in files.values() if _folder(tests[0].path) not in COMPUTING]
     for number, tests in enumerate(waiting):
         shares[number % len(shares)].append(tests)
     for tests in list(files.values())[len(waiting) :]:
@@ -49,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _mixed(files: list[list[pytest.Item]]) -> list[list[pytest.Item]]:
     """Spread the files of tests that compute evenly among the others, and beyond the last of these."""
-    waits = [_folder(tests[0]) not in COMPUTING for tests in files]
+    waits = [_folder(tests[0].path) not in COMPUTING for tests in files]
     first = sum(waits)
     places = [
         LAST_TO_WAIT * number / first if waits[number] else (number - first) / (len(files) - first)
@@ -62,11 +65,13 @@ def pytest_collection_finish() -> None:
     """Let garbage collections skip what was imported and collected: a million objects that stay."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
-def _folder(item: pytest.Item) -> str:
+@cache
+def _folder(path: Path) -> str:
     """Return the folder below `tests`; a file outside counts as a unit test."""
-    name = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else "unit"
+    name = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else "unit"
     return name if name in LONGEST_FIRST else "unit"
 
 

@@ -90,8 +90,13 @@ class PostgresServer:
         atexit.unregister(self.remove)
 
     def _answers(self) -> bool:
-        probe = [str(self._programs / "pg_isready"), "-q", "-h", str(self.folder)]
-        return subprocess.run(probe, check=False).returncode == 0
+        """Return what the server says of itself in its lock file, as `pg_ctl` does: a probe is a process."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        assert self.process is not None
+        return lines[:1] == [str(self.process.pid)] and lines[7:8] == ["ready   "]
 
     def _run(self, *command: str) -> None:
         process = self._popen(list(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -28,8 +28,8 @@ from turnstate.entry import Decision, Entry, Revert, Tangent
 from turnstate.log import fold
 from turnstate.log.undo import Undoable, UndoSearch
 
-RUNS = {"memory": runs(130, long=420), "sqlite": runs(62, long=300), "files": runs(8, long=80)}
-"""200 runs; in the long version 800, of 20,000 steps."""
+RUNS = {"memory": runs(90, long=420), "sqlite": runs(40, long=300), "files": runs(6, long=80)}
+"""136 runs; in the long version 800, of 20,000 steps."""
 
 FIRST = SEED % 1_000_000 * 1_000
 """The first seed of the runs."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conversation_fixtures import call, entry_of, exchanges, prompts, result, talk, tool, validate, work
+from state_cap import state_cap
 
 from turnstate import Budget, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from turnstate.context.cut import Strategy
@@ -175,11 +176,13 @@ def test_a_single_turn_of_more_than_10_000_exchanges_is_cut_between_two_of_them(
 
 @pytest.mark.req("I4", "I9")
 def test_what_left_the_live_history_survives_json() -> None:
-    state = ConversationState("c")
-    state.head.extend(exchanges(10_001, a_turn=3))
-    restored = from_json(to_json(state))
-    assert restored.history == state.history
-    assert restored.messages == state.messages
+    with state_cap(1_000) as cap:
+        state = ConversationState("c")
+        state.head.extend(exchanges(cap + 1, a_turn=3))
+        restored = from_json(to_json(state))
+        assert len(state.messages) > len(state.history) == cap - 2
+        assert restored.history == state.history
+        assert restored.messages == state.messages
 
 
 @pytest.mark.req("I5")

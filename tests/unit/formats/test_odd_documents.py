@@ -121,7 +121,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 CHANGES = ("missing", "doubled", None, 7, "", "user", {}, [{}])
-QUICK = 3  # changes of each node in the quick version, at random
+QUICK = 2  # changes of each node in the quick version, at random
 
 
 def faults(document: Any, path: tuple[Any, ...], changes: Sequence[Any]) -> Iterator[Any]:
