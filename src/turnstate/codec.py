@@ -143,7 +143,11 @@ def encode(entry: Entry, *, short: bool = False) -> bytes:
     """Encode an entry as compact UTF-8 JSON; one that is known to be short is not looked through first."""
     if isinstance(entry, Message) and type(entry) is not Message:  # what a subclass adds is not the message's
         entry = Message(**{name: getattr(entry, name) for name in Message.__struct_fields__})
-    data = _encoder.encode(entry) if short else long_json.encode(entry, _encoder)
+    try:
+        data = _encoder.encode(entry) if short else long_json.encode(entry, _encoder)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        # A message is checked when it is made, but what it holds can be changed in place.
+        raise InvalidMessage(f"an entry of the log holds what JSON cannot: {error!s:.200}") from None
     if not isinstance(entry, Message) or b'"extra":' not in data:
         return data
     return long_json.encode(_put_back(msgspec.to_builtins(entry), Message), _encoder)

@@ -27,7 +27,8 @@ from turnstate.context.window import Window
 from turnstate.conversation import ConversationState, fields, from_json, to_json
 from turnstate.errors import ContextOverflow
 from turnstate.session import Session, SessionManager
-from turnstate.session.timelines import LOADED, sync_of
+from turnstate.session.commit import sync_of
+from turnstate.session.conversation import LOADED
 from turnstate.stores.memory import MemoryStore
 from turnstate.testing import FixedClock
 

@@ -34,8 +34,8 @@ from turnstate.context.cut import Strategy
 from turnstate.context.policy import Budget, Policy
 from turnstate.context.window import Window
 from turnstate.errors import SessionError
+from turnstate.log import path
 from turnstate.message import ToolCallRequest
-from turnstate.session import loaded as loading
 from turnstate.session import windows as session_windows
 
 REPLY_START = 3
@@ -300,22 +300,22 @@ def test_without_a_planted_bug_nothing_is_caught() -> None:
 
 
 def test_a_loader_that_forgets_the_pinned_question_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = loading._start
+    found = path._start
 
     async def forgetful(*asked: Any) -> Any:
         return [], (await found(*asked))[1]
 
-    monkeypatch.setattr(loading, "_start", forgetful)
+    monkeypatch.setattr(path, "_start", forgetful)
     assert caught(agree)
 
 
 def test_a_loader_that_begins_one_entry_late_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    clip = loading.between
+    clip = path.between
 
-    def late(path: Any, first: int, last: int) -> Any:
-        return clip(path, first + 1 if first > 1 else first, last)
+    def late(spans: Any, first: int, last: int) -> Any:
+        return clip(spans, first + 1 if first > 1 else first, last)
 
-    monkeypatch.setattr(loading, "between", late)
+    monkeypatch.setattr(path, "between", late)
     assert caught(agree)
 
 

@@ -31,7 +31,7 @@ from ..conversation.edits import LineTracking
 from ..entry import RAN, UNDONE, Answer, Checkpoint, Restore
 from ..errors import CheckpointError, CheckpointsBusy, CheckpointsDamaged, SessionError
 from ..session import Session
-from ..session.timelines import branch_of, head_of
+from ..session.commit import branch_of, head_of
 from ..shadow.repository import ShadowRepository
 from ..shadow.restore import NAME as JOURNAL
 from ..shadow.values import RestoredFiles

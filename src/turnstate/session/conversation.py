@@ -1,35 +1,68 @@
-"""Conversation states of a session: the log loaded as a state, and a state's new entries written to the log.
+"""Conversation states of a session: loaded from the log, and brought up to date with it.
 
-Writing goes timeline by timeline, parents first: a timeline that the log does not have becomes a branch, and
-at the end the head is where the state is. New entries of one timeline are one write, all or nothing; a
-process that dies between two writes leaves a conversation that is consistent and can be opened. A state that
-another writer has overtaken is refused with `Conflict`, and nothing of it is lost.
+A conversation state sees the branches of a session as timelines: the main one and its tangents. Loading reads
+back from the head until the live history is full at every moment that it shows, and then the timelines to
+which tangents and undo lead.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 
-import msgspec
-from msgspec import structs
-
-from .. import ids
+from ..context.cut import MAX_CONVERSATION_STATE_HISTORY_LEN
 from ..context.policy import Policy
+from ..context.view import in_force
 from ..conversation import ConversationState, Os
 from ..conversation.edits import kept_tracking
 from ..conversation.timeline import Timeline
-from ..entry import Cut, Entry, Tangent
-from ..errors import Conflict, InputError, SessionError, StoreError
-from ..log.path import between
+from ..entry import (
+    Bootstrap,
+    Checkpoint,
+    Cut,
+    Entry,
+    ModelChange,
+    Note,
+    Prompt,
+    Revert,
+    Settings,
+    Summary,
+    Tangent,
+)
+from ..errors import Conflict, SessionError, StoreError
+from ..log.path import (
+    between,
+    cut_in_force,
+    entries_of,
+    entry_of,
+    leading,
+    messages_of,
+    pages_backwards,
+    read_entry,
+    spans,
+    tip,
+)
+from ..log.undo import BRANCHING
 from ..message import Message
-from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow, Span
-from .timelines import TANGENT, Place, Sync, TimelineLoader, UnconfirmedWrite, extend, sync_of
+from ..stores.port import Log
+from ..stores.values import Address, BranchRow, Position, Row, SessionRow, Span
+from ..tokens.cost import INLINE, off_loop
+from .commit import TANGENT, Place, Sync, overtaken, sync_of
 from .windows import WindowMaker
 from .writer import SessionWriter
 
-__all__ = ["catch_up", "commit", "load"]
+__all__ = ["LOADED", "catch_up", "load"]
+
+MAX_FORMERS = 16
+"""Rewinds, forks and restores that a loaded state can undo; a session can undo all of them."""
+
+LOADED = 2
+"""Times the exchanges that a state shows: so it can go back to any moment among those, and show as many."""
+
+DAMAGED = "[A damaged entry was left out here; run `turnstate verify`.]"
+
+_RECALLED = ("prompt", "bootstrap", "model", "settings", "checkpoint")
+
 
 _SETTINGS = ("settings", "model", "lines")
 """The kinds of entries that change what a state has besides its history."""
@@ -63,7 +96,7 @@ async def _loaded(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Co
     row = await writer.refresh()
     branches = await writer.log.branches(writer.at)
     sync = Sync(row.head, row.version)
-    loader = TimelineLoader(writer.log, writer.at, branches, sync)
+    loader = _Timelines(writer.log, writer.at, branches, sync)
     state = ConversationState(row.id, os=os, policy=policy)
     state.head = await loader.load(row.head)
     await loader.load_kept()
@@ -72,27 +105,19 @@ async def _loaded(writer: SessionWriter, *, os: Os | None, policy: Policy) -> Co
     return state
 
 
-async def commit(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> Receipt | None:
-    """Write the entries of a state that the log does not have; return None if there are none."""
-    receipt = await _Commit(writer, state).run()
-    if receipt is not None and state.head.lacks_a_start:  # an undo or a restore led to what is not loaded
-        state.adopt(await load(writer, windows, os=state.os, policy=state.policy))
-    return receipt
-
-
 async def catch_up(writer: SessionWriter, windows: WindowMaker, state: ConversationState) -> None:
     """Take in what was appended since a state was loaded; what the state has not written comes after it.
 
     Raise `Conflict` if the head is on another branch and the state has entries that are not written.
     """
-    row, sync = await writer.refresh(), sync_of(state)
+    sync, row = sync_of(state), await writer.refresh()
     before = sync.head or Position(1, 0)
     if before == row.head or sync.unconfirmed is not None:
         return
     unwritten, trackers = _unwritten(state, sync, row), dict(state.head.trackers)
     if not unwritten and before.branch == row.branch and before.seq < row.seq:
         rows = await writer.log.read(writer.at, Span(row.branch, before.seq + 1, row.seq))
-        await extend(state.head, rows)
+        await _extend(state.head, rows)
         sync.place(state.head).wrote(len(rows), row.head)
         sync.head, sync.version = row.head, row.version
         if any(one.kind in _SETTINGS for one in rows):
@@ -118,187 +143,181 @@ def _unwritten(state: ConversationState, sync: Sync, row: SessionRow) -> list[En
     waiting = {one: list(one.entries[sync.place(one).written :]) for one in state.timelines}
     waiting = {one: entries for one, entries in waiting.items() if entries}
     if waiting and (row.branch != sync.branch or set(waiting) != {state.head}):
-        raise Conflict(
-            f"session {row.id} moved on since this state was loaded; load it again",
-            version=row.version,
-            head=row.head,
-        )
+        raise overtaken(row.id, row.version, row.head)
     return waiting.get(state.head, [])
 
 
-class _Commit:
-    """One commit of a state."""
+class _Timelines:
+    """Loads the timelines of one session: the branches as a conversation sees them, main and tangents."""
 
-    def __init__(self, writer: SessionWriter, state: ConversationState) -> None:
-        self._writer, self._state = writer, state
-        self._sync = sync_of(state)
+    def __init__(self, log: Log, at: Address, branches: Sequence[BranchRow], sync: Sync) -> None:
+        self._log, self._at, self._sync = log, at, sync
+        self._branches = {branch.id: branch for branch in branches}
+        self._by_branch = dict[int, Timeline]()
+        self.loaded = list[Timeline]()
 
-    async def run(self) -> Receipt | None:
-        """Write every timeline, then move the head to where the state is."""
-        self._state.default_counter = self._writer.start.name
-        self._state.record_settings()
-        self._state.cap()
-        self._check(await self._writer.refresh())
-        receipt: Receipt | None = None
-        for timeline in self._state.timelines:
-            if timeline.former is None:
-                receipt = await self._write_tree(timeline) or receipt
-        branch = self._sync.place(self._state.head).branch
-        if branch != self._sync.branch:
-            receipt = await self._commit(select=branch)
-            self._writer.moved_head()
-        return receipt
+    async def load(self, head: Position) -> Timeline:
+        """Load the timeline that ends at a head, after those to which leaving and undoing lead back."""
+        chain, place, formers = list[Position](), head, 0
+        while place.branch not in self._by_branch:
+            chain.append(place)
+            branch = self._branches[place.branch]
+            formers += branch.operation != TANGENT
+            if branch.operation not in BRANCHING or branch.former is None or formers > MAX_FORMERS:
+                break
+            place = await tip(self._log, self._at, self._branches[branch.former])
+        for place in reversed(chain):
+            if place.branch not in self._by_branch:
+                self._keep(await self._loaded(place, self._branches[place.branch]), place)
+        return self._by_branch[head.branch]
 
-    def _check(self, row: SessionRow) -> None:
-        """Refuse a state of another session, or one that the log has overtaken."""
-        state, sync = self._state, self._sync
-        if state.conversation_id != row.id:
-            raise InputError(f"conversation {state.conversation_id:.80} is not that of session {row.id}")
-        if sync.head is None and row.seq and sync.unconfirmed is None:
-            raise InputError(
-                f"session {row.id} has a conversation already; load it with session.conversation()"
-            )
-        sync.head = sync.head or (Position(1, 0) if sync.unconfirmed else row.head)
-        sync.version = row.version if sync.version is None else sync.version
-        if (sync.head, sync.version) != (row.head, row.version) and sync.unconfirmed is None:
-            raise Conflict(
-                f"session {row.id} moved on since this state was loaded; load it again",
-                version=row.version,
-                head=row.head,
-            )
+    def _path(self, head: Position) -> list[Span]:
+        return spans(self._branches.values(), head)
 
-    async def _write_tree(self, first: Timeline) -> Receipt | None:
-        """Write a timeline and all that fork from it, each fork before what comes after it there.
+    def _keep(self, timeline: Timeline, head: Position) -> None:
+        self._sync.places[timeline] = Place(head.branch, self._path(head), len(timeline.entries))
+        timeline.recorded = True
+        self._by_branch[head.branch] = timeline
+        self.loaded.append(timeline)
 
-        So the entries of a tangent are in the log before the entry that says that it was left.
-        """
-        receipt: Receipt | None = None
-        waiting: list[tuple[Timeline, int | None]] = [(first, None)]
-        while waiting:
-            timeline, until = waiting.pop()
-            if until is not None:
-                receipt = await self._write(timeline, until=until) or receipt
-                continue
-            forks = sorted(
-                (one for one in self._state.timelines if one.former is timeline), key=self._forked_at
-            )
-            steps = [step for one in forks for step in ((timeline, self._forked_at(one)), (one, None))]
-            waiting += reversed([*steps, (timeline, len(timeline.entries))])
-        return receipt
+    async def load_kept(self) -> None:
+        """Load the tangents that lead back to what is loaded, each on the branches on which it was left."""
+        for main in self.loaded:  # the list grows meanwhile
+            branch = self._sync.places[main].branch
+            for tangent in self._branches.values():
+                if tangent.operation == TANGENT and tangent.former == branch:
+                    await self._load_tip(tangent.id)
+            since = max(0, main.created)
+            for place, entry in enumerate(main.entries[since:], start=since):
+                if isinstance(entry, Tangent) and not (entry.started or entry.undone):
+                    main.leavings |= {place: left} if (left := await self._left(entry)) else {}
 
-    def _forked_at(self, timeline: Timeline) -> int:
-        """Return the number of entries before a timeline; 0 if it has a branch already."""
-        return timeline.shared if self._sync.place(timeline).branch is None else 0
+    async def _left(self, exit: Tangent) -> Timeline | None:
+        """Load the timeline on which a tangent was left: its own, or one that a restore or a rewind made."""
+        if exit.branch:
+            return await self._load_tip(exit.branch) if exit.branch in self._branches else None
+        named = (id for id, branch in self._branches.items() if branch.name == exit.name)
+        id = next(named, None)
+        return await self._load_tip(id) if id is not None else None
 
-    async def _write(self, timeline: Timeline, *, until: int) -> Receipt | None:
-        """Write the new entries of a timeline on its branch, which may be new, too."""
-        place, receipt = self._sync.place(timeline), None
-        if place.branch is None and timeline.former is not None:
-            receipt = await self._fork(timeline, timeline.former)
-            place = self._sync.place(timeline)
-        if place.branch is None:
-            place.branch = self._sync.branch
-        while place.written < until:
-            moved = place.branch if place.branch != self._sync.branch else None
-            entries = self._unconfirmed_only(timeline, self._new_entries(timeline, place.written, until))
-            parcels = [
-                parcel
-                for number, one in enumerate(entries, start=place.written)
-                if isinstance(one, Cut)
-                for parcel in self._writer.eviction(
-                    timeline.fold, one, Position(place.branch, timeline.first + number)
-                )
-            ]
-            records = await self._writer.records(entries, timeline.model_before(place.written))
-            receipt = await self._commit(timeline, records=records, select=moved, parcels=parcels)
-            place.wrote(len(entries), receipt.head)
-            self._sync.keep(timeline, place)
-            if moved is None:
-                self._writer.wrote(receipt, entries, records)
-            else:
-                self._writer.moved_head()
-        return receipt
+    async def _load_tip(self, id: int) -> Timeline:
+        known = self._by_branch.get(id)
+        return known or await self.load(await tip(self._log, self._at, self._branches[id]))
 
-    def _new_entries(self, timeline: Timeline, written: int, until: int) -> list[Entry]:
-        """Return the entries to write next; a tangent that was left is named by its branch."""
-        for number in (one for one in timeline.leavings if written <= one < until):
-            entry, branch = timeline.entries[number], self._sync.place(timeline.leavings[number]).branch
-            if isinstance(entry, Tangent) and branch is not None:
-                timeline.entries.replace(number, structs.replace(entry, branch=branch))
-        entries = timeline.entries[written:until]
-        return [entry.owned() if isinstance(entry, Message) else entry for entry in entries]
+    def _tangent(self, id: int) -> BranchRow | None:
+        """Return the tangent that a branch belongs to, if any."""
+        branch = self._branches.get(id)
+        while branch is not None and branch.operation != TANGENT:
+            branch = self._branches.get(branch.parent) if branch.parent is not None else None
+        return branch
 
-    def _unconfirmed_only(self, timeline: Timeline, entries: list[Entry]) -> list[Entry]:
-        """Return no more than an unconfirmed write had: it is repeated exactly as it was."""
-        unconfirmed = self._sync.unconfirmed
-        repeats = unconfirmed is not None and unconfirmed.timeline is timeline
-        return entries[: unconfirmed.count] if unconfirmed is not None and repeats else entries
+    async def _loaded(self, head: Position, branch: BranchRow) -> Timeline:
+        """Load a timeline on top of the former one; alone if that is not loaded as far as the fork."""
+        path, fork = self._path(head), branch.fork_seq
+        former = self._by_branch.get(branch.former or 0) if branch.operation in BRANCHING else None
+        if former is None or not self._shares(former, path, fork):
+            return await self._alone(path, branch, former)
+        at = fork - former.first + 1
+        if branch.operation == TANGENT:
+            timeline = former.fork(name=branch.name, at=at)
+        else:
+            timeline = former.restored(at, branch.operation)
+        if timeline.lacks_a_start and not former.lacks_a_start:
+            return await self._alone(path, branch, former)
+        for span in reversed(between(path, fork + 1, head.seq)):
+            await _extend(timeline, await self._log.read(self._at, span))
+        return timeline
 
-    async def _fork(self, timeline: Timeline, former: Timeline) -> Receipt:
-        """Create the branch of a timeline after what it shares with the former one, with its first entries.
+    def _shares(self, former: Timeline, path: Sequence[Span], fork: int) -> bool:
+        """Return True if a timeline has the same entries up to a fork, and they are loaded."""
+        if not 0 <= fork - former.first + 1 <= len(former.entries):
+            return False
+        return fork == 0 or between(path, fork, fork) == between(self._sync.places[former].path, fork, fork)
 
-        The former timeline is the head before it: undo leads back there, and so does leaving a tangent.
-        """
-        origin = self._sync.place(former)
-        if origin.branch != self._sync.branch:
-            await self._commit(select=origin.branch)
-        shared, operation = timeline.shared, timeline.operation
-        at = origin.position(timeline.first - 1 + shared)
-        name = timeline.name if operation == TANGENT else ""
-        fork = Fork(parent=at.branch, seq=at.seq, name=name, operation=operation)
-        first = list(takewhile(_needs_no_branch, timeline.entries[shared:]))
-        entries = self._unconfirmed_only(timeline, first)
-        records = await self._writer.records(entries, timeline.model_before(shared))
-        receipt = await self._commit(timeline, records=records, fork=fork)
-        place = Place(receipt.branch, between(origin.path, 1, at.seq), shared)
-        place.wrote(len(entries), receipt.head)
-        self._sync.keep(timeline, place)
-        self._writer.moved_head()
-        return receipt
+    async def _alone(self, path: Sequence[Span], branch: BranchRow, former: Timeline | None) -> Timeline:
+        """Load a timeline that shares nothing with those that are loaded."""
+        timeline, tangent = await self._root(path), self._tangent(branch.id)
+        if tangent is not None and tangent.former is not None:
+            timeline.parent, timeline.name = await self._load_tip(tangent.former), tangent.name
+            timeline.begun = max(0, tangent.fork_seq - timeline.first + 1)
+        if branch.operation in BRANCHING:
+            timeline.operation, timeline.former = branch.operation, former
+        timeline.created = branch.fork_seq - timeline.first + 1
+        return timeline
 
-    async def _commit(
-        self,
-        timeline: Timeline | None = None,
-        *,
-        records: Sequence[Record] = (),
-        fork: Fork | None = None,
-        select: int | None = None,
-        parcels: Sequence[Parcel] = (),
-    ) -> Receipt:
-        """Write once, even if the reply is lost and the same state is committed again."""
-        sync, digest = self._sync, _digest(records, fork, select)
-        key = Key(str(ids.message_id()), digest)
-        if sync.unconfirmed is not None and sync.unconfirmed.digest == digest:
-            key = Key(sync.unconfirmed.key, digest)
-        try:
-            receipt = await self._writer.commit(
-                records=records,
-                fork=fork,
-                select=select,
-                parcels=parcels,
-                expected_head=sync.head or Position(1, 0),
-                expected_version=sync.version,
-                key=key,
-            )
-        except SessionError:
-            sync.unconfirmed = None  # it was refused
-            raise
-        except BaseException:
-            count = len(records) if timeline is not None else 0
-            sync.unconfirmed = UnconfirmedWrite(key=key.name, digest=digest, timeline=timeline, count=count)
-            raise
-        sync.head, sync.version, sync.unconfirmed = receipt.head, receipt.version, None
-        return receipt
+    async def _root(self, path: Sequence[Span]) -> Timeline:
+        rows, entries, exchanges = list[Row](), list[Entry](), 0
+        async for row, entry in _entries_backwards(self._log, self._at, path):
+            rows.append(row)
+            entries.append(entry or Note(DAMAGED))
+            exchanges += isinstance(entry, Message) and entry.role == "assistant"
+            if exchanges > LOADED * MAX_CONVERSATION_STATE_HISTORY_LEN:  # one more, which may begin earlier
+                break
+        timeline = Timeline(first=rows[-1].seq if rows else 1)
+        await self._recall(timeline, path, rows[::-1])
+        if sum(len(row.body) for row in rows) > INLINE:
+            await off_loop(lambda: timeline.extend(reversed(entries)), large=True)
+        else:
+            timeline.extend(reversed(entries))
+        return timeline
+
+    async def _recall(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
+        """Take in the entries before the part that is loaded that still count."""
+        earlier = between(path, 1, timeline.first - 1)
+        if not earlier:
+            return
+        marks = await self._log.newest(self._at, earlier, _RECALLED)
+        for entry in await entries_of([marks[kind] for kind in _RECALLED if kind in marks]):
+            if isinstance(entry, Prompt | Bootstrap | ModelChange | Settings | Checkpoint):
+                timeline.recall(entry)
+        await self._recall_cuts(timeline, path, rows)
+        for message in await messages_of(await self._shown_before(timeline, path)):
+            timeline.recall(message)
+
+    async def _shown_before(self, timeline: Timeline, path: Sequence[Span]) -> list[Row]:
+        """Return what windows show of the part that is not loaded: system messages, and pinned questions."""
+        mark = await cut_in_force(self._log, self._at, path)
+        newest = await read_entry(mark) if mark else None
+        cuts = in_force([newest]) if isinstance(newest, Cut) else ()
+        ids = list(dict.fromkeys(id for one in cuts if isinstance(one, Cut) for id in one.pinned))
+        found = await self._log.find(self._at, ids) if ids else []
+        pinned = sorted((row for row in found if row.seq < timeline.first), key=lambda row: row.seq)
+        return [*await leading(self._log, self._at, path, timeline.first), *pinned]
+
+    async def _recall_cuts(self, timeline: Timeline, path: Sequence[Span], rows: Sequence[Row]) -> None:
+        """Take in the cut that held before the part that is loaded, and those that reverts in it name."""
+        earlier = between(path, 1, timeline.first - 1)
+        entries = await entries_of([row for row in rows if row.kind == "revert"])
+        reverts = [entry for entry in entries if isinstance(entry, Revert)]
+        standing = await cut_in_force(self._log, self._at, earlier)
+        named = {number for entry in reverts for number in (entry.former, entry.at)}
+        numbers = {number for number in named if 0 < number < timeline.first}
+        places = sorted(numbers | ({standing.seq} if standing else set()))
+        for number, end in pairwise([*places, timeline.first]):
+            for row in await self._log.read(self._at, between(path, number, number)[0]):
+                await self._recall_cut(timeline, row, between(path, number, end - 1))
+
+    async def _recall_cut(self, timeline: Timeline, row: Row, since: Sequence[Span]) -> None:
+        cut = await read_entry(row)
+        if not isinstance(cut, Cut):
+            return
+        timeline.recall(cut, at=row.seq)
+        found = (await self._log.newest(self._at, since, ("summary",))).get("summary")
+        summary = await read_entry(found) if found else None
+        if isinstance(summary, Summary) and summary.cut == cut.id:
+            timeline.recall(summary)
 
 
-def _needs_no_branch(entry: Entry) -> bool:
-    """Return True if an entry can be written with its branch; others name the number of the branch."""
-    return not isinstance(entry, Cut | Tangent) or (isinstance(entry, Tangent) and bool(entry.started))
+async def _entries_backwards(
+    log: Log, at: Address, path: Sequence[Span]
+) -> AsyncIterator[tuple[Row, Entry | None]]:
+    """Walk a path from its head to its root; an entry that is damaged is None."""
+    async for rows in pages_backwards(log, at, path):
+        for row, entry in zip(reversed(rows), reversed(await entries_of(rows)), strict=True):
+            yield row, entry
 
 
-def _digest(records: Sequence[Record], fork: Fork | None, select: int | None) -> bytes:
-    """Return a digest of a write, which tells it from others."""
-    summed = hashlib.blake2b(msgspec.json.encode((fork, select)), digest_size=16)
-    for record in records:
-        summed.update(len(record.body).to_bytes(8, "big") + record.body)
-    return summed.digest()
+async def _extend(timeline: Timeline, rows: Sequence[Row]) -> None:
+    """Fold rows into a timeline that no one else has yet; many bytes are decoded in a thread."""
+    large = sum(len(row.body) for row in rows) > INLINE
+    await off_loop(lambda: timeline.extend(entry_of(row) or Note(DAMAGED) for row in rows), large=large)

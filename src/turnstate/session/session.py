@@ -34,9 +34,11 @@ from ..stores.port import ReportsLosses
 from ..stores.values import Fork, Lease, Receipt, SessionRow
 from ..toolspec import ToolSpec
 from ..value import check_kind, check_number, check_whole
-from . import conversation, leases
+from . import leases
 from .append import append, write
 from .branching import begin_epoch, end_of, place_of, undo, undo_restore
+from .commit import StateCommit
+from .conversation import catch_up, load
 from .info import Branch
 from .memory import UserMemory
 from .names import (
@@ -310,7 +312,7 @@ class Session(SessionReader):
 
     async def conversation(self, *, os: Os | None = None) -> ConversationState:
         """Load the conversation as a state: history, tangents, tools, sticky files; `commit` writes it."""
-        return await conversation.load(self._writer, self._windows, os=os, policy=self._policy)
+        return await load(self._writer, self._windows, os=os, policy=self._policy)
 
     async def catch_up(self, state: ConversationState) -> None:
         """Take in what was appended since a state was loaded or committed, at the cost of what is new.
@@ -318,15 +320,15 @@ class Session(SessionReader):
         What the state has not committed yet comes after it; raise `Conflict` if it cannot, because the
         head is on another branch by now.
         """
-        check_kind("state", state, ConversationState)
         async with self._committing:
-            await conversation.catch_up(self._writer, self._windows, state)
+            await catch_up(self._writer, self._windows, state)
 
     async def commit(self, state: ConversationState) -> Receipt | None:
         """Write the entries of a state that the log does not have yet; return None if there are none."""
-        check_kind("state", state, ConversationState)
         async with self._committing:  # tasks that share a state write one after the other
-            receipt = await conversation.commit(self._writer, self._windows, state)
+            receipt = await StateCommit(self._writer, state).run()
+            if receipt and state.head.lacks_a_start:  # an undo or a restore led to what is not loaded
+                state.adopt(await load(self._writer, self._windows, os=state.os, policy=state.policy))
         if self._keeper and receipt and state.head.messages:
             self._keeper.appended(state.head.messages[-1])
         return receipt

@@ -29,7 +29,7 @@ from turnstate.conversation import ConversationState, from_json
 from turnstate.entry import Revert
 from turnstate.errors import NotFound, NothingToUndo, SessionError
 from turnstate.home import Home
-from turnstate.session import Session, SessionManager, timelines
+from turnstate.session import Session, SessionManager, conversation
 from turnstate.session.branching import end_of, entry_row
 from turnstate.snapshots import Snapshots
 from turnstate.stores.values import Address, Position
@@ -309,7 +309,7 @@ async def test_a_compaction_before_a_tangent_is_undone_after_the_tangent_by_eith
 async def test_a_state_undoes_as_many_rewinds_as_are_loaded_and_refers_to_the_session(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timelines, "MAX_FORMERS", 2)
+    monkeypatch.setattr(conversation, "MAX_FORMERS", 2)
     session = await (await harness.manager()).create()
     for message in await grown(session, 3):
         await session.rewind(to=message.id)

@@ -61,6 +61,21 @@ async def test_a_state_that_was_committed_is_loaded_as_it_was(harness: Harness) 
     assert await session.messages() == state.messages
 
 
+@run
+async def test_a_state_that_continues_what_its_handle_knows_is_written_unread(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create()
+    state = await session.conversation()
+    said(state, "one", "two")
+    store, reads = session._writer.store, []
+    session._writer.refresh = lambda: reads.append("session")
+    await session.commit(state)
+    del session._writer.refresh
+    assert reads == []
+    assert (await store.get(session._writer.at)).seq == 4
+
+
 @pytest.mark.req("I1")
 @run
 async def test_nothing_reaches_the_store_before_a_commit_and_all_of_it_in_one_write(harness: Harness) -> None:
