@@ -28,7 +28,7 @@ from .. import codec, ids, long_json
 from ..codec import decode_entry, encode, kind_of
 from ..context.policy import COUNTED_WHOLE, Budget, OutputLimits, Policy
 from ..context.reduction import output_id, reduced
-from ..entry import Answer, Entry, ModelChange
+from ..entry import Answer, Cut, Entry, ModelChange
 from ..errors import InvalidPayload, NewerFormat, TurnstateError, UnknownName
 from ..long_json import exceeds
 from ..message import Message
@@ -36,6 +36,7 @@ from ..search_terms import searchable
 from ..stores.values import Address, Parcel, Position, Record, Uncounted
 from ..tokens import Counter, counter, counter_names, message_cost
 from ..tokens.cost import INLINE, ExactCounter, Meter, off_loop, price
+from .fold import Fold
 
 __all__ = [
     "ARCHIVE",
@@ -47,6 +48,7 @@ __all__ = [
     "contents",
     "counter_of",
     "digest",
+    "eviction",
     "records",
     "recount",
     "sampled_recount",
@@ -261,6 +263,29 @@ class Eviction(Struct, frozen=True, kw_only=True):
     def parcel(self, at: Address, *, due: int) -> Parcel:
         """Wrap it up for the outbox."""
         return _wrapped(self, at, self.epoch, self.cut, due)
+
+
+def eviction(
+    fold: Fold, cut: Cut, at: Address, *, epoch: int, after: Position, due: int
+) -> tuple[Parcel, ...]:
+    """Return the parcel of what leaves with a cut and is in no parcel yet; none if there is nothing.
+
+    `after` is a place on the path after it.
+    """
+    found = fold.evicted(cut)
+    if found is None:
+        return ()
+    first, last = found
+    evicted = Eviction(
+        epoch=epoch,
+        branch=after.branch,
+        seq=after.seq,
+        cut=cut.id,
+        first=first,
+        last=last,
+        summary=cut.summary,
+    )
+    return (evicted.parcel(at, due=due),)
 
 
 Contents = Ending | Eviction

@@ -23,6 +23,7 @@ from ..conversation.timeline import Timeline
 from ..entry import Cut, Entry, Tangent
 from ..errors import Conflict, InputError, SessionError
 from ..log.path import between
+from ..log.records import eviction
 from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow, Span
 from ..value import refuse
 from .writer import SessionWriter
@@ -175,14 +176,12 @@ class StateCommit:
         while place.written < until:
             moved = place.branch if place.branch != self._sync.branch else None
             entries = self._unconfirmed_only(timeline, self._new_entries(timeline, place.written, until))
-            parcels = [
-                parcel
-                for number, one in enumerate(entries, start=place.written)
-                if isinstance(one, Cut)
-                for parcel in self._writer.eviction(
-                    timeline.fold, one, Position(place.branch, timeline.first + number)
-                )
-            ]
+            parcels = list[Parcel]()
+            for number, one in enumerate(entries, start=timeline.first + place.written):
+                if isinstance(one, Cut):
+                    after, now = Position(place.branch, number), self._writer.clock()
+                    at, epoch = self._writer.at, self._writer.epoch
+                    parcels += eviction(timeline.fold, one, at, epoch=epoch, after=after, due=now)
             records = await self._writer.records(entries, timeline.model_before(place.written))
             receipt = await self._commit(timeline, records=records, select=moved, parcels=parcels)
             place.wrote(len(entries), receipt.head)

@@ -37,6 +37,7 @@ from ..errors import Conflict, SessionError, TurnstateError
 from ..ids import utc
 from ..log.fold import Loaded
 from ..log.path import entries_of, load
+from ..log.records import eviction
 from ..stores.port import Reads
 from ..stores.values import Position, Receipt, Record, SessionRow, Span
 from ..tokens.cost import INLINE, is_ready, off_loop
@@ -264,7 +265,12 @@ class WindowMaker:
         head = at or loaded.head  # before anything is awaited: what is appended meanwhile was not decided on
         decisions = [loaded.fold.archiving(one) if isinstance(one, Cut) else one for one in decisions]
         cuts = [one for one in decisions if isinstance(one, Cut)]
-        parcels = [parcel for one in cuts for parcel in self._writer.eviction(loaded.fold, one, head)]
+        writer, now = self._writer, self._writer.clock()
+        parcels = [
+            parcel
+            for one in cuts
+            for parcel in eviction(loaded.fold, one, writer.at, epoch=writer.epoch, after=head, due=now)
+        ]
         records = await self._writer.records(decisions, large=False)  # they hold no long text
         receipt = await self._writer.commit(records=records, expected_head=head, parcels=parcels)
         self._writer.wrote(receipt, decisions, records)

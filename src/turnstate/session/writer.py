@@ -15,12 +15,11 @@ from msgspec import structs
 from ..codec import decode_entry
 from ..context.calls import KnownCalls
 from ..context.policy import Policy
-from ..entry import Cut, Entry, ModelChange, Revert
+from ..entry import Entry, ModelChange, Revert
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
-from ..log.fold import Fold
 from ..log.path import CUTS, HEADS, Damage, WatchedLog, WatchedReads, path_to, read_entry
-from ..log.records import Ending, Eviction, counter_of, small_records, uncounted_records
+from ..log.records import Ending, counter_of, small_records, uncounted_records
 from ..log.records import records as make_records
 from ..message import Message
 from ..stores.port import CountsRecords, Health, Reads, ReadsAhead, ReadsAtOnce, Store
@@ -397,26 +396,6 @@ class SessionWriter:
             ended=now,
         )
         return [ending.parcel(self.at, due=now)]
-
-    def eviction(self, fold: Fold, cut: Cut, after: Position) -> tuple[Parcel, ...]:
-        """Return the parcel of what leaves with a cut and is in no parcel yet; none if there is nothing.
-
-        `after` is a place on the path after it.
-        """
-        found = fold.evicted(cut)
-        if found is None:
-            return ()
-        first, last = found
-        eviction = Eviction(
-            epoch=self.epoch,
-            branch=after.branch,
-            seq=after.seq,
-            cut=cut.id,
-            first=first,
-            last=last,
-            summary=cut.summary,
-        )
-        return (eviction.parcel(self.at, due=self.clock()),)
 
     async def _started(self, root: int) -> int:
         """Return when an epoch began: its root branch was created then."""
