@@ -100,7 +100,7 @@ AMAZON_Q_TIMES = _tests(f"{UNIT}/conversation/*/test_*times.py")
 AMAZON_Q = _tests(f"{UNIT}/conversation/*/test_*read*.py")
 STICKY = _tests(f"{UNIT}/sticky")
 CHECKPOINTS = (f"{UNIT}/checkpoints", f"{UNIT}/shadow|{UNIT}/checkpoints", "tests/integration")
-SHADOW = _tests(*CHECKPOINTS, k="hard or sorted or settled or changes_while")
+SHADOW = _tests(*CHECKPOINTS, k="hard or sorted or settled or changes_while or left_is_swept")
 TRANSACTION = _tests(*CHECKPOINTS, k="overtaken or touched_later or alone_are_undone or numbers_count")
 BACKOFF = _tests(f"{UNIT}/memory/test_backoff.py")
 WORKER = _tests(f"{UNIT}/memory/test_delivery.py|{UNIT}/memory/test_worker.py")
@@ -822,6 +822,13 @@ MUTANTS = (
         "a file that changed again in the same tick is not read again",
         "return stamp.changed + tick < begun",
         "return stamp.changed < begun",
+        SHADOW,
+    ),
+    Mutant(
+        "shadow-not-swept",
+        "an open repository trusts its folder, whatever another process left in it",
+        "if not opening and known == RepositoryState.current(git, suspect=self._suspect):",
+        "if not opening and known is not None:",
         SHADOW,
     ),
     Mutant(
