@@ -224,6 +224,8 @@ def walks() -> dict[str, Walk]:
         sys.exit(f"walk: {NAME} was imported from {package.__file__}, not from {SOURCE}")
     writer: Any = import_module(f"{NAME}.stores.sqlite.writer")
     writer.IDLE = 3_600  # else the search index is continued in the middle of some walk
+    readers: Any = import_module(f"{NAME}.stores.sqlite.readers")
+    readers.QUICK_READS = 0  # else a connection for small reads is opened in the middle of some walk
     tracer = Tracer()
     with tempfile.TemporaryDirectory() as folder:
         tracer.start()
