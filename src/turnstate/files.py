@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import secrets
 import time
@@ -21,10 +22,12 @@ __all__ = [
     "FOLDER_MODE",
     "LockTimeout",
     "enter",
+    "load_cache",
     "lock",
     "make_folder",
     "open_folder",
     "replace",
+    "save_cache",
     "sync_folder",
     "try_lock",
     "write_new",
@@ -118,6 +121,28 @@ def replace(path: Path, data: bytes, *, draft: str = "") -> None:
                 os.unlink(draft, dir_fd=folder)
             raise
         sync_folder(folder)
+
+
+def save_cache(path: Path, magic: bytes, payload: bytes) -> None:
+    """Write a file that need not survive a power cut: its checksum shows if it was torn."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        draft.write_bytes(magic + hashlib.sha256(payload).digest() + payload)
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def load_cache(path: Path, magic: bytes) -> memoryview | None:
+    """Return what was saved; None if the file is missing, torn, or of another kind or version."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    payload = memoryview(data)[len(magic) + hashlib.sha256().digest_size :]
+    return payload if data.startswith(magic + hashlib.sha256(payload).digest()) else None
 
 
 def lock(path: Path, *, seconds: float) -> int:

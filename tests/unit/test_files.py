@@ -152,3 +152,32 @@ def test_a_lock_is_not_taken_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(OSError):  # noqa: PT011
         files.try_lock(tmp_path / "lock")
     assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", b"x" * 100_000])
+def test_a_cache_comes_back_as_it_was_saved_and_is_alone(payload: bytes, tmp_path: Path) -> None:
+    for data in (b"before", payload):
+        files.save_cache(tmp_path / "cache", b"cache 1\n", data)
+    assert files.load_cache(tmp_path / "cache", b"cache 1\n") == payload
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def test_a_cache_that_is_missing_torn_or_of_another_version_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "cache"
+    assert files.load_cache(path, b"cache 1\n") is None
+    files.save_cache(path, b"cache 1\n", b"content")
+    assert files.load_cache(path, b"cache 2\n") is None
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert files.load_cache(path, b"cache 1\n") is None
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert files.load_cache(path, b"cache 1\n") is None
+
+
+def test_a_cache_that_cannot_be_saved_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "cache" / "inside").mkdir(parents=True)
+    with pytest.raises(OSError, match="cache"):
+        files.save_cache(tmp_path / "cache", b"cache 1\n", b"content")
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import CheckpointError, CheckpointsDamaged, NewerFormat, UnknownCheckpoint
-from ..files import sync_folder
+from ..files import load_cache, save_cache, sync_folder
 from .git import AROUND, EXECUTABLE, FOLDER, LINK, Git, Leaf, Pack
 from .values import FileEntry, Listing
 
@@ -405,23 +405,15 @@ class RepositoryState(Struct, frozen=True, array_like=True):
     @classmethod
     def load(cls, folder: Path) -> Self | None:
         """Read the state that was saved last, or return None."""
-        start = len(_STATE_MAGIC) + 32
-        try:
-            data = (folder / _STATE).read_bytes()
-            if data[:start] != _STATE_MAGIC + hashlib.sha256(data[start:]).digest():
-                return None
-            return msgspec.msgpack.decode(data[start:], type=cls)
-        except (OSError, msgspec.DecodeError):
-            return None
+        payload = load_cache(folder / _STATE, _STATE_MAGIC)
+        with suppress(msgspec.DecodeError):
+            return msgspec.msgpack.decode(payload, type=cls) if payload is not None else None
+        return None
 
     def save(self, folder: Path) -> None:
         """Write the state, unless it is what was saved last."""
-        if self == self.load(folder):
-            return
-        payload = msgspec.msgpack.encode(self)
-        temporary = folder / f"{_STATE}.tmp"
-        temporary.write_bytes(_STATE_MAGIC + hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, folder / _STATE)
+        if self != self.load(folder):
+            save_cache(folder / _STATE, _STATE_MAGIC, msgspec.msgpack.encode(self))
 
 
 def _is_odd(entry: os.DirEntry[str]) -> bool:

@@ -7,9 +7,7 @@ names are computed, which is enough to see whether anything changed.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +21,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from ..errors import CheckpointsDamaged
+from ..files import load_cache, save_cache
 from .contents import (
     FILES,
     LEFT,
@@ -237,31 +236,17 @@ class StatCache(Struct, frozen=True, kw_only=True):
         return {*self.frame, *(file.blob for file in self.files.values())}
 
     def save(self, path: Path) -> None:
-        """Save the cache. It need not survive a power cut; the checksum detects a torn file."""
-        payload = msgspec.msgpack.encode(self)
-        temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            temporary.write_bytes(_MAGIC + hashlib.sha256(payload).digest() + payload)
-            os.replace(temporary, path)
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink()
+        """Save the cache, if that is possible."""
+        with suppress(OSError):
+            save_cache(path, _MAGIC, msgspec.msgpack.encode(self))
 
     @classmethod
     def load(cls, path: Path) -> StatCache:
         """Load the cache; it is empty if the file is missing or damaged."""
-        try:
-            data = path.read_bytes()
-        except OSError:
-            return cls()
-        start = len(_MAGIC) + 32
-        payload = memoryview(data)[start:]
-        if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(payload).digest() != data[len(_MAGIC) : start]:
-            return cls()
-        try:
-            return msgspec.msgpack.decode(payload, type=cls)
-        except msgspec.DecodeError:
-            return cls()
+        payload = load_cache(path, _MAGIC)
+        with suppress(msgspec.DecodeError):
+            return msgspec.msgpack.decode(payload, type=cls) if payload is not None else cls()
+        return cls()
 
 
 def known_file(stamp: FileStat, blob: str, *, begun: int, database: bool = False) -> KnownFile:
