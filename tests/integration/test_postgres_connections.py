@@ -144,7 +144,9 @@ def test_a_read_whose_answer_is_lost_is_asked_again() -> None:
 
 
 @pytest.mark.req("G6")
-def test_an_append_is_one_round_trip() -> None:
+def test_an_append_is_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "IDLE", 3_600)  # the index is not written between slow appends
+
     async def scene() -> None:
         async with behind_proxy() as (store, proxy):
             await store.commit(change(message("warm"), key=Key("warm", b"1")))
