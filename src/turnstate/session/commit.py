@@ -22,7 +22,6 @@ from ..conversation import ConversationState
 from ..conversation.timeline import Timeline
 from ..entry import Cut, Entry, Tangent
 from ..errors import Conflict, InputError, SessionError
-from ..log.path import between
 from ..log.records import eviction
 from ..stores.values import Fork, Key, Parcel, Position, Receipt, Record, SessionRow, Span
 from ..value import refuse
@@ -53,6 +52,10 @@ class Place(Struct):
         """Return the position of an entry in the log by its number."""
         owners = (span.branch for span in self.path if span.first <= seq <= span.last)
         return Position(next(owners, self.path[-1].branch if self.path else self.branch or 1), seq)
+
+    def path_to(self, seq: int) -> list[Span]:
+        """Return the part of the path that leads to an entry."""
+        return [span._replace(last=min(span.last, seq)) for span in self.path if span.first <= seq]
 
     def wrote(self, count: int, head: Position) -> None:
         """Record that so many entries were written, up to a head."""
@@ -220,7 +223,7 @@ class StateCommit:
         entries = self._unconfirmed_only(timeline, first)
         records = await self._writer.records(entries, timeline.model_before(shared))
         receipt = await self._commit(timeline, records=records, fork=fork)
-        place = Place(receipt.branch, between(origin.path, 1, at.seq), shared)
+        place = Place(receipt.branch, origin.path_to(at.seq), shared)
         place.wrote(len(entries), receipt.head)
         self._sync.places[timeline] = place
         timeline.recorded = True
