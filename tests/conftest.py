@@ -20,45 +20,31 @@ settings.load_profile("steady")
 gc.disable()  # until all tests are collected: what is imported stays
 
 TESTS = Path(__file__).parent
-LONGEST_FIRST = ("faults", "acceptance", "integration", "contract", "properties", "unit")
-COMPUTING = ("properties", "unit")
-"""The folders whose tests compute; those of the others wait for servers and processes half of their time."""
-LAST_TO_WAIT = 0.85
-"""Where in a run the last test that waits stands: short ones follow, so that all workers end together."""
+LONGEST_FIRST = ("faults", "properties", "acceptance", "integration", "contract", "unit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Divide the tests among the workers of xdist, so that one computes while another one waits.
+    """Run the folders with the longest tests first, and divide them among the workers of xdist.
 
     The scheduler `worksteal` cuts the list into as many equal runs as there are workers, and a worker that
-    has finished takes tests from the end of another run. So each run has its share of the tests that wait,
-    in the order of their folders, and among them and at its end tests that compute. A file stays in one
-    run, where its tests share their fixtures.
+    has finished takes tests from the end of another run. So each run starts with its share of the long
+    tests and ends with short ones. A file stays in one run, where its tests share their fixtures.
     """
     items.sort(key=lambda item: LONGEST_FIRST.index(_folder(item.path)))  # a stable sort: files stay together
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    short = [item for item in items if _folder(item.path) == "unit"]
     files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
+    for item in items[: len(items) - len(short)]:
         files.setdefault(item.path, []).append(item)
-    shares = [
-        list[list[pytest.Item]]() for _ in range(getattr(config, "workerinput", {}).get("workercount", 1))
-    ]
-    waiting = [tests for tests in files.values() if _folder(tests[0].path) not in COMPUTING]
-    for number, tests in enumerate(waiting):
-        shares[number % len(shares)].append(tests)
-    for tests in list(files.values())[len(waiting) :]:
-        min(shares, key=lambda share: sum(map(len, share))).append(tests)
-    items[:] = [item for share in shares for tests in _mixed(share) for item in tests]
-
-
-def _mixed(files: list[list[pytest.Item]]) -> list[list[pytest.Item]]:
-    """Spread the files of tests that compute evenly among the others, and beyond the last of these."""
-    waits = [_folder(tests[0].path) not in COMPUTING for tests in files]
-    first = sum(waits)
-    places = [
-        LAST_TO_WAIT * number / first if waits[number] else (number - first) / (len(files) - first)
-        for number in range(len(files))
-    ]
-    return [tests for _, tests in sorted(zip(places, files, strict=True), key=lambda pair: pair[0])]
+    shares = [list[pytest.Item]() for _ in range(workers)]
+    for number, tests in enumerate(files.values()):
+        shares[number % workers] += tests
+    for number, share in enumerate(shares):
+        # The size that xdist gives to this run: an equal part of what is left.
+        missing = max(0, (len(items) - sum(map(len, shares[:number]))) // (workers - number) - len(share))
+        share += short[:missing]
+        del short[:missing]
+    items[:] = [item for share in shares for item in share] + short
 
 
 def pytest_collection_finish() -> None:
