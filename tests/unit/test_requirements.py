@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,8 @@ PAGE = TESTS.parent / "docs" / "requirements.md"
 ROW = re.compile(
     r"^\| (?P<number>[A-P]\d+) \| (?P<text>[^|]+) \| (?P<state>done|partly|open) \| (?P<tests>[^|]*) \|$"
 )
+MARK = re.compile(r"^(?:@|pytestmark = .*|    )pytest\.mark\.req\(([^)]*)\)", re.MULTILINE)
+"""A mark of a test, a class or a file."""
 
 
 def rows() -> list[re.Match[str]]:
@@ -28,15 +29,9 @@ def carried() -> dict[str, set[str]]:
         source = path.read_text()
         if "mark.req(" not in source:
             continue
-        for node in ast.walk(ast.parse(source)):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "req"
-            ):
-                for argument in node.args:
-                    if isinstance(argument, ast.Constant):
-                        numbers.setdefault(str(argument.value), set()).add(path.relative_to(TESTS).as_posix())
+        for marks in MARK.findall(source):
+            for number in re.findall(r'"(\w+)"', marks):
+                numbers.setdefault(number, set()).add(path.relative_to(TESTS).as_posix())
     return numbers
 
 

@@ -11,7 +11,7 @@ from cases import each
 from turnstate import formats
 from turnstate.message import Message
 
-SMALL, LARGE = 25, 100
+SMALL, LARGE = 15, 60
 AT_MOST = 1.3  # times as much work for each message, when there are four times as many
 
 CHAT, RESPONSES = formats.get("openai-chat"), formats.get("openai-responses")

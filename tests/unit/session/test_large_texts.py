@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import json_calls
-import msgspec
 import pytest
 from session_fixtures import Harness, answer, answers, asks, call, run
 
-from turnstate import Budget, Message, long_json
+from turnstate import Budget, Message
 from turnstate.context import tally
 from turnstate.context.live_window import LiveWindow
 from turnstate.log import path, records
@@ -77,20 +72,6 @@ async def test_long_texts_are_worked_on_in_a_thread_and_short_ones_are_not(
     on_long_texts = {name: seen for (name, large), seen in threads.seen.items() if large}
     names = ("encode", "reduced", "decode_entry", "digest", "fresh")
     assert on_long_texts == {name: {False} for name in names}
-
-
-@pytest.mark.req("B1")
-@pytest.mark.parametrize(("store", "character"), [("memory:", "\\"), ("sqlite", "数")])
-def test_no_call_of_the_json_library_works_on_a_whole_long_text(
-    store: str, character: str, tmp_path: Path
-) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}" if store == "sqlite" else store
-    command = [sys.executable, json_calls.__file__, url, str(ord(character)), str(2 * long_json.LONG)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
-    largest = msgspec.json.decode(done.stdout)
-    most = long_json.LONG * len(msgspec.json.encode(character).strip(b'"'))
-    assert largest.keys() == {"encode", "decode", "format"}
-    assert {kind: size for kind, size in largest.items() if not 0 < size < 1.2 * most} == {}
 
 
 @pytest.mark.req("C8", "G6")

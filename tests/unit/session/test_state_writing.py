@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from session_fixtures import Harness, answer, asks, call, entries, everything, run, texts
 from state_fixtures import BUDGET, elsewhere, plain, prompts, reloaded, said
+from thoroughness import runs
 
 from turnstate import Message
 from turnstate.codec import decode_entry
@@ -423,22 +424,23 @@ async def test_tangents_that_were_left_before_a_rewind_are_there_again_when_it_i
 @pytest.mark.req("J4", "J2")
 @pytest.mark.parametrize("harness", ["sqlite"], indirect=True)
 @run
-async def test_600_nested_tangents_are_written_and_loaded(harness: Harness) -> None:
+async def test_very_many_nested_tangents_are_written_and_loaded(harness: Harness) -> None:
+    depth = runs(300, long=600)
     session = await (await harness.manager()).create()
     state = await session.conversation()
     said(state, "a")
-    for number in range(600):
+    for number in range(depth):
         state.begin_tangent()
         state.append_transcript(f"level {number}")
     said(state, "deep")
     await session.commit(state)
     loaded = await reloaded(harness, session)
     assert plain(loaded) == plain(state)
-    for _ in range(600):
+    for _ in range(depth):
         assert loaded.is_in_tangent_mode()
         loaded.exit_tangent_mode()
     assert prompts(loaded) == ["a"]
-    assert len(loaded.kept_tangents()) == 600
+    assert len(loaded.kept_tangents()) == depth
 
 
 @pytest.mark.req("J2")

@@ -19,7 +19,7 @@ from thoroughness import SEED, rng, runs
 from verification_fixtures import MANY, everything, furnish_more, left_open, run, verified
 
 from turnstate.errors import TurnstateError
-from turnstate.stores.sqlite import log
+from turnstate.stores.sqlite import log, writer
 from turnstate.stores.values import Finding
 
 pytestmark = pytest.mark.req("G5", "G6")
@@ -28,6 +28,12 @@ FALSE = "FALSE"
 PER_COMMIT = 6  # entries that each of the last commits brought
 
 Rows = dict[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def _never_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing write to the file in between, so that it can be compared."""
+    monkeypatch.setattr(writer, "IDLE", 3_600)
 
 
 class Store:

@@ -17,7 +17,7 @@ from turnstate.home import Home
 from turnstate.testing import ScriptedModel
 from turnstate.tools import tool
 
-MCP_SERVER = Path(__file__).parents[2] / "harness" / "mcp_server.py"
+MCP_SERVER = Path(__file__).parents[1] / "harness" / "mcp_server.py"
 
 AGENT = """
 prompt = "You keep a lighthouse."
