@@ -276,7 +276,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 def count_records(changes: Iterable[Change]) -> None:
     """Complete the records of changes that are not counted, all in one call of the tokenizer."""
-    uncounted = dict[ExactCounter, list[Uncounted]]()
+    uncounted: dict[ExactCounter, list[Uncounted]] = {}
     for change in changes:
         for one in change.uncounted:
             uncounted.setdefault(one.counter, []).append(one)

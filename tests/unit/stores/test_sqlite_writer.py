@@ -250,6 +250,41 @@ def test_a_disk_that_stalls_blocks_the_loop_for_one_commit(tmp_path: Path, disk:
     run(tmp_path / "agent.db", scene)
 
 
+def test_appends_in_the_loop_let_the_other_tasks_have_their_turn(tmp_path: Path, disk: Disk) -> None:
+    async def scene(store: SqliteStore) -> None:
+        turns = 0
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        await begun(store, disk)
+        other = asyncio.ensure_future(take_turns())
+        assert await disk.in_loop(store, 20) >= 1
+        assert turns >= 20
+        other.cancel()
+
+    run(tmp_path / "agent.db", scene)
+
+
+def test_an_append_that_is_refused_in_the_loop_leaves_the_next_ones_there(tmp_path: Path, disk: Disk) -> None:
+    async def scene(store: SqliteStore) -> None:
+        await begun(store, disk)
+        stale = Change(at=Address("acme", "s"), now=NOW, records=(said("stale", "w"),), expected_version=0)
+        for _ in range(3):
+            with pytest.raises(Conflict):
+                await store.commit(stale)
+        assert await disk.in_loop(store, 20) >= 1
+        both = [store.commit(Change(at=stale.at, now=NOW, records=(said(id, "w"),))) for id in "ab"]
+        first, second = await asyncio.gather(*both)
+        assert (first.last, second.last) == (second.first - 1, first.last + 1)
+
+    run(tmp_path / "agent.db", scene)
+    assert verified(tmp_path / "agent.db") == []
+
+
 def test_a_lock_of_another_process_is_not_waited_for_in_the_loop(tmp_path: Path, disk: Disk) -> None:
     path = tmp_path / "agent.db"
 

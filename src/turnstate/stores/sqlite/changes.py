@@ -111,8 +111,10 @@ def commit_together(
     Nothing is written before all are checked. Return None if a key comes twice: then apply each alone. Do so
     in a new transaction after an error of SQLite, such as that of an id that exists.
     """
-    outcomes, entries = list[Receipt | TurnstateError](), list[tuple[Any, ...]]()
-    moved, keys = dict[int, tuple[SessionRow, int]](), dict[tuple[int, str], tuple[Change, Receipt]]()
+    outcomes: list[Receipt | TurnstateError] = []
+    entries: list[tuple[Any, ...]] = []
+    moved: dict[int, tuple[SessionRow, int]] = {}
+    keys: dict[tuple[int, str], tuple[Change, Receipt]] = {}
     for change in changes:
         try:
             key, row = heads.session(db, change.at)

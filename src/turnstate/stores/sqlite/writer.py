@@ -9,15 +9,14 @@ in one iteration are handed over together at its end, since two threads that alt
 than one. If all of a batch only append, they share their statements, too (`changes.commit_together`), and
 before that one call of the tokenizer, in which the loop goes on.
 
-A job that is refused affects no other: nearly all are refused before they have written anything; if one has
-written, the batch is rolled back and run again with a savepoint for each job. No job is answered before the
-commit has returned: acknowledged means durable. After an I/O error the connection is opened again, since its
-cache may be wrong.
+A job that is refused affects no other (`jobs`). No job is answered before the commit has returned:
+acknowledged means durable. After an I/O error the connection is opened again, since its cache may be wrong.
 
 A small append that is alone is committed in the thread of its loop, since waking another thread twice takes
-as long as the disk does. That is done only while the disk is quick, so one that stalls blocks the loop for
-a single commit, and never while another process has the lock. What follows a commit is the thread's: it
-carries the WAL over to the file, and continues the search index once no job came for a moment.
+as long as the disk does; if the one before was alone, too, without waiting for others in this iteration. That
+is done only while the disk is quick, so one that stalls blocks the loop for a single commit, and never while
+another process has the lock. What follows a commit is the thread's: it carries the WAL over to the file, and
+continues the search index once no job came for a moment.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import StoreError, TurnstateError
+from ...errors import StoreError
 from ..values import Change, Receipt, count_records
 from . import changes
 from .connection import connect, patience
-from .faults import UNREADABLE, UNUSABLE, fault, unusable
+from .faults import UNREADABLE, UNUSABLE, fault
+from .jobs import Waiting, answer, attempt_each, run_alone
 from .search import index_some
 from .wal import grow_log, report_lost_commits
 
 __all__ = ["BATCH", "IDLE", "Writer"]
 
 T = TypeVar("T")
-Job = Callable[[apsw.Connection], Any]
 
 BATCH = 32
 """Jobs in one transaction: enough to make the fsync cheap, few enough that the loop prepares the next ones
@@ -66,47 +65,20 @@ SMALL = 20_000
 """Bytes of an append that may be: more would take too long on any disk."""
 
 
-class _Waiting:
-    """A change or a job, the future of its caller, and its outcome."""
-
-    __slots__ = ("alone", "change", "error", "future", "is_plain", "job", "loop", "result")
-
-    def __init__(self, job: Job | None, *, change: Change | None = None, alone: bool = False) -> None:
-        self.job, self.change, self.alone = job, change, alone
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.is_plain = change is not None and changes.is_plain(change)
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def run(self, db: apsw.Connection) -> None:
-        if self.change is not None:
-            self.result = changes.commit(db, self.change)
-        elif self.job is not None:
-            self.result = self.job(db)
-
-    def settle(self) -> None:
-        if self.future.done():  # cancelled
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
-
 class Writer:
     """Runs jobs in order, many to a transaction."""
 
     def __init__(self, path: str, db: apsw.Connection | None = None, *, in_loop: bool = True) -> None:
         self._path, self._in_loop = path, in_loop
-        self._queue: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
-        self._taken = deque[_Waiting]()  # from the queue, and not yet part of a batch
+        self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
+        self._taken = deque[Waiting]()  # from the queue, and not yet part of a batch
         self._heads = changes.Heads()
-        self._gathered = dict[asyncio.AbstractEventLoop, list[_Waiting]]()
+        self._gathered = dict[asyncio.AbstractEventLoop, list[Waiting]]()
         self._closing, self._gate = False, threading.Lock()
         self._using = threading.Lock()  # held by whoever uses the connection
         self._queued = 0  # jobs that were handed over and are not done
         self._quick, self._latest = 0, 0.0  # quick commits in a row; when one was made in a loop's thread
+        self._is_alone = False  # the last append was the only one in an iteration of its loop
         self._is_behind = True  # the search index, perhaps
         self._batches, self._pages, self._is_grown = 0, 0, False
         self._has_examined = False  # the WAL, for what it lost
@@ -117,15 +89,20 @@ class Writer:
 
     def commit(self, change: Change) -> Awaitable[Receipt]:
         """Apply a change; the result can be awaited once it is durable."""
-        return self._submitted(_Waiting(None, change=change))
+        waiting = Waiting(None, change=change)
+        if self._is_alone and waiting.loop not in self._gathered:
+            self._is_alone = False  # for those who come before this caller goes on
+            if self._committed_here(waiting):
+                return self._answered(waiting)
+        return self._submitted(waiting)
 
     def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
         """Run a job; the result can be awaited once it is durable."""
-        return self._submitted(_Waiting(job))
+        return self._submitted(Waiting(job))
 
     def run_alone(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
         """Run a job that cannot be part of a transaction."""
-        return self._submitted(_Waiting(job, alone=True))
+        return self._submitted(Waiting(job, alone=True))
 
     def start(self) -> None:
         """Start the thread, which the first job does otherwise; without a job it continues the index."""
@@ -149,8 +126,15 @@ class Writer:
             self._is_started = True
             self._thread.start()
 
-    def _submitted(self, waiting: _Waiting) -> asyncio.Future[Any]:
-        loop = waiting.loop
+    async def _answered(self, waiting: Waiting) -> Any:
+        """Return the outcome of an append that is done, after the other tasks of the loop had their turn."""
+        try:
+            return await waiting
+        finally:
+            self._is_alone = True
+
+    def _submitted(self, waiting: Waiting) -> asyncio.Future[Any]:
+        loop, waiting.future = waiting.loop, waiting.loop.create_future()
         if (gathered := self._gathered.get(loop)) is None:
             gathered = self._gathered[loop] = []
             loop.call_soon(self._hand_over, loop)
@@ -160,7 +144,9 @@ class Writer:
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         """Do or queue the jobs that the tasks of a loop submitted in its last iteration."""
         gathered = self._gathered.pop(loop)
-        if len(gathered) == 1 and self._committed_here(gathered[0]):
+        self._is_alone = len(gathered) == 1 and self._committed_here(gathered[0])
+        if self._is_alone:
+            gathered[0].settle()
             return
         with self._gate:  # nothing is queued after the end marker
             if not self._closing:
@@ -172,7 +158,7 @@ class Writer:
             waiting.error = StoreError(f"{self._path} is closed; open it again")
             waiting.settle()
 
-    def _committed_here(self, waiting: _Waiting) -> bool:
+    def _committed_here(self, waiting: Waiting) -> bool:
         """Commit a small append in the thread of its loop; return False if that could take long."""
         change = waiting.change
         if change is None or not waiting.is_plain or self._quick < QUICK_COMMITS or not self._in_loop:
@@ -196,7 +182,6 @@ class Writer:
         if not self._is_behind or self._has_upkeep:
             self._is_behind = True
             self._queue.put([])  # wake the thread
-        waiting.settle()
         return True
 
     def _begun_at_once(self, db: apsw.Connection) -> bool:
@@ -219,7 +204,7 @@ class Writer:
             batch, more = self._next_batch()
             if batch:
                 self._commit(batch)
-                _answer(batch)
+                answer(batch)
             if self._has_upkeep:
                 with self._using:
                     self._keep_up()
@@ -237,7 +222,7 @@ class Writer:
             report_lost_commits(db, self._path)
             self._has_examined = True
 
-    def _commit(self, batch: list[_Waiting]) -> None:
+    def _commit(self, batch: list[Waiting]) -> None:
         with self._using:
             start = time.perf_counter()
             self._write(batch)
@@ -261,7 +246,7 @@ class Writer:
                 self._is_grown = True
                 grow_log(self._connected(), self._path)
 
-    def _next_batch(self) -> tuple[list[_Waiting], bool]:
+    def _next_batch(self) -> tuple[list[Waiting], bool]:
         """Wait for a job, and take all that are queued after it; the end marker ends the thread."""
         taken, more = self._taken, True
         while more and len(taken) < BATCH:
@@ -276,14 +261,14 @@ class Writer:
             if not some:  # there is upkeep
                 break
             taken += some
-        batch = list[_Waiting]()
+        batch = list[Waiting]()
         while taken and len(batch) < BATCH:
             batch.append(taken.popleft())
             if batch[-1].alone:
                 break
         return batch, more
 
-    def _next_jobs(self) -> list[_Waiting] | None:
+    def _next_jobs(self) -> list[Waiting] | None:
         """Wait for jobs; while there are none, continue the search index."""
         while self._is_behind:
             try:
@@ -307,16 +292,14 @@ class Writer:
                 self._is_behind = False
                 self._disconnect()
 
-    def _write(self, batch: list[_Waiting]) -> None:
+    def _write(self, batch: list[Waiting]) -> None:
         together = [waiting for waiting in batch if not waiting.alone]
         if together:
             self._guarded(self._transact, together)
         if alone := batch[len(together) :]:
-            self._guarded(_run_alone, alone)
+            self._guarded(run_alone, alone)
 
-    def _guarded(
-        self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
-    ) -> None:
+    def _guarded(self, work: Callable[[apsw.Connection, list[Waiting]], None], batch: list[Waiting]) -> None:
         """Do the work of a batch; if it fails, every job in it gets the error."""
         try:
             self._examine(db := self._connected())
@@ -326,22 +309,24 @@ class Writer:
             if isinstance(error, UNREADABLE) and len(batch) > 1:
                 self._one_by_one(work, batch)
                 return
-            translated = _translated(error, self._path)
+            translated = (
+                fault(error, self._path) if isinstance(error, apsw.Error | UnicodeDecodeError) else error
+            )
             for waiting in batch:
                 waiting.error = waiting.error or translated
 
-    def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
+    def _transact(self, db: apsw.Connection, batch: list[Waiting]) -> None:
         """Count and run a batch in one transaction, or in the one that was begun for it."""
         count_records([waiting.change for waiting in batch if waiting.change is not None])
         if not db.in_transaction:
             db.execute("BEGIN IMMEDIATE")
         if not self._append_together(db, batch):
             self._heads.forget()
-            _attempt_each(db, batch)
+            attempt_each(db, batch)
         db.execute("COMMIT")
         self._heads.committed(db)
 
-    def _append_together(self, db: apsw.Connection, batch: list[_Waiting]) -> bool:
+    def _append_together(self, db: apsw.Connection, batch: list[Waiting]) -> bool:
         """Run a batch that only appends; return False, with nothing written, if it must be run one by one."""
         appended = [waiting.change for waiting in batch if waiting.change is not None and waiting.is_plain]
         if len(appended) < len(batch):
@@ -363,7 +348,7 @@ class Writer:
         return True
 
     def _one_by_one(
-        self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
+        self, work: Callable[[apsw.Connection, list[Waiting]], None], batch: list[Waiting]
     ) -> None:
         """Do the work of a batch again, each job alone, since a damaged page concerns one session."""
         for waiting in batch:
@@ -391,58 +376,3 @@ class Writer:
         self._heads = changes.Heads()
         if db is not None:
             db.close(True)
-
-
-def _attempt_each(db: apsw.Connection, batch: list[_Waiting]) -> None:
-    """Run a batch one by one; savepoints are the second choice, since most batches need none."""
-    if not all(_attempt(db, waiting) for waiting in batch):
-        db.execute("ROLLBACK")
-        db.execute("BEGIN IMMEDIATE")
-        for waiting in batch:
-            _attempt_in_savepoint(db, waiting)
-
-
-def _attempt(db: apsw.Connection, waiting: _Waiting) -> bool:
-    """Run one job; return False if it was refused after it had written. Other errors end the batch."""
-    before = db.total_changes()
-    waiting.result = waiting.error = None
-    try:
-        waiting.run(db)
-    except (TurnstateError, *UNUSABLE) as error:
-        waiting.error = error if isinstance(error, TurnstateError) else unusable(error)
-        return db.total_changes() == before
-    return True
-
-
-def _attempt_in_savepoint(db: apsw.Connection, waiting: _Waiting) -> None:
-    db.execute("SAVEPOINT job")
-    if not _attempt(db, waiting):
-        db.execute("ROLLBACK TO job")
-    db.execute("RELEASE job")
-
-
-def _translated(error: Exception, path: str) -> Exception:
-    """Return the error that a user sees."""
-    return fault(error, path) if isinstance(error, apsw.Error | UnicodeDecodeError) else error
-
-
-def _run_alone(db: apsw.Connection, batch: list[_Waiting]) -> None:
-    for waiting in batch:
-        waiting.run(db)
-
-
-def _answer(batch: list[_Waiting]) -> None:
-    """Answer all jobs, waking each loop once."""
-    loops = dict[asyncio.AbstractEventLoop, list[_Waiting]]()
-    for waiting in batch:
-        loops.setdefault(waiting.loop, []).append(waiting)
-    for loop, those in loops.items():
-        try:
-            loop.call_soon_threadsafe(_settle, those)
-        except RuntimeError:  # the loop was closed: no one waits any more
-            continue
-
-
-def _settle(batch: list[_Waiting]) -> None:
-    for waiting in batch:
-        waiting.settle()
