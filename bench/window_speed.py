@@ -2,9 +2,9 @@
 
 All conversations are the newest part of one long one, so all sizes end alike. *Cold* is one call on
 a plain list, with a policy for a single use, beside the bare tokenizing of what the window holds.
-*Planned* plans the cut again and digests what leaves: counts are known, and what messages show was read
-when the tally was first planned; *recorded* has
-the cut as well, as after opening a session. *Added* is one message more and its window, in a
+*First plan* has the counts that a store keeps, and nothing else: it makes the tally, plans the cut and reads
+all that leaves for its digest. *Planned* plans the cut again, with what messages show known as well;
+*recorded* has the cut, too, as after opening a session. *Added* is one message more and its window, in a
 conversation that grew message by message with every decision recorded: the same messages for all
 sizes, by turns. Times are of the processor, since the machine is shared.
 """
@@ -18,11 +18,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from turnstate.codec import encode
+from turnstate.context.live_window import known_counts
 from turnstate.context.manager import StateManager
-from turnstate.context.policy import Budget, Policy
+from turnstate.context.policy import Budget, OutputLimits, Policy
 from turnstate.context.window import Window
 from turnstate.entry import Decision
 from turnstate.message import Message
+from turnstate.tokens import counter, message_cost
 from turnstate.tokens.vocabulary import encoding
 
 from . import window_peer
@@ -46,6 +49,7 @@ class Times(Struct):
     cold: float
     raw_sent: float
     raw_whole: float
+    first: float
     planned: float
     recorded: float
     added: list[float] = []
@@ -79,12 +83,16 @@ def single(messages: Sequence[Message], limit: int) -> Times:
     held = {message.id for message in window.messages}
     tally = manager.tally(messages, budget)
     decided = manager.window(tally, budget).decisions
+    counts = _stored_counts(messages, tally.limits)
     return Times(
         len(messages),
         limit,
         cold=median(lambda: once.window(messages, budget)),
         raw_sent=_tokenizing(window.messages),
         raw_whole=_tokenizing([message for message in messages if message.id in held]),
+        first=median(
+            lambda: manager.window(manager.tally(messages, budget, stored=True, counts=counts), budget)
+        ),
         planned=median(lambda: manager.window(tally, budget)),
         recorded=median(lambda: manager.window(tally, budget, decisions=decided)),
     )
@@ -134,6 +142,13 @@ def median(run: Callable[[], object]) -> float:
         run()
         spent.append(time.process_time() - start)
     return statistics.median(spent)
+
+
+def _stored_counts(messages: Sequence[Message], limits: OutputLimits) -> list[tuple[Message, int]]:
+    """Return the counts that a session has of its messages when it is opened."""
+    exact = counter("o200k_base")
+    sizes = [(message_cost(message, exact).tokens, len(encode(message))) for message in messages]
+    return known_counts(messages, sizes, limits)
 
 
 def _tokenizing(messages: Sequence[Message]) -> float:

@@ -55,26 +55,21 @@ def _cold(found: Sequence[Times]) -> None:
 
 
 def _known(found: Sequence[Times]) -> None:
-    print("\nCounts known: the cut planned again, and taken from the record (ms).")
+    print("\nCounts known: the cut planned for the first time, again, and taken from the record (ms).")
     print("The peer counts at every call; `known` is the same with its counts looked up.")
     head = (
         *_CASE,
-        "planned",
-        "recorded",
+        *(names := ("first plan", "planned", "recorded")),
         "peer",
         "peer, known",
-        "peer / planned",
-        "peer / recorded",
-        "known / planned",
-        "known / recorded",
+        *(f"peer / {name}" for name in names),
+        *(f"known / {name}" for name in names),
     )
     rows = []
     for one in found:
-        peer = [_ratio(one.peer_exact, one.planned), _ratio(one.peer_exact, one.recorded)]
-        known = [_ratio(one.peer_known, one.planned), _ratio(one.peer_known, one.recorded)]
-        ratios = map(times, [*peer, *known])
-        figures = map(ms, (one.planned, one.recorded, one.peer_exact, one.peer_known))
-        rows.append([*_case(one), *figures, *ratios])
+        ours = (one.first, one.planned, one.recorded)
+        ratios = [times(_ratio(peer, spent)) for peer in (one.peer_exact, one.peer_known) for spent in ours]
+        rows.append([*_case(one), *map(ms, (*ours, one.peer_exact, one.peer_known)), *ratios])
     table(head, rows)
     for one in found:
         for name, spent in (("recorded", one.recorded), ("planned", one.planned)):

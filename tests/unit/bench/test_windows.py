@@ -117,6 +117,7 @@ def test_without_the_peer_our_figures_stand_alone(
     assert "without the peer: not here" in printed
     assert "trim_messages" not in printed
     assert "Without a session: 20 messages and one more" in printed
+    assert "first plan" in printed
     assert "nothing wrong with ours: 0 faults: met" in printed
     assert all(name in printed for name in ("moving by 5%", "both, taking turns", "constant, with recall"))
 
