@@ -189,7 +189,9 @@ class StateCommit:
             receipt = await self._commit(timeline, records=records, select=moved, parcels=parcels)
             place.wrote(len(entries), receipt.head)
             timeline.recorded = True
-            if moved is not None:  # else a window reads the entries: they may be changed in the state
+            if moved is None:
+                self._writer.wrote(receipt, None, records)
+            else:
                 self._writer.moved_head()
         return receipt
 

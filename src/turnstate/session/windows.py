@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from ..codec import decode_entry
 from ..context.cut import (
     MAX_CONVERSATION_STATE_HISTORY_LEN,
     Compaction,
@@ -32,18 +33,18 @@ from ..context.policy import Budget, Policy
 from ..context.summary import Refusal
 from ..context.view import floor_of, serving
 from ..context.window import Window
-from ..entry import Cut, Decision, Entry, Summary
+from ..entry import Cut, Decision, Summary
 from ..errors import Conflict, SessionError, TurnstateError
 from ..ids import utc
 from ..log.fold import Loaded
 from ..log.path import entries_of, load
 from ..log.records import eviction
 from ..stores.port import Reads
-from ..stores.values import Position, Receipt, Record, SessionRow, Span
+from ..stores.values import Position, SessionRow, Span
 from ..tokens.cost import INLINE, is_ready, off_loop
 from ..toolspec import ToolSpec
 from .summaries import SHARES, Summarizer
-from .writer import SessionWriter
+from .writer import SessionWriter, Written
 
 __all__ = ["WindowMaker"]
 
@@ -90,7 +91,7 @@ class WindowMaker:
         elif self._loaded and self._writer.written:
             written, self._writer.written = self._writer.written, []
             for one in written:
-                self._grow(self._loaded, *one)
+                self._grow(self._loaded, one)
         return self._loaded
 
     def _hold(self, loaded: Loaded | None) -> None:
@@ -147,16 +148,12 @@ class WindowMaker:
         self._writer.knows_model(loaded.head, loaded.fold.model)
         return loaded
 
-    def _grow(
-        self,
-        known: Loaded,
-        receipt: Receipt,
-        entries: Sequence[Entry],
-        records: Sequence[Record],
-        active: int,
-    ) -> None:
+    def _grow(self, known: Loaded, written: Written) -> None:
         """Take in what was written, if nothing was written between."""
+        receipt, entries, records, active = written
         if receipt.branch == known.head.branch and receipt.first == known.head.seq + 1:
+            if entries is None:
+                entries = [decode_entry(record.kind, record.body) for record in records]
             sizes = [(record.tokens, len(record.body)) for record in records]
             grown = [(entry, *size) for entry, size in zip(entries, sizes, strict=True)]
             head = Position(receipt.branch, receipt.last)

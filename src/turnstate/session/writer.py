@@ -15,7 +15,7 @@ from msgspec import structs
 from ..codec import decode_entry
 from ..context.calls import KnownCalls
 from ..context.policy import Policy
-from ..entry import Entry, ModelChange, Revert
+from ..entry import Entry, ModelChange
 from ..errors import Busy, ClockSkew, Conflict, EpochEnded
 from ..ids import JUMP, CallId, Clock, ClockWatch
 from ..log.path import CUTS, HEADS, Damage, WatchedLog, WatchedReads, path_to, read_entry
@@ -39,12 +39,12 @@ from ..stores.values import (
 )
 from ..tokens import Counter
 
-__all__ = ["Abilities", "LatestCalls", "SessionWriter", "check_store_time"]
+__all__ = ["Abilities", "LatestCalls", "SessionWriter", "Written", "check_store_time"]
 
 T = TypeVar("T")
 
-MODEL = "model"
-"""The kind of entry that says which model is in force."""
+MODEL, REVERT = "model", "revert"
+"""The kinds of entries that say which model is in force, and that a cut is undone."""
 
 
 async def check_store_time(store: Health, clock: Clock) -> None:
@@ -95,10 +95,13 @@ class LatestCalls:
 
 
 class Written(NamedTuple):
-    """What a handle wrote, and when the session was last active by then."""
+    """What a handle wrote, and when the session was last active by then.
+
+    Without entries they are those of the records: a state keeps its own, in which dicts may be changed.
+    """
 
     receipt: Receipt
-    entries: Sequence[Entry]
+    entries: Sequence[Entry] | None
     records: Sequence[Record]
     active: int
 
@@ -159,11 +162,11 @@ class SessionWriter:
         """Call a function after each write, except one that ends the conversation."""
         self._wrote = wrote
 
-    def wrote(self, receipt: Receipt, entries: Sequence[Entry], records: Sequence[Record]) -> None:
+    def wrote(self, receipt: Receipt, entries: Sequence[Entry] | None, records: Sequence[Record]) -> None:
         """Note entries that were written, if something of the path is held."""
         if self.written is None or receipt.repeated:
             return
-        if any(isinstance(entry, Revert) for entry in entries):
+        if any(record.kind == REVERT for record in records):
             self.moved_head()  # what holds again may not be loaded
         else:
             self.written.append(Written(receipt, entries, records, self.row.active))

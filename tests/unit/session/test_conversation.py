@@ -62,6 +62,23 @@ async def test_a_state_that_was_committed_is_loaded_as_it_was(harness: Harness) 
 
 
 @run
+async def test_a_handle_that_made_a_window_knows_what_it_wrote_before_and_after_a_commit(
+    harness: Harness,
+) -> None:
+    session = await (await harness.manager()).create()
+    await session.append(Message.user("one"))
+    await session.window(Budget(10_000))
+    state = await session.conversation()
+    state.append_transcript("for people")
+    await session.commit(state)
+    await session.append(Message.assistant("two"))
+    known = session._windows.known
+    assert known is not None
+    assert [message.text for message in known.messages] == ["one", "two"]
+    assert known.head == session._writer.row.head
+
+
+@run
 async def test_a_state_that_continues_what_its_handle_knows_is_written_unread(
     harness: Harness,
 ) -> None:
