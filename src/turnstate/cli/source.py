@@ -28,7 +28,7 @@ from .settings import suggestion
 if TYPE_CHECKING:
     from ..message import Message
 
-__all__ = ["Line", "Source", "SourceDocument", "lines", "opened", "readable", "source"]
+__all__ = ["InputSource", "Line", "SourceDocument", "lines", "opened", "readable", "source"]
 
 STDIN = "stdin"
 LINE_SUFFIXES = (".jsonl", ".ndjson")
@@ -138,7 +138,7 @@ class SourceDocument:
 
 
 @dataclass(frozen=True)
-class Source:
+class InputSource:
     """An input that can be iterated once; `size` is its number of bytes, if known."""
 
     name: str
@@ -148,7 +148,7 @@ class Source:
 
 
 @contextmanager
-def opened(path: str | None) -> Iterator[Source]:
+def opened(path: str | None) -> Iterator[InputSource]:
     """Open a file, or standard input for `-` and None."""
     if path is None or path == "-":
         yield source(_standard_input(), STDIN)
@@ -159,18 +159,18 @@ def opened(path: str | None) -> Iterator[Source]:
         yield source(stream, path)
 
 
-def source(stream: BinaryIO, name: str) -> Source:
+def source(stream: BinaryIO, name: str) -> InputSource:
     """Decide by the first lines of a stream how to read it."""
     numbered = lines(stream, name)
     filled, head = _head(numbered)
     if not filled:
         raise InputError(f"{name}: empty; expected a conversation as JSON, or one per line")
     if len(filled) == 1:  # end of input; a terminal must not be read again, or Ctrl-D is needed twice
-        return Source(name, False, _size(stream), iter([SourceDocument(name, None, bytes(head))]))
+        return InputSource(name, False, _size(stream), iter([SourceDocument(name, None, bytes(head))]))
     complete, layout = _judged(filled[0].data)
     many = layout == "document" and (complete or _is_jsonl(filled[0].data, filled[1].data, name))
     documents = _each(chain(filled, numbered), name) if many else _only(head, stream, name, layout)
-    return Source(name, many, _size(stream), documents)
+    return InputSource(name, many, _size(stream), documents)
 
 
 def _head(numbered: Iterator[Line]) -> tuple[list[Line], bytearray]:

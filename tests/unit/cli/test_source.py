@@ -10,11 +10,11 @@ import pytest
 
 from turnstate import strict_json
 from turnstate.cli import source as lines_module
-from turnstate.cli.source import Source, SourceDocument, opened, source
+from turnstate.cli.source import InputSource, SourceDocument, opened, source
 from turnstate.errors import ForbiddenJSON, InputError, MalformedJSON, TooLarge
 
 
-def read(text: str | bytes, name: str = "input") -> Source:
+def read(text: str | bytes, name: str = "input") -> InputSource:
     data = text.encode() if isinstance(text, str) else text
     return source(io.BytesIO(data), name)
 

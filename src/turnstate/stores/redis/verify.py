@@ -17,7 +17,7 @@ from ...errors import NotFound
 from ..values import MESSAGE, Address, Finding, Recount
 from ..verify.descriptions import DEFAULT_COUNTER, inspect_counter, inspect_keys, parsed
 from ..verify.entries import Seen, Stretch, inspect_entries
-from ..verify.inspection import Ask, Check, Inspection, asked, is_text
+from ..verify.inspection import Check, Inspection, Statement, asked, is_text
 from ..verify.lineage import Lineage, inspect_head, inspect_lineage, inspect_missing_branches
 from .layout import BUCKETS, index_key, moment, parcel_key, text
 from .log import sweep
@@ -201,7 +201,7 @@ def _inspect_page(case: Inspection, stretch: Stretch, view: SessionView) -> Chec
         (b"own", kinds, "it is not found by its kind"),
         (b"index", words, "it is not found by its words"),
     ):
-        for n in (yield Ask("missing", {"kind": kind, "members": [member for _, member in members]})):
+        for n in (yield Statement("missing", {"kind": kind, "members": [member for _, member in members]})):
             _relist(case, members[n][0], fault, (b"ZADD", kind, b"0", members[n][1]))
     yield from case.mended()
     return left

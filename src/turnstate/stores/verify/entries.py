@@ -18,7 +18,7 @@ from ... import ids
 from ...codec import decode_entry, encode
 from ...entry import Entry, ModelChange, Note
 from ...errors import NewerFormat, TurnstateError
-from .inspection import Ask, Check, Inspection, strictly, text
+from .inspection import Check, Inspection, Statement, strictly, text
 
 __all__ = ["MISMATCH", "PAGE", "Look", "Seen", "Stretch", "inspect_entries", "is_sound"]
 
@@ -75,7 +75,8 @@ def inspect_entries(case: Inspection, stretch: Stretch, look: Look | None = None
     """Check the next page of a branch, and return what is left to walk."""
     walk, after, count = _PageCheck(case, stretch, look), max(stretch.after, stretch.seq), 0
     which = {"key": stretch.session, "branch": stretch.branch, "after": after, "tip": stretch.tip}
-    for columns in (yield Ask("walked", which | {"limit": PAGE})):  # not a list: one body in memory at a time
+    rows = yield Statement("walked", which | {"limit": PAGE})
+    for columns in rows:  # not a list: one body in memory at a time
         seen = Seen(*columns)
         walk.step(seen)
         after, count = seen.seq, count + 1

@@ -18,19 +18,19 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..values import Address, Finding, Recount
 
-__all__ = ["Ask", "Check", "Checksum", "Inspection", "asked", "is_text", "strictly", "text"]
+__all__ = ["Check", "Checksum", "Inspection", "Statement", "asked", "is_text", "strictly", "text"]
 
 T = TypeVar("T")
 
 
-class Ask(NamedTuple):
+class Statement(NamedTuple):
     """A statement to run, by its name."""
 
     name: str
     given: dict[str, Any]
 
 
-Check: TypeAlias = Generator[Ask, Any, T]
+Check: TypeAlias = Generator[Statement, Any, T]
 
 Checksum = Callable[[int, int, int, str, str, int, bytes], int]
 """Computes the checksum of an entry: session, branch, number, id, kind, tokens, body."""
@@ -38,7 +38,7 @@ Checksum = Callable[[int, int, int, str, str, int, bytes], int]
 
 def asked(name: str, /, **given: Any) -> Check[list[Any]]:
     """Run a statement, and return its rows."""
-    return list((yield Ask(name, given)))
+    return list((yield Statement(name, given)))
 
 
 class Inspection:
@@ -50,7 +50,7 @@ class Inspection:
         self.checksum, self.recount, self._mends = checksum, recount, mends
         self.at = at or Address("", "")
         self.findings = list[Finding]()
-        self._waiting = list[Ask]()
+        self._waiting = list[Statement]()
 
     def found(
         self, fault: str, *, done: str = "", branch: int = 0, seq: int = 0, id: str = "", mends: bool = True
@@ -71,7 +71,7 @@ class Inspection:
 
     def mend(self, name: str, /, **given: Any) -> None:
         """Add a statement that repairs something."""
-        self._waiting.append(Ask(name, given))
+        self._waiting.append(Statement(name, given))
 
     def mended(self) -> Check[None]:
         """Run the statements that were added."""
