@@ -17,6 +17,10 @@ Only the package is counted: functions of libraries between two of ours do not m
 the conversation is fixed (`EXCHANGES`), since some walks have a switch or more for each message. Two runs
 may differ by a few, as the store's threads are not always seen at the same point.
 
+Two settings of the store are not its defaults: its search index is not continued meanwhile, and small reads
+are made in the event loop from the first one on. By default that begins after eight quick reads, and the
+walk with the ninth also passes `stores.sqlite.connection`; that is the restore, if the disk is quick.
+
 The shape counts modules with ``__init__``. A module has one importer if exactly one other module of the
 package imports it, wherever the import is, and it is not an ``__init__``.
 """
