@@ -13,10 +13,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_program import in_order, turnstate
+from forked_program import program
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
@@ -56,11 +58,18 @@ def example_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(command: str, example_store: Path, folder: Path) -> str:
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return a folder for the search path, with a `turnstate` that starts at once."""
+    with program(tmp_path_factory.mktemp("programs")) as folder:
+        yield folder
+
+
+def run(command: str, example_store: Path, programs: Path, folder: Path) -> str:
     """Return what a command of a page prints, both streams in order."""
     lines = [match[1] for match in PLAIN.finditer(command.removeprefix(STORE))]
     if "; ".join(lines) != command.removeprefix(STORE):
-        return shell(command)
+        return shell(command, programs)
     printed, code = "", 0
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
@@ -79,8 +88,8 @@ def run(command: str, example_store: Path, folder: Path) -> str:
     return printed
 
 
-def shell(command: str) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def shell(command: str, programs: Path) -> str:
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     done = subprocess.run(command, shell=True, cwd=ROOT, env=env, text=True, check=False, **pipes)
@@ -98,7 +107,9 @@ WITH_COMMANDS = [pytest.param(page, id=page.name) for page in PAGES if blocks(pa
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
-def test_the_commands_of_a_page_print_what_it_shows(page: Path, example_store: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_print_what_it_shows(
+    page: Path, example_store: Path, programs: Path, tmp_path: Path
+) -> None:
     parts = [
         part
         for body in blocks(page, "console")
@@ -107,7 +118,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, example_store: P
     ]
     for number, part in enumerate(parts):
         command, *shown = part.rstrip("\n").splitlines()
-        printed = run(command, example_store, tmp_path / str(number))
+        printed = run(command, example_store, programs, tmp_path / str(number))
         lines = "".join(f"{line}\n" for line in printed.rstrip("\n").splitlines())
         assert re.fullmatch(pattern(shown), lines), f"{page.name}: $ {command}\n{printed}"
 
