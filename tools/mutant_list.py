@@ -394,8 +394,8 @@ MUTANTS = (
     Mutant(
         "sqlite-answer-before-commit",
         "writers are answered before the commit",
-        "                self._commit(batch)\n                answer(batch)",
-        "                answer(batch)\n                self._commit(batch)",
+        "                self._commit(batch)\n                _answer(batch)",
+        "                _answer(batch)\n                self._commit(batch)",
         SQLITE_WRITER,
     ),
     Mutant(

@@ -8,7 +8,7 @@ one of a batch in which an id exists already or a key comes twice: only then is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -28,6 +28,7 @@ from ..values import (
     SessionRow,
     Span,
 )
+from .faults import UNUSABLE, unusable
 from .queries import SQL
 from .rows import (
     SessionPlace,
@@ -42,7 +43,18 @@ from .rows import (
 )
 from .salvage import rows_around
 
-__all__ = ["Heads", "add_entries", "commit", "commit_together", "deletion_bytes", "is_plain", "remove"]
+__all__ = [
+    "Heads",
+    "add_entries",
+    "commit",
+    "commit_together",
+    "deletion_bytes",
+    "is_plain",
+    "remove",
+    "run_each",
+]
+
+Job = Callable[[apsw.Connection], Any]
 
 DELETION_OVERHEAD = 256_000
 """Bytes in the WAL for the index pages that deleting even a short session changes."""
@@ -90,6 +102,41 @@ class Heads:
     def forget(self) -> None:
         """Forget everything, since something else was written or a transaction was rolled back."""
         self._known = {}
+
+
+def run_each(db: apsw.Connection, jobs: Sequence[Job]) -> list[Any]:
+    """Run jobs in the transaction of a connection; return what each returned, or the error that refused it.
+
+    A job that is refused affects no other. Nearly all are refused before they have written anything; if one
+    has written, all are rolled back and run again, each in a savepoint.
+    """
+    outcomes: list[Any] = []
+    for job in jobs:
+        before = db.total_changes()
+        outcomes.append(_outcome(db, job))
+        if isinstance(outcomes[-1], TurnstateError) and db.total_changes() != before:
+            db.execute("ROLLBACK")
+            db.execute("BEGIN IMMEDIATE")
+            return [_run_in_savepoint(db, job) for job in jobs]
+    return outcomes
+
+
+def _run_in_savepoint(db: apsw.Connection, job: Job) -> Any:
+    db.execute("SAVEPOINT job")
+    before, outcome = db.total_changes(), _outcome(db, job)
+    if isinstance(outcome, TurnstateError) and db.total_changes() != before:
+        db.execute("ROLLBACK TO job")
+    db.execute("RELEASE job")
+    return outcome
+
+
+def _outcome(db: apsw.Connection, job: Job) -> Any:
+    try:
+        return job(db)
+    except TurnstateError as error:
+        return error
+    except UNUSABLE as error:
+        return unusable(error)
 
 
 def is_plain(change: Change) -> bool:

@@ -9,7 +9,7 @@ in one iteration are handed over together at its end, since two threads that alt
 than one. If all of a batch only append, they share their statements, too (`changes.commit_together`), and
 before that one call of the tokenizer, in which the loop goes on.
 
-A job that is refused affects no other (`jobs`). No job is answered before the commit has returned:
+A job that is refused affects no other. No job is answered before the commit has returned:
 acknowledged means durable. After an I/O error the connection is opened again, since its cache may be wrong.
 
 A small append that is alone is committed in the thread of its loop, since waking another thread twice takes
@@ -26,24 +26,24 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import StoreError
+from ...errors import StoreError, TurnstateError
 from ..values import Change, Receipt, count_records
 from . import changes
 from .connection import connect, patience
 from .faults import UNREADABLE, UNUSABLE, fault
-from .jobs import Waiting, answer, attempt_each, run_alone
 from .search import index_some
 from .wal import grow_log, report_lost_commits
 
 __all__ = ["BATCH", "IDLE", "Writer"]
 
 T = TypeVar("T")
+Job = Callable[[apsw.Connection], Any]
 
 BATCH = 32
 """Jobs in one transaction: enough to make the fsync cheap, few enough that the loop prepares the next ones
@@ -65,15 +65,49 @@ SMALL = 20_000
 """Bytes of an append that may be: more would take too long on any disk."""
 
 
+class _Waiting:
+    """A change or a job, the future of its caller unless it is done at once, and its outcome."""
+
+    __slots__ = ("alone", "change", "error", "future", "is_plain", "job", "loop", "result")
+    future: asyncio.Future[Any]
+
+    def __init__(self, job: Job | None, *, change: Change | None = None, alone: bool = False) -> None:
+        self.job, self.change, self.alone = job, change, alone
+        self.loop = asyncio.get_running_loop()
+        self.is_plain = change is not None and changes.is_plain(change)
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self, db: apsw.Connection) -> Any:
+        if self.change is not None:
+            return changes.commit(db, self.change)
+        return self.job(db) if self.job is not None else None
+
+    def __await__(self) -> Generator[None, None, Any]:
+        """Return the outcome of what is done already, after the other tasks of the loop had their turn."""
+        yield
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def settle(self) -> None:
+        if self.future.done():  # cancelled
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
 class Writer:
     """Runs jobs in order, many to a transaction."""
 
     def __init__(self, path: str, db: apsw.Connection | None = None, *, in_loop: bool = True) -> None:
         self._path, self._in_loop = path, in_loop
-        self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
-        self._taken = deque[Waiting]()  # from the queue, and not yet part of a batch
+        self._queue: queue.SimpleQueue[list[_Waiting] | None] = queue.SimpleQueue()
+        self._taken = deque[_Waiting]()  # from the queue, and not yet part of a batch
         self._heads = changes.Heads()
-        self._gathered = dict[asyncio.AbstractEventLoop, list[Waiting]]()
+        self._gathered = dict[asyncio.AbstractEventLoop, list[_Waiting]]()
         self._closing, self._gate = False, threading.Lock()
         self._using = threading.Lock()  # held by whoever uses the connection
         self._queued = 0  # jobs that were handed over and are not done
@@ -89,7 +123,7 @@ class Writer:
 
     def commit(self, change: Change) -> Awaitable[Receipt]:
         """Apply a change; the result can be awaited once it is durable."""
-        waiting = Waiting(None, change=change)
+        waiting = _Waiting(None, change=change)
         if self._is_alone and waiting.loop not in self._gathered:
             self._is_alone = False  # for those who come before this caller goes on
             if self._committed_here(waiting):
@@ -98,11 +132,11 @@ class Writer:
 
     def run(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
         """Run a job; the result can be awaited once it is durable."""
-        return self._submitted(Waiting(job))
+        return self._submitted(_Waiting(job))
 
     def run_alone(self, job: Callable[[apsw.Connection], T]) -> Awaitable[T]:
         """Run a job that cannot be part of a transaction."""
-        return self._submitted(Waiting(job, alone=True))
+        return self._submitted(_Waiting(job, alone=True))
 
     def start(self) -> None:
         """Start the thread, which the first job does otherwise; without a job it continues the index."""
@@ -126,14 +160,14 @@ class Writer:
             self._is_started = True
             self._thread.start()
 
-    async def _answered(self, waiting: Waiting) -> Any:
+    async def _answered(self, waiting: _Waiting) -> Any:
         """Return the outcome of an append that is done, after the other tasks of the loop had their turn."""
         try:
             return await waiting
         finally:
             self._is_alone = True
 
-    def _submitted(self, waiting: Waiting) -> asyncio.Future[Any]:
+    def _submitted(self, waiting: _Waiting) -> asyncio.Future[Any]:
         loop, waiting.future = waiting.loop, waiting.loop.create_future()
         if (gathered := self._gathered.get(loop)) is None:
             gathered = self._gathered[loop] = []
@@ -158,7 +192,7 @@ class Writer:
             waiting.error = StoreError(f"{self._path} is closed; open it again")
             waiting.settle()
 
-    def _committed_here(self, waiting: Waiting) -> bool:
+    def _committed_here(self, waiting: _Waiting) -> bool:
         """Commit a small append in the thread of its loop; return False if that could take long."""
         change = waiting.change
         if change is None or not waiting.is_plain or self._quick < QUICK_COMMITS or not self._in_loop:
@@ -204,7 +238,7 @@ class Writer:
             batch, more = self._next_batch()
             if batch:
                 self._commit(batch)
-                answer(batch)
+                _answer(batch)
             if self._has_upkeep:
                 with self._using:
                     self._keep_up()
@@ -222,7 +256,7 @@ class Writer:
             report_lost_commits(db, self._path)
             self._has_examined = True
 
-    def _commit(self, batch: list[Waiting]) -> None:
+    def _commit(self, batch: list[_Waiting]) -> None:
         with self._using:
             start = time.perf_counter()
             self._write(batch)
@@ -246,7 +280,7 @@ class Writer:
                 self._is_grown = True
                 grow_log(self._connected(), self._path)
 
-    def _next_batch(self) -> tuple[list[Waiting], bool]:
+    def _next_batch(self) -> tuple[list[_Waiting], bool]:
         """Wait for a job, and take all that are queued after it; the end marker ends the thread."""
         taken, more = self._taken, True
         while more and len(taken) < BATCH:
@@ -261,14 +295,14 @@ class Writer:
             if not some:  # there is upkeep
                 break
             taken += some
-        batch = list[Waiting]()
+        batch = list[_Waiting]()
         while taken and len(batch) < BATCH:
             batch.append(taken.popleft())
             if batch[-1].alone:
                 break
         return batch, more
 
-    def _next_jobs(self) -> list[Waiting] | None:
+    def _next_jobs(self) -> list[_Waiting] | None:
         """Wait for jobs; while there are none, continue the search index."""
         while self._is_behind:
             try:
@@ -292,14 +326,16 @@ class Writer:
                 self._is_behind = False
                 self._disconnect()
 
-    def _write(self, batch: list[Waiting]) -> None:
+    def _write(self, batch: list[_Waiting]) -> None:
         together = [waiting for waiting in batch if not waiting.alone]
         if together:
             self._guarded(self._transact, together)
         if alone := batch[len(together) :]:
-            self._guarded(run_alone, alone)
+            self._guarded(_run_alone, alone)
 
-    def _guarded(self, work: Callable[[apsw.Connection, list[Waiting]], None], batch: list[Waiting]) -> None:
+    def _guarded(
+        self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
+    ) -> None:
         """Do the work of a batch; if it fails, every job in it gets the error."""
         try:
             self._examine(db := self._connected())
@@ -315,18 +351,18 @@ class Writer:
             for waiting in batch:
                 waiting.error = waiting.error or translated
 
-    def _transact(self, db: apsw.Connection, batch: list[Waiting]) -> None:
+    def _transact(self, db: apsw.Connection, batch: list[_Waiting]) -> None:
         """Count and run a batch in one transaction, or in the one that was begun for it."""
         count_records([waiting.change for waiting in batch if waiting.change is not None])
         if not db.in_transaction:
             db.execute("BEGIN IMMEDIATE")
         if not self._append_together(db, batch):
             self._heads.forget()
-            attempt_each(db, batch)
+            _note(batch, changes.run_each(db, [waiting.run for waiting in batch]))
         db.execute("COMMIT")
         self._heads.committed(db)
 
-    def _append_together(self, db: apsw.Connection, batch: list[Waiting]) -> bool:
+    def _append_together(self, db: apsw.Connection, batch: list[_Waiting]) -> bool:
         """Run a batch that only appends; return False, with nothing written, if it must be run one by one."""
         appended = [waiting.change for waiting in batch if waiting.change is not None and waiting.is_plain]
         if len(appended) < len(batch):
@@ -340,15 +376,11 @@ class Writer:
             return False
         if outcomes is None:
             return False
-        for waiting, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Receipt):
-                waiting.result = outcome
-            else:
-                waiting.error = outcome
+        _note(batch, outcomes)
         return True
 
     def _one_by_one(
-        self, work: Callable[[apsw.Connection, list[Waiting]], None], batch: list[Waiting]
+        self, work: Callable[[apsw.Connection, list[_Waiting]], None], batch: list[_Waiting]
     ) -> None:
         """Do the work of a batch again, each job alone, since a damaged page concerns one session."""
         for waiting in batch:
@@ -376,3 +408,31 @@ class Writer:
         self._heads = changes.Heads()
         if db is not None:
             db.close(True)
+
+
+def _note(batch: list[_Waiting], outcomes: Iterable[Any]) -> None:
+    for waiting, outcome in zip(batch, outcomes, strict=True):
+        is_refused = isinstance(outcome, TurnstateError)
+        waiting.result, waiting.error = (None, outcome) if is_refused else (outcome, None)
+
+
+def _run_alone(db: apsw.Connection, batch: list[_Waiting]) -> None:
+    for waiting in batch:
+        waiting.result = waiting.run(db)
+
+
+def _answer(batch: list[_Waiting]) -> None:
+    """Answer all jobs, waking each loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+    for waiting in batch:
+        loops.setdefault(waiting.loop, []).append(waiting)
+    for loop, those in loops.items():
+        try:
+            loop.call_soon_threadsafe(_settle, those)
+        except RuntimeError:  # the loop was closed: no one waits any more
+            continue
+
+
+def _settle(batch: list[_Waiting]) -> None:
+    for waiting in batch:
+        waiting.settle()
